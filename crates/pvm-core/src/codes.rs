@@ -1,0 +1,175 @@
+//! PVM's numbers (contract 1.7 and 1.8), in one place.
+#![allow(missing_docs)] // the names are PVM's own; pvm3.h and the contract explain each
+
+/// An error code of PVM: always negative.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[repr(i32)]
+pub enum Code {
+    BadParam = -2,
+    Mismatch = -3,
+    Overflow = -4,
+    NoData = -5,
+    NoHost = -6,
+    NoFile = -7,
+    Denied = -8,
+    NoMem = -10,
+    BadMsg = -12,
+    SysErr = -14,
+    NoBuf = -15,
+    NoSuchBuf = -16,
+    NullGroup = -17,
+    DupGroup = -18,
+    NoGroup = -19,
+    NotInGroup = -20,
+    NoInst = -21,
+    HostFail = -22,
+    NoParent = -23,
+    NotImpl = -24,
+    DSysErr = -25,
+    BadVersion = -26,
+    OutOfRes = -27,
+    DupHost = -28,
+    CantStart = -29,
+    Already = -30,
+    NoTask = -31,
+    NotFound = -32,
+    Exists = -33,
+    HostrNMstr = -34,
+    ParentNotSet = -35,
+    IPLoopback = -36,
+}
+
+impl Code {
+    /// The number that C programs see.
+    pub fn number(self) -> i32 {
+        self as i32
+    }
+    /// The text of `pvm_perror` (contract 1.8).
+    pub fn text(self) -> &'static str {
+        text(self.number())
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text())
+    }
+}
+impl std::error::Error for Code {}
+
+/// `pvm_errlist`: the texts of the codes 0, -1, … -36.
+pub const TEXTS: [&str; 37] = [
+    "Error 0",
+    "Error 1",
+    "Bad parameter",
+    "Parameter mismatch",
+    "Value too large",
+    "End of buffer",
+    "No such host",
+    "No such file",
+    "Permission denied",
+    "Error 9",
+    "Malloc failed",
+    "Error 11",
+    "Can't decode message",
+    "Error 13",
+    "Can't contact local daemon",
+    "No current buffer",
+    "No such buffer",
+    "Null group name",
+    "Already in group",
+    "No such group",
+    "Not in group",
+    "No such instance",
+    "Host failed",
+    "No parent task",
+    "Not implemented",
+    "Pvmd system error",
+    "Version mismatch",
+    "Out of resources",
+    "Duplicate host",
+    "Can't start pvmd",
+    "Already in progress",
+    "No such task",
+    "Not Found",
+    "Already Exists",
+    "Hoster must run on master host",
+    "Spawning parent set PvmNoParent",
+    "Master Host IP Address is Loopback! (See pvm3/Readme)",
+];
+
+/// The text of any code.
+pub fn text(number: i32) -> &'static str {
+    usize::try_from(-i64::from(number)).ok().and_then(|index| TEXTS.get(index)).copied().unwrap_or("Unknown Error")
+}
+
+pub const DATA_DEFAULT: i32 = 0;
+pub const DATA_RAW: i32 = 1;
+pub const DATA_IN_PLACE: i32 = 2;
+pub const DATA_TRACE: i32 = 4;
+
+/// `pvmminfo.enc` of a message in the default encoding.
+pub const ENC_XDR: i32 = 0x1000_0000;
+/// `pvmminfo.enc` of an in-place message at its sender.
+pub const ENC_IN_PLACE: i32 = 0x2000_0000;
+/// `pvmminfo.enc` of a trace message.
+pub const ENC_TRACE: i32 = 0x4000_0000;
+
+pub const TASK_DEFAULT: i32 = 0;
+pub const TASK_HOST: i32 = 1;
+pub const TASK_ARCH: i32 = 2;
+pub const TASK_DEBUG: i32 = 4;
+pub const TASK_TRACE: i32 = 8;
+pub const MPP_FRONT: i32 = 16;
+pub const HOST_COMPL: i32 = 32;
+pub const NO_SPAWN_PARENT: i32 = 64;
+
+pub const NOTIFY_TASK_EXIT: i32 = 1;
+pub const NOTIFY_HOST_DELETE: i32 = 2;
+pub const NOTIFY_HOST_ADD: i32 = 3;
+pub const NOTIFY_ROUTE_ADD: i32 = 4;
+pub const NOTIFY_ROUTE_DELETE: i32 = 5;
+pub const NOTIFY_CANCEL: i32 = 256;
+
+pub const MBOX_PERSISTENT: i32 = 1;
+pub const MBOX_MULTI_INSTANCE: i32 = 2;
+pub const MBOX_OVER_WRITABLE: i32 = 4;
+pub const MBOX_FIRST_AVAIL: i32 = 8;
+pub const MBOX_READ_AND_DELETE: i32 = 16;
+pub const MBOX_WAIT_FOR_INFO: i32 = 32;
+pub const MBOX_DIRECT_INDEX_SHIFT: u32 = 10;
+
+/// Context of system messages to tasks (output, siblings, trace settings).
+pub const SYSCTX_TC: i32 = 0x7ffff;
+/// Context of requests of old tasks to the daemon.
+pub const SYSCTX_TM: i32 = 0x7fffe;
+/// Context of group messages to the server.
+pub const SYSCTX_SG: i32 = 0x7fffd;
+/// Context of group messages between members.
+pub const SYSCTX_DG: i32 = 0x7fffc;
+
+/// First tag of the task–daemon range.
+pub const TM_FIRST: i32 = 0x80010001_u32 as i32;
+/// First tag of the daemon–daemon range.
+pub const DM_FIRST: i32 = 0x80020001_u32 as i32;
+/// First tag of the task–task range.
+pub const TC_FIRST: i32 = 0x80030001_u32 as i32;
+/// First tag of the range of registered servers (hoster, tasker, resource manager).
+pub const SM_FIRST: i32 = 0x80040001_u32 as i32;
+
+/// Flags of `pvmtaskinfo.ti_flag`.
+pub const TASK_FORKED: u32 = 0x2;
+pub const TASK_CONNECTED: u32 = 0x4;
+pub const TASK_AUTHORISING: u32 = 0x8;
+pub const TASK_CLOSING: u32 = 0x10;
+pub const TASK_RM: u32 = 0x100;
+pub const TASK_HOSTER: u32 = 0x200;
+pub const TASK_TASKER: u32 = 0x400;
+pub const TASK_TRACER: u32 = 0x800;
+
+/// The data signature of x86-64 (contract 5.8).
+pub const DSIG_X86_64: i32 = 0x0040_8c41;
+/// The default of `hi_speed` (contract 5.3, `sp=`).
+pub const SPEED_DEFAULT: i32 = 1000;
+/// The version whose interface this is.
+pub const PVM_VERSION: &str = "3.4.6";

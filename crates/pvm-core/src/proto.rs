@@ -1,0 +1,278 @@
+//! The control protocol between a task and the daemon of its host.
+//!
+//! Frames travel over a Unix stream socket (crate `pvm-link`: a length, then the postcard form of
+//! [`ToDaemon`] or [`ToTask`]; some frames carry descriptors). Messages between tasks do not
+//! travel here but through shared memory; this is for control, and for messages that the daemon
+//! itself makes or keeps (notifies, output, mailboxes).
+#![allow(missing_docs)] // fields named as in the manual pages
+use crate::codes::Code;
+use crate::tid::Tid;
+use serde::{Deserialize, Serialize};
+pub use serde_bytes::ByteBuf;
+
+/// Spoken by both sides; unequal versions are refused with `PvmBadVersion`.
+pub const VERSION: u32 = 1;
+
+/// The longest frame either side accepts, in bytes: a message of 2 GiB - 1 and its envelope.
+pub const FRAME_BYTES_MAX: usize = (1 << 31) + (1 << 16);
+
+/// From a task to its daemon.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub enum ToDaemon {
+    /// The first frame. Carries two descriptors: the task's segment, its doorbell.
+    Hello(Hello),
+    /// Wants exactly one [`ToTask::Reply`] with the same `wait`.
+    Request { wait: u32, request: Request },
+    /// A message addressed to the daemon (answers of registered hosters, taskers, managers).
+    Message(Message),
+    /// Ring the doorbell of a peer whose descriptor is not at hand.
+    Ring(Tid),
+    /// `pvm_exit`: what was sent before is done; the socket closes next.
+    Bye,
+}
+
+/// Who the task says it is; the daemon believes the socket's credentials first.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Process id, for a view from inside a container; the credentials win where they differ.
+    pub pid: u32,
+    /// `PVMEPID`: claims the place made by a spawn.
+    pub cookie: Option<u32>,
+    /// A name for `pvm_tasks`, normally empty.
+    pub name: ByteBuf,
+}
+
+/// From the daemon to a task. Frames are handled in the order in which they come.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub enum ToTask {
+    /// Answers `Hello`. Carries one descriptor: the host's port table.
+    Welcome(Welcome),
+    /// Answers `Hello` when the task may not come in; the socket closes next.
+    Refused(Code),
+    /// Answers the request of that number.
+    Reply { wait: u32, reply: Reply },
+    /// A message of the daemon's own (source `Tid::DAEMON`), or child output.
+    Message(Message),
+    /// A peer that has something for this task, or that this task asked for by
+    /// [`Request::Connect`] (then it comes before the reply). Two descriptors: the peer's
+    /// segment, its doorbell.
+    Peer(Tid),
+    /// A peer to which this task was introduced has ended. Everything that it had sent lies in
+    /// its segment; drain that first.
+    PeerGone(Tid),
+    /// The machine halts.
+    Halting,
+}
+
+/// What a task learns at its enrolment.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct Welcome {
+    /// The task's own tid.
+    pub tid: Tid,
+    /// `pvm_parent`: a tid, 0 for none, or a negative code (-35).
+    pub parent: i32,
+    /// Data signature of this host.
+    pub dsig: i32,
+    /// Where the task's own output and traces go.
+    pub own: TraceSettings,
+    /// The resource manager, or `Tid::NONE`.
+    pub resource_manager: Tid,
+}
+
+/// `struct Pvmtracer` (contract 1.6): where output and traces of a task go.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Default)]
+pub struct TraceSettings {
+    pub trace_tid: i32,
+    pub trace_ctx: i32,
+    pub trace_tag: i32,
+    pub output_tid: i32,
+    pub output_ctx: i32,
+    pub output_tag: i32,
+    pub trace_buffer: i32,
+    pub trace_options: i32,
+    /// 35 characters; empty means "no event".
+    pub mask: ByteBuf,
+}
+
+/// A message on its way through the daemon.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct Message {
+    pub src: Tid,
+    pub dst: Tid,
+    pub ctx: i32,
+    pub tag: i32,
+    /// Wait id: pairs a reply of a registered server with its request.
+    pub wid: i32,
+    /// As in `pvmminfo.enc`: `ENC_XDR` or a data signature.
+    pub enc: i32,
+    pub body: ByteBuf,
+}
+
+/// What a task may ask. Every request is answered, a malformed one with `Reply::Error`.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub enum Request {
+    /// Introduce this task to a peer on this host (and the peer to this task).
+    /// `Reply::Done` after `ToTask::Peer`, or `NoTask`.
+    Connect(Tid),
+    /// `pvm_spawn`. `Reply::Tids`.
+    Spawn(Spawn),
+    /// `pvm_siblings`. `Reply::Tids`; waits until the spawn that made this task has ended.
+    Siblings,
+    /// `pvm_config`. `Reply::Hosts`.
+    Config,
+    /// `pvm_addhosts`. `Reply::AddedHosts`.
+    AddHosts(Vec<ByteBuf>),
+    /// `pvm_delhosts`. `Reply::Codes`.
+    DeleteHosts(Vec<ByteBuf>),
+    /// `pvm_mstat`. `Reply::Code`.
+    HostStatus(ByteBuf),
+    /// `pvm_pstat`. `Reply::Code`.
+    TaskStatus(Tid),
+    /// `pvm_tasks`: 0, a host's tid or a task's. `Reply::Tasks`.
+    Tasks(Tid),
+    /// `pvm_sendsig`. `Reply::Done`, also when there is no such task.
+    Signal { tid: Tid, signal: i32 },
+    /// `pvm_notify`. `Reply::Done`.
+    Notify { what: i32, ctx: i32, tag: i32, count: i32, tids: Vec<Tid> },
+    /// `pvm_newcontext`. `Reply::Int`.
+    NewContext,
+    /// `pvm_freecontext`. `Reply::Done`.
+    FreeContext(i32),
+    /// `pvm_putinfo`. The message keeps its ctx, tag, src, wid and enc; the owner is the caller.
+    /// `Reply::Int` (index).
+    PutInfo { name: ByteBuf, flags: i32, message: Message },
+    /// `pvm_recvinfo`. `Reply::Info`; with `MBOX_WAIT_FOR_INFO` it may take long.
+    RecvInfo { name: ByteBuf, index: i32, flags: i32 },
+    /// `pvm_delinfo`. `Reply::Int` (index).
+    DeleteInfo { name: ByteBuf, index: i32, flags: i32 },
+    /// `pvm_getmboxinfo`. `Reply::Mailboxes`.
+    MailboxInfo { pattern: ByteBuf },
+    /// The console's `reset info [class [index]]`, and the first half of `reset`. `Reply::Done`.
+    ResetInfo { name: Option<ByteBuf>, index: Option<i32> },
+    /// Register (`true`) or unregister as a server. `Reply::Int`, `Already`, `HostrNMstr`.
+    /// For the manager: `Reply::Manager`.
+    Register { role: Role, on: bool },
+    /// `pvm_setopt` of own output or traces. `Reply::Done`.
+    SetOwn(TraceSettings),
+    /// `pvm_hostsync`. `Reply::Clock`.
+    HostSync(Tid),
+    /// `pvm_tickle`. `Reply::Ints`.
+    Tickle(Vec<i32>),
+    /// `pvm_halt`. `Reply::Done` may or may not come before the end.
+    Halt,
+}
+
+/// The servers that a task can become.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Hoster,
+    Tasker,
+    ResourceManager,
+    Tracer,
+}
+
+/// The arguments of `pvm_spawn`, and what the children inherit.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct Spawn {
+    pub file: ByteBuf,
+    /// `argv[1]` and on.
+    pub arguments: Vec<ByteBuf>,
+    pub flags: i32,
+    /// Host, architecture, `:directory`; empty for none.
+    pub place: ByteBuf,
+    /// At least 1.
+    pub count: i32,
+    /// `NAME=value` of exported variables, with `PVM_EXPORT=` first, `PVMCTX=` and `PVMTMASK=` ….
+    pub environment: Vec<ByteBuf>,
+    /// Where the children's output and traces go.
+    pub children: TraceSettings,
+}
+
+/// Answers to requests.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub enum Reply {
+    Done,
+    Error(Code),
+    Int(i32),
+    /// A status that is no failure of the request: 0 or a negative code.
+    Code(i32),
+    Ints(Vec<i32>),
+    /// Good tids first, then codes.
+    Tids(Vec<i32>),
+    Hosts { hosts: Vec<Host>, formats: i32 },
+    /// How many were added, and for each its tid or code.
+    AddedHosts { count: i32, hosts: Vec<i32> },
+    Codes(Vec<i32>),
+    Tasks(Vec<TaskInfo>),
+    Info(Message),
+    Mailboxes(Vec<Mailbox>),
+    /// The previous manager, and the hosts.
+    Manager { previous: Tid, hosts: Vec<Host> },
+    Clock { seconds: i64, microseconds: i32 },
+}
+
+/// `struct pvmhostinfo`.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct Host {
+    pub tid: Tid,
+    pub name: String,
+    pub arch: String,
+    pub speed: i32,
+    pub dsig: i32,
+}
+
+/// `struct pvmtaskinfo`.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct TaskInfo {
+    pub tid: Tid,
+    /// 0 for none, -35 for `PvmNoSpawnParent`.
+    pub parent: i32,
+    pub host: Tid,
+    pub flags: u32,
+    /// As given to spawn; empty for tasks that came by themselves.
+    pub name: ByteBuf,
+    pub pid: i32,
+}
+
+/// `struct pvmmboxinfo`.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct Mailbox {
+    pub name: ByteBuf,
+    /// Index, owner, flags.
+    pub entries: Vec<(i32, Tid, i32)>,
+}
+
+/// The form of a frame on the wire.
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("every type of the protocol has a wire form")
+}
+
+/// Reads a frame; bytes that are no frame give `None`.
+pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Some(value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_survives_its_journey() {
+        let frame = ToDaemon::Request { wait: 7, request: Request::Signal { tid: Tid(0x40001), signal: 9 } };
+        assert_eq!(decode::<ToDaemon>(&encode(&frame)), Some(frame));
+    }
+
+    #[test]
+    fn bytes_from_nowhere_give_no_frame() {
+        assert_eq!(decode::<ToDaemon>(&[0xff; 9]), None);
+        assert_eq!(decode::<ToTask>(&[]), None);
+        let mut frame = encode(&ToTask::Halting);
+        frame.push(0);
+        assert_eq!(decode::<ToTask>(&frame), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! Task identifiers (contract 1.9).
+use serde::{Deserialize, Serialize};
+
+/// A task identifier: host in bits 18 to 29, number of the task in bits 0 to 17.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[repr(transparent)]
+pub struct Tid(pub u32);
+
+/// Set for the address of a daemon.
+pub const DAEMON_BIT: u32 = 0x8000_0000;
+/// Set for a multicast address.
+pub const GROUP_BIT: u32 = 0x4000_0000;
+/// The host part.
+pub const HOST_MASK: u32 = 0x3ffc_0000;
+/// The number of the task on its host.
+pub const LOCAL_MASK: u32 = 0x0003_ffff;
+/// How far the host number stands to the left.
+pub const HOST_SHIFT: u32 = 18;
+/// The bits of the local part that are the slot of the port table; the rest is the generation.
+pub const SLOT_BITS: u32 = 16;
+/// The slot part of the local number.
+pub const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+
+impl Tid {
+    /// No task.
+    pub const NONE: Tid = Tid(0);
+    /// "My daemon": the source of every message that a daemon makes.
+    pub const DAEMON: Tid = Tid(DAEMON_BIT);
+
+    /// The tid of host number `host` (1 to 4095).
+    pub fn host_number(host: u32) -> Tid {
+        Tid(host << HOST_SHIFT & HOST_MASK)
+    }
+    /// The tid of the host on which the task lives.
+    pub fn host(self) -> Tid {
+        Tid(self.0 & HOST_MASK)
+    }
+    /// The number of the task on its host.
+    pub fn local(self) -> u32 {
+        self.0 & LOCAL_MASK
+    }
+    /// The slot of the task in its host's port table.
+    pub fn slot(self) -> u32 {
+        self.0 & SLOT_MASK
+    }
+    /// Whether the value can be a task: no daemon or group bit, a local number.
+    pub fn is_task(self) -> bool {
+        self.0 & (DAEMON_BIT | GROUP_BIT) == 0 && self.local() != 0
+    }
+    /// Whether the value names a host and nothing else.
+    pub fn is_host(self) -> bool {
+        self.0 & !HOST_MASK == 0 && self.0 != 0
+    }
+}
+
+impl std::fmt::Debug for Tid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "t{:x}", self.0)
+    }
+}
+impl std::fmt::Display for Tid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "t{:x}", self.0)
+    }
+}

@@ -1,0 +1,3 @@
+//! The tools.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,3 @@
+//! The daemon.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,51 @@
+//! Every developer command: `cargo xtask <name>`.
+#![forbid(unsafe_code)]
+
+mod abi;
+mod bench;
+mod build;
+mod common;
+mod conform;
+mod demo;
+mod install;
+mod setup;
+mod test;
+mod torture;
+
+use std::process::ExitCode;
+
+type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>);
+
+/// One line a command; `help` prints this table.
+const COMMANDS: &[Command] = &[
+    ("setup", "install what a fresh Debian machine lacks: setup [build|test|bench]", setup::run),
+    ("build", "build the distribution tree target/dist (release)", build::run),
+    ("install", "install target/dist: install PREFIX", install::run),
+    ("test", "every test; the last line is `N passed, N failed`", test::run),
+    ("abi", "symbols, kinds, sizes and headers against the contract", abi::run),
+    ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
+    ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
+    ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
+    ("demo", "the main job: a farm on this host, its speed, a small table", demo::run),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let name = arguments.first().map(String::as_str).unwrap_or("help");
+    match COMMANDS.iter().find(|command| command.0 == name) {
+        Some(command) => match (command.2)(&arguments[1..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("xtask {name}: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+        None => {
+            println!("cargo xtask COMMAND");
+            for (name, help, _) in COMMANDS {
+                println!("  {name:10} {help}");
+            }
+            if name == "help" { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
