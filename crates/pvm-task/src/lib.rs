@@ -1,1 +1,23 @@
-//! (being written)
+//! One task of the parallel virtual machine: buffers, packing, matching, requests.
+//!
+//! [`Task`] is one plain value without locks and threads; none of its methods waits (only
+//! [`Task::enroll`] waits, for the daemon's welcome) and none calls user code. Who must wait calls
+//! [`Task::progress`] and tries again, paced by a [`Waiter`]. [`Session`] does that for programs
+//! of one thread that simply want to call.
+#![forbid(unsafe_code)]
+
+mod environment;
+mod options;
+mod output;
+mod session;
+mod task;
+mod types;
+mod wait;
+
+pub use environment::{EnrollError, Environment};
+pub use options::OptionNumber;
+pub use output::{OutputEvent, OutputKind};
+pub use session::{Received, Session};
+pub use task::Task;
+pub use types::{ANY, Delivered, Encoding, Filter, HandlerCall, Kind, MessageInfo, Source, Submit, Ticket};
+pub use wait::{Sleep, Step, Waiter};
