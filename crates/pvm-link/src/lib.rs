@@ -1,1 +1,14 @@
-//! (being written)
+//! Control frames between a task and the daemon of its host.
+//!
+//! * [`Link`]: frames over a Unix stream socket, with descriptors; never blocks.
+//! * [`rendezvous`]: how a task finds the daemon, and how a daemon makes itself found.
+//!
+//! A frame is eight bytes of head (length of the body, number of descriptors, both `u32` in
+//! little-endian order) and the body. Descriptors travel with the first byte of their frame.
+//! Nothing that a peer sends can make this side panic or allocate more than what has arrived.
+#![forbid(unsafe_code)]
+
+mod link;
+pub mod rendezvous;
+
+pub use link::{DESCRIPTORS_MAX, Link, LinkError, Received};

@@ -1,0 +1,353 @@
+//! One end of a control connection.
+use pvm_core::proto::{self, FRAME_BYTES_MAX, ToDaemon, ToTask};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+};
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// The most descriptors that one frame carries.
+pub const DESCRIPTORS_MAX: usize = 8;
+/// Bytes of a frame's head: length of the body, number of descriptors.
+const HEAD_BYTES: usize = 8;
+/// Bytes read in one go while no long frame is under way.
+const READ_BYTES: usize = 16 << 10;
+/// Bytes by which the memory for a long frame grows while it arrives.
+const GROW_BYTES: usize = 1 << 20;
+
+/// Why a link is of no use any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkError {
+    /// The other side has closed it.
+    Closed,
+    /// A frame is longer than the protocol allows.
+    TooLong,
+    /// A frame carries more descriptors than the protocol allows.
+    TooManyDescriptors,
+    /// What arrived is no frame, or not of the expected kind.
+    Malformed,
+    /// The other side belongs to another user.
+    Stranger,
+    /// The system refused.
+    System(Errno),
+}
+
+impl std::fmt::Display for LinkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LinkError::Closed => f.write_str("connection closed"),
+            LinkError::TooLong => f.write_str("frame too long"),
+            LinkError::TooManyDescriptors => f.write_str("too many descriptors"),
+            LinkError::Malformed => f.write_str("malformed frame"),
+            LinkError::Stranger => f.write_str("the other side belongs to another user"),
+            LinkError::System(errno) => write!(f, "{errno}"),
+        }
+    }
+}
+impl std::error::Error for LinkError {}
+
+impl From<Errno> for LinkError {
+    fn from(errno: Errno) -> LinkError {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET => LinkError::Closed,
+            other => LinkError::System(other),
+        }
+    }
+}
+
+/// A frame with its descriptors. There can be fewer descriptors than were sent when this process
+/// has no room for them.
+pub type Received<T> = (T, Vec<OwnedFd>);
+
+/// A frame, or the rest of it, that the socket did not take yet.
+struct Outgoing {
+    bytes: Vec<u8>,
+    sent: usize,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// One end of a control connection. Neither sending nor receiving ever blocks.
+pub struct Link {
+    socket: OwnedFd,
+    peer_process: i32,
+    outgoing: VecDeque<Outgoing>,
+    outgoing_bytes: usize,
+    incoming: Vec<u8>,
+    /// The descriptors of frames that are not complete yet, one entry for each frame.
+    batches: VecDeque<Batch>,
+}
+
+struct Batch {
+    descriptors: Vec<OwnedFd>,
+    truncated: bool,
+}
+
+impl Link {
+    /// Connects to the daemon's socket and checks that the daemon belongs to this user.
+    pub fn connect(path: &Path) -> Result<Link, LinkError> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address))?;
+        Link::new(socket)
+    }
+
+    /// Takes a connected socket, after a check that its other side belongs to this user.
+    pub fn new(socket: OwnedFd) -> Result<Link, LinkError> {
+        let credentials = rustix::net::sockopt::socket_peercred(&socket)?;
+        if credentials.uid != rustix::process::geteuid() {
+            return Err(LinkError::Stranger);
+        }
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Link {
+            socket,
+            peer_process: credentials.pid.as_raw_nonzero().get(),
+            outgoing: VecDeque::new(),
+            outgoing_bytes: 0,
+            incoming: Vec::new(),
+            batches: VecDeque::new(),
+        })
+    }
+
+    /// Two connected ends.
+    pub fn pair() -> Result<(Link, Link), LinkError> {
+        let (one, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        Ok((Link::new(one)?, Link::new(other)?))
+    }
+
+    /// The process id of the other side when it connected (or listened).
+    pub fn peer_process(&self) -> i32 {
+        self.peer_process
+    }
+
+    /// The socket, to wait on: readable for [`Link::receive`], writable for [`Link::flush`] while
+    /// [`Link::wants_write`].
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether frames wait for the socket to take them.
+    pub fn wants_write(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Bytes that wait for the socket to take them.
+    pub fn queued_bytes(&self) -> usize {
+        self.outgoing_bytes
+    }
+
+    /// Sends a frame, or keeps for [`Link::flush`] what the socket does not take now.
+    pub fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        if frame.len() > FRAME_BYTES_MAX {
+            return Err(LinkError::TooLong);
+        }
+        if descriptors.len() > DESCRIPTORS_MAX {
+            return Err(LinkError::TooManyDescriptors);
+        }
+        let head = head(frame.len(), descriptors.len());
+        let sent = match self.outgoing.is_empty() {
+            true => write(&self.socket, &[IoSlice::new(&head), IoSlice::new(frame)], descriptors)?,
+            false => 0,
+        };
+        if sent < HEAD_BYTES + frame.len() {
+            self.keep(&head, frame, sent, descriptors)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the rest of a frame of which `sent` bytes are gone.
+    fn keep(&mut self, head: &[u8], frame: &[u8], sent: usize, fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        let mut descriptors = Vec::new();
+        if sent == 0 {
+            for descriptor in fds {
+                descriptors.push(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?);
+            }
+        }
+        let mut bytes = Vec::with_capacity(head.len() + frame.len() - sent);
+        bytes.extend_from_slice(head.get(sent..).unwrap_or_default());
+        bytes.extend_from_slice(&frame[sent.saturating_sub(head.len())..]);
+        self.outgoing_bytes += bytes.len();
+        self.outgoing.push_back(Outgoing { bytes, sent: 0, descriptors });
+        Ok(())
+    }
+
+    /// Sends what waits, as far as the socket takes it.
+    pub fn flush(&mut self) -> Result<(), LinkError> {
+        while let Some(first) = self.outgoing.front_mut() {
+            let descriptors: Vec<_> = first.descriptors.iter().map(AsFd::as_fd).collect();
+            let count = write(&self.socket, &[IoSlice::new(&first.bytes[first.sent..])], &descriptors)?;
+            if count == 0 {
+                return Ok(());
+            }
+            first.descriptors.clear();
+            first.sent += count;
+            self.outgoing_bytes -= count;
+            if first.sent == first.bytes.len() {
+                self.outgoing.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// The next complete frame, or `None` when there is none yet.
+    pub fn receive(&mut self) -> Result<Option<Received<Vec<u8>>>, LinkError> {
+        loop {
+            if let Some(frame) = self.take_frame()? {
+                return Ok(Some(frame));
+            }
+            if self.batches.len() > 1 {
+                return Err(LinkError::Malformed);
+            }
+            if !self.read()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes the first frame out of what has arrived, if it is complete.
+    fn take_frame(&mut self) -> Result<Option<Received<Vec<u8>>>, LinkError> {
+        let Some((length, count)) = self.head()? else { return Ok(None) };
+        let end = HEAD_BYTES + length;
+        if self.incoming.len() < end {
+            return Ok(None);
+        }
+        let rest = self.incoming.split_off(end);
+        let mut frame = std::mem::replace(&mut self.incoming, rest);
+        frame.drain(..HEAD_BYTES);
+        Ok(Some((frame, self.take_batch(count)?)))
+    }
+
+    /// The head of the first frame, checked.
+    fn head(&self) -> Result<Option<(usize, usize)>, LinkError> {
+        let Some(head) = self.incoming.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+        let [l0, l1, l2, l3, c0, c1, c2, c3] = *head;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let count = u32::from_le_bytes([c0, c1, c2, c3]) as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(LinkError::TooLong);
+        }
+        if count > DESCRIPTORS_MAX {
+            return Err(LinkError::TooManyDescriptors);
+        }
+        Ok(Some((length, count)))
+    }
+
+    fn take_batch(&mut self, count: usize) -> Result<Vec<OwnedFd>, LinkError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        match self.batches.pop_front() {
+            Some(batch) if batch.descriptors.len() == count || batch.truncated => Ok(batch.descriptors),
+            _ => Err(LinkError::Malformed),
+        }
+    }
+
+    /// Reads once; `false` when nothing is there.
+    fn read(&mut self) -> Result<bool, LinkError> {
+        let missing = match self.head()? {
+            Some((length, _)) => HEAD_BYTES + length - self.incoming.len(),
+            None => 0,
+        };
+        if missing <= READ_BYTES {
+            let mut data = [0; READ_BYTES];
+            let Some(count) = read_once(&self.socket, &mut data, &mut self.batches)? else { return Ok(false) };
+            self.incoming.extend_from_slice(&data[..count]);
+            return Ok(true);
+        }
+        // A long frame: straight into its place, which grows as bytes arrive.
+        let have = self.incoming.len();
+        self.incoming.resize(have + missing.min(GROW_BYTES), 0);
+        let count = read_once(&self.socket, &mut self.incoming[have..], &mut self.batches);
+        self.incoming.truncate(have + count.unwrap_or(None).unwrap_or(0));
+        Ok(count?.is_some())
+    }
+
+    /// [`Link::send`] for a task.
+    pub fn send_to_daemon(&mut self, frame: &ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        self.send(&proto::encode(frame), descriptors)
+    }
+
+    /// [`Link::receive`] for a task.
+    pub fn receive_from_daemon(&mut self) -> Result<Option<Received<ToTask>>, LinkError> {
+        let Some((bytes, descriptors)) = self.receive()? else { return Ok(None) };
+        let frame = proto::decode(&bytes).ok_or(LinkError::Malformed)?;
+        Ok(Some((frame, descriptors)))
+    }
+
+    /// [`Link::send`] for a daemon.
+    pub fn send_to_task(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        self.send(&proto::encode(frame), descriptors)
+    }
+
+    /// [`Link::receive`] for a daemon.
+    pub fn receive_from_task(&mut self) -> Result<Option<Received<ToDaemon>>, LinkError> {
+        let Some((bytes, descriptors)) = self.receive()? else { return Ok(None) };
+        let frame = proto::decode(&bytes).ok_or(LinkError::Malformed)?;
+        Ok(Some((frame, descriptors)))
+    }
+}
+
+fn head(length: usize, descriptors: usize) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    head[4..].copy_from_slice(&(descriptors as u32).to_le_bytes());
+    head
+}
+
+/// Writes once; 0 when the socket takes nothing now.
+fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, LinkError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(LinkError::TooManyDescriptors);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    match rustix::io::retry_on_intr(|| sendmsg(socket, data, &mut control, flags)) {
+        Ok(count) => Ok(count),
+        // TOOMANYREFS: too many descriptors are under way; it passes when a receiver reads.
+        Err(Errno::AGAIN | Errno::TOOMANYREFS) => Ok(0),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Reads once; `None` when nothing is there.
+fn read_once(
+    socket: &OwnedFd,
+    data: &mut [u8],
+    batches: &mut VecDeque<Batch>,
+) -> Result<Option<usize>, LinkError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let result =
+        rustix::io::retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut *data)], &mut control, flags));
+    let message = match result {
+        Ok(message) => message,
+        Err(Errno::AGAIN) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    let truncated = message.flags.contains(ReturnFlags::CTRUNC);
+    let mut descriptors = Vec::new();
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(list) = part {
+            descriptors.extend(list);
+        }
+    }
+    if truncated || !descriptors.is_empty() {
+        // The kernel ends a read behind the bytes that came with descriptors: one batch a frame.
+        batches.push_back(Batch { descriptors, truncated });
+    }
+    match message.bytes {
+        0 => Err(LinkError::Closed),
+        count => Ok(Some(count)),
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+use super::*;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+fn raw_and_link() -> (UnixStream, Link) {
+    let (raw, other) = UnixStream::pair().unwrap();
+    (raw, Link::new(other.into()).unwrap())
+}
+
+fn pipe() -> (std::fs::File, OwnedFd) {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    (reader.into(), writer)
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order() {
+    let (mut here, mut there) = Link::pair().unwrap();
+    here.send(b"one", &[]).unwrap();
+    here.send(b"", &[]).unwrap();
+    here.send(b"three", &[]).unwrap();
+    for expected in [&b"one"[..], b"", b"three"] {
+        assert_eq!(there.receive().unwrap().unwrap().0, expected);
+    }
+    assert!(there.receive().unwrap().is_none());
+}
+
+#[test]
+fn each_frame_keeps_its_own_descriptors() {
+    let (mut here, mut there) = Link::pair().unwrap();
+    let (mut first_end, first) = pipe();
+    let (mut second_end, second) = pipe();
+    here.send(b"plain", &[]).unwrap();
+    here.send(b"first", &[first.as_fd()]).unwrap();
+    here.send(b"second", &[second.as_fd(), second.as_fd()]).unwrap();
+    drop((first, second));
+    assert!(there.receive().unwrap().unwrap().1.is_empty());
+    for (end, name, count) in [(&mut first_end, "first", 1), (&mut second_end, "second", 2)] {
+        let (frame, descriptors) = there.receive().unwrap().unwrap();
+        assert_eq!((frame.as_slice(), descriptors.len()), (name.as_bytes(), count));
+        for descriptor in descriptors {
+            std::fs::File::from(descriptor).write_all(name.as_bytes()).unwrap();
+        }
+        let mut text = String::new();
+        end.read_to_string(&mut text).unwrap();
+        assert_eq!(text, name.repeat(count));
+    }
+}
+
+#[test]
+fn what_the_socket_does_not_take_is_sent_later() {
+    let (mut here, mut there) = Link::pair().unwrap();
+    let (_end, descriptor) = pipe();
+    let long: Vec<u8> = (0..3_000_000_u32).map(|number| number as u8).collect();
+    here.send(&long, &[]).unwrap();
+    here.send(b"behind", &[descriptor.as_fd()]).unwrap();
+    assert!(here.wants_write() && here.queued_bytes() > 2_000_000);
+    let mut frames = Vec::new();
+    while frames.len() < 2 {
+        here.flush().unwrap();
+        frames.extend(there.receive().unwrap());
+    }
+    assert!(frames[0].0 == long && frames[0].1.is_empty());
+    assert_eq!((frames[1].0.as_slice(), frames[1].1.len()), (&b"behind"[..], 1));
+    assert!(!here.wants_write() && here.queued_bytes() == 0);
+}
+
+#[test]
+fn a_frame_may_come_byte_by_byte() {
+    let (mut raw, mut link) = raw_and_link();
+    for byte in [3, 0, 0, 0, 0, 0, 0, 0, b'a', b'b'] {
+        raw.write_all(&[byte]).unwrap();
+        assert!(link.receive().unwrap().is_none());
+    }
+    raw.write_all(b"c").unwrap();
+    assert_eq!(link.receive().unwrap().unwrap().0, b"abc");
+}
+
+#[test]
+fn a_length_over_the_limit_is_an_error_and_allocates_nothing() {
+    let (mut raw, mut link) = raw_and_link();
+    raw.write_all(&[0xff; 8]).unwrap();
+    assert_eq!(link.receive().unwrap_err(), LinkError::TooLong);
+    let (mut raw, mut link) = raw_and_link();
+    raw.write_all(&head(FRAME_BYTES_MAX, 0)).unwrap();
+    assert!(link.receive().unwrap().is_none());
+    assert!(link.incoming.capacity() <= GROW_BYTES + 2 * READ_BYTES);
+}
+
+#[test]
+fn too_many_descriptors_are_refused_on_both_sides() {
+    let (mut here, _there) = Link::pair().unwrap();
+    let (_end, descriptor) = pipe();
+    let many = [descriptor.as_fd(); DESCRIPTORS_MAX + 1];
+    assert_eq!(here.send(b"x", &many), Err(LinkError::TooManyDescriptors));
+    let (mut raw, mut link) = raw_and_link();
+    raw.write_all(&head(0, DESCRIPTORS_MAX + 1)).unwrap();
+    assert_eq!(link.receive().unwrap_err(), LinkError::TooManyDescriptors);
+}
+
+#[test]
+fn descriptors_that_belong_to_no_frame_are_an_error() {
+    let (raw, mut link) = raw_and_link();
+    let (_end, descriptor) = pipe();
+    let raw = OwnedFd::from(raw);
+    for byte in head(5, 0) {
+        write(&raw, &[IoSlice::new(&[byte])], &[descriptor.as_fd()]).unwrap();
+    }
+    assert_eq!(link.receive().unwrap_err(), LinkError::Malformed);
+    let (mut raw, mut link) = raw_and_link();
+    raw.write_all(&head(0, 1)).unwrap();
+    assert_eq!(link.receive().unwrap_err(), LinkError::Malformed);
+}
+
+#[test]
+fn garbage_is_an_error_for_the_typed_side() {
+    let (mut here, mut there) = Link::pair().unwrap();
+    here.send(&[0xff; 20], &[]).unwrap();
+    assert_eq!(there.receive_from_task().unwrap_err(), LinkError::Malformed);
+}
+
+#[test]
+fn the_end_of_the_other_side_is_told_after_its_last_frame() {
+    let (mut here, mut there) = Link::pair().unwrap();
+    here.send_to_daemon(&ToDaemon::Bye, &[]).unwrap();
+    drop(here);
+    assert_eq!(there.receive_from_task().unwrap().unwrap().0, ToDaemon::Bye);
+    assert_eq!(there.receive().unwrap_err(), LinkError::Closed);
+    assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(LinkError::Closed));
+}

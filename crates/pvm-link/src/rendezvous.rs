@@ -1,0 +1,302 @@
+//! How a task finds the daemon of its user, and how a daemon makes itself found.
+//!
+//! The daemon writes the path of its socket to `<tmp>/pvmd.<uid>[.<vmid>]` and holds a lock on
+//! that file as long as it lives. So a file whose lock is free is stale, and of two daemons that
+//! start at the same time one wins. A name that a stranger has taken is passed over; daemon and
+//! tasks try the same further places in the same order.
+use crate::{Link, LinkError};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest socket path that is believed, in bytes (the system's own limit is 108).
+const PATH_BYTES_MAX: u64 = 4096;
+/// How long a task waits for a daemon that is just starting.
+const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a daemon tries to get the lock of a stale file that a task looks at just now.
+const LOCK_WAIT_MAX: Duration = Duration::from_millis(500);
+/// Pause between two tries.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why no daemon was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FindError {
+    /// None has made itself known.
+    Absent,
+    /// One had, but it is dead.
+    Dead,
+    /// One is there, but does not talk to us.
+    Link(LinkError),
+}
+
+impl std::fmt::Display for FindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FindError::Absent => f.write_str("no pvmd is running"),
+            FindError::Dead => f.write_str("pvmd has died"),
+            FindError::Link(error) => write!(f, "pvmd does not answer: {error}"),
+        }
+    }
+}
+impl std::error::Error for FindError {}
+
+/// Why a daemon could not make itself known.
+#[derive(Debug)]
+pub enum PublishError {
+    /// Another daemon of this user serves there (the file, its text).
+    Running(PathBuf, PathBuf),
+    /// Strangers have taken every name, or the system refused.
+    System(PathBuf, Errno),
+}
+
+impl std::fmt::Display for PublishError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PublishError::Running(file, _) => write!(f, "already running ({})", file.display()),
+            PublishError::System(file, errno) => write!(f, "{}: {errno}", file.display()),
+        }
+    }
+}
+impl std::error::Error for PublishError {}
+
+/// Where daemons of this user and `PVM_VMID` make themselves known.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The rendezvous files, first choice first.
+    pub files: Vec<PathBuf>,
+    /// The directory for temporary files: `PVM_TMP` or `/tmp`.
+    pub temporary: PathBuf,
+    /// `PVMSOCK`, when it is a path.
+    pub socket: Option<PathBuf>,
+}
+
+impl Places {
+    /// As the environment and the effective user say.
+    pub fn from_environment() -> Places {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let host = rustix::system::uname().nodename().to_bytes().to_vec();
+        Places::new(rustix::process::geteuid().as_raw(), &OsString::from_vec(host), set)
+    }
+
+    /// As `set` says, which looks a variable up.
+    pub fn new(user: u32, host: &OsStr, set: impl Fn(&str) -> Option<OsString>) -> Places {
+        let suffix = match set("PVM_VMID") {
+            Some(id) => [b".", plain(&id).as_slice()].concat(),
+            None => Vec::new(),
+        };
+        let name = |parts: &[&[u8]]| OsString::from_vec([&parts.concat(), suffix.as_slice()].concat());
+        let user = user.to_string();
+        let temporary = PathBuf::from(set("PVM_TMP").unwrap_or_else(|| "/tmp".into()));
+        let mut files = vec![temporary.join(name(&[b"pvmd.", user.as_bytes()]))];
+        if let Some(directory) = set("XDG_RUNTIME_DIR") {
+            files.push(Path::new(&directory).join(name(&[b"pvmd.", user.as_bytes()])));
+        }
+        if let Some(home) = set("HOME") {
+            files.push(Path::new(&home).join(name(&[b".pvmd.", user.as_bytes(), b".", &plain(host)])));
+        }
+        let socket = set("PVMSOCK").map(PathBuf::from).filter(|path| path.is_absolute());
+        Places { files, temporary, socket }
+    }
+
+    /// Connects to the daemon: at `PVMSOCK`, else where the first trustworthy file says.
+    pub fn connect(&self) -> Result<Link, FindError> {
+        if let Some(link) = self.socket.as_deref().and_then(|path| Link::connect(path).ok()) {
+            return Ok(link);
+        }
+        for file in &self.files {
+            match connect_by(file) {
+                Err(FindError::Absent) => {}
+                result => return result,
+            }
+        }
+        Err(FindError::Absent)
+    }
+
+    /// The rendezvous file that is there, and the path in it, be its daemon alive or dead.
+    pub fn published(&self) -> Option<(PathBuf, PathBuf)> {
+        self.files.iter().find_map(|file| {
+            let mut handle = open_own(file).ok()?;
+            Some((file.clone(), text(&mut handle)?))
+        })
+    }
+
+    /// Makes `socket` known. The daemon must listen on it already.
+    pub fn publish(&self, socket: &Path) -> Result<Published, PublishError> {
+        let mut refused = None;
+        for file in &self.files {
+            match claim(file) {
+                Ok((handle, stale)) => return Published::write(file, handle, stale, socket),
+                Err(ClaimError::Running(socket)) => return Err(PublishError::Running(file.clone(), socket)),
+                Err(ClaimError::Stranger(errno)) => {
+                    refused.get_or_insert((file.clone(), errno));
+                }
+                Err(ClaimError::System(errno)) => return Err(PublishError::System(file.clone(), errno)),
+            }
+        }
+        let (file, errno) = refused.unwrap_or_else(|| (self.temporary.clone(), Errno::NOENT));
+        Err(PublishError::System(file, errno))
+    }
+}
+
+/// A name without what would lead out of its directory.
+fn plain(name: &OsStr) -> Vec<u8> {
+    name.as_bytes().iter().map(|&byte| if byte == b'/' { b'_' } else { byte }).collect()
+}
+
+/// A rendezvous file of the own daemon. Its drop removes the file.
+pub struct Published {
+    file: PathBuf,
+    handle: File,
+    stale: Option<PathBuf>,
+}
+
+impl Published {
+    fn write(file: &Path, handle: File, stale: Option<PathBuf>, socket: &Path) -> Result<Published, PublishError> {
+        let mut published = Published { file: file.to_owned(), handle, stale };
+        published.put(socket).map_err(|error| {
+            PublishError::System(file.to_owned(), Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
+        Ok(published)
+    }
+
+    fn put(&mut self, socket: &Path) -> std::io::Result<()> {
+        self.handle.set_len(0)?;
+        self.handle.rewind()?;
+        self.handle.write_all(socket.as_os_str().as_bytes())
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The socket of the dead daemon whose file was taken over.
+    pub fn stale_socket(&self) -> Option<&Path> {
+        self.stale.as_deref()
+    }
+
+    /// Whether the file is still the one that was written.
+    pub fn stands(&self) -> bool {
+        is_at(&self.handle, &self.file)
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        if self.stands() {
+            let _ = std::fs::remove_file(&self.file);
+        }
+    }
+}
+
+enum ClaimError {
+    Running(PathBuf),
+    Stranger(Errno),
+    System(Errno),
+}
+
+/// Creates the file or takes a stale one over; the lock of the result is held. Also gives the
+/// text of the stale one.
+fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
+    let deadline = Instant::now() + LOCK_WAIT_MAX;
+    loop {
+        let mut handle = match create(file) {
+            Ok(handle) => handle,
+            Err(Errno::EXIST) => match open_own(file) {
+                Ok(handle) => handle,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(ClaimError::Stranger(errno)),
+            },
+            Err(errno) => return Err(ClaimError::System(errno)),
+        };
+        let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let path = text(&mut handle);
+        // A daemon that knows nothing of the lock is alive all the same if its socket is.
+        if let Some(path) = path.as_deref().filter(|path| alive(path)) {
+            return Err(ClaimError::Running(path.to_owned()));
+        }
+        if locked && is_at(&handle, file) {
+            return Ok((handle, path));
+        }
+        if Instant::now() > deadline {
+            return Err(ClaimError::Running(path.unwrap_or_default()));
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
+/// Whether a daemon that is not to be replaced listens on the socket. One of a stranger counts
+/// too: better no start than a theft.
+fn alive(socket: &Path) -> bool {
+    matches!(Link::connect(socket), Ok(_) | Err(LinkError::Stranger))
+}
+
+fn create(file: &Path) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(file, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+/// Opens a file only if it is a regular one and of this user.
+fn open_own(file: &Path) -> Result<File, Errno> {
+    // NONBLOCK: what a stranger put there may be a pipe.
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let status = rustix::fs::lstat(file)?;
+    let own = |status: &rustix::fs::Stat| {
+        status.st_uid == rustix::process::geteuid().as_raw()
+            && FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
+    };
+    if !own(&status) {
+        return Err(Errno::PERM);
+    }
+    let handle = rustix::fs::open(file, flags, Mode::empty())?;
+    if !own(&rustix::fs::fstat(&handle)?) {
+        return Err(Errno::PERM);
+    }
+    Ok(handle.into())
+}
+
+/// Whether the open file is the one of that name.
+fn is_at(handle: &File, file: &Path) -> bool {
+    let (Ok(open), Ok(named)) = (rustix::fs::fstat(handle), rustix::fs::lstat(file)) else { return false };
+    (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino)
+}
+
+/// The path in the file; `None` when it is empty or no path.
+fn text(handle: &mut File) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    handle.rewind().ok()?;
+    Read::take(&mut *handle, PATH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let path = PathBuf::from(OsString::from_vec(bytes.trim_ascii().to_vec()));
+    path.is_absolute().then_some(path)
+}
+
+/// Connects to the daemon that the file names; waits a little for one that is just starting.
+fn connect_by(file: &Path) -> Result<Link, FindError> {
+    let deadline = Instant::now() + STARTING_WAIT_MAX;
+    loop {
+        let Ok(mut handle) = open_own(file) else { return Err(FindError::Absent) };
+        let result = match text(&mut handle) {
+            Some(path) => Link::connect(&path),
+            None => Err(LinkError::Closed),
+        };
+        match result {
+            Ok(link) => return Ok(link),
+            Err(LinkError::Closed | LinkError::System(Errno::CONNREFUSED | Errno::NOENT)) => {}
+            Err(error) => return Err(FindError::Link(error)),
+        }
+        let starting = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN);
+        if !starting || Instant::now() > deadline {
+            return Err(FindError::Dead);
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
+#[cfg(test)]
+#[path = "rendezvous_tests.rs"]
+mod tests;
