@@ -1,13 +1,117 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `conform`: the same case on Debian's PVM 3.4.6 and on hpvm, normalised outputs compared.
+//!
+//! A case is a C program (`tests/conform/cases`), a script for the console (`console`) or a shell
+//! script (`programs`). Lines that start with `//@` or `#@` tell how it is run; see `case.rs`.
 
-/// Runs the command.
-pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+mod case;
+mod compile;
+mod coverage;
+mod execute;
+mod machine;
+mod normalise;
+mod verdict;
+
+use crate::common;
+use anyhow::{Result, bail};
+use case::Case;
+use execute::Worker;
+use machine::Side;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use verdict::Verdict;
+
+/// Cases that run at the same time.
+const WORKERS: usize = 2;
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    /// Only cases whose name contains one of these.
+    only: Vec<String>,
+    /// Run on this side alone and print what came out.
+    side: Option<Side>,
 }
 
-/// Runs the command as a part of `cargo xtask test`: how many checks passed, how many failed.
-/// `Err` only when the checks could not be run at all. `target/dist` is built before.
-pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
-    bail!("not there yet")
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let (_, failed) = counted(arguments)?;
+    if failed > 0 {
+        bail!("{failed} cases differ");
+    }
+    Ok(())
+}
+
+/// Runs the cases; gives how many passed and how many failed.
+pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+    let options = parse(arguments)?;
+    let folder = common::root().join("tests/conform");
+    let mut cases = case::find(&folder)?;
+    if !options.only.is_empty() {
+        cases.retain(|case| options.only.iter().any(|part| case.name.contains(part.as_str())));
+    }
+    if cases.is_empty() {
+        bail!("no such case");
+    }
+    machine::require(options.side)?;
+    compile::all(&cases)?;
+    if let Some(side) = options.side {
+        return show(&cases, side);
+    }
+    let (passed, mut failed) = compare(&cases);
+    if options.only.is_empty() {
+        failed += coverage::report(&cases)?;
+    }
+    println!("conform: {passed} passed, {failed} failed");
+    Ok((passed, failed))
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--only" => match rest.next() {
+                Some(name) => options.only.push(name.clone()),
+                None => bail!("--only wants a name"),
+            },
+            "--ours" => options.side = Some(Side::Ours),
+            "--theirs" => options.side = Some(Side::Theirs),
+            other => bail!("{other}: conform [--only NAME] [--ours|--theirs]"),
+        }
+    }
+    Ok(options)
+}
+
+/// Prints what each case gives on one side.
+fn show(cases: &[Case], side: Side) -> Result<(usize, usize)> {
+    let mut worker = Worker::new();
+    for case in cases {
+        println!("==== {} on {side}", case.name);
+        print!("{}", worker.run(case, side)?.text);
+    }
+    Ok((cases.len(), 0))
+}
+
+/// Runs every case on both sides, `WORKERS` at a time, and prints a line for each.
+fn compare(cases: &[Case]) -> (usize, usize) {
+    let next = AtomicUsize::new(0);
+    let counts = Mutex::new((0, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                let mut worker = Worker::new();
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let verdict = verdict::judge(&mut worker, case)
+                        .unwrap_or_else(|error| Verdict::Differs(format!("{error:#}\n")));
+                    let mut counts = counts.lock().expect("no worker panics while it counts");
+                    match verdict {
+                        Verdict::Differs(_) => counts.1 += 1,
+                        _ => counts.0 += 1,
+                    }
+                    print!("{}", verdict.line(&case.name));
+                }
+            });
+        }
+    });
+    counts.into_inner().expect("no worker panics while it counts")
 }

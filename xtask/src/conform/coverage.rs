@@ -1,0 +1,40 @@
+//! Which functions the C cases call.
+
+use super::case::{Case, Kind};
+use super::compile;
+use anyhow::Result;
+use std::collections::HashSet;
+use std::process::Command;
+
+/// The functions of tiers A, B and D of the contract, groups and Fortran apart.
+const FUNCTIONS: &str = "\
+pvm_mytid pvm_initsend pvm_send pvm_recv pvm_setopt pvm_tasks pvm_bufinfo pvm_exit pvm_mcast pvm_notify \
+pvm_parent pvm_spawn pvm_kill pvm_config pvm_nrecv pvm_perror \
+pvm_pkint pvm_upkint pvm_pkbyte pvm_upkbyte pvm_pkdouble pvm_upkdouble pvm_pkstr pvm_upkstr pvm_pkshort \
+pvm_upkshort pvm_pklong pvm_upklong pvm_pkfloat pvm_upkfloat pvm_pkdcplx pvm_upkdcplx pvm_pkuint pvm_upkuint \
+pvm_pkulong pvm_upkulong pvm_pkushort pvm_upkushort pvm_pkcplx pvm_upkcplx pvm_packf pvm_unpackf \
+pvm_addhosts pvm_delhosts pvm_archcode pvm_addmhf pvm_delmhf pvm_putinfo pvm_recvinfo pvm_delinfo \
+pvm_getmboxinfo pvm_getcontext pvm_setcontext pvm_newcontext pvm_freecontext pvm_export pvm_unexport pvm_halt \
+pvm_mstat pvm_pstat pvm_sendsig pvm_probe pvm_getopt pvm_settmask pvm_gettmask pvm_freebuf pvm_getrbuf \
+pvm_getsbuf pvm_mkbuf pvm_setrbuf pvm_setsbuf pvm_getminfo pvm_setminfo pvm_getfds pvm_hostsync pvm_psend \
+pvm_precv pvm_siblings pvm_start_pvmd pvm_reg_rm pvm_tidtohost pvm_trecv pvm_reg_tracer pvm_version \
+lpvmerr pvmgetclock pvmsleep pvmdisplaymhfinfo pvmnametag pvmgettmp \
+pvm_catchout pvm_recvf pvm_insert pvm_lookup pvm_delete pvm_getnoresets pvm_pkmesg pvm_pkmesgbody pvm_upkmesg \
+pvm_reg_hoster pvm_reg_tasker pvm_strerror pvm_vpackf pvm_vunpackf pvmsettaskname pvmupkstralloc pvm_tickle";
+
+/// Says which functions no case calls; gives 1 if there are any.
+pub fn report(cases: &[Case]) -> Result<usize> {
+    let mut called = HashSet::new();
+    for case in cases.iter().filter(|case| case.kind == Kind::Program) {
+        let output = Command::new("nm").arg("-u").arg(compile::program(case)).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        called.extend(text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_string)));
+    }
+    let missing: Vec<&str> = FUNCTIONS.split_whitespace().filter(|name| !called.contains(*name)).collect();
+    if missing.is_empty() {
+        println!("ok       every function is called by some case");
+        return Ok(0);
+    }
+    println!("MISSING  no case calls {}", missing.join(" "));
+    Ok(1)
+}

@@ -1,0 +1,149 @@
+//! Runs one case on one side.
+
+use super::case::{Case, Kind};
+use super::compile;
+use super::machine::{Machine, POLL_INTERVAL, Side};
+use super::normalise;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Exit(i32),
+    Signal(i32),
+    Timeout,
+}
+
+/// What a case gave on one side.
+#[derive(Debug)]
+pub struct Outcome {
+    pub end: End,
+    /// Normalised; the last line says how the program ended.
+    pub text: String,
+}
+
+/// Runs cases one after the other and keeps a machine of each kind for those that can share.
+pub struct Worker {
+    theirs: Option<Machine>,
+    ours: Option<Machine>,
+}
+
+impl Worker {
+    /// No machine yet: they are started when a case needs them.
+    pub fn new() -> Worker {
+        Worker { theirs: None, ours: None }
+    }
+
+    /// Runs a case.
+    pub fn run(&mut self, case: &Case, side: Side) -> Result<Outcome> {
+        if case.fresh {
+            let mut machine = Machine::new(side, &case.daemon_env)?;
+            if case.daemon {
+                machine.start(&case.hostfile)?;
+            }
+            return execute(case, &machine);
+        }
+        let place = match side {
+            Side::Theirs => &mut self.theirs,
+            Side::Ours => &mut self.ours,
+        };
+        let mut machine = match place.take() {
+            Some(machine) => machine,
+            None => {
+                let mut machine = Machine::new(side, &[])?;
+                machine.start(&[])?;
+                machine
+            }
+        };
+        let outcome = execute(case, &machine)?;
+        machine.tidy();
+        // A machine on which something went wrong is not worth keeping.
+        if outcome.end == End::Exit(0) && machine.alive() {
+            *place = Some(machine);
+        }
+        Ok(outcome)
+    }
+}
+
+fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
+    let mut command = match case.kind {
+        Kind::Program => machine.command(&compile::program(case)),
+        Kind::Console => machine.command(&machine.side.programs().join("pvm")),
+        Kind::Script => {
+            let mut command = machine.command(Path::new("/bin/sh"));
+            command.arg(&case.source);
+            command
+        }
+    };
+    let input = match case.kind {
+        Kind::Console => Stdio::from(console_input(case, machine)?),
+        _ => Stdio::null(),
+    };
+    let path = machine.folder.join("output");
+    let output = File::create(&path)?;
+    command.envs(case.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(input).stderr(output.try_clone()?).stdout(output);
+    let end = wait(&mut command, case.timeout).with_context(|| case.name.clone())?;
+    let mut text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    if case.log {
+        text += &machine.log();
+    }
+    text = normalise::text(&text, machine);
+    if case.unordered {
+        text = normalise::sorted(&text);
+    }
+    text += &match end {
+        End::Exit(code) => format!("exit: {code}\n"),
+        End::Signal(number) => format!("signal: {number}\n"),
+        End::Timeout => "timeout\n".to_string(),
+    };
+    Ok(Outcome { end, text })
+}
+
+/// The script without its directives.
+fn console_input(case: &Case, machine: &Machine) -> Result<File> {
+    let text = std::fs::read_to_string(&case.source)?;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("#@ ")).collect();
+    let path = machine.folder.join("input");
+    std::fs::write(&path, lines.join("\n") + "\n")?;
+    Ok(File::open(path)?)
+}
+
+fn wait(command: &mut Command, timeout: Duration) -> Result<End> {
+    let mut child = command.spawn()?;
+    let end = Instant::now() + timeout;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            kill_group(&child);
+            return Ok(ended(status));
+        }
+        if Instant::now() > end {
+            kill_group(&child);
+            child.wait()?;
+            return Ok(End::Timeout);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn ended(status: ExitStatus) -> End {
+    match status.code() {
+        Some(code) => End::Exit(code),
+        None => End::Signal(status.signal().unwrap_or(0)),
+    }
+}
+
+/// The child leads a group; whatever it started by itself goes with it.
+fn kill_group(child: &Child) {
+    if let Some(id) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+    }
+}

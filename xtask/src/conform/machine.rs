@@ -1,0 +1,185 @@
+//! A daemon of either kind in a folder of its own, and how all that belongs to it is ended.
+
+use super::compile;
+use crate::common;
+use anyhow::{Context, Result, bail};
+use std::fmt;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to print its socket's path.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a daemon may take to end after SIGTERM.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a condition is looked at again.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(4);
+
+/// Whose PVM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Debian's PVM 3.4.6.
+    Theirs,
+    /// hpvm, as `cargo xtask build` lays it out.
+    Ours,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::Theirs => "Debian's PVM",
+            Side::Ours => "hpvm",
+        })
+    }
+}
+
+impl Side {
+    /// The folder of `pvm` and `pvmd`.
+    pub fn programs(self) -> PathBuf {
+        match self {
+            Side::Theirs => "/usr/bin".into(),
+            Side::Ours => common::dist().join("bin"),
+        }
+    }
+}
+
+/// Fails where a side that is wanted is not there.
+pub fn require(only: Option<Side>) -> Result<()> {
+    for side in [Side::Theirs, Side::Ours] {
+        let daemon = side.programs().join("pvmd");
+        if only.is_none_or(|only| only == side) && !daemon.exists() {
+            bail!("{} is missing: run `cargo xtask setup test` and `cargo xtask build`", daemon.display());
+        }
+    }
+    Ok(())
+}
+
+/// A folder, the environment that points at it, and perhaps a daemon.
+pub struct Machine {
+    pub side: Side,
+    /// Both `HOME`'s parent and `PVM_TMP`.
+    pub folder: PathBuf,
+    daemon: Option<Child>,
+    daemon_env: Vec<(String, String)>,
+}
+
+impl Machine {
+    /// Makes the folder; starts nothing.
+    pub fn new(side: Side, daemon_env: &[(String, String)]) -> Result<Machine> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Short: the path of Debian's socket has to fit into 108 bytes.
+        let folder = std::env::temp_dir().join(format!("hpvm-conform.{}.{number}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| format!("{}", folder.display()))?;
+        std::fs::create_dir(folder.join("home"))?;
+        Ok(Machine { side, folder, daemon: None, daemon_env: daemon_env.to_vec() })
+    }
+
+    /// The home directory of everything that runs here.
+    pub fn home(&self) -> PathBuf {
+        self.folder.join("home")
+    }
+
+    /// Whether the daemon that was started still runs.
+    pub fn alive(&mut self) -> bool {
+        matches!(self.daemon.as_mut().map(Child::try_wait), Some(Ok(None)))
+    }
+
+    /// Starts the daemon and waits for the line that says it is ready.
+    pub fn start(&mut self, hostfile: &[String]) -> Result<()> {
+        let mut command = self.command(&self.side.programs().join("pvmd"));
+        if !hostfile.is_empty() {
+            let path = self.folder.join("hostfile");
+            std::fs::write(&path, hostfile.join("\n") + "\n")?;
+            command.arg(path);
+        }
+        let ready = self.folder.join("ready");
+        command.stdin(Stdio::null()).stdout(File::create(&ready)?).stderr(File::create(self.folder.join("stderr"))?);
+        self.daemon = Some(command.spawn().with_context(|| format!("cannot start the daemon of {}", self.side))?);
+        let end = Instant::now() + START_TIMEOUT;
+        while !std::fs::read(&ready)?.contains(&b'\n') {
+            if Instant::now() > end || !self.alive() {
+                let said = std::fs::read_to_string(self.folder.join("stderr"))?;
+                bail!("the daemon of {} does not start: {said}", self.side);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// A command in a process group of its own, with the environment of this machine and no other.
+    pub fn command(&self, program: &Path) -> Command {
+        let programs = self.side.programs();
+        let mut command = Command::new(program);
+        command.env_clear().process_group(0).current_dir(self.home());
+        command.env("PATH", format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", programs.display()));
+        command.env("PVM_PATH", format!("{}:/usr/bin:{}", compile::folder().display(), self.home().display()));
+        command.env("HOME", self.home()).env("PVM_TMP", &self.folder).env("PVM_ALLOW_ROOT", "1").env("LC_ALL", "C");
+        command.env("CONFORM_BIN", compile::folder()).env("CONFORM_DATA", common::root().join("tests/conform/data"));
+        command.env("CONFORM_PVMD", programs.join("pvmd"));
+        if self.side == Side::Ours {
+            command.env("LD_LIBRARY_PATH", common::dist().join("lib"));
+        }
+        command.envs(self.daemon_env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// The daemon's log.
+    pub fn log(&self) -> String {
+        let name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("pvml.");
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let log = entries.filter(name).next().and_then(|entry| std::fs::read(entry.path()).ok());
+        String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
+    }
+
+    /// Kills what a case left behind; the daemon lives on.
+    pub fn tidy(&self) {
+        let daemon = self.daemon.as_ref().map(Child::id);
+        for id in self.processes() {
+            if Some(id) != daemon {
+                kill(id, rustix::process::Signal::KILL);
+            }
+        }
+    }
+
+    /// Processes whose environment names this folder: all that was ever started here.
+    fn processes(&self) -> Vec<u32> {
+        let mark = format!("PVM_TMP={}\0", self.folder.display());
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+        ids.filter(|id| {
+            let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            environment.windows(mark.len()).any(|window| window == mark.as_bytes())
+        })
+        .collect()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if let Some(daemon) = self.daemon.as_mut() {
+            kill(daemon.id(), rustix::process::Signal::TERM);
+            let end = Instant::now() + END_TIMEOUT;
+            while matches!(daemon.try_wait(), Ok(None)) && Instant::now() < end {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+        }
+        for id in self.processes() {
+            kill(id, rustix::process::Signal::KILL);
+        }
+        if let Some(daemon) = self.daemon.as_mut() {
+            let _ = daemon.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn kill(id: u32, signal: rustix::process::Signal) {
+    if let Some(id) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
+        // It may have ended meanwhile.
+        let _ = rustix::process::kill_process(id, signal);
+    }
+}

@@ -1,0 +1,48 @@
+//! Takes out of an output what may differ between two right runs.
+
+use super::machine::Machine;
+use crate::common;
+use regex::{Captures, Regex};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// A pattern, and what stands for all that matches it.
+type Rule = (LazyLock<Regex>, &'static str);
+
+macro_rules! rule {
+    ($pattern:literal, $text:literal) => {
+        (LazyLock::new(|| Regex::new($pattern).expect("a pattern of this table")), $text)
+    };
+}
+
+static RULES: [Rule; 4] = [
+    rule!(r"\b\d\d/\d\d \d\d:\d\d:\d\d\b", "DATE"),
+    rule!(r"\b[A-Z][a-z][a-z] [A-Z][a-z][a-z] +\d+ \d\d:\d\d:\d\d \d{4}\b", "DATE"),
+    rule!(r"\[pid ?\d+\]", "[pid]"),
+    rule!(r"\(\d+\.\d+\.\d+\.\d+:\d+\)", "(ADDRESS)"),
+];
+
+static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([4-7][0-9a-f]{4})\b").expect("a right pattern"));
+
+/// Tids by order of appearance, and names for times, process ids, folders, the host.
+pub fn text(raw: &str, machine: &Machine) -> String {
+    let mut text = raw.replace(&machine.home().display().to_string(), "HOME");
+    text = text.replace(&machine.folder.display().to_string(), "TMP");
+    text = text.replace(&common::root().display().to_string(), "ROOT");
+    for (pattern, word) in &RULES {
+        text = pattern.replace_all(&text, *word).into_owned();
+    }
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    TID.replace_all(&text, |found: &Captures| {
+        let next = seen.len() + 1;
+        format!("t#{}", seen.entry(found[1].to_string()).or_insert(next))
+    })
+    .into_owned()
+}
+
+/// The lines in order.
+pub fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,113 @@
+//! Compares the two sides of a case.
+
+use super::case::{Case, Difference, Theirs};
+use super::execute::{End, Worker};
+use super::machine::Side;
+use anyhow::{Context, Result, bail};
+use similar::TextDiff;
+
+/// How a case came out.
+pub enum Verdict {
+    /// The same on both sides.
+    Equal,
+    /// Different in just the ways that the contract wants; their names.
+    Expected(String),
+    /// Not run; why.
+    Skipped(String),
+    /// Different; a diff.
+    Differs(String),
+}
+
+impl Verdict {
+    /// What is printed for the case.
+    pub fn line(&self, name: &str) -> String {
+        match self {
+            Verdict::Equal => format!("ok       {name}\n"),
+            Verdict::Expected(defects) => format!("ok       {name} (expected difference {defects})\n"),
+            Verdict::Skipped(reason) => format!("skipped  {name}: {reason}\n"),
+            Verdict::Differs(difference) => format!("DIFFERS  {name}\n{difference}"),
+        }
+    }
+}
+
+/// Runs a case on both sides.
+pub fn judge(worker: &mut Worker, case: &Case) -> Result<Verdict> {
+    if let Some(missing) = case.needs.iter().find(|path| !path.exists()) {
+        return Ok(Verdict::Skipped(format!("{} is missing", missing.display())));
+    }
+    if let Some((defect, theirs)) = &case.ours_only {
+        return ours_only(worker, case, defect, *theirs);
+    }
+    let theirs = worker.run(case, Side::Theirs)?;
+    let ours = worker.run(case, Side::Ours)?;
+    let expected = match expected(&theirs.text, &case.differences) {
+        Ok(expected) => expected,
+        Err(missing) => return Ok(Verdict::Differs(format!("{missing}\n{}", theirs.text))),
+    };
+    if expected != ours.text {
+        return Ok(Verdict::Differs(diff(&expected, &ours.text)));
+    }
+    if expected == theirs.text {
+        return Ok(Verdict::Equal);
+    }
+    let mut defects: Vec<&str> = case.differences.iter().map(|difference| difference.defect.as_str()).collect();
+    defects.dedup();
+    Ok(Verdict::Expected(defects.join(" ")))
+}
+
+/// A case that Debian's PVM does not survive: hpvm against what is written down.
+fn ours_only(worker: &mut Worker, case: &Case, defect: &str, theirs: Theirs) -> Result<Verdict> {
+    let path = case.source.with_extension("expected");
+    let expected = std::fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    if theirs != Theirs::Skip {
+        let outcome = worker.run(case, Side::Theirs)?;
+        match (theirs, outcome.end) {
+            (Theirs::Crashes, End::Signal(_)) | (Theirs::Hangs, End::Timeout) => {}
+            (_, end) => bail!("Debian's PVM gave {end:?} where {theirs:?} is expected:\n{}", outcome.text),
+        }
+    }
+    let ours = worker.run(case, Side::Ours)?;
+    match ours.text == expected {
+        true => Ok(Verdict::Expected(defect.to_string())),
+        false => Ok(Verdict::Differs(diff(&expected, &ours.text))),
+    }
+}
+
+/// What hpvm has to print, given what Debian's PVM printed.
+fn expected(theirs: &str, differences: &[Difference]) -> Result<String, String> {
+    let mut text = format!("\n{theirs}");
+    for difference in differences {
+        let from = format!("\n{}\n", difference.theirs);
+        let to = match difference.ours.as_str() {
+            "(nothing)" => "\n".to_string(),
+            lines => format!("\n{lines}\n"),
+        };
+        if text.contains(&from) {
+            text = text.replacen(&from, &to, 1);
+        } else if difference.always {
+            return Err(format!("{}: Debian's PVM does not print `{}`", difference.defect, difference.theirs));
+        }
+    }
+    Ok(text[1..].to_string())
+}
+
+fn diff(expected: &str, ours: &str) -> String {
+    TextDiff::from_lines(expected, ours).unified_diff().header("Debian's PVM", "hpvm").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(theirs: &str, ours: &str, always: bool) -> Difference {
+        Difference { defect: "D1".into(), theirs: theirs.into(), ours: ours.into(), always }
+    }
+
+    #[test]
+    fn a_listed_difference_changes_whole_lines_only() {
+        assert_eq!(expected("a: 1\na: 11\n", &[difference("a: 11", "a: 2", true)]).unwrap(), "a: 1\na: 2\n");
+        assert!(expected("a: 11\n", &[difference("a: 1", "a: 2", true)]).is_err());
+        assert_eq!(expected("a: 11\n", &[difference("a: 1", "a: 2", false)]).unwrap(), "a: 11\n");
+        assert_eq!(expected("a\nb\n", &[difference("a", "(nothing)", true)]).unwrap(), "b\n");
+    }
+}
