@@ -1,7 +1,213 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `cargo xtask build`: compiles everything and makes the distribution tree (`target/dist`).
+//!
+//! The libraries are linked here and not by cargo: a shared library that cargo links hides the
+//! symbols of C sources, and a static library of cargo's shows all of Rust's.
+use crate::common::{Scratch, cargo, dist, output, root, sh};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The shared library; the number is the one of PVM 3.4's library.
+pub const SONAME: &str = "libpvm3.so.3";
+/// The library of the group functions, which are in [`SONAME`] here.
+pub const GROUP_SONAME: &str = "libgpvm3.so.3";
+/// Programs, by cargo's names.
+const PROGRAMS: &[&str] = &["pvm", "pvmd"];
+/// Programs that are scripts, from `dist/`.
+const SCRIPTS: &[&str] = &["pvmgetarch"];
 
 /// Runs the command.
 pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+    build()
+}
+
+/// Makes the distribution tree, quickly when nothing has changed.
+pub fn build() -> Result<()> {
+    sh(cargo().args(["build", "--quiet", "--release", "--package", "libpvm3", "--package", "pvmd"]).args([
+        "--package",
+        "pvm-tools",
+    ]))?;
+    let built = target_directory()?.join("release");
+    let tree = dist();
+    for directory in ["bin", "lib/pkgconfig", "include", "share"] {
+        fs::create_dir_all(tree.join(directory)).with_context(|| format!("cannot make {directory} in {}", tree.display()))?;
+    }
+    programs(&built, &tree.join("bin"))?;
+    libraries(&built.join("libpvm3.a"), &tree.join("lib"))?;
+    for header in files_of(&root().join("include"))? {
+        place(&header, &tree.join("include").join(name_of(&header)), 0o644)?;
+    }
+    for page in files_of(&root().join("man"))? {
+        let section = page.extension().context("a man page ends in its section")?.to_string_lossy().into_owned();
+        let directory = tree.join("share/man").join(format!("man{section}"));
+        fs::create_dir_all(&directory)?;
+        place(&page, &directory.join(name_of(&page)), 0o644)?;
+    }
+    place(&root().join("dist/pvm3.pc"), &tree.join("lib/pkgconfig/pvm3.pc"), 0o644)
+}
+
+/// Where cargo puts what it builds.
+fn target_directory() -> Result<PathBuf> {
+    let metadata = output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
+    let start = metadata.split_once("\"target_directory\":\"").context("cargo metadata names no target directory")?.1;
+    Ok(PathBuf::from(start.split('"').next().unwrap_or_default()))
+}
+
+fn programs(built: &Path, bin: &Path) -> Result<()> {
+    for program in PROGRAMS {
+        let (from, to) = (built.join(program), bin.join(program));
+        if is_newer(&from, &to) {
+            let stripped = to.with_extension("new");
+            sh(Command::new("objcopy").arg("--strip-debug").arg(&from).arg(&stripped))?;
+            fs::rename(&stripped, &to)?;
+        }
+    }
+    for script in SCRIPTS {
+        place(&root().join("dist").join(script), &bin.join(script), 0o755)?;
+    }
+    Ok(())
+}
+
+fn libraries(archive: &Path, lib: &Path) -> Result<()> {
+    let map = root().join("crates/libpvm3/exports.map");
+    let this_file = root().join("xtask/src/build.rs");
+    let inputs = [archive, &map, &this_file];
+    if inputs.iter().any(|input| is_newer(input, &lib.join(SONAME))) {
+        static_library(archive, &exported(&map)?, lib)?;
+        // Last, since its time says that all are made.
+        shared_library(archive, &map, lib)?;
+    }
+    link("libpvm3.so.3", &lib.join("libpvm3.so"))?;
+    link("libgpvm3.so.3", &lib.join("libgpvm3.so"))
+}
+
+/// A linker command with what all our shared libraries have in common.
+fn shared(soname: &str, to: &Path) -> Command {
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,--strip-debug"]);
+    cc.arg(format!("-Wl,-soname,{soname}")).arg("-o").arg(to);
+    cc
+}
+
+fn shared_library(archive: &Path, map: &Path, lib: &Path) -> Result<()> {
+    let scratch = Scratch::new("link")?;
+    let main = scratch.path().join(SONAME);
+    sh(shared(SONAME, &main)
+        .args(["-Wl,--gc-sections", "-Wl,--whole-archive"])
+        .arg(archive)
+        .arg("-Wl,--no-whole-archive")
+        .arg(format!("-Wl,--version-script={}", map.display())))?;
+    // All of PVM is in one library, so that a process can never be two tasks; the other one is
+    // there because programs ask for it.
+    let group = scratch.path().join(GROUP_SONAME);
+    sh(shared(GROUP_SONAME, &group).args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]).arg(&main))?;
+    place(&group, &lib.join(GROUP_SONAME), 0o644)?;
+    place(&main, &lib.join(SONAME), 0o644)
+}
+
+/// One object whose only visible names are PVM's, so that it gets along with everything, another
+/// Rust library included.
+fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()> {
+    let scratch = Scratch::new("archive")?;
+    let (all, kept) = (scratch.path().join("all.o"), scratch.path().join("pvm3.o"));
+    let names = scratch.path().join("names");
+    fs::write(&names, exported.join("\n"))?;
+    let mut ld = Command::new("ld");
+    ld.args(["-r", "--gc-sections"]).arg("-o").arg(&all);
+    for name in exported {
+        ld.arg(format!("--undefined={name}"));
+    }
+    sh(ld.arg("--whole-archive").arg(archive))?;
+    sh(Command::new("objcopy")
+        .args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
+        .arg(format!("--keep-global-symbols={}", names.display()))
+        .args([&all, &kept]))?;
+    let archives = [("libpvm3.a", Some(&kept)), ("libgpvm3.a", None)];
+    for (name, object) in archives {
+        let made = scratch.path().join(name);
+        sh(Command::new("ar").arg("rcs").arg(&made).args(object))?;
+        place(&made, &lib.join(name), 0o644)?;
+    }
+    Ok(())
+}
+
+/// The names of the linker's version script: those in its `global:` part, up to `local:`.
+pub fn exported(map: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(map).with_context(|| format!("cannot read {}", map.display()))?;
+    let names = names_of_map(&text);
+    if names.is_empty() {
+        bail!("{} names nothing", map.display());
+    }
+    Ok(names)
+}
+
+fn names_of_map(text: &str) -> Vec<String> {
+    let without_comments: String = text.lines().map(|line| line.split('#').next().unwrap_or_default()).collect();
+    let mut rest = without_comments.as_str();
+    let mut bare = String::new();
+    while let Some((before, comment)) = rest.split_once("/*") {
+        bare.push_str(before);
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    bare.push_str(rest);
+    let Some((_, global)) = bare.split_once("global:") else { return Vec::new() };
+    let global = global.split("local:").next().unwrap_or_default();
+    global.split(';').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Puts a copy of a file in place at once, so that a running program does not lose its own.
+pub fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let new = to.with_file_name(format!(".{}.new", name_of(to)));
+    fs::copy(from, &new).with_context(|| format!("cannot copy {} to {}", from.display(), new.display()))?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(mode))?;
+    fs::rename(&new, to).with_context(|| format!("cannot make {}", to.display()))
+}
+
+/// Makes a symbolic link, in place of what is there.
+pub fn link(target: impl AsRef<Path>, at: &Path) -> Result<()> {
+    let new = at.with_file_name(format!(".{}.new", name_of(at)));
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    std::os::unix::fs::symlink(target, &new)?;
+    fs::rename(&new, at).with_context(|| format!("cannot make {}", at.display()))
+}
+
+fn is_newer(input: &Path, made: &Path) -> bool {
+    let time = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    match (time(input), time(made)) {
+        (Some(input), Some(made)) => input >= made,
+        _ => true,
+    }
+}
+
+/// The files of a directory, without its directories, sorted.
+pub fn files_of(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in directory.read_dir().with_context(|| format!("cannot read {}", directory.display()))? {
+        let path = entry?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_a_version_script_are_its_globals_without_comments() {
+        let text = "# head\n{\n  global:\n    pvm_send; # to a task\n    /* data; of sizes */ pvm_errno;\n  local: *;\n};\n";
+        assert_eq!(names_of_map(text), ["pvm_send", "pvm_errno"]);
+    }
 }

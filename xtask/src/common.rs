@@ -1,6 +1,6 @@
 //! What several commands need: paths, child processes.
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The root of the source tree.
@@ -8,9 +8,19 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-/// The distribution tree that `build` makes: bin, lib, include, share.
+/// The distribution tree that `build` makes: bin, lib, include, share. `$HPVM_DIST` moves it.
 pub fn dist() -> PathBuf {
-    root().join("target/dist")
+    match std::env::var_os("HPVM_DIST") {
+        Some(directory) if !directory.is_empty() => PathBuf::from(directory),
+        _ => root().join("target/dist"),
+    }
+}
+
+/// The cargo that runs this command.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
 }
 
 /// Runs a command, shows what it prints, and fails when it fails.
@@ -20,4 +30,50 @@ pub fn sh(command: &mut Command) -> Result<()> {
         bail!("{command:?}: {status}");
     }
     Ok(())
+}
+
+/// Runs a command and gives what it wrote to its standard output; fails, with what it wrote to its
+/// standard error, when it fails.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a program of that name is in `PATH`.
+pub fn in_path(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
+}
+
+/// A new empty directory that is removed, with what is in it, when the value is dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes the directory; `name` says in it what it is for.
+    pub fn new(name: &str) -> Result<Scratch> {
+        let parent = std::env::temp_dir();
+        for number in 0..10_000 {
+            let path = parent.join(format!("hpvm-{name}-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Scratch(path)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
+            }
+        }
+        bail!("{} is full of hpvm-{name}-*", parent.display())
+    }
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure, and nothing depends on it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -1,7 +1,100 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `cargo xtask setup`: installs what a Debian machine lacks. Quick, and without the package
+//! manager, when nothing is lacking.
+use crate::common::{in_path, output, sh};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
 
-/// Runs the command.
-pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+/// To build and to run the demo. (Cargo itself comes from `dist/bootstrap.sh`.)
+const BUILD: &[&str] = &["gcc", "libc6-dev", "binutils", "make"];
+
+/// To test: Debian's PVM and programs that use it are what hpvm is compared with.
+const TEST: &[&str] = &[
+    "g++",
+    "libpvm3",
+    "netpipe-pvm",
+    "pkg-config",
+    "pvm",
+    "pvm-dev",
+    "pvm-examples",
+    "slang-pvm",
+    "slsh",
+    "strace",
+    "tablix2",
+    "tmux",
+];
+
+/// To compare speeds. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
+const BENCH: &[&str] = &["pvm", "pvm-dev", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
+
+/// Runs the command: `setup [build|test|bench]...`; without a word, everything.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let mut wanted: Vec<&str> = BUILD.to_vec();
+    if arguments.is_empty() {
+        wanted.extend(TEST.iter().chain(BENCH));
+    }
+    for argument in arguments {
+        match argument.as_str() {
+            "build" => {}
+            "test" => wanted.extend(TEST),
+            "bench" => wanted.extend(BENCH),
+            other => bail!("setup knows build, test and bench, not {other}"),
+        }
+    }
+    wanted.sort_unstable();
+    wanted.dedup();
+    if !in_path("dpkg-query") || !in_path("apt-get") {
+        println!("not a Debian system; needed, by Debian's names: {}", wanted.join(" "));
+        return Ok(());
+    }
+    let lacking = lacking(&wanted)?;
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    println!("installing {}", lacking.join(" "));
+    install(&lacking)
+}
+
+/// Those of the packages that are not installed.
+fn lacking<'a>(wanted: &[&'a str]) -> Result<Vec<&'a str>> {
+    // dpkg-query fails when it does not know a package, and tells of the others all the same.
+    let known = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${Package} ${db:Status-Status} ${Provides}\n"])
+        .output()
+        .context("cannot start dpkg-query")?;
+    let known = String::from_utf8_lossy(&known.stdout).into_owned();
+    let mut installed = std::collections::HashSet::new();
+    for line in known.lines() {
+        let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
+        let (Some(package), Some("installed")) = (words.next(), words.next()) else { continue };
+        installed.insert(package);
+        // A package of another name may do the same (pkgconf for pkg-config).
+        installed.extend(words);
+    }
+    Ok(wanted.iter().copied().filter(|package| !installed.contains(package)).collect())
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    let root = output(Command::new("id").arg("-u"))?.trim() == "0";
+    if !root && !in_path("sudo") {
+        bail!("as root, please run: apt-get install {}", packages.join(" "));
+    }
+    let apt = || {
+        let mut command = if root { Command::new("env") } else { Command::new("sudo") };
+        if !root {
+            command.arg("env");
+        }
+        command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]);
+        command
+    };
+    let try_install = || {
+        sh(apt().args(["install", "-y", "--no-install-recommends"]).args(packages))
+    };
+    // A fresh machine has no list of packages, another one may have an old list.
+    let listed = Path::new("/var/lib/apt/lists").read_dir().is_ok_and(|files| files.count() > 3);
+    if listed && try_install().is_ok() {
+        return Ok(());
+    }
+    sh(apt().arg("update"))?;
+    try_install()
 }

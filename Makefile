@@ -1,0 +1,39 @@
+# The door for people who just want to use hpvm. Every command is a `cargo xtask` command;
+# dist/bootstrap.sh finds cargo, or gets it from Debian where there is none.
+CARGO = dist/bootstrap.sh
+PREFIX = /usr/local
+
+all: build
+
+help:
+	@echo 'make                      build: what is to be installed lies in target/dist then'
+	@echo 'make demo                 the main job on this host: a farm of tasks, and how fast messages are'
+	@echo 'make test                 every test'
+	@echo 'make bench                the speed beside PVM 3.4.6, Open MPI and MPICH'
+	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR is honoured'
+	@echo 'make clean                remove everything that was built'
+	@echo 'dist/bootstrap.sh xtask   the commands for developers'
+
+build:
+	@$(CARGO) xtask setup build
+	@$(CARGO) xtask build
+
+demo:
+	@$(CARGO) xtask setup build
+	@$(CARGO) xtask demo
+
+test:
+	@$(CARGO) xtask setup test
+	@$(CARGO) xtask test
+
+bench:
+	@$(CARGO) xtask setup bench
+	@$(CARGO) xtask bench
+
+install: build
+	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install '$(PREFIX)'
+
+clean:
+	@$(CARGO) clean
+
+.PHONY: all help build demo test bench install clean
