@@ -160,6 +160,10 @@ pub enum Request {
     HostSync(Tid),
     /// `pvm_tickle`. `Reply::Ints`.
     Tickle(Vec<i32>),
+    /// How a spawned task ended, for `pvm run`. `Reply::Int`: the wait status as of `waitpid`, at
+    /// once when the task has ended already (the daemon remembers the last ones), else when it
+    /// ends. `NoTask` for a task that the daemon did not start, or no longer remembers.
+    ExitStatus(Tid),
     /// `pvm_halt`. `Reply::Done` may or may not come before the end.
     Halt,
 }
