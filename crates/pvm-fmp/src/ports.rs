@@ -1,33 +1,167 @@
 //! The port table (papers F2, H3): one a host, written by the daemon, read by every task.
+//!
+//! A task's slot is the low bits of its tid, so no look-up is needed to find its entry.
+use crate::segment::{Apart, read_only};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// "hpvmport".
+const MAGIC: u64 = u64::from_be_bytes(*b"hpvmport");
+/// Tasks that can live on a host at a time (plus slot 0, which is never used).
+pub const SLOTS: usize = 65_536;
+
+#[repr(C)]
+struct Table {
+    magic: AtomicU64,
+    cores: AtomicU32,
+    tasks: Apart<AtomicU32>,
+    entries: Apart<[Entry; SLOTS]>,
+}
+
+#[repr(C)]
+struct Entry {
+    /// The task that lives here; 0 for none.
+    tid: AtomicU32,
+    /// Control frames sent to it.
+    frames: AtomicU32,
+}
+
+const TABLE_BYTES: usize = size_of::<Table>().next_multiple_of(4096);
+
+struct Mapped(NonNull<Table>);
+
+impl Mapped {
+    fn new(table: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), TABLE_BYTES, protection, MapFlags::SHARED, table, 0)? };
+        Ok(Mapped(NonNull::new(base.cast()).expect("mmap gives no null")))
+    }
+    fn table(&self) -> &Table {
+        // SAFETY: the mapping is at least as large as the table (the file's size was set or
+        // checked), page-aligned, and the table is made of atomics.
+        unsafe { self.0.as_ref() }
+    }
+    fn entry(&self, tid: u32) -> &Entry {
+        &self.table().entries.0[tid as usize % SLOTS]
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; no reference outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), TABLE_BYTES) };
+    }
+}
 
 /// The daemon's side.
-pub struct PortTable(());
+pub struct PortTable {
+    mapped: Mapped,
+    readable: OwnedFd,
+}
+
 impl PortTable {
     /// Makes the table; `cores` is how many processors tasks may use.
-    pub fn new(_cores: u32) -> io::Result<PortTable> { todo!() }
+    pub fn new(cores: u32) -> io::Result<PortTable> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("hpvm-ports", flags)?;
+        rustix::fs::ftruncate(&file, TABLE_BYTES as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mapped = Mapped::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
+        mapped.table().magic.store(MAGIC, Ordering::Relaxed);
+        mapped.table().cores.store(cores, Ordering::Relaxed);
+        let readable = read_only(&file)?;
+        Ok(PortTable { mapped, readable })
+    }
     /// A descriptor that can only be read, for `ToTask::Welcome`.
-    pub fn descriptor(&self) -> BorrowedFd<'_> { todo!() }
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
     /// The task lives (connected or about to).
-    pub fn set(&self, _tid: u32) { todo!() }
+    pub fn set(&self, tid: u32) {
+        let entry = self.mapped.entry(tid);
+        entry.frames.store(0, Ordering::Relaxed);
+        entry.tid.store(tid, Ordering::Release);
+    }
     /// The task is dead.
-    pub fn clear(&self, _tid: u32) { todo!() }
+    pub fn clear(&self, tid: u32) {
+        self.mapped.entry(tid).tid.store(0, Ordering::Release);
+    }
     /// Says that one more frame lies in the task's control socket. Call after each write.
-    pub fn frame_sent(&self, _tid: u32) { todo!() }
+    pub fn frame_sent(&self, tid: u32) {
+        // Pairs with the acquire in `PortView::frames`; the frame itself is in the socket.
+        self.mapped.entry(tid).frames.fetch_add(1, Ordering::Release);
+    }
     /// How many connected tasks live here.
-    pub fn set_tasks(&self, _tasks: u32) { todo!() }
+    pub fn set_tasks(&self, tasks: u32) {
+        self.mapped.table().tasks.0.store(tasks, Ordering::Relaxed);
+    }
 }
 
 /// A task's side.
-pub struct PortView(());
+pub struct PortView(Mapped);
+
 impl PortView {
     /// Maps the table that came with `ToTask::Welcome`.
-    pub fn new(_table: OwnedFd) -> io::Result<PortView> { todo!() }
+    pub fn new(table: OwnedFd) -> io::Result<PortView> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a port table");
+        let seals = rustix::fs::fcntl_get_seals(&table).map_err(|_| wrong())?;
+        if !seals.contains(SealFlags::SHRINK) || rustix::fs::fstat(&table)?.st_size as usize != TABLE_BYTES {
+            return Err(wrong());
+        }
+        let mapped = Mapped::new(table.as_fd(), ProtFlags::READ)?;
+        if mapped.table().magic.load(Ordering::Relaxed) != MAGIC {
+            return Err(wrong());
+        }
+        Ok(PortView(mapped))
+    }
     /// Whether the task lives.
-    pub fn alive(&self, _tid: u32) -> bool { todo!() }
+    pub fn alive(&self, tid: u32) -> bool {
+        self.0.entry(tid).tid.load(Ordering::Acquire) == tid
+    }
     /// How many frames the daemon has sent to that task since it was set (wraps).
-    pub fn frames(&self, _tid: u32) -> u32 { todo!() }
+    pub fn frames(&self, tid: u32) -> u32 {
+        self.0.entry(tid).frames.load(Ordering::Acquire)
+    }
     /// Whether tasks outnumber cores.
-    pub fn crowded(&self) -> bool { todo!() }
+    pub fn crowded(&self) -> bool {
+        let table = self.0.table();
+        table.tasks.0.load(Ordering::Relaxed) > table.cores.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_view_sees_what_the_daemon_writes() {
+        let table = PortTable::new(2).unwrap();
+        let view = PortView::new(table.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        assert!(!view.alive(0x40001));
+        table.set(0x40001);
+        assert!(view.alive(0x40001) && !view.alive(0x80001) && !view.alive(0x50001));
+        table.frame_sent(0x40001);
+        assert_eq!(view.frames(0x40001), 1);
+        table.set_tasks(3);
+        assert!(view.crowded());
+        table.clear(0x40001);
+        assert!(!view.alive(0x40001));
+    }
+
+    #[test]
+    fn a_task_cannot_write_the_table() {
+        let table = PortTable::new(2).unwrap();
+        let file = table.descriptor().try_clone_to_owned().unwrap();
+        assert!(Mapped::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn another_file_is_no_port_table() {
+        let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+        assert!(PortView::new(file).is_err());
+    }
 }

@@ -1,0 +1,255 @@
+//! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
+use crate::offer::{self, Look};
+use crate::queue::Entry;
+use crate::segment::{Mapping, PeerLine};
+use std::cell::{Cell, RefCell};
+use std::io::{IoSlice, IoSliceMut};
+use std::rc::Rc;
+
+/// Fragments that a body in the heap can have; a descriptor with so many fits the queue.
+pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
+
+/// A body that came in the queue; copy it out before returning from [`Sink::arrived`].
+pub struct Inline<'a>(pub(crate) Entry<'a>);
+
+impl Inline<'_> {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies the first bytes, as many as fit; returns how many.
+    #[inline]
+    pub fn copy_to(&self, data: &mut [u8]) -> usize {
+        self.0.copy_to(data)
+    }
+}
+
+/// A peer's segment, and the tokens of its blocks that this task no longer reads.
+pub(crate) struct Owner {
+    pub mapping: Mapping,
+    pub released: RefCell<Vec<u32>>,
+    pub released_bytes: Cell<usize>,
+    /// Set when some peer has something in `released`.
+    pub dirty: Rc<Cell<bool>>,
+}
+
+#[derive(Clone, Copy)]
+struct Fragment {
+    address: *const u8,
+    bytes: usize,
+}
+
+/// A body that lies in the sender's heap. Keep it as long as needed; its drop lets the sender
+/// reuse the memory.
+pub struct Remote {
+    owner: Rc<Owner>,
+    token: u32,
+    first: Fragment,
+    rest: Vec<Fragment>,
+    bytes: usize,
+}
+
+impl Remote {
+    /// Reads a descriptor; `None` when it points anywhere else than into the sender's heap.
+    pub(crate) fn from_descriptor(owner: &Rc<Owner>, descriptor: &[u8]) -> Option<Remote> {
+        let (head, list) = descriptor.split_first_chunk::<8>()?;
+        let token = u32::from_ne_bytes(head[..4].try_into().ok()?);
+        let count = u32::from_ne_bytes(head[4..].try_into().ok()?) as usize;
+        if count == 0 || list.len() != count * 16 {
+            return None;
+        }
+        let mut fragments = list.chunks_exact(16).map(|words| {
+            let word = |from: usize| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight"));
+            fragment(owner, word(0), word(8))
+        });
+        let first = fragments.next()??;
+        let rest = fragments.collect::<Option<Vec<_>>>()?;
+        let bytes = rest.iter().try_fold(first.bytes, |sum, fragment| sum.checked_add(fragment.bytes))?;
+        Some(Remote { owner: owner.clone(), token, first, rest, bytes })
+    }
+
+    /// A body in one piece.
+    pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
+        let first = fragment(owner, offset, bytes)?;
+        Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Copies `data.len()` bytes from `offset`. Panics past the end.
+    pub fn read(&self, mut offset: usize, mut data: &mut [u8]) {
+        assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.bytes));
+        for fragment in std::iter::once(&self.first).chain(&self.rest) {
+            if offset >= fragment.bytes {
+                offset -= fragment.bytes;
+                continue;
+            }
+            let count = data.len().min(fragment.bytes - offset);
+            let (piece, tail) = data.split_at_mut(count);
+            // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
+            // reference into it exists, and its bytes may be anything.
+            unsafe { std::ptr::copy_nonoverlapping(fragment.address.add(offset), piece.as_mut_ptr(), count) };
+            (data, offset) = (tail, 0);
+            if data.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.owner.released.borrow_mut().push(self.token);
+        self.owner.released_bytes.set(self.owner.released_bytes.get() + self.bytes);
+        self.owner.dirty.set(true);
+    }
+}
+
+fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
+    owner.mapping.in_heap(offset, bytes).then(|| Fragment { address: owner.mapping.address(offset, bytes), bytes: bytes as usize })
+}
+
+/// How an [`Offer`] ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Taken,
+    Later,
+    Lost,
+}
+
+/// A body that still lies in the sender's own memory, because the sender saw that this task waits
+/// for it. Take it at once, into the final place if that is known, else into memory made for it.
+/// An offer that is dropped instead comes again as a [`Remote`].
+pub struct Offer<'a> {
+    pub(crate) owner: &'a Rc<Owner>,
+    /// The sender's line for this task, and this task's line for the sender.
+    pub(crate) theirs: &'a PeerLine,
+    pub(crate) ours: &'a PeerLine,
+    pub(crate) number: u64,
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+    pub(crate) sender_lives: bool,
+    /// Cleared when the system does not let us copy.
+    pub(crate) allowed: &'a Cell<bool>,
+    pub(crate) outcome: &'a Cell<Outcome>,
+}
+
+impl Offer<'_> {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Copies the first `data.len()` bytes (at most `len`) in one go; the sender may then go on.
+    pub fn take(self, data: &mut [u8]) -> Result<(), OfferMissed> {
+        let count = data.len().min(self.bytes);
+        if self.allowed.get() {
+            match self.copy(&mut data[..count]) {
+                Ok(true) if offer::still_standing(&self.theirs.offer, self.number) == Look::Standing => {
+                    offer::took(&self.ours.taken, self.number);
+                    self.outcome.set(Outcome::Taken);
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(rustix::io::Errno::FAULT | rustix::io::Errno::SRCH) => {}
+                Err(_) => self.allowed.set(false),
+            }
+        }
+        self.missed()
+    }
+
+    fn missed(self) -> Result<(), OfferMissed> {
+        if offer::look(&self.theirs.offer, self.number) == Look::Moved {
+            if let Some(remote) = moved_body(self.owner, self.theirs) {
+                self.outcome.set(Outcome::Taken);
+                return Err(OfferMissed::Moved(remote));
+            }
+        } else if self.sender_lives {
+            offer::please_move(&self.ours.taken, self.number);
+            self.outcome.set(Outcome::Later);
+            return Err(OfferMissed::Later);
+        }
+        self.outcome.set(Outcome::Lost);
+        Err(OfferMissed::Lost)
+    }
+
+    /// Copies from the sender's memory; `false` when the process is another one than the sender.
+    fn copy(&self, data: &mut [u8]) -> rustix::io::Result<bool> {
+        let header = self.owner.mapping.header();
+        let pid = header.pid.load(crate::sync::Ordering::Relaxed);
+        let mut done = 0;
+        let mut nonce = [0u8; 8];
+        while done < data.len() {
+            let into = &mut [IoSliceMut::new(&mut nonce), IoSliceMut::new(&mut data[done..])];
+            let from = [
+                (header.nonce_address.load(crate::sync::Ordering::Relaxed), 8),
+                (self.address + done as u64, into[1].len()),
+            ];
+            let count = read_process(pid, into, from)?;
+            if count <= 8 || u64::from_ne_bytes(nonce) != header.nonce.load(crate::sync::Ordering::Relaxed) {
+                return Ok(false);
+            }
+            done += count - 8;
+        }
+        Ok(true)
+    }
+}
+
+/// Where the sender has moved the body of its last offer to.
+pub(crate) fn moved_body(owner: &Rc<Owner>, theirs: &PeerLine) -> Option<Remote> {
+    let word = |word: &crate::sync::AtomicU64| word.load(crate::sync::Ordering::Relaxed);
+    Remote::from_place(owner, word(&theirs.moved_token) as u32, word(&theirs.moved_offset), word(&theirs.moved_bytes))
+}
+
+fn read_process(pid: u32, into: &mut [IoSliceMut<'_>; 2], from: [(u64, usize); 2]) -> rustix::io::Result<usize> {
+    let remote = from.map(|(address, bytes)| libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes });
+    // SAFETY: the local vectors are `IoSliceMut`, which has the layout of iovec and owns writable
+    // bytes; the remote addresses are the kernel's to check.
+    let count = unsafe {
+        libc::process_vm_readv(pid as libc::pid_t, into.as_mut_ptr().cast::<libc::iovec>(), 2, remote.as_ptr(), 2, 0)
+    };
+    usize::try_from(count).map_err(|_| rustix::io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(rustix::io::Errno::FAULT))
+}
+
+const _: () = assert!(size_of::<IoSlice<'_>>() == size_of::<libc::iovec>());
+
+/// Why an [`Offer`] was not taken.
+pub enum OfferMissed {
+    /// The body is here instead.
+    Moved(Remote),
+    /// The message will arrive once more, through the sender's heap; this one does not count.
+    Later,
+    /// The sender died before it had sent the message completely.
+    Lost,
+}
+
+/// How the body of an arrived message is to be had.
+pub enum Arrival<'a> {
+    /// In the queue.
+    Inline(Inline<'a>),
+    /// In the sender's heap.
+    Remote(Remote),
+    /// In the sender's own memory.
+    Offer(Offer<'a>),
+}
+
+/// Takes what arrives.
+pub trait Sink {
+    /// A message of task `from`. Messages of one sender come in the order in which they were sent.
+    fn arrived(&mut self, from: u32, meta: crate::Meta, body: Arrival<'_>);
+}

@@ -1,0 +1,307 @@
+//! The heap of a segment. All bookkeeping is private: peers see bytes, never the structure.
+//!
+//! Small blocks come from spans of one size class (powers of two); large ones are runs of pages,
+//! best fit, neighbours joined. Free runs are *resident* (memory still taken, the first choice)
+//! or *hollow* (never taken, or given back).
+use crate::NoMemory;
+use crate::segment::{HEAP_START, PAGE_BYTES, Segment};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// The smallest block, in bytes.
+const SMALL_BYTES_MIN: u64 = 1024;
+/// Blocks above this are runs of pages, in bytes.
+const SMALL_BYTES_MAX: u64 = 32 << 10;
+/// Smallest memory taken for blocks of one class, in bytes.
+const SPAN_BYTES_MIN: u64 = 32 << 10;
+/// Free memory that is kept for the next message instead of being given back, in bytes.
+const KEEP_BYTES: u64 = 64 << 20;
+/// What stays when the task has been idle, in bytes.
+const KEEP_IDLE_BYTES: u64 = 4 << 20;
+const CLASSES: usize = (SMALL_BYTES_MAX / SMALL_BYTES_MIN).ilog2() as usize + 1;
+
+/// Where memory comes from: a segment, or a test's stand-in.
+pub trait Source {
+    /// Takes the pages of a range, all or none.
+    fn commit(&self, offset: u64, bytes: u64) -> Result<(), NoMemory>;
+    /// Gives them back.
+    fn give_back(&self, offset: u64, bytes: u64);
+    /// Where the range ends that may be used.
+    fn end(&self) -> u64;
+}
+
+impl Source for Segment {
+    fn commit(&self, offset: u64, bytes: u64) -> Result<(), NoMemory> {
+        Segment::commit(self, offset, bytes)
+    }
+    fn give_back(&self, offset: u64, bytes: u64) {
+        Segment::give_back(self, offset, bytes);
+    }
+    fn end(&self) -> u64 {
+        self.mapping.bytes()
+    }
+}
+
+/// Free runs of pages, by place and by size.
+#[derive(Default)]
+struct Runs {
+    by_place: BTreeMap<u64, u64>,
+    by_size: BTreeSet<(u64, u64)>,
+    bytes: u64,
+}
+
+impl Runs {
+    /// Adds a run and joins it with its neighbours.
+    fn add(&mut self, mut offset: u64, mut bytes: u64) {
+        self.bytes += bytes;
+        if let Some((&before, &count)) = self.by_place.range(..offset).next_back() {
+            if before + count == offset {
+                self.forget(before, count);
+                (offset, bytes) = (before, bytes + count);
+            }
+        }
+        if let Some(&count) = self.by_place.get(&(offset + bytes)) {
+            self.forget(offset + bytes, count);
+            bytes += count;
+        }
+        self.by_place.insert(offset, bytes);
+        self.by_size.insert((bytes, offset));
+    }
+    fn forget(&mut self, offset: u64, bytes: u64) {
+        self.by_place.remove(&offset);
+        self.by_size.remove(&(bytes, offset));
+    }
+    /// Takes `bytes` out of the smallest run that holds them.
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        let &(count, offset) = self.by_size.range((bytes, 0)..).next()?;
+        self.forget(offset, count);
+        self.bytes -= count;
+        if count > bytes {
+            self.add(offset + bytes, count - bytes);
+        }
+        Some(offset)
+    }
+    fn largest(&self) -> Option<(u64, u64)> {
+        self.by_size.last().map(|&(bytes, offset)| (offset, bytes))
+    }
+    fn remove_largest(&mut self) -> Option<(u64, u64)> {
+        let (offset, bytes) = self.largest()?;
+        self.forget(offset, bytes);
+        self.bytes -= bytes;
+        Some((offset, bytes))
+    }
+}
+
+/// The allocator, over any source of memory.
+pub struct Heap<S: Source> {
+    source: S,
+    resident: Runs,
+    hollow: Runs,
+    small: [Vec<u64>; CLASSES],
+    /// Start of each span of small blocks, its class.
+    spans: BTreeMap<u64, usize>,
+    in_use_bytes: u64,
+}
+
+impl<S: Source> Heap<S> {
+    /// An empty heap that takes no memory yet.
+    pub fn new(source: S) -> Heap<S> {
+        let mut hollow = Runs::default();
+        hollow.add(HEAP_START, source.end() - HEAP_START);
+        let small = std::array::from_fn(|_| Vec::new());
+        Heap { source, resident: Runs::default(), hollow, small, spans: BTreeMap::new(), in_use_bytes: 0 }
+    }
+    /// Where memory comes from.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+    /// Bytes that are taken and free.
+    pub fn free_bytes(&self) -> u64 {
+        let small = self.small.iter().enumerate().map(|(class, free)| free.len() as u64 * (SMALL_BYTES_MIN << class));
+        self.resident.bytes + small.sum::<u64>()
+    }
+    /// Bytes of blocks that are in use.
+    #[cfg(test)]
+    pub fn in_use_bytes(&self) -> u64 {
+        self.in_use_bytes
+    }
+
+    /// Offset and size of a block of at least `bytes`.
+    pub fn allocate(&mut self, bytes: u64) -> Result<(u64, u64), NoMemory> {
+        let (offset, size) = match class_of(bytes) {
+            Some(class) => (self.allocate_small(class)?, SMALL_BYTES_MIN << class),
+            None => {
+                let size = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(NoMemory)?;
+                (self.allocate_run(size)?, size)
+            }
+        };
+        self.in_use_bytes += size;
+        Ok((offset, size))
+    }
+
+    /// Frees what `allocate` gave.
+    pub fn free(&mut self, offset: u64, size: u64) {
+        self.in_use_bytes -= size;
+        match class_of(size) {
+            Some(class) => self.small[class].push(offset),
+            None => {
+                self.resident.add(offset, size);
+                self.shrink_to(KEEP_BYTES.max(self.in_use_bytes));
+            }
+        }
+    }
+
+    /// Gives back what an idle task does not need.
+    pub fn tidy(&mut self) {
+        if self.small.iter().enumerate().any(|(class, free)| free.len() as u64 * (SMALL_BYTES_MIN << class) > KEEP_IDLE_BYTES) {
+            self.collect_spans();
+        }
+        self.shrink_to(KEEP_IDLE_BYTES);
+    }
+
+    fn allocate_small(&mut self, class: usize) -> Result<u64, NoMemory> {
+        if let Some(offset) = self.small[class].pop() {
+            return Ok(offset);
+        }
+        let size = SMALL_BYTES_MIN << class;
+        let span = span_bytes(class);
+        let start = self.allocate_run(span)?;
+        self.spans.insert(start, class);
+        self.small[class].extend((1..span / size).rev().map(|index| start + index * size));
+        Ok(start)
+    }
+
+    fn allocate_run(&mut self, bytes: u64) -> Result<u64, NoMemory> {
+        if let Some(offset) = self.resident.take(bytes) {
+            return Ok(offset);
+        }
+        let offset = self.hollow.take(bytes).ok_or(NoMemory)?;
+        if let Err(error) = self.source.commit(offset, bytes) {
+            self.hollow.add(offset, bytes);
+            // What lies free in other places may be just what is missing.
+            if self.resident.bytes == 0 {
+                return Err(error);
+            }
+            self.shrink_to(0);
+            return self.allocate_run(bytes);
+        }
+        Ok(offset)
+    }
+
+    /// Gives the largest free runs back until at most `keep` bytes of free memory stay.
+    fn shrink_to(&mut self, keep: u64) {
+        while self.resident.bytes > keep {
+            let (offset, bytes) = self.resident.remove_largest().expect("bytes are counted");
+            let excess = (self.resident.bytes + bytes - keep).min(bytes).next_multiple_of(PAGE_BYTES).min(bytes);
+            if excess < bytes {
+                self.resident.add(offset, bytes - excess);
+            }
+            self.source.give_back(offset + bytes - excess, excess);
+            self.hollow.add(offset + bytes - excess, excess);
+        }
+    }
+
+    /// Turns spans without a block in use into free runs.
+    fn collect_spans(&mut self) {
+        for class in 0..CLASSES {
+            let size = SMALL_BYTES_MIN << class;
+            let per_span = (span_bytes(class) / size) as usize;
+            let mut free = std::mem::take(&mut self.small[class]);
+            free.sort_unstable();
+            let mut kept = Vec::new();
+            let mut rest = &free[..];
+            while let Some(&first) = rest.first() {
+                let end = self.span_of(first) + span_bytes(class);
+                let (group, tail) = rest.split_at(rest.partition_point(|offset| *offset < end));
+                rest = tail;
+                if group.len() == per_span {
+                    self.spans.remove(&first);
+                    self.resident.add(first, span_bytes(class));
+                } else {
+                    kept.extend_from_slice(group);
+                }
+            }
+            kept.reverse();
+            self.small[class] = kept;
+        }
+    }
+
+    fn span_of(&self, offset: u64) -> u64 {
+        *self.spans.range(..=offset).next_back().expect("small blocks lie in spans").0
+    }
+}
+
+/// The class of blocks of that size, or none for runs of pages.
+fn class_of(bytes: u64) -> Option<usize> {
+    (bytes <= SMALL_BYTES_MAX).then(|| (bytes.max(SMALL_BYTES_MIN).next_power_of_two() / SMALL_BYTES_MIN).ilog2() as usize)
+}
+
+fn span_bytes(class: usize) -> u64 {
+    SPAN_BYTES_MIN.max((SMALL_BYTES_MIN << class) * 4)
+}
+
+/// The heap of a segment, shared by the blocks in it.
+pub type SharedHeap = Rc<RefCell<Heap<Segment>>>;
+
+struct Inner {
+    heap: SharedHeap,
+    address: *mut u8,
+    offset: u64,
+    size: u64,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.heap.borrow_mut().free(self.offset, self.size);
+    }
+}
+
+/// A piece of the own heap. Clones share it; it is freed with the last of them, receivers' claims
+/// counted in.
+#[derive(Clone)]
+pub struct Block(Rc<Inner>);
+
+impl Block {
+    /// Takes a block of at least `bytes` bytes.
+    pub(crate) fn allocate(heap: &SharedHeap, bytes: usize) -> Result<Block, NoMemory> {
+        let mut borrowed = heap.borrow_mut();
+        let (offset, size) = borrowed.allocate(bytes as u64)?;
+        let address = borrowed.source().mapping.address(offset, size);
+        Ok(Block(Rc::new(Inner { heap: heap.clone(), address, offset, size })))
+    }
+    /// Where it lies in the segment.
+    pub(crate) fn offset(&self) -> u64 {
+        self.0.offset
+    }
+    /// The address of its first byte.
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.0.address
+    }
+    /// Bytes that fit.
+    pub fn capacity(&self) -> usize {
+        self.0.size as usize
+    }
+    /// Copies `data` to `offset`. Panics past the end.
+    pub fn write(&self, offset: usize, data: &[u8]) {
+        assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
+        // SAFETY: checked to lie in the block, which only this process writes; `data` cannot
+        // overlap it, for no reference to segment memory is ever handed out.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.0.address.add(offset), data.len()) }
+    }
+    /// Copies the first `count` bytes of another block to `offset`. Panics past either end.
+    pub(crate) fn fill_from(&self, offset: usize, from: &Block, count: usize) {
+        assert!(count <= from.capacity() && offset.checked_add(count).is_some_and(|end| end <= self.capacity()));
+        // SAFETY: both ranges lie in blocks of this process, and blocks do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from.address(), self.0.address.add(offset), count) }
+    }
+    /// Copies from `offset` to `data`. Panics past the end.
+    pub fn read(&self, offset: usize, data: &mut [u8]) {
+        assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
+        // SAFETY: as in `write`.
+        unsafe { std::ptr::copy_nonoverlapping(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The heap against a simple oracle: a map of what is in use.
+use super::*;
+use proptest::prelude::*;
+use std::cell::Cell;
+
+/// Memory that only counts; more than `limit` pages are refused.
+struct Counting {
+    taken: RefCell<BTreeSet<u64>>,
+    limit: Cell<usize>,
+}
+
+impl Source for Counting {
+    fn commit(&self, offset: u64, bytes: u64) -> Result<(), NoMemory> {
+        let mut taken = self.taken.borrow_mut();
+        if taken.len() + (bytes / PAGE_BYTES) as usize > self.limit.get() {
+            return Err(NoMemory);
+        }
+        for page in (offset..offset + bytes).step_by(PAGE_BYTES as usize) {
+            assert!(taken.insert(page), "a page is taken once");
+        }
+        Ok(())
+    }
+    fn give_back(&self, offset: u64, bytes: u64) {
+        for page in (offset..offset + bytes).step_by(PAGE_BYTES as usize) {
+            self.taken.borrow_mut().remove(&page);
+        }
+    }
+    fn end(&self) -> u64 {
+        HEAP_START + (1 << 30)
+    }
+}
+
+fn heap(limit: usize) -> Heap<Counting> {
+    Heap::new(Counting { taken: RefCell::default(), limit: Cell::new(limit) })
+}
+
+#[test]
+fn memory_is_given_back_when_the_task_is_idle() {
+    let mut heap = heap(usize::MAX);
+    let blocks: Vec<_> = (0..20_000).map(|index| heap.allocate(600 + index % 3000).unwrap()).collect();
+    let large = heap.allocate(300 << 20).unwrap();
+    heap.free(large.0, large.1);
+    for (offset, size) in blocks {
+        heap.free(offset, size);
+    }
+    heap.tidy();
+    assert_eq!(heap.in_use_bytes(), 0);
+    let kept = heap.source().taken.borrow().len() as u64 * PAGE_BYTES;
+    assert!(kept <= 2 * KEEP_IDLE_BYTES + CLASSES as u64 * KEEP_IDLE_BYTES, "{kept} bytes stayed");
+}
+
+#[test]
+fn too_much_is_an_error_and_harms_nothing() {
+    let mut heap = heap(1000);
+    let kept = heap.allocate(100_000).unwrap();
+    assert_eq!(heap.allocate(2000 * PAGE_BYTES), Err(NoMemory));
+    assert_eq!(heap.allocate(u64::MAX - 5), Err(NoMemory));
+    assert!(heap.allocate(100_000).is_ok());
+    heap.free(kept.0, kept.1);
+}
+
+#[test]
+fn free_memory_elsewhere_is_used_before_a_refusal() {
+    let mut heap = heap(1000);
+    let first = heap.allocate(500 * PAGE_BYTES).unwrap();
+    heap.free(first.0, first.1);
+    assert!(heap.allocate(900 * PAGE_BYTES).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn blocks_in_use_never_overlap_and_are_backed(steps in proptest::collection::vec((0u8..5, 1u64..400_000, any::<usize>()), 1..300)) {
+        let mut heap = heap(20_000);
+        let mut used: Vec<(u64, u64)> = Vec::new();
+        for (what, bytes, which) in steps {
+            match what {
+                0..=2 => {
+                    let bytes = if what == 0 { bytes } else { bytes % 9000 + 1 };
+                    if let Ok((offset, size)) = heap.allocate(bytes) {
+                        prop_assert!(size >= bytes);
+                        prop_assert!(used.iter().all(|&(o, s)| offset + size <= o || o + s <= offset));
+                        used.push((offset, size));
+                    }
+                }
+                3 if !used.is_empty() => {
+                    let (offset, size) = used.swap_remove(which % used.len());
+                    heap.free(offset, size);
+                }
+                _ => heap.tidy(),
+            }
+            prop_assert_eq!(heap.in_use_bytes(), used.iter().map(|u| u.1).sum::<u64>());
+            let taken = heap.source().taken.borrow();
+            for &(offset, size) in &used {
+                prop_assert!(taken.contains(&(offset / PAGE_BYTES * PAGE_BYTES)));
+                prop_assert!(taken.contains(&((offset + size - 1) / PAGE_BYTES * PAGE_BYTES)));
+            }
+        }
+    }
+}

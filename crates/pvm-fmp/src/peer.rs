@@ -1,0 +1,260 @@
+//! One peer of a task: the queue to it, the queue from it, what it still reads of our heap.
+use crate::arrival::Owner;
+use crate::heap::{Block, SharedHeap};
+use crate::queue::{Kind, LINE_BYTES, Line, Reader, Writer, lines_for};
+use crate::segment::{PEERS_MAX, PeerLine};
+use crate::sync::Ordering;
+use crate::{Meta, NoMemory};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+/// Lines of a first ring, as a power of two: 4 KiB.
+const RING_SHIFT_MIN: u32 = 6;
+/// Lines of the largest ring, as a power of two: 1 MiB. More lines go to further rings.
+const RING_SHIFT_MAX: u32 = 14;
+
+/// A peer.
+pub(crate) struct Peer {
+    pub tid: u32,
+    pub owner: Rc<Owner>,
+    pub bell: Option<OwnedFd>,
+    /// The peer's nap for which the bell was rung already.
+    pub rung: Cell<u32>,
+    /// Our line for the peer, in our table.
+    pub our_line: usize,
+    /// The peer's line for us, in its table, once it has been found.
+    pub their_line: Option<usize>,
+    /// `table_version` of the peer when its table was last searched.
+    pub searched: Option<u32>,
+    pub out: Option<Outbound>,
+    pub inbound: Option<Inbound>,
+    pub outstanding: Outstanding,
+    pub offers: Offers,
+}
+
+impl Peer {
+    /// The peer's line for task `us`. Searches only when its table has changed.
+    pub fn find_line(&mut self, us: u32) -> Option<usize> {
+        if self.their_line.is_none() {
+            let header = self.owner.mapping.header();
+            let version = header.table_version.load(Ordering::Acquire);
+            if self.searched != Some(version) {
+                self.searched = Some(version);
+                let count = (header.peers.0.load(Ordering::Acquire) as usize).min(PEERS_MAX);
+                let line = |index: &usize| self.owner.mapping.peer_line(*index).tid.load(Ordering::Acquire) == us;
+                self.their_line = (0..count).find(line);
+            }
+        }
+        self.their_line
+    }
+
+    /// The peer's line for task `us`.
+    pub fn theirs(&mut self, us: u32) -> Option<&PeerLine> {
+        let index = self.find_line(us)?;
+        Some(self.owner.mapping.peer_line(index))
+    }
+
+    /// Lines of our queue that the peer has read.
+    fn consumed(&mut self, us: u32) -> u64 {
+        self.theirs(us).map_or(0, |line| line.consumed.load(Ordering::Acquire))
+    }
+
+    /// Queues an entry; the queue grows when it is full.
+    pub fn push(&mut self, us: u32, heap: &SharedHeap, ours: &PeerLine, kind: Kind, meta: &Meta, body: &[u8]) -> Result<(), NoMemory> {
+        let lines = lines_for(body.len()) as u64;
+        if self.out.is_none() {
+            self.out = Some(Outbound::new(heap, ours)?);
+        }
+        if !self.out.as_ref().is_some_and(|out| out.has_room(lines)) {
+            let consumed = self.consumed(us);
+            let out = self.out.as_mut().expect("made above");
+            out.reader_came_to(consumed);
+            if !out.has_room(lines) {
+                out.grow(heap, lines)?;
+            }
+        }
+        let out = self.out.as_mut().expect("made above");
+        out.writer.write(out.ring.lines(), kind, meta, body);
+        Ok(())
+    }
+
+    /// Goes back to a small ring when a large one has been read to its end.
+    pub fn tidy(&mut self, us: u32, heap: &SharedHeap) {
+        let consumed = self.consumed(us);
+        if let Some(out) = &mut self.out {
+            out.reader_came_to(consumed);
+            if out.ring.shift > RING_SHIFT_MIN + 2 && out.base + out.writer.position() == consumed {
+                // Failing costs memory that is there already, nothing else.
+                let _ = out.link(heap, RING_SHIFT_MIN);
+            }
+        }
+    }
+}
+
+/// A ring in our heap.
+struct OwnRing {
+    block: Block,
+    shift: u32,
+}
+
+impl OwnRing {
+    fn new(heap: &SharedHeap, shift: u32) -> Result<OwnRing, NoMemory> {
+        let ring = OwnRing { block: Block::allocate(heap, LINE_BYTES << shift)?, shift };
+        ring.lines().iter().for_each(Line::clear);
+        Ok(ring)
+    }
+    fn lines(&self) -> &[Line] {
+        // SAFETY: the block holds that many lines (aligned, blocks start at multiples of 1024),
+        // lines are made of atomics, and the block lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.block.address().cast(), 1 << self.shift) }
+    }
+}
+
+/// The queue to a peer.
+pub(crate) struct Outbound {
+    ring: OwnRing,
+    writer: Writer,
+    /// Lines in earlier rings, over all.
+    base: u64,
+    /// Lines that the peer has read, over all, as last seen.
+    consumed: u64,
+    /// Earlier rings that the peer may still read, and the count at which it has left them.
+    earlier: VecDeque<(OwnRing, u64)>,
+}
+
+impl Outbound {
+    fn new(heap: &SharedHeap, ours: &PeerLine) -> Result<Outbound, NoMemory> {
+        let ring = OwnRing::new(heap, RING_SHIFT_MIN)?;
+        ours.ring_shift.store(ring.shift, Ordering::Relaxed);
+        // Pairs with the acquire in `Inbound::find`: the ring has been cleared.
+        ours.ring.store(ring.block.offset(), Ordering::Release);
+        Ok(Outbound { ring, writer: Writer::new(RING_SHIFT_MIN), base: 0, consumed: 0, earlier: VecDeque::new() })
+    }
+
+    /// Room for so many lines, and for the line that links to the next ring.
+    fn has_room(&self, lines: u64) -> bool {
+        let read = self.consumed.saturating_sub(self.base);
+        self.writer.position() + lines < self.writer.capacity() + read
+    }
+
+    fn reader_came_to(&mut self, consumed: u64) {
+        self.consumed = consumed;
+        while self.earlier.front().is_some_and(|(_, end)| *end <= consumed) {
+            self.earlier.pop_front();
+        }
+    }
+
+    fn grow(&mut self, heap: &SharedHeap, lines: u64) -> Result<(), NoMemory> {
+        debug_assert!(lines < 1 << RING_SHIFT_MIN);
+        self.link(heap, (self.ring.shift + 1).min(RING_SHIFT_MAX))
+    }
+
+    fn link(&mut self, heap: &SharedHeap, shift: u32) -> Result<(), NoMemory> {
+        let next = OwnRing::new(heap, shift)?;
+        let mut body = [0u8; 16];
+        body[..8].copy_from_slice(&next.block.offset().to_ne_bytes());
+        body[8..].copy_from_slice(&u64::from(shift).to_ne_bytes());
+        self.writer.write(self.ring.lines(), Kind::Link, &[0; 5], &body);
+        self.base += self.writer.position();
+        self.writer = Writer::new(shift);
+        let full = std::mem::replace(&mut self.ring, next);
+        self.earlier.push_back((full, self.base));
+        Ok(())
+    }
+}
+
+/// The queue from a peer.
+pub(crate) struct Inbound {
+    ring: u64,
+    shift: u32,
+    pub reader: Reader,
+    /// Lines read, over all rings.
+    pub consumed: u64,
+    pub published: u64,
+}
+
+impl Inbound {
+    /// The queue of which the peer's line for us tells, if there is one yet.
+    pub fn find(owner: &Owner, theirs: &PeerLine) -> Option<Inbound> {
+        let ring = theirs.ring.load(Ordering::Acquire);
+        let shift = theirs.ring_shift.load(Ordering::Relaxed);
+        (ring != 0).then(|| Inbound::at(owner, ring, shift)).flatten()
+    }
+
+    fn at(owner: &Owner, ring: u64, shift: u32) -> Option<Inbound> {
+        let valid = (RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift)
+            && ring % LINE_BYTES as u64 == 0
+            && owner.mapping.in_heap(ring, (LINE_BYTES as u64) << shift);
+        valid.then(|| Inbound { ring, shift, reader: Reader::new(shift), consumed: 0, published: 0 })
+    }
+
+    /// The ring's lines in the peer's segment.
+    #[inline]
+    pub fn lines<'a>(&self, owner: &'a Owner) -> &'a [Line] {
+        let address = owner.mapping.address(self.ring, (LINE_BYTES as u64) << self.shift);
+        // SAFETY: checked to lie in the mapping and aligned by `at`; made of atomics; the mapping
+        // lives as long as `owner`.
+        unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) }
+    }
+
+    /// Follows a link entry; `None` when it leads nowhere.
+    pub fn follow(&mut self, owner: &Owner, body: &[u8; 16]) -> Option<()> {
+        let word = |from: usize| u64::from_ne_bytes(body[from..from + 8].try_into().expect("eight"));
+        let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?)?;
+        *self = Inbound { consumed: self.consumed, published: self.published, ..next };
+        Some(())
+    }
+}
+
+/// Blocks that the peer may still read, by token.
+#[derive(Default)]
+pub(crate) struct Outstanding {
+    places: Vec<Option<Vec<Block>>>,
+    free: Vec<u32>,
+}
+
+impl Outstanding {
+    pub fn add(&mut self, blocks: Vec<Block>) -> u32 {
+        match self.free.pop() {
+            Some(token) => {
+                self.places[token as usize] = Some(blocks);
+                token
+            }
+            None => {
+                self.places.push(Some(blocks));
+                (self.places.len() - 1) as u32
+            }
+        }
+    }
+    /// Whether the peer may still read the blocks of a token.
+    pub fn holds(&self, token: u32) -> bool {
+        self.places.get(token as usize).is_some_and(Option::is_some)
+    }
+    /// A token that is not out is ignored: the peer only hurts itself.
+    pub fn remove(&mut self, token: u32) {
+        if self.places.get_mut(token as usize).is_some_and(|place| place.take().is_some()) {
+            self.free.push(token);
+        }
+    }
+}
+
+/// What is known about offers to the peer.
+pub(crate) struct Offers {
+    /// Number of the last offer.
+    pub number: u64,
+    /// The last offer has moved to the heap under this token; the peer may have taken it all the
+    /// same, and then the token will not come back by itself.
+    pub moved: Option<u32>,
+    /// The peer cannot copy from us.
+    pub refused: bool,
+    /// How often lingering for the peer's receive paid off lately.
+    pub linger: u32,
+}
+
+impl Default for Offers {
+    fn default() -> Offers {
+        Offers { number: 0, moved: None, refused: false, linger: 4 }
+    }
+}

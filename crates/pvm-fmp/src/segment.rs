@@ -1,0 +1,228 @@
+//! A task's segment: a sparse memfd of fixed virtual size that only its owner writes.
+//!
+//! Layout: [`Header`], a table of [`PeerLine`]s, the heap. The size is sealed, so a peer that has
+//! mapped it never faults, whatever the owner does. Memory is taken page by page on first use and
+//! given back by punching holes.
+use crate::memory;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// "hpvmseg1".
+const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg1");
+/// Peers that a task can have at a time.
+pub const PEERS_MAX: usize = 65_536;
+/// Smallest virtual size of a segment, in bytes; less than this is no use.
+const SEGMENT_BYTES_MIN: u64 = 32 << 20;
+/// Largest virtual size, in bytes: 47 bits of address space hold 2048 such peers.
+const SEGMENT_BYTES_MAX: u64 = 64 << 30;
+/// Where the heap begins, in bytes.
+pub const HEAP_START: u64 = (size_of::<Header>() + PEERS_MAX * size_of::<PeerLine>()) as u64;
+/// The unit of memory, in bytes.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// What the owner tells everybody. Lines that change are apart from those that do not.
+#[repr(C, align(4096))]
+pub struct Header {
+    magic: AtomicU64,
+    /// Process id of the owner, for `process_vm_readv`.
+    pub pid: AtomicU32,
+    _pad: AtomicU32,
+    /// A random number, and where in the owner's memory it stands: proves that a process id means
+    /// the owner (it does not across process namespaces).
+    pub nonce: AtomicU64,
+    pub nonce_address: AtomicU64,
+    /// How many entries of the peer table are or were in use; also grows when one changes.
+    pub peers: Apart<AtomicU32>,
+    pub table_version: AtomicU32,
+    /// Nonzero: the owner sleeps or is about to, so whoever sends must ring.
+    pub waiting: Apart<AtomicU32>,
+    /// What the owner waits for in a one-call receive.
+    pub posted: Apart<PostedWords>,
+}
+
+/// A value in a cache line of its own.
+#[repr(C, align(64))]
+pub struct Apart<T>(pub T);
+
+/// [`crate::Posted`] in shared memory. A hint: a torn read costs time, never data.
+#[repr(C)]
+pub struct PostedWords {
+    pub active: AtomicU32,
+    pub from: AtomicU32,
+    pub mask: [AtomicU32; 5],
+    pub value: [AtomicU32; 5],
+}
+
+/// What the owner tells one peer: as a sender to it, and as a receiver from it.
+#[repr(C, align(128))]
+pub struct PeerLine {
+    /// The peer; 0 for a free line.
+    pub tid: AtomicU32,
+    /// Lines of the first ring, as a power of two.
+    pub ring_shift: AtomicU32,
+    /// Where the first ring to the peer begins; 0 for none yet.
+    pub ring: AtomicU64,
+    /// The number of the last offer, times two, plus one when its body has moved to the heap.
+    pub offer: AtomicU64,
+    /// Where the body of that offer has moved to, its length, its token.
+    pub moved_offset: AtomicU64,
+    pub moved_bytes: AtomicU64,
+    pub moved_token: AtomicU64,
+    _pad: [AtomicU64; 2],
+    /// Lines read from the peer's queue, over all its rings.
+    pub consumed: AtomicU64,
+    /// The number of the last offer of the peer that has been dealt with, times two, plus one
+    /// when it could not be copied.
+    pub taken: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerLine>() == 128);
+
+/// A mapping of a segment, the owner's or a peer's.
+pub struct Mapping {
+    base: NonNull<c_void>,
+    bytes: u64,
+}
+
+impl Mapping {
+    fn new(segment: BorrowedFd<'_>, bytes: u64, protection: ProtFlags) -> io::Result<Mapping> {
+        let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, segment, 0)? };
+        // SAFETY: as above; the advice changes nothing but what a core dump holds.
+        let _ = unsafe { rustix::mm::madvise(base, length, Advice::LinuxDontDump) };
+        Ok(Mapping { base: NonNull::new(base).expect("mmap gives no null"), bytes })
+    }
+
+    /// Maps a peer's segment for reading; refuses what is no segment.
+    pub fn of_peer(segment: OwnedFd) -> io::Result<Mapping> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a segment");
+        let seals = rustix::fs::fcntl_get_seals(&segment).map_err(|_| wrong())?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(wrong());
+        }
+        let bytes = rustix::fs::fstat(&segment)?.st_size as u64;
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+            return Err(wrong());
+        }
+        let mapping = Mapping::new(segment.as_fd(), bytes, ProtFlags::READ)?;
+        if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {
+            return Err(wrong());
+        }
+        Ok(mapping)
+    }
+
+    /// Virtual size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    /// The header.
+    pub fn header(&self) -> &Header {
+        // SAFETY: a mapping holds at least SEGMENT_BYTES_MIN bytes, is page-aligned, and a header
+        // is made of atomics, for which every bit pattern is a value.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+    /// A line of the peer table. Panics past its end.
+    pub fn peer_line(&self, index: usize) -> &PeerLine {
+        assert!(index < PEERS_MAX);
+        // SAFETY: the table lies behind the header, within SEGMENT_BYTES_MIN; atomics, as above.
+        unsafe { self.base.byte_add(size_of::<Header>()).cast::<PeerLine>().add(index).as_ref() }
+    }
+    /// Whether `count` bytes at `offset` lie in the heap part.
+    pub fn in_heap(&self, offset: u64, count: u64) -> bool {
+        offset >= HEAP_START && offset.checked_add(count).is_some_and(|end| end <= self.bytes)
+    }
+    /// The address of `count` bytes at `offset`. Panics when they are not in the heap part.
+    pub fn address(&self, offset: u64, count: u64) -> *mut u8 {
+        assert!(self.in_heap(offset, count));
+        // SAFETY: checked to lie within the mapping.
+        unsafe { self.base.as_ptr().cast::<u8>().add(offset as usize) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` and nobody holds a reference beyond `self`.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes as usize) };
+    }
+}
+
+/// The owner's side of a segment.
+pub struct Segment {
+    pub mapping: Mapping,
+    writable: OwnedFd,
+    readable: OwnedFd,
+    allowance: memory::Allowance,
+}
+
+impl Segment {
+    /// Makes a segment as large as the machine's memory, or as the address space allows.
+    pub fn new() -> io::Result<Segment> {
+        let wanted = memory::total_bytes().next_power_of_two().clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let mut bytes = wanted.min(isize::MAX as u64 / 16);
+        loop {
+            match Segment::with_bytes(bytes) {
+                // A limit of the address space (ulimit -v, 32 bits): be content with less.
+                Err(error) if bytes > SEGMENT_BYTES_MIN && error.kind() == io::ErrorKind::OutOfMemory => bytes /= 2,
+                other => return other,
+            }
+        }
+    }
+
+    fn with_bytes(bytes: u64) -> io::Result<Segment> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let writable = rustix::fs::memfd_create("hpvm", flags)?;
+        rustix::fs::fchmod(&writable, Mode::RUSR)?;
+        rustix::fs::ftruncate(&writable, bytes)?;
+        rustix::fs::fcntl_add_seals(&writable, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mapping = Mapping::new(writable.as_fd(), bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        mapping.header().magic.store(MAGIC, Ordering::Relaxed);
+        mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
+        let readable = read_only(&writable)?;
+        Ok(Segment { mapping, writable, readable, allowance: memory::Allowance::new() })
+    }
+
+    /// A descriptor through which the segment can only be read.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+
+    /// Takes memory for a range of pages; fails instead of being killed when there is too little.
+    pub fn commit(&self, offset: u64, bytes: u64) -> Result<(), crate::NoMemory> {
+        if !self.allowance.take(bytes) {
+            return Err(crate::NoMemory);
+        }
+        if rustix::fs::fallocate(&self.writable, FallocateFlags::KEEP_SIZE, offset, bytes).is_err() {
+            self.give_back(offset, bytes);
+            return Err(crate::NoMemory);
+        }
+        let address = self.mapping.address(offset, bytes).cast();
+        // A page fault each would cost several microseconds a page on a virtual machine.
+        // SAFETY: populating maps pages that the process owns and changes no byte.
+        let _ = unsafe { rustix::mm::madvise(address, bytes as usize, Advice::LinuxPopulateWrite) };
+        Ok(())
+    }
+
+    /// Gives the memory of a range of pages back to the system.
+    pub fn give_back(&self, offset: u64, bytes: u64) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Failing costs memory, nothing else.
+        let _ = rustix::fs::fallocate(&self.writable, flags, offset, bytes);
+        self.allowance.give_back(bytes);
+    }
+}
+
+/// Opens a memfd once more, for reading only; where /proc is missing, a plain duplicate.
+pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(readable) => Ok(readable),
+        Err(_) => Ok(file.try_clone()?),
+    }
+}

@@ -1,0 +1,84 @@
+//! How to wait (decision 9): spin while cores are free, yield while others want them, then sleep.
+use std::time::{Duration, Instant};
+
+/// Polls without a system call; about 10 ns each.
+const SPINS: u32 = 2_000;
+/// How long a task yields before it sleeps while cores are free.
+const YIELD_TIME: Duration = Duration::from_micros(200);
+/// Yields before sleeping while tasks outnumber cores: enough for the neighbour on the core to
+/// answer, so that a ping-pong on one core needs no wake-up.
+const CROWDED_YIELDS: u32 = 8;
+/// A yield that took longer has let another task run.
+const OTHERS_RAN: Duration = Duration::from_micros(3);
+/// How often others may have run before the task gets out of their way.
+const POLITE_YIELDS: u32 = 16;
+
+/// What to do next while nothing has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Poll again.
+    Again,
+    /// Sleep on the doorbell (`prepare_sleep`, `poll`, `poll(2)`, `awake`).
+    Sleep,
+}
+
+/// One wait.
+pub struct Spinner {
+    crowded: bool,
+    spins: u32,
+    yields: u32,
+    others_ran: u32,
+    yielding_since: Option<Instant>,
+}
+
+impl Spinner {
+    /// A new wait begins.
+    pub fn new(crowded: bool) -> Spinner {
+        Spinner { crowded, spins: 0, yields: 0, others_ran: 0, yielding_since: None }
+    }
+
+    /// Passes a little time, then says what to do.
+    #[inline]
+    pub fn pause(&mut self) -> Wait {
+        if !self.crowded && self.spins < SPINS {
+            self.spins += 1;
+            std::hint::spin_loop();
+            return Wait::Again;
+        }
+        self.pause_long()
+    }
+
+    #[cold]
+    fn pause_long(&mut self) -> Wait {
+        let before = Instant::now();
+        let since = *self.yielding_since.get_or_insert(before);
+        let enough = if self.crowded {
+            self.yields >= CROWDED_YIELDS
+        } else {
+            self.others_ran >= POLITE_YIELDS || before - since > YIELD_TIME
+        };
+        if enough {
+            return Wait::Sleep;
+        }
+        std::thread::yield_now();
+        self.yields += 1;
+        self.others_ran += u32::from(before.elapsed() > OTHERS_RAN);
+        Wait::Again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wait_ends_in_sleep() {
+        for crowded in [false, true] {
+            let mut spinner = Spinner::new(crowded);
+            let start = Instant::now();
+            while spinner.pause() == Wait::Again {
+                assert!(start.elapsed() < Duration::from_secs(10));
+            }
+        }
+    }
+}

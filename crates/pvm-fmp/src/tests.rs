@@ -1,0 +1,373 @@
+//! Endpoints that talk to one another within this process.
+use crate::ports::{PortTable, PortView};
+use crate::*;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc;
+
+const A: u32 = 0x40001;
+const B: u32 = 0x40002;
+
+/// Keeps what arrives; offers are taken into `room` bytes.
+#[derive(Default)]
+struct Kept {
+    messages: Vec<(u32, Meta, Vec<u8>)>,
+    remotes: Vec<Remote>,
+    keep_remotes: bool,
+    refuse_offers: bool,
+    offers: usize,
+}
+
+impl Sink for Kept {
+    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+        let bytes = match body {
+            Arrival::Inline(inline) => {
+                let mut bytes = vec![0; inline.len()];
+                assert_eq!(inline.copy_to(&mut bytes), bytes.len());
+                bytes
+            }
+            Arrival::Remote(remote) => {
+                let mut bytes = vec![0; remote.len()];
+                remote.read(0, &mut bytes);
+                if self.keep_remotes {
+                    self.remotes.push(remote);
+                }
+                bytes
+            }
+            Arrival::Offer(_) if self.refuse_offers => return,
+            Arrival::Offer(offer) => {
+                self.offers += 1;
+                let mut bytes = vec![0; offer.len()];
+                match offer.take(&mut bytes) {
+                    Ok(()) => bytes,
+                    Err(OfferMissed::Moved(remote)) => {
+                        remote.read(0, &mut bytes);
+                        bytes
+                    }
+                    Err(OfferMissed::Later | OfferMissed::Lost) => return,
+                }
+            }
+        };
+        self.messages.push((from, meta, bytes));
+    }
+}
+
+struct Host {
+    table: PortTable,
+}
+
+impl Host {
+    fn new() -> Host {
+        let table = PortTable::new(64).unwrap();
+        table.set(A);
+        table.set(B);
+        Host { table }
+    }
+    fn view(&self) -> OwnedFd {
+        self.table.descriptor().try_clone_to_owned().unwrap()
+    }
+    fn endpoint(&self, tid: u32) -> Endpoint {
+        let mut endpoint = Endpoint::new().unwrap();
+        endpoint.enrolled(tid, PortView::new(self.view()).unwrap());
+        endpoint
+    }
+    fn pair(&self) -> (Endpoint, Endpoint) {
+        let (mut a, mut b) = (self.endpoint(A), self.endpoint(B));
+        introduce(&mut a, B, &b);
+        introduce(&mut b, A, &a);
+        (a, b)
+    }
+}
+
+fn introduce(one: &mut Endpoint, tid: u32, other: &Endpoint) {
+    let [segment, bell] = other.descriptors().unwrap();
+    one.connect(tid, segment, bell).unwrap();
+}
+
+fn body(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+#[test]
+fn messages_of_every_size_arrive_whole_and_in_order() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    let sizes: Vec<usize> = (0..600).chain([1000, 4096, 65_535, 1 << 20, 5_000_000]).collect();
+    for (index, &size) in sizes.iter().enumerate() {
+        assert_eq!(a.send_bytes(B, [index as u32, 2, 3, 4, 5], &body(size, index as u8)), Ok(Sent::Done));
+    }
+    let mut kept = Kept::default();
+    while b.poll(&mut kept) > 0 {}
+    assert_eq!(kept.messages.len(), sizes.len());
+    for (index, (from, meta, bytes)) in kept.messages.iter().enumerate() {
+        assert_eq!((*from, meta), (A, &[index as u32, 2, 3, 4, 5]));
+        assert!(*bytes == body(sizes[index], index as u8), "message {index}");
+    }
+}
+
+#[test]
+fn a_million_messages_wait_for_a_receiver_and_the_memory_comes_back() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    for index in 0..1_000_000u32 {
+        assert_eq!(a.send_bytes(B, [index, 0, 0, 0, 0], &index.to_ne_bytes()), Ok(Sent::Done));
+    }
+    struct Count(u32);
+    impl Sink for Count {
+        fn arrived(&mut self, _from: u32, meta: Meta, _body: Arrival<'_>) {
+            assert_eq!(meta[0], self.0);
+            self.0 += 1;
+        }
+    }
+    let mut count = Count(0);
+    while b.poll(&mut count) > 0 {}
+    assert_eq!(count.0, 1_000_000);
+    a.poll(&mut Kept::default());
+    a.tidy();
+    a.send_bytes(B, [0; 5], &[]).map(|_| ()).unwrap();
+    b.poll(&mut Kept::default());
+    a.tidy();
+    assert!(!a.has_excess());
+}
+
+#[test]
+fn blocks_are_freed_when_the_receiver_drops_them() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    let mut kept = Kept { keep_remotes: true, ..Kept::default() };
+    for round in 0..50 {
+        let block = a.allocate(3 << 20).unwrap();
+        block.write(0, &[round; 100]);
+        a.send_blocks(B, [0; 5], &[(block, 3 << 20)]).map(|_| ()).unwrap();
+        b.poll(&mut kept);
+        assert_eq!(kept.messages.pop().unwrap().2[99], round);
+        kept.remotes.clear();
+        b.poll(&mut kept);
+        a.poll(&mut kept);
+    }
+    a.tidy();
+    assert!(!a.has_excess());
+}
+
+#[test]
+fn a_body_in_many_fragments_arrives_as_one() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    for count in [2, 31, 32, 100] {
+        let fragments: Vec<_> = (0..count)
+            .map(|index| {
+                let block = a.allocate(2000).unwrap();
+                block.write(0, &body(2000, index as u8));
+                (block, 1000 + index)
+            })
+            .collect();
+        a.send_blocks(B, [0; 5], &fragments).map(|_| ()).unwrap();
+        let mut kept = Kept::default();
+        assert_eq!(b.poll(&mut kept), 1);
+        let expected: Vec<u8> = (0..count).flat_map(|index| body(2000, index as u8)[..1000 + index].to_vec()).collect();
+        assert!(kept.messages[0].2 == expected);
+    }
+}
+
+#[test]
+fn a_multicast_shares_one_block() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    host.table.set(0x40003);
+    let mut c = host.endpoint(0x40003);
+    introduce(&mut a, 0x40003, &c);
+    introduce(&mut c, A, &a);
+    let block = a.allocate(1 << 20).unwrap();
+    block.write(0, &body(1 << 20, 7));
+    for to in [B, 0x40003] {
+        a.send_blocks(to, [0; 5], &[(block.clone(), 1 << 20)]).map(|_| ()).unwrap();
+    }
+    drop(block);
+    for endpoint in [&mut b, &mut c] {
+        let mut kept = Kept::default();
+        endpoint.poll(&mut kept);
+        assert!(kept.messages[0].2 == body(1 << 20, 7));
+        drop(kept);
+        endpoint.poll(&mut Kept::default());
+    }
+    a.poll(&mut Kept::default());
+    a.tidy();
+    assert!(!a.has_excess());
+}
+
+#[test]
+fn unknown_and_dead_peers_are_told_apart() {
+    let host = Host::new();
+    let (mut a, b) = host.pair();
+    assert_eq!(a.send_bytes(0x40009, [0; 5], b"x"), Err(SendError::NotConnected));
+    host.table.clear(B);
+    assert_eq!(a.send_bytes(B, [0; 5], b"x"), Ok(Sent::Done));
+    a.peer_gone(B);
+    assert!(!a.is_connected(B));
+    drop(b);
+}
+
+#[test]
+fn what_a_dead_task_had_sent_is_still_received() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    for index in 0..500 {
+        a.send_bytes(B, [index, 0, 0, 0, 0], &body(index as usize * 10, 1)).map(|_| ()).unwrap();
+    }
+    host.table.clear(A);
+    drop(a);
+    let mut kept = Kept { keep_remotes: true, ..Kept::default() };
+    while b.poll(&mut kept) > 0 {}
+    b.peer_gone(A);
+    assert_eq!(kept.messages.len(), 500);
+    let mut bytes = vec![0; 4990];
+    kept.remotes.last().unwrap().read(0, &mut bytes);
+    assert!(bytes == body(4990, 1), "a held body outlives its sender");
+}
+
+/// Runs `with` in a thread as task B, connected to `a`.
+fn beside<T: Send + 'static>(host: &Host, a: &mut Endpoint, with: impl FnOnce(Endpoint) -> T + Send + 'static) -> std::thread::JoinHandle<T> {
+    let (to_us, from_them) = mpsc::channel();
+    let (view, ours) = (host.view(), a.descriptors().unwrap());
+    let thread = std::thread::spawn(move || {
+        let mut b = Endpoint::new().unwrap();
+        b.enrolled(B, PortView::new(view).unwrap());
+        let [segment, bell] = ours;
+        b.connect(A, segment, bell).unwrap();
+        to_us.send(b.descriptors().unwrap()).unwrap();
+        with(b)
+    });
+    let [segment, bell] = from_them.recv().unwrap();
+    a.connect(B, segment, bell).unwrap();
+    thread
+}
+
+#[test]
+fn two_threads_exchange_messages_without_loss() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    const COUNT: u32 = 200_000;
+    let thread = beside(&host, &mut a, |mut b| {
+        struct Check(u32);
+        impl Sink for Check {
+            fn arrived(&mut self, _from: u32, meta: Meta, body: Arrival<'_>) {
+                assert_eq!(meta[0], self.0);
+                let (mut bytes, wanted) = ([0u8; 2000], (self.0 % 1500) as usize);
+                match body {
+                    Arrival::Inline(inline) => assert_eq!(inline.copy_to(&mut bytes), wanted),
+                    Arrival::Remote(remote) => remote.read(0, &mut bytes[..wanted]),
+                    Arrival::Offer(_) => unreachable!("nothing is posted"),
+                }
+                assert!(bytes[..wanted].iter().all(|byte| *byte == self.0 as u8));
+                self.0 += 1;
+            }
+        }
+        let mut check = Check(0);
+        while check.0 < COUNT {
+            if b.poll(&mut check) == 0 {
+                std::thread::yield_now();
+            }
+        }
+    });
+    for index in 0..COUNT {
+        a.send_bytes(B, [index, 0, 0, 0, 0], &[index as u8; 1500][..(index % 1500) as usize]).map(|_| ()).unwrap();
+        if a.should_poll() {
+            a.poll(&mut Kept::default());
+        }
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn long_bodies_go_straight_to_a_waiting_receiver() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let thread = beside(&host, &mut a, |mut b| {
+        let mut kept = Kept::default();
+        b.post(Some(Posted { from: A, mask: [u32::MAX, 0, 0, 0, 0], value: [7, 0, 0, 0, 0] }));
+        while kept.messages.len() < 20 {
+            b.poll(&mut kept);
+            std::thread::yield_now();
+        }
+        b.post(None);
+        (kept.offers, kept.messages.iter().all(|message| message.2 == body(300_000, 3)))
+    });
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let long = body(300_000, 3);
+    for _ in 0..20 {
+        a.send_bytes(B, [7, 1, 2, 3, 4], &long).map(|_| ()).unwrap();
+    }
+    let (offers, right) = thread.join().unwrap();
+    assert!(right && offers > 0, "{offers} offers");
+}
+
+#[test]
+fn an_offer_that_nobody_takes_moves_to_the_heap() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    // B says that it waits, and does not: the sender must not hang.
+    a.send_bytes(B, [1, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
+    b.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
+    for round in 0..3 {
+        a.send_bytes(B, [2, 0, 0, 0, 0], &body(100_000, round)).map(|_| ()).unwrap();
+    }
+    let mut kept = Kept::default();
+    while b.poll(&mut kept) > 0 {}
+    assert_eq!(kept.messages.len(), 4);
+    assert!((0..3).all(|round| kept.messages[1 + round].2 == body(100_000, round as u8)));
+}
+
+#[test]
+fn a_receiver_that_cannot_copy_gets_the_body_through_the_heap() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let thread = beside(&host, &mut a, |mut b| {
+        let mut kept = Kept { refuse_offers: true, ..Kept::default() };
+        b.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
+        while kept.messages.len() < 5 {
+            b.poll(&mut kept);
+            std::thread::yield_now();
+        }
+        kept.messages.iter().all(|message| message.2 == body(100_000, 3))
+    });
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    for _ in 0..5 {
+        a.send_bytes(B, [7, 1, 2, 3, 4], &body(100_000, 3)).map(|_| ()).unwrap();
+    }
+    assert!(thread.join().unwrap());
+}
+
+#[test]
+fn a_sleeper_is_rung_once() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    let rung = |b: &Endpoint| {
+        let bell = b.bell();
+        let mut fds = [rustix::event::PollFd::new(&bell, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    };
+    a.send_bytes(B, [0; 5], b"awake").map(|_| ()).unwrap();
+    assert!(!rung(&b));
+    b.prepare_sleep();
+    a.send_bytes(B, [0; 5], b"asleep").map(|_| ()).unwrap();
+    assert!(rung(&b));
+    b.awake();
+    assert!(!rung(&b));
+}
+
+#[test]
+fn a_segment_cannot_be_written_by_a_peer() {
+    let host = Host::new();
+    let a = host.endpoint(A);
+    let [segment, _bell] = a.descriptors().unwrap();
+    assert!(rustix::io::write(&segment, b"x").is_err());
+    assert!(rustix::fs::ftruncate(&segment, 0).is_err());
+}
+
+#[test]
+fn another_file_is_no_segment() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let bell = a.bell().try_clone_to_owned().unwrap();
+    assert!(a.connect(B, file, bell).is_err());
+}
