@@ -1,0 +1,127 @@
+/* What the benchmark programs share: the clock, the placement, the repetitions, the output.
+ *
+ * Every program prints one line a repetition, `name size value unit`, on standard output; the
+ * runner (`cargo xtask bench`) collects the lines of all systems and takes medians. A program
+ * that finds wrong data says so on standard error and ends with 1.
+ */
+#ifndef HPVM_BENCH_H
+#define HPVM_BENCH_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The longest message of any measure, in bytes. */
+#define MESSAGE_BYTES_MAX (16 << 20)
+/* Messages that a sender sends before it waits for a short answer. */
+#define WINDOW_MESSAGES 64
+/* Exchanges before any that count: connections, routes, page tables, caches. */
+#define WARM_EXCHANGES 20
+/* The same for messages of 1 MiB and more. */
+#define WARM_EXCHANGES_LONG 3
+/* The fewest exchanges in a repetition. */
+#define EXCHANGES_MIN 3
+
+static const int latency_sizes[] = {8, 64, 512, 4096};
+static const int bandwidth_sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+static const int ring_sizes[] = {8, 4096};
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/* How long and how often a measure is repeated within one run of the program. */
+struct effort {
+    double repetition_us;
+    int repetitions;
+};
+
+static inline double now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1e6 + now.tv_nsec * 1e-3;
+}
+
+/* User and system time of this process so far, in us. */
+static inline double cpu_us(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6
+        + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
+
+static inline void fail(const char *what)
+{
+    fprintf(stderr, "bench: %s\n", what);
+    exit(1);
+}
+
+/* Keeps the process on one core; the same for all systems. */
+static inline void pin_to_core(int core)
+{
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(core % (int)sysconf(_SC_NPROCESSORS_ONLN), &cores);
+    if (sched_setaffinity(0, sizeof cores, &cores) != 0)
+        fail("cannot pin to a core");
+}
+
+static inline void report(const char *name, int size, double value, const char *unit)
+{
+    printf("%s %d %.6g %s\n", name, size, value, unit);
+    fflush(stdout);
+}
+
+static inline void *memory(size_t bytes)
+{
+    void *start = NULL;
+    if (posix_memalign(&start, 4096, bytes) != 0)
+        fail("no memory");
+    memset(start, 1, bytes);
+    return start;
+}
+
+static inline int warm_exchanges(int size)
+{
+    return size < (1 << 20) ? WARM_EXCHANGES : WARM_EXCHANGES_LONG;
+}
+
+/* How many exchanges fill a repetition when `count` of them took `elapsed_us`. */
+static inline int exchanges_for(struct effort effort, double elapsed_us, int count)
+{
+    double exchanges = effort.repetition_us * count / (elapsed_us > 0.01 ? elapsed_us : 0.01);
+    if (exchanges > 1e8)
+        exchanges = 1e8;
+    return exchanges < EXCHANGES_MIN ? EXCHANGES_MIN : (int)exchanges;
+}
+
+/* A pattern that depends on place and seed, so that shifted and stale data are seen. */
+static inline unsigned char pattern_at(int place, int seed)
+{
+    return (unsigned char)(place * 7 + (place >> 8) * 13 + seed);
+}
+
+static inline void fill(char *data, int size, int seed)
+{
+    for (int place = 0; place < size; place++)
+        data[place] = (char)pattern_at(place, seed);
+}
+
+static inline void check(const char *data, int size, int seed)
+{
+    for (int place = 0; place < size; place++) {
+        if ((unsigned char)data[place] != pattern_at(place, seed)) {
+            fprintf(stderr, "bench: wrong data in %d bytes at %d\n", size, place);
+            exit(1);
+        }
+    }
+}
+
+#endif

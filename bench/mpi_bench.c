@@ -1,0 +1,186 @@
+/* The same measures on MPI.
+ *
+ *   mpi_bench MEASURE REPETITION_MS REPETITIONS
+ *
+ * MEASURE: latency, bandwidth, rate (two ranks, pinned to cores 0 and 1), ring (all ranks).
+ */
+#include "bench.h"
+#include <mpi.h>
+
+#define TAG_DATA 4
+#define TAG_ANSWER 5
+
+enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL };
+
+/* What all ranks do next, at the same time; broadcast by rank 0. */
+struct order {
+    int work, size, count;
+};
+
+static int rank, ranks;
+static char *data;
+
+static void send_to(int to, int tag, int size)
+{
+    MPI_Send(data, size, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+}
+
+static void receive_from(int from, int tag, int size)
+{
+    MPI_Recv(data, size, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void ping(struct order order)
+{
+    for (int i = 0; i < order.count; i++) {
+        if (rank == 0) {
+            send_to(1, TAG_DATA, order.size);
+            receive_from(1, TAG_DATA, order.size);
+        } else {
+            receive_from(0, TAG_DATA, order.size);
+            send_to(0, TAG_DATA, order.size);
+        }
+    }
+}
+
+static void rate_blocking(struct order order)
+{
+    for (int window = 0; window < order.count; window++) {
+        for (int i = 0; i < WINDOW_MESSAGES; i++) {
+            if (rank == 0)
+                send_to(1, TAG_DATA, order.size);
+            else
+                receive_from(0, TAG_DATA, order.size);
+        }
+        if (rank == 0)
+            receive_from(1, TAG_ANSWER, 4);
+        else
+            send_to(0, TAG_ANSWER, 4);
+    }
+}
+
+/* The form of osu_mbw_mr: all sends and receives of a window are posted, then waited for. */
+static void rate_window(struct order order)
+{
+    MPI_Request requests[WINDOW_MESSAGES];
+    for (int window = 0; window < order.count; window++) {
+        for (int i = 0; i < WINDOW_MESSAGES; i++) {
+            if (rank == 0)
+                MPI_Isend(data, order.size, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD, &requests[i]);
+            else
+                MPI_Irecv(data, order.size, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, &requests[i]);
+        }
+        MPI_Waitall(WINDOW_MESSAGES, requests, MPI_STATUSES_IGNORE);
+        if (rank == 0)
+            receive_from(1, TAG_ANSWER, 4);
+        else
+            send_to(0, TAG_ANSWER, 4);
+    }
+}
+
+static void ring(struct order order)
+{
+    int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+    for (int lap = 0; lap < order.count; lap++) {
+        if (rank == 0)
+            send_to(right, TAG_DATA, order.size);
+        receive_from(left, TAG_DATA, order.size);
+        if (rank != 0)
+            send_to(right, TAG_DATA, order.size);
+    }
+}
+
+static void ring_all(struct order order)
+{
+    int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+    char *token = data + order.size;
+    for (int round = 0; round < order.count; round++)
+        MPI_Sendrecv(data, order.size, MPI_BYTE, right, TAG_DATA, token, order.size, MPI_BYTE, left,
+                     TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static double timed(struct order order)
+{
+    MPI_Bcast(&order, 3, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = now_us();
+    switch (order.work) {
+    case PING: ping(order); break;
+    case RATE_BLOCKING: rate_blocking(order); break;
+    case RATE_WINDOW: rate_window(order); break;
+    case RING: ring(order); break;
+    case RING_ALL: ring_all(order); break;
+    }
+    return now_us() - start;
+}
+
+static void measure(const char *name, struct order order, struct effort effort, double scale)
+{
+    order.count = order.work == PING ? warm_exchanges(order.size) : EXCHANGES_MIN;
+    timed(order);
+    double elapsed = timed(order);
+    if (rank == 0)
+        order.count = exchanges_for(effort, elapsed, order.count);
+    MPI_Bcast(&order.count, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < effort.repetitions; i++) {
+        double exchange_us = timed(order) / order.count;
+        if (rank != 0)
+            continue;
+        if (order.work == RATE_BLOCKING || order.work == RATE_WINDOW)
+            report(name, order.size, WINDOW_MESSAGES / exchange_us, "M/s");
+        else
+            report(name, order.size, exchange_us * scale, "us");
+    }
+}
+
+static void prove(int size)
+{
+    struct order order = {PING, size, 1};
+    if (rank == 0)
+        fill(data, size, 1);
+    timed(order);
+    check(data, size, 1);
+}
+
+static void measure_pair(const int *sizes, int size_count, struct effort effort)
+{
+    for (int s = 0; s < size_count; s++) {
+        prove(sizes[s]);
+        measure("pingpong_mpi", (struct order){PING, sizes[s], 0}, effort, 0.5);
+    }
+}
+
+static void measure_ring(struct effort effort)
+{
+    for (int s = 0; s < COUNT_OF(ring_sizes); s++) {
+        measure("ring_mpi", (struct order){RING, ring_sizes[s], 0}, effort, 1.0 / ranks);
+        measure("ringall_mpi", (struct order){RING_ALL, ring_sizes[s], 0}, effort, 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (argc != 4)
+        fail("usage: mpi_bench MEASURE REPETITION_MS REPETITIONS");
+    struct effort effort = {atof(argv[2]) * 1e3, atoi(argv[3])};
+    if (ranks == 2)
+        pin_to_core(rank);
+    data = memory(ranks == 2 ? MESSAGE_BYTES_MAX : 64 << 10);
+    if (strcmp(argv[1], "latency") == 0) {
+        measure_pair(latency_sizes, COUNT_OF(latency_sizes), effort);
+    } else if (strcmp(argv[1], "bandwidth") == 0) {
+        measure_pair(bandwidth_sizes, COUNT_OF(bandwidth_sizes), effort);
+    } else if (strcmp(argv[1], "rate") == 0) {
+        measure("rate_blocking", (struct order){RATE_BLOCKING, 8, 0}, effort, 1);
+        measure("rate_window", (struct order){RATE_WINDOW, 8, 0}, effort, 1);
+    } else if (strcmp(argv[1], "ring") == 0) {
+        measure_ring(effort);
+    } else {
+        fail("unknown measure");
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,373 @@
+/* The measures on any PVM: compiled once, run on every libpvm3 through LD_LIBRARY_PATH.
+ *
+ *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
+ *
+ * MEASURE: latency, bandwidth, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
+ * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait). The master spawns the other
+ * tasks, which are the same program with the argument `worker`, and tells them what to do.
+ */
+#include "bench.h"
+#include "pvm_forms.h"
+#include <pvm3.h>
+
+#define TASKS_MANY 32
+/* The longest message where many tasks take part, in bytes. */
+#define MANY_BYTES_MAX (64 << 10)
+#define TAG_SETUP 1
+#define TAG_ORDER 2
+#define TAG_READY 3
+#define TAG_DATA 4
+#define TAG_ANSWER 5
+#define TAG_END 6
+
+enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, END };
+
+/* What all tasks do next, at the same time. */
+struct order {
+    int work, form, size, count;
+};
+
+/* Every task's view of the whole. */
+static struct {
+    int rank, tasks;
+    int tids[TASKS_MANY];
+} here;
+
+static char *data;
+
+static int right(void) { return here.tids[(here.rank + 1) % here.tasks]; }
+static int left(void) { return here.tids[(here.rank + here.tasks - 1) % here.tasks]; }
+
+/* ---- what the tasks do; rank 0 is the master ---- */
+
+static void ping(struct order order)
+{
+    int peer = here.tids[1 - here.rank];
+    for (int i = 0; i < order.count; i++) {
+        if (here.rank == 0) {
+            send_form(order.form, peer, TAG_DATA, data, order.size);
+            receive_form(order.form, peer, TAG_DATA, data, order.size);
+        } else {
+            receive_form(order.form, peer, TAG_DATA, data, order.size);
+            send_form(order.form, peer, TAG_DATA, data, order.size);
+        }
+    }
+}
+
+static void rate(struct order order)
+{
+    int peer = here.tids[1 - here.rank];
+    for (int window = 0; window < order.count; window++) {
+        if (here.rank == 0) {
+            for (int i = 0; i < WINDOW_MESSAGES; i++)
+                send_form(order.form, peer, TAG_DATA, data, order.size);
+            receive_form(order.form, peer, TAG_ANSWER, data, 4);
+        } else {
+            for (int i = 0; i < WINDOW_MESSAGES; i++)
+                receive_form(order.form, peer, TAG_DATA, data, order.size);
+            send_form(order.form, peer, TAG_ANSWER, data, 4);
+        }
+    }
+}
+
+/* One token goes round `count` times. */
+static void ring(struct order order)
+{
+    for (int lap = 0; lap < order.count; lap++) {
+        if (here.rank == 0) {
+            send_form(order.form, right(), TAG_DATA, data, order.size);
+            receive_form(order.form, left(), TAG_DATA, data, order.size);
+        } else {
+            receive_form(order.form, left(), TAG_DATA, data, order.size);
+            send_form(order.form, right(), TAG_DATA, data, order.size);
+        }
+    }
+}
+
+/* Every task sends to the right and receives from the left, `count` times. */
+static void ring_all(struct order order)
+{
+    for (int round = 0; round < order.count; round++) {
+        send_form(order.form, right(), TAG_DATA, data, order.size);
+        receive_form(order.form, left(), TAG_DATA, data, order.size);
+    }
+}
+
+/* One long message to all, a short answer from each. */
+static void mcast(struct order order)
+{
+    for (int round = 0; round < order.count; round++) {
+        if (here.rank == 0) {
+            pvm_initsend(PvmDataRaw);
+            pvm_pkbyte(data, order.size, 1);
+            must(pvm_mcast(here.tids + 1, here.tasks - 1, TAG_DATA), "pvm_mcast");
+            for (int i = 1; i < here.tasks; i++)
+                receive_form(RAW_BYTE, -1, TAG_ANSWER, data, 8);
+        } else {
+            receive_form(RAW_BYTE, here.tids[0], TAG_DATA, data, order.size);
+            send_form(RAW_BYTE, here.tids[0], TAG_ANSWER, data, 8);
+        }
+    }
+}
+
+/* The workers wait in pvm_recv for `count` ms and tell how much of that they used the core. */
+static void idle(struct order order)
+{
+    double share;
+    if (here.rank == 0) {
+        struct timespec wait = {order.count / 1000, order.count % 1000 * 1000000L};
+        nanosleep(&wait, NULL);
+        for (int i = 1; i < here.tasks; i++)
+            send_form(RAW_BYTE, here.tids[i], TAG_DATA, data, 8);
+        for (int i = 1; i < here.tasks; i++) {
+            receive_form(RAW_BYTE, here.tids[i], TAG_ANSWER, (char *)&share, sizeof share);
+            report("idle", here.tasks, share, "%");
+        }
+    } else {
+        double start = now_us(), used = cpu_us();
+        receive_form(RAW_BYTE, here.tids[0], TAG_DATA, data, 8);
+        share = 100 * (cpu_us() - used) / (now_us() - start);
+        send_form(RAW_BYTE, here.tids[0], TAG_ANSWER, (char *)&share, sizeof share);
+    }
+}
+
+static void perform(struct order order)
+{
+    switch (order.work) {
+    case PING: ping(order); break;
+    case RATE: rate(order); break;
+    case RING: ring(order); break;
+    case RING_ALL: ring_all(order); break;
+    case MCAST: mcast(order); break;
+    case IDLE: idle(order); break;
+    }
+}
+
+/* ---- worker ---- */
+
+static void worker(void)
+{
+    int parent = must(pvm_parent(), "pvm_parent");
+    must(pvm_recv(parent, TAG_SETUP), "pvm_recv");
+    int route, pinned;
+    pvm_upkint(&here.rank, 1, 1);
+    pvm_upkint(&here.tasks, 1, 1);
+    pvm_upkint(&route, 1, 1);
+    pvm_upkint(&pinned, 1, 1);
+    must(pvm_upkint(here.tids, here.tasks, 1), "pvm_upkint");
+    pvm_setopt(PvmRoute, route);
+    if (pinned)
+        pin_to_core(here.rank);
+    data = memory(pinned ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
+    for (;;) {
+        struct order order;
+        must(pvm_recv(parent, TAG_ORDER), "pvm_recv");
+        must(pvm_upkint((int *)&order, 4, 1), "pvm_upkint");
+        if (order.work == END)
+            break;
+        send_form(RAW_BYTE, parent, TAG_READY, data, 0);
+        perform(order);
+    }
+    pvm_exit();
+}
+
+/* What a task of the spawn measure does: it enrols, says so, and ends. */
+static void spawned(void)
+{
+    int parent = must(pvm_parent(), "pvm_parent");
+    pvm_initsend(PvmDataRaw);
+    must(pvm_send(parent, TAG_READY), "pvm_send");
+    pvm_exit();
+}
+
+/* ---- master ---- */
+
+static void spawn(char *program, char *role, int count, int *tids)
+{
+    char *arguments[] = {role, NULL};
+    int started = pvm_spawn(program, arguments, PvmTaskDefault, "", count, tids);
+    if (started != count) {
+        fprintf(stderr, "bench: pvm_spawn started %d of %d (%d)\n", started, count, tids[count - 1]);
+        exit(1);
+    }
+}
+
+static void start_workers(char *program, int tasks, int route, int pinned)
+{
+    here.tasks = tasks;
+    here.tids[0] = must(pvm_mytid(), "pvm_mytid");
+    pvm_setopt(PvmRoute, route);
+    spawn(program, "worker", tasks - 1, here.tids + 1);
+    must(pvm_notify(PvmTaskExit, TAG_END, tasks - 1, here.tids + 1), "pvm_notify");
+    for (int rank = 1; rank < tasks; rank++) {
+        pvm_initsend(PvmDataDefault);
+        pvm_pkint(&rank, 1, 1);
+        pvm_pkint(&tasks, 1, 1);
+        pvm_pkint(&route, 1, 1);
+        pvm_pkint(&pinned, 1, 1);
+        pvm_pkint(here.tids, tasks, 1);
+        must(pvm_send(here.tids[rank], TAG_SETUP), "pvm_send");
+    }
+    if (pinned)
+        pin_to_core(0);
+    data = memory(pinned ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
+}
+
+/* Has all tasks do `order`; returns the time in us from when all were ready. */
+static double timed(struct order order)
+{
+    for (int rank = 1; rank < here.tasks; rank++) {
+        pvm_initsend(PvmDataDefault);
+        pvm_pkint((int *)&order, 4, 1);
+        must(pvm_send(here.tids[rank], TAG_ORDER), "pvm_send");
+    }
+    if (order.work == END)
+        return 0;
+    for (int rank = 1; rank < here.tasks; rank++)
+        receive_form(RAW_BYTE, here.tids[rank], TAG_READY, data, 0);
+    double start = now_us();
+    perform(order);
+    return now_us() - start;
+}
+
+/* Ends the workers and waits until the daemon has seen their ends. */
+static void end_workers(void)
+{
+    struct order order = {END, 0, 0, 0};
+    timed(order);
+    for (int rank = 1; rank < here.tasks; rank++)
+        must(pvm_recv(-1, TAG_END), "pvm_recv");
+}
+
+/* Warms up, then repeats; `scale` times the us of one exchange is what is reported. */
+static void measure(const char *name, struct order order, struct effort effort, double scale)
+{
+    order.count = order.work == PING ? warm_exchanges(order.size) : EXCHANGES_MIN;
+    timed(order);
+    order.count = exchanges_for(effort, timed(order), order.count);
+    for (int i = 0; i < effort.repetitions; i++) {
+        double exchange_us = timed(order) / order.count;
+        if (order.work == RATE)
+            report(name, order.size, WINDOW_MESSAGES / exchange_us, "M/s");
+        else
+            report(name, order.size, exchange_us * scale, "us");
+    }
+}
+
+/* One exchange with known data, so that a fast but wrong library does not win. */
+static void prove(int form, int size)
+{
+    struct order order = {PING, form, size, 1};
+    fill(data, size, form + 1);
+    timed(order);
+    check(data, size, form + 1);
+}
+
+static void measure_pair(const int *sizes, int size_count, int few_forms, struct effort effort)
+{
+    for (int s = 0; s < size_count; s++) {
+        for (int form = 0; form < FORM_COUNT; form++) {
+            struct order order = {PING, form, sizes[s], 0};
+            if (few_forms && sizes[s] != 8 && form != PSEND)
+                continue;
+            if (!few_forms && form != PSEND && form != RAW_BYTE && form != RAW_DOUBLE
+                && form != DEFAULT_DOUBLE)
+                continue;
+            char name[64];
+            snprintf(name, sizeof name, "pingpong_%s", form_names[form]);
+            prove(form, sizes[s]);
+            measure(name, order, effort, 0.5);
+        }
+    }
+}
+
+static void measure_rate(struct effort effort)
+{
+    static const int forms[] = {PSEND, RAW_BYTE, DEFAULT_INT};
+    for (int f = 0; f < COUNT_OF(forms); f++) {
+        char name[64];
+        snprintf(name, sizeof name, "rate_%s", form_names[forms[f]]);
+        measure(name, (struct order){RATE, forms[f], 8, 0}, effort, 1);
+    }
+}
+
+static void measure_ring(struct effort effort)
+{
+    static const int forms[] = {PSEND, RAW_BYTE, DEFAULT_INT};
+    for (int s = 0; s < COUNT_OF(ring_sizes); s++) {
+        for (int f = 0; f < COUNT_OF(forms); f++) {
+            char name[64];
+            snprintf(name, sizeof name, "ring_%s", form_names[forms[f]]);
+            measure(name, (struct order){RING, forms[f], ring_sizes[s], 0}, effort, 1.0 / TASKS_MANY);
+            snprintf(name, sizeof name, "ringall_%s", form_names[forms[f]]);
+            measure(name, (struct order){RING_ALL, forms[f], ring_sizes[s], 0}, effort, 1);
+        }
+    }
+}
+
+static void measure_spawn(char *program, int repetitions)
+{
+    int tids[TASKS_MANY];
+    must(pvm_mytid(), "pvm_mytid");
+    for (int i = -1; i < repetitions; i++) {
+        double start = now_us();
+        spawn(program, "spawned", TASKS_MANY, tids);
+        double called = now_us();
+        for (int k = 0; k < TASKS_MANY; k++)
+            must(pvm_recv(-1, TAG_READY), "pvm_recv");
+        double heard = now_us();
+        must(pvm_notify(PvmTaskExit, TAG_END, TASKS_MANY, tids), "pvm_notify");
+        for (int k = 0; k < TASKS_MANY; k++)
+            must(pvm_recv(-1, TAG_END), "pvm_recv");
+        if (i >= 0) {
+            report("spawn_call", TASKS_MANY, (called - start) * 1e-3, "ms");
+            report("spawn_all", TASKS_MANY, (heard - start) * 1e-3, "ms");
+        }
+    }
+}
+
+static void master(char *program, const char *what, int route, struct effort effort)
+{
+    int many = strcmp(what, "latency") != 0 && strcmp(what, "bandwidth") != 0
+        && strcmp(what, "rate") != 0 && strcmp(what, "idle-2") != 0;
+    if (strcmp(what, "spawn") == 0) {
+        measure_spawn(program, effort.repetitions);
+        return;
+    }
+    start_workers(program, many ? TASKS_MANY : 2, route, !many);
+    if (strcmp(what, "latency") == 0)
+        measure_pair(latency_sizes, COUNT_OF(latency_sizes), 1, effort);
+    else if (strcmp(what, "bandwidth") == 0)
+        measure_pair(bandwidth_sizes, COUNT_OF(bandwidth_sizes), 0, effort);
+    else if (strcmp(what, "rate") == 0)
+        measure_rate(effort);
+    else if (strcmp(what, "ring") == 0)
+        measure_ring(effort);
+    else if (strcmp(what, "mcast") == 0)
+        measure("mcast", (struct order){MCAST, 0, MANY_BYTES_MAX, 0}, effort, 1);
+    else if (strncmp(what, "idle-", 5) == 0)
+        timed((struct order){IDLE, 0, 8, (int)(effort.repetition_us * 1e-3)});
+    else
+        fail("unknown measure");
+    end_workers();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "worker") == 0) {
+        worker();
+    } else if (argc == 2 && strcmp(argv[1], "spawned") == 0) {
+        spawned();
+    } else if (argc == 5) {
+        struct effort effort = {atof(argv[3]) * 1e3, atoi(argv[4])};
+        int route = strcmp(argv[2], "direct") == 0 ? PvmRouteDirect : PvmAllowDirect;
+        char program[4096];
+        if (!realpath(argv[0], program))
+            fail("run me by my path");
+        master(program, argv[1], route, effort);
+        pvm_exit();
+    } else {
+        fail("usage: pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS");
+    }
+    return 0;
+}
