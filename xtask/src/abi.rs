@@ -1,7 +1,298 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `cargo xtask abi`: whether what was built keeps the binary interface of PVM 3.4.6.
+use crate::build::{GROUP_SONAME, SONAME, exported, files_of};
+use crate::common::{Checks, Scratch, dist, in_path, output, report, root};
+use crate::contract::{DATA, FUNCTIONS, LATER, is_later};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Libraries that may be needed: those of the system's C compiler.
+const NEEDED_MAY_BE: &[&str] =
+    &["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux"];
+/// Packages of Debian that have programs for PVM which hpvm does not replace.
+const PACKAGES: &[&str] = &["netpipe-pvm", "slang-pvm", "pvm-examples", "pvm-dev", "tablix2"];
+/// C and C++ as strict as they come.
+const LANGUAGES: &[(&str, &str)] =
+    &[("cc", "c89"), ("cc", "c99"), ("cc", "c17"), ("c++", "c++98"), ("c++", "c++17"), ("c++", "c++20")];
 
 /// Runs the command.
-pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+pub fn run(arguments: &[String]) -> Result<()> {
+    crate::build::build()?;
+    report(counted(arguments)?)
+}
+
+/// Runs the command as a part of `cargo xtask test`.
+pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+    let lib = dist().join("lib");
+    let mut checks = Checks::default();
+    let symbols = dynamic_symbols(&lib.join(SONAME))?;
+    check_symbols(&mut checks, &symbols);
+    check_libraries(&mut checks, &lib);
+    check_headers(&mut checks)?;
+    check_programs(&mut checks, &lib)?;
+    check_users(&mut checks, &symbols)?;
+    for (what, names) in LATER {
+        println!("not there yet: {what} ({} names: {})", names.len(), names.join(" "));
+    }
+    Ok(checks.counts())
+}
+
+/// A symbol of a dynamic symbol table.
+struct Symbol {
+    name: String,
+    kind: String,
+    bytes: u64,
+    defined: bool,
+    versioned: bool,
+}
+
+type Symbols = BTreeMap<String, Symbol>;
+
+fn dynamic_symbols(file: &Path) -> Result<Symbols> {
+    let table = output(Command::new("readelf").args(["--wide", "--dyn-syms"]).arg(file))?;
+    Ok(table.lines().filter_map(symbol).map(|symbol| (symbol.name.clone(), symbol)).collect())
+}
+
+/// A line of readelf: number, value, size, type, binding, visibility, section, name.
+fn symbol(line: &str) -> Option<Symbol> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [number, _, size, kind, _, _, section, name, ..] = words[..] else { return None };
+    number.strip_suffix(':')?.parse::<u32>().ok()?;
+    let bytes = size.strip_prefix("0x").map_or_else(|| size.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())?;
+    Some(Symbol {
+        name: name.split('@').next().unwrap_or(name).to_owned(),
+        kind: kind.to_owned(),
+        bytes,
+        defined: section != "UND",
+        versioned: name.contains('@'),
+    })
+}
+
+fn check_symbols(checks: &mut Checks, symbols: &Symbols) {
+    let defined = |name: &str| -> Result<&Symbol> {
+        symbols.get(name).filter(|symbol| symbol.defined).with_context(|| format!("{SONAME} has no {name}"))
+    };
+    for name in FUNCTIONS {
+        let result = defined(name).and_then(|symbol| {
+            ensure!(symbol.kind == "FUNC", "is {}", symbol.kind);
+            Ok(())
+        });
+        checks.check(&format!("function {name}"), result);
+    }
+    for &(name, bytes) in DATA {
+        let result = defined(name).and_then(|symbol| {
+            ensure!(symbol.kind == "OBJECT", "is {}", symbol.kind);
+            ensure!(symbol.bytes == bytes, "has {} bytes, not {bytes}", symbol.bytes);
+            Ok(())
+        });
+        checks.check(&format!("data {name}"), result);
+    }
+    let versioned: Vec<&str> =
+        symbols.values().filter(|symbol| symbol.defined && symbol.versioned).map(|symbol| &*symbol.name).collect();
+    checks.check("no symbol has a version", is_none("versioned", &versioned));
+    let early: Vec<&str> =
+        symbols.values().filter(|symbol| symbol.defined && is_later(&symbol.name)).map(|symbol| &*symbol.name).collect();
+    checks.check("what comes later is not there yet", is_none("there", &early));
+}
+
+fn is_none(what: &str, names: &[&str]) -> Result<()> {
+    ensure!(names.is_empty(), "{what}: {}", names.join(" "));
+    Ok(())
+}
+
+/// What the dynamic section of a library says under a heading such as NEEDED.
+fn dynamic(file: &Path, heading: &str) -> Result<Vec<String>> {
+    let section = output(Command::new("readelf").args(["--wide", "--dynamic"]).arg(file))?;
+    let of_heading = section.lines().filter(|line| line.contains(&format!("({heading})")));
+    Ok(of_heading.filter_map(|line| line.split(['[', ']']).nth(1)).map(str::to_owned).collect())
+}
+
+fn check_libraries(checks: &mut Checks, lib: &Path) {
+    let (main, group) = (lib.join(SONAME), lib.join(GROUP_SONAME));
+    for (file, soname) in [(&main, SONAME), (&group, GROUP_SONAME)] {
+        let result = dynamic(file, "SONAME").and_then(|names| {
+            ensure!(names == [soname], "SONAME is {names:?}");
+            Ok(())
+        });
+        checks.check(&format!("the name in {soname}"), result);
+    }
+    let needed = dynamic(&main, "NEEDED").and_then(|names| {
+        let strange = |name: &&String| !NEEDED_MAY_BE.iter().any(|known| name.starts_with(known));
+        is_none("needs", &names.iter().filter(strange).map(|name| &**name).collect::<Vec<_>>())
+    });
+    checks.check("libpvm3 needs nothing but the system's C library", needed);
+    let group_needs = dynamic(&group, "NEEDED").and_then(|names| {
+        ensure!(names == [SONAME], "needs {names:?}");
+        let own: Vec<String> = dynamic_symbols(&group)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
+        ensure!(own.is_empty(), "has symbols of its own: {own:?}");
+        Ok(())
+    });
+    checks.check("libgpvm3 is a door to libpvm3 and no more", group_needs);
+    checks.check("libpvm3.so.3 shows what exports.map says and no more", shows_only_the_map(&main));
+    checks.check("libpvm3.a shows what exports.map says and no more", archive_shows_only_the_map(&lib.join("libpvm3.a")));
+}
+
+fn map() -> Result<BTreeSet<String>> {
+    Ok(exported(&root().join("crates/libpvm3/exports.map"))?.into_iter().collect())
+}
+
+fn differences(has: &BTreeSet<String>, should_have: &BTreeSet<String>) -> Result<()> {
+    let more: Vec<_> = has.difference(should_have).collect();
+    let less: Vec<_> = should_have.difference(has).collect();
+    ensure!(more.is_empty() && less.is_empty(), "too many: {more:?}, missing: {less:?}");
+    Ok(())
+}
+
+fn shows_only_the_map(library: &Path) -> Result<()> {
+    let has = dynamic_symbols(library)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
+    differences(&has, &map()?)
+}
+
+fn archive_shows_only_the_map(archive: &Path) -> Result<()> {
+    let table = output(Command::new("nm").args(["--extern-only", "--defined-only", "--format=posix"]).arg(archive))?;
+    let names = table.lines().filter(|line| !line.ends_with(':')).filter_map(|line| line.split_whitespace().next());
+    differences(&names.map(str::to_owned).collect(), &map()?)
+}
+
+fn check_headers(checks: &mut Checks) -> Result<()> {
+    let scratch = Scratch::new("headers")?;
+    let include = root().join("include");
+    let layout = root().join("tests/abi/layout.c");
+    for &(compiler, standard) in LANGUAGES {
+        let strict = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-c"];
+        let result = output(
+            Command::new(compiler)
+                .args(["-x", if compiler == "cc" { "c" } else { "c++" }])
+                .arg(format!("-std={standard}"))
+                .args(strict)
+                .arg(format!("-I{}", include.display()))
+                .arg(&layout)
+                .arg("-o")
+                .arg(scratch.path().join("layout.o")),
+        );
+        checks.check(&format!("headers, layouts and numbers in {standard}"), result.map(drop));
+    }
+    for header in files_of(&include)? {
+        let alone = scratch.path().join("alone.c");
+        std::fs::write(&alone, format!("#include \"{}\"\nint nothing;\n", header.display()))?;
+        let result = output(
+            Command::new("cc").args(["-std=c89", "-pedantic", "-Werror", "-c"]).arg(&alone).arg("-o").arg(
+                scratch.path().join("alone.o"),
+            ),
+        );
+        checks.check(&format!("{} needs no other header before it", header.display()), result.map(drop));
+    }
+    Ok(())
+}
+
+fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
+    let scratch = Scratch::new("programs")?;
+    let archive = lib.join("libpvm3.a");
+    let with_static: Vec<&str> = vec!["-Wl,-Bstatic", "-lgpvm3", "-lpvm3", "-Wl,-Bdynamic"];
+    let whole_path = archive.to_string_lossy();
+    let ways: &[(&str, &str, Vec<&str>)] = &[
+        ("position independent, shared library", "cc", vec!["-fPIE", "-pie", "-lpvm3"]),
+        ("copy relocations, shared library", "cc", vec!["-fno-pic", "-no-pie", "-lpvm3"]),
+        ("copy relocations, both shared libraries", "cc", vec!["-fno-pic", "-no-pie", "-lgpvm3", "-lpvm3"]),
+        ("libpvm3.a by its path and nothing else", "cc", vec![&whole_path]),
+        ("-lgpvm3 -lpvm3, static", "cc", with_static),
+        ("a program without shared libraries", "cc", vec!["-static", &whole_path]),
+    ];
+    for (number, (name, compiler, options)) in ways.iter().enumerate() {
+        let program = scratch.path().join(format!("values{number}"));
+        checks.check(name, values_are_right(compiler, options, lib, &program, scratch.path()));
+    }
+    let copies = output(Command::new("readelf").args(["--wide", "--relocs"]).arg(scratch.path().join("values1")));
+    let copied = copies.and_then(|table| {
+        for name in ["pvm_errno", "pvmctrc", "pvmtevinfo"] {
+            let copied = table.lines().any(|line| line.contains("_COPY") && line.contains(name));
+            ensure!(copied, "the program has no copy of {name}: the check above says nothing");
+        }
+        Ok(())
+    });
+    checks.check("the program with copy relocations has some", copied);
+    checks.check("pvm3.pc finds headers and library", package_config(lib, scratch.path()));
+    Ok(())
+}
+
+fn values_are_right(compiler: &str, options: &[&str], lib: &Path, program: &Path, scratch: &Path) -> Result<()> {
+    output(
+        Command::new(compiler)
+            .arg(format!("-I{}", root().join("include").display()))
+            .arg(root().join("tests/abi/values.c"))
+            .arg(format!("-L{}", lib.display()))
+            .args(options)
+            .arg("-o")
+            .arg(program),
+    )?;
+    run_values(program, lib, scratch)
+}
+
+fn run_values(program: &Path, lib: &Path, scratch: &Path) -> Result<()> {
+    let ended = Command::new(program).env("LD_LIBRARY_PATH", lib).env("PVM_TMP", scratch).env_remove("PVMSOCK").output()?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stdout).trim_end());
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    ensure!(complaint.is_empty(), "it complains: {complaint}");
+    Ok(())
+}
+
+fn package_config(lib: &Path, scratch: &Path) -> Result<()> {
+    if !in_path("pkg-config") {
+        bail!("pkg-config is missing: cargo xtask setup test");
+    }
+    let flags = output(
+        Command::new("pkg-config").env("PKG_CONFIG_PATH", lib.join("pkgconfig")).args(["--cflags", "--libs", "pvm3"]),
+    )?;
+    let program = scratch.join("by-package-config");
+    output(Command::new("cc").arg(root().join("tests/abi/values.c")).args(flags.split_whitespace()).arg("-o").arg(&program))?;
+    // Found by the path in the program, not by the environment.
+    run_values(&program, Path::new(""), scratch)
+}
+
+/// Whether programs of Debian find every name they ask for.
+fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
+    let Some(theirs) = debian_symbols()? else {
+        checks.check("programs of Debian", Err(anyhow::anyhow!("not installed: cargo xtask setup test")));
+        return Ok(());
+    };
+    for package in PACKAGES {
+        let mut asked = BTreeSet::new();
+        for file in elf_files(package)? {
+            let wanted = dynamic_symbols(&file)?.into_values().filter(|symbol| !symbol.defined);
+            asked.extend(wanted.map(|symbol| symbol.name).filter(|name| theirs.contains(name)));
+        }
+        let missing: Vec<&str> = asked
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !is_later(name) && !symbols.get(*name).is_some_and(|symbol| symbol.defined))
+            .collect();
+        checks.check(&format!("{} names that programs of {package} ask for", asked.len()), is_none("missing", &missing));
+    }
+    Ok(())
+}
+
+/// What Debian's two libraries define, or `None` when they are not installed.
+fn debian_symbols() -> Result<Option<BTreeSet<String>>> {
+    let Ok(files) = package_files("libpvm3") else { return Ok(None) };
+    let mut names = BTreeSet::new();
+    for file in files.iter().filter(|file| file.to_string_lossy().ends_with(".so.3")) {
+        names.extend(dynamic_symbols(file)?.into_values().filter(|symbol| symbol.defined).map(|symbol| symbol.name));
+    }
+    Ok(Some(names))
+}
+
+fn package_files(package: &str) -> Result<Vec<PathBuf>> {
+    let list = output(Command::new("dpkg-query").args(["--listfiles", package]))?;
+    Ok(list.lines().map(PathBuf::from).filter(|path| path.is_file()).collect())
+}
+
+fn elf_files(package: &str) -> Result<Vec<PathBuf>> {
+    use std::io::Read;
+    let is_elf = |path: &PathBuf| {
+        let mut magic = [0; 4];
+        std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+    };
+    let files = package_files(package).with_context(|| format!("{package} is missing: cargo xtask setup test"))?;
+    Ok(files.into_iter().filter(is_elf).filter(|path| path.extension().is_none_or(|end| end != "a")).collect())
 }

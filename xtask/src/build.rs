@@ -114,7 +114,8 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
     let names = scratch.path().join("names");
     fs::write(&names, exported.join("\n"))?;
     let mut ld = Command::new("ld");
-    ld.args(["-r", "--gc-sections"]).arg("-o").arg(&all);
+    // Without its groups the object keeps its own copies of what a Rust program has too.
+    ld.args(["-r", "--gc-sections", "--force-group-allocation"]).arg("-o").arg(&all);
     for name in exported {
         ld.arg(format!("--undefined={name}"));
     }

@@ -77,3 +77,36 @@ impl Drop for Scratch {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// Counts checks, and tells of those that fail.
+#[derive(Default)]
+pub struct Checks {
+    passed: usize,
+    failed: usize,
+}
+
+impl Checks {
+    /// Counts one check.
+    pub fn check(&mut self, name: &str, result: Result<()>) {
+        match result {
+            Ok(()) => self.passed += 1,
+            Err(error) => {
+                self.failed += 1;
+                println!("FAILED {name}: {error:#}");
+            }
+        }
+    }
+    /// How many passed, how many failed.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.passed, self.failed)
+    }
+}
+
+/// For the commands that count: prints the counts, and is an error when something failed.
+pub fn report((passed, failed): (usize, usize)) -> Result<()> {
+    println!("{passed} passed, {failed} failed");
+    if failed > 0 {
+        bail!("{failed} failed");
+    }
+    Ok(())
+}

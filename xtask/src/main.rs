@@ -6,6 +6,7 @@ mod bench;
 mod build;
 mod common;
 mod conform;
+mod contract;
 mod demo;
 mod install;
 mod setup;
