@@ -1,0 +1,145 @@
+//! The lock-free algorithms under loom, which tries every order of their steps.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
+use crate::offer::{self, Answer, Look};
+use crate::queue::{Kind, Line, Reader, Writer};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::Arc;
+use loom::thread;
+
+/// A ring, the reader's published count, and a word for waiting.
+struct Shared {
+    ring: Vec<Line>,
+    consumed: AtomicU64,
+    waiting: AtomicU32,
+    rung: AtomicU32,
+}
+
+fn shared(shift: u32) -> Arc<Shared> {
+    Arc::new(Shared {
+        ring: (0..1 << shift).map(|_| Line::new()).collect(),
+        consumed: AtomicU64::new(0),
+        waiting: AtomicU32::new(0),
+        rung: AtomicU32::new(0),
+    })
+}
+
+/// Reads one entry if there is one, and publishes that its lines are free.
+fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<(u32, Vec<u8>)> {
+    let entry = reader.next(&shared.ring).expect("the writer keeps the rules")?;
+    let mut body = vec![0; entry.len()];
+    entry.copy_to(&mut body);
+    let (first, lines) = (entry.meta()[0], entry.lines());
+    reader.advance(lines);
+    *consumed += lines as u64;
+    shared.consumed.store(*consumed, Ordering::Release);
+    Some((first, body))
+}
+
+#[test]
+fn entries_are_seen_whole_and_in_order() {
+    loom::model(|| {
+        let shared = shared(2);
+        let there = shared.clone();
+        let writer = thread::spawn(move || {
+            let mut writer = Writer::new(2);
+            writer.write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0], &[1; 4]);
+            writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0], &[2; 40]);
+        });
+        let (mut reader, mut consumed, mut next) = (Reader::new(2), 0, 1);
+        for _ in 0..3 {
+            if let Some((first, body)) = read_one(&shared, &mut reader, &mut consumed) {
+                assert_eq!(first, next);
+                assert!(body.iter().all(|byte| u32::from(*byte) == next));
+                next += 1;
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_line_is_reused_only_after_it_was_read() {
+    loom::model(|| {
+        let shared = shared(0);
+        let there = shared.clone();
+        let writer = thread::spawn(move || {
+            let mut writer = Writer::new(0);
+            writer.write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0], &[1; 8]);
+            if there.consumed.load(Ordering::Acquire) == 1 {
+                writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0], &[2; 8]);
+            }
+        });
+        let (mut reader, mut consumed, mut expected) = (Reader::new(0), 0, 1);
+        for _ in 0..3 {
+            if let Some((first, body)) = read_one(&shared, &mut reader, &mut consumed) {
+                assert_eq!((first, body), (expected, vec![expected as u8; 8]));
+                expected += 1;
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    loom::model(|| {
+        let shared = shared(1);
+        let there = shared.clone();
+        let sender = thread::spawn(move || {
+            Writer::new(1).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0], &[]);
+            if crate::bell::sleeper(&there.waiting).is_some() {
+                there.rung.store(1, Ordering::Relaxed);
+            }
+        });
+        crate::bell::lie_down(&shared.waiting, 1);
+        let seen = Reader::new(1).next(&shared.ring).unwrap().is_some();
+        sender.join().unwrap();
+        assert!(seen || shared.rung.load(Ordering::Relaxed) == 1, "the task sleeps and nobody rings");
+    });
+}
+
+/// The sender's memory is a word that it overwrites as soon as it believes it may.
+#[test]
+fn an_offered_body_is_never_read_after_its_reuse() {
+    loom::model(|| {
+        struct Words {
+            offer: AtomicU64,
+            taken: AtomicU64,
+            memory: AtomicU64,
+            heap: AtomicU64,
+        }
+        let words = Arc::new(Words {
+            offer: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            memory: AtomicU64::new(7),
+            heap: AtomicU64::new(0),
+        });
+        offer::stand(&words.offer, 1);
+        let there = words.clone();
+        let sender = thread::spawn(move || {
+            if offer::answer(&there.taken, 1) != Answer::Taken {
+                there.heap.store(7, Ordering::Relaxed);
+                offer::moved(&there.offer, 1);
+            }
+            there.memory.store(666, Ordering::Relaxed);
+        });
+        let got = match offer::look(&words.offer, 1) {
+            Look::Standing => {
+                let copy = words.memory.load(Ordering::Relaxed);
+                fence(Ordering::Acquire);
+                match offer::still_standing(&words.offer, 1) {
+                    Look::Standing => {
+                        offer::took(&words.taken, 1);
+                        copy
+                    }
+                    Look::Moved => words.heap.load(Ordering::Relaxed),
+                    Look::Other => unreachable!(),
+                }
+            }
+            Look::Moved => words.heap.load(Ordering::Relaxed),
+            Look::Other => unreachable!(),
+        };
+        assert_eq!(got, 7);
+        sender.join().unwrap();
+    });
+}

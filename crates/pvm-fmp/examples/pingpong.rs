@@ -1,0 +1,91 @@
+//! The bare shared-memory layer: round trips between two processes, pinned to two cores.
+//! `cargo run --release -p pvm-fmp --example pingpong`
+use pvm_fmp::ports::{PortTable, PortView};
+use pvm_fmp::{Arrival, Endpoint, Meta, Posted, Sink};
+use std::sync::mpsc;
+use std::time::Instant;
+
+struct Last {
+    count: usize,
+    room: Vec<u8>,
+}
+
+impl Sink for Last {
+    fn arrived(&mut self, _from: u32, _meta: Meta, body: Arrival<'_>) {
+        match body {
+            Arrival::Inline(inline) => drop(inline.copy_to(&mut self.room)),
+            Arrival::Remote(remote) => remote.read(0, &mut self.room[..remote.len()]),
+            Arrival::Offer(offer) => {
+                let bytes = offer.len();
+                if offer.take(&mut self.room[..bytes]).is_err() {
+                    return;
+                }
+            }
+        }
+        self.count += 1;
+    }
+}
+
+fn receive(endpoint: &mut Endpoint, last: &mut Last, post: bool) {
+    if post {
+        endpoint.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
+    }
+    let before = last.count;
+    while last.count == before {
+        endpoint.poll(last);
+    }
+    if post {
+        endpoint.post(None);
+    }
+}
+
+fn rounds(bytes: usize) -> usize {
+    (200_000_000 / (bytes + 2000)).clamp(20, 100_000)
+}
+
+const SIZES: [usize; 9] = [8, 64, 500, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20];
+
+fn main() {
+    let table = PortTable::new(2).unwrap();
+    table.set(1);
+    table.set(2);
+    let view = || PortView::new(table.descriptor().try_clone_to_owned().unwrap()).unwrap();
+    let (to_main, from_thread) = mpsc::channel();
+    let mut a = Endpoint::new().unwrap();
+    a.enrolled(1, view());
+    let ours = a.descriptors().unwrap();
+    let views = table.descriptor().try_clone_to_owned().unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut b = Endpoint::new().unwrap();
+        b.enrolled(2, PortView::new(views).unwrap());
+        let [segment, bell] = ours;
+        b.connect(1, segment, bell).unwrap();
+        to_main.send(b.descriptors().unwrap()).unwrap();
+        let mut last = Last { count: 0, room: vec![1; 16 << 20] };
+        let data = vec![2u8; 16 << 20];
+        for bytes in SIZES {
+            for post in [false, true] {
+                for _ in 0..rounds(bytes) {
+                    receive(&mut b, &mut last, post);
+                    let _ = b.send_bytes(1, [0; 5], &data[..bytes]).unwrap();
+                }
+            }
+        }
+    });
+    let [segment, bell] = from_thread.recv().unwrap();
+    a.connect(2, segment, bell).unwrap();
+    let mut last = Last { count: 0, room: vec![1; 16 << 20] };
+    let data = vec![2u8; 16 << 20];
+    for bytes in SIZES {
+        for post in [false, true] {
+            let start = Instant::now();
+            for _ in 0..rounds(bytes) {
+                let _ = a.send_bytes(2, [0; 5], &data[..bytes]).unwrap();
+                receive(&mut a, &mut last, post);
+            }
+            let one_way = start.elapsed().as_secs_f64() / rounds(bytes) as f64 / 2.0;
+            println!("{bytes:9} bytes post={post:5} {:10.3} us one way {:8.3} GB/s", one_way * 1e6, bytes as f64 / one_way / 1e9);
+        }
+    }
+    thread.join().unwrap();
+}
