@@ -22,7 +22,7 @@ usable() {
 }
 
 find_cargo() {
-    for candidate in "${CARGO:-}" cargo "${CARGO_HOME:-${HOME:-/root}/.cargo}/bin/cargo" /usr/bin/cargo; do
+    for candidate in "${CARGO:-}" cargo "${CARGO_HOME:-${HOME:-/}/.cargo}/bin/cargo" /usr/bin/cargo; do
         if [ -n "$candidate" ] && usable "$candidate"; then
             echo "$candidate"
             return 0

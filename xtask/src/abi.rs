@@ -91,8 +91,11 @@ fn check_symbols(checks: &mut Checks, symbols: &Symbols) {
     let versioned: Vec<&str> =
         symbols.values().filter(|symbol| symbol.defined && symbol.versioned).map(|symbol| &*symbol.name).collect();
     checks.check("no symbol has a version", is_none("versioned", &versioned));
-    let early: Vec<&str> =
-        symbols.values().filter(|symbol| symbol.defined && is_later(&symbol.name)).map(|symbol| &*symbol.name).collect();
+    let early: Vec<&str> = symbols
+        .values()
+        .filter(|symbol| symbol.defined && is_later(&symbol.name))
+        .map(|symbol| &*symbol.name)
+        .collect();
     checks.check("what comes later is not there yet", is_none("there", &early));
 }
 
@@ -124,13 +127,15 @@ fn check_libraries(checks: &mut Checks, lib: &Path) {
     checks.check("libpvm3 needs nothing but the system's C library", needed);
     let group_needs = dynamic(&group, "NEEDED").and_then(|names| {
         ensure!(names == [SONAME], "needs {names:?}");
-        let own: Vec<String> = dynamic_symbols(&group)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
+        let own: Vec<String> =
+            dynamic_symbols(&group)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
         ensure!(own.is_empty(), "has symbols of its own: {own:?}");
         Ok(())
     });
     checks.check("libgpvm3 is a door to libpvm3 and no more", group_needs);
     checks.check("libpvm3.so.3 shows what exports.map says and no more", shows_only_the_map(&main));
-    checks.check("libpvm3.a shows what exports.map says and no more", archive_shows_only_the_map(&lib.join("libpvm3.a")));
+    checks
+        .check("libpvm3.a shows what exports.map says and no more", archive_shows_only_the_map(&lib.join("libpvm3.a")));
 }
 
 fn map() -> Result<BTreeSet<String>> {
@@ -177,9 +182,11 @@ fn check_headers(checks: &mut Checks) -> Result<()> {
         let alone = scratch.path().join("alone.c");
         std::fs::write(&alone, format!("#include \"{}\"\nint nothing;\n", header.display()))?;
         let result = output(
-            Command::new("cc").args(["-std=c89", "-pedantic", "-Werror", "-c"]).arg(&alone).arg("-o").arg(
-                scratch.path().join("alone.o"),
-            ),
+            Command::new("cc")
+                .args(["-std=c89", "-pedantic", "-Werror", "-c"])
+                .arg(&alone)
+                .arg("-o")
+                .arg(scratch.path().join("alone.o")),
         );
         checks.check(&format!("{} needs no other header before it", header.display()), result.map(drop));
     }
@@ -230,7 +237,8 @@ fn values_are_right(compiler: &str, options: &[&str], lib: &Path, program: &Path
 }
 
 fn run_values(program: &Path, lib: &Path, scratch: &Path) -> Result<()> {
-    let ended = Command::new(program).env("LD_LIBRARY_PATH", lib).env("PVM_TMP", scratch).env_remove("PVMSOCK").output()?;
+    let ended =
+        Command::new(program).env("LD_LIBRARY_PATH", lib).env("PVM_TMP", scratch).env_remove("PVMSOCK").output()?;
     ensure!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stdout).trim_end());
     let complaint = String::from_utf8_lossy(&ended.stderr);
     ensure!(complaint.is_empty(), "it complains: {complaint}");
@@ -245,7 +253,13 @@ fn package_config(lib: &Path, scratch: &Path) -> Result<()> {
         Command::new("pkg-config").env("PKG_CONFIG_PATH", lib.join("pkgconfig")).args(["--cflags", "--libs", "pvm3"]),
     )?;
     let program = scratch.join("by-package-config");
-    output(Command::new("cc").arg(root().join("tests/abi/values.c")).args(flags.split_whitespace()).arg("-o").arg(&program))?;
+    output(
+        Command::new("cc")
+            .arg(root().join("tests/abi/values.c"))
+            .args(flags.split_whitespace())
+            .arg("-o")
+            .arg(&program),
+    )?;
     // Found by the path in the program, not by the environment.
     run_values(&program, Path::new(""), scratch)
 }
@@ -267,7 +281,8 @@ fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
             .map(String::as_str)
             .filter(|name| !is_later(name) && !symbols.get(*name).is_some_and(|symbol| symbol.defined))
             .collect();
-        checks.check(&format!("{} names that programs of {package} ask for", asked.len()), is_none("missing", &missing));
+        checks
+            .check(&format!("{} names that programs of {package} ask for", asked.len()), is_none("missing", &missing));
     }
     Ok(())
 }

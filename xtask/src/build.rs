@@ -24,14 +24,14 @@ pub fn run(_arguments: &[String]) -> Result<()> {
 
 /// Makes the distribution tree, quickly when nothing has changed.
 pub fn build() -> Result<()> {
-    sh(cargo().args(["build", "--quiet", "--release", "--package", "libpvm3", "--package", "pvmd"]).args([
-        "--package",
-        "pvm-tools",
-    ]))?;
+    sh(cargo()
+        .args(["build", "--quiet", "--release", "--package", "libpvm3", "--package", "pvmd"])
+        .args(["--package", "pvm-tools"]))?;
     let built = target_directory()?.join("release");
     let tree = dist();
     for directory in ["bin", "lib/pkgconfig", "include", "share"] {
-        fs::create_dir_all(tree.join(directory)).with_context(|| format!("cannot make {directory} in {}", tree.display()))?;
+        fs::create_dir_all(tree.join(directory))
+            .with_context(|| format!("cannot make {directory} in {}", tree.display()))?;
     }
     programs(&built, &tree.join("bin"))?;
     libraries(&built.join("libpvm3.a"), &tree.join("lib"))?;
@@ -48,7 +48,7 @@ pub fn build() -> Result<()> {
 }
 
 /// Where cargo puts what it builds.
-fn target_directory() -> Result<PathBuf> {
+pub fn target_directory() -> Result<PathBuf> {
     let metadata = output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
     let start = metadata.split_once("\"target_directory\":\"").context("cargo metadata names no target directory")?.1;
     Ok(PathBuf::from(start.split('"').next().unwrap_or_default()))
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn the_names_of_a_version_script_are_its_globals_without_comments() {
-        let text = "# head\n{\n  global:\n    pvm_send; # to a task\n    /* data; of sizes */ pvm_errno;\n  local: *;\n};\n";
+        let text =
+            "# head\n{\n  global:\n    pvm_send; # to a task\n    /* data; of sizes */ pvm_errno;\n  local: *;\n};\n";
         assert_eq!(names_of_map(text), ["pvm_send", "pvm_errno"]);
     }
 }

@@ -3,6 +3,9 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// How much of what a failing command says is passed on, in lines.
+const COMPLAINT_LINES_MAX: usize = 30;
+
 /// The root of the source tree.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
@@ -37,7 +40,9 @@ pub fn sh(command: &mut Command) -> Result<()> {
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
-        bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let first: Vec<&str> = complaint.lines().take(COMPLAINT_LINES_MAX).collect();
+        bail!("{command:?}: {}\n{}", output.status, first.join("\n"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -9,6 +9,8 @@ mod conform;
 mod contract;
 mod demo;
 mod install;
+mod lint;
+mod second_user;
 mod setup;
 mod test;
 mod torture;
@@ -24,6 +26,8 @@ const COMMANDS: &[Command] = &[
     ("install", "install target/dist: install PREFIX", install::run),
     ("test", "every test; the last line is `N passed, N failed`", test::run),
     ("abi", "symbols, kinds, sizes and headers against the contract", abi::run),
+    ("lint", "the house rules: lengths, unsafe, paths, format, clippy", lint::run),
+    ("second-user", "what another user of the machine must not be able to do", second_user::run),
     ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
     ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),

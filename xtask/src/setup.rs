@@ -1,7 +1,8 @@
 //! `cargo xtask setup`: installs what a Debian machine lacks. Quick, and without the package
 //! manager, when nothing is lacking.
 use crate::common::{in_path, output, sh};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -47,7 +48,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
         println!("not a Debian system; needed, by Debian's names: {}", wanted.join(" "));
         return Ok(());
     }
-    let lacking = lacking(&wanted)?;
+    let installed = installed()?;
+    // Where cargo is Debian's, its companions are Debian's too.
+    if installed.contains("cargo-web") && wanted.contains(&"pvm-examples") {
+        wanted.extend(["rust-web-clippy", "rustfmt-web"]);
+    }
+    let lacking: Vec<&str> = wanted.into_iter().filter(|package| !installed.contains(*package)).collect();
     if lacking.is_empty() {
         return Ok(());
     }
@@ -55,23 +61,20 @@ pub fn run(arguments: &[String]) -> Result<()> {
     install(&lacking)
 }
 
-/// Those of the packages that are not installed.
-fn lacking<'a>(wanted: &[&'a str]) -> Result<Vec<&'a str>> {
-    // dpkg-query fails when it does not know a package, and tells of the others all the same.
-    let known = Command::new("dpkg-query")
-        .args(["--show", "--showformat=${Package} ${db:Status-Status} ${Provides}\n"])
-        .output()
-        .context("cannot start dpkg-query")?;
-    let known = String::from_utf8_lossy(&known.stdout).into_owned();
-    let mut installed = std::collections::HashSet::new();
-    for line in known.lines() {
+/// The packages that are installed, and what they stand in for (pkgconf for pkg-config).
+fn installed() -> Result<HashSet<String>> {
+    let list = output(
+        Command::new("dpkg-query").args(["--show", "--showformat=${Package} ${db:Status-Status} ${Provides}\n"]),
+    )?;
+    let mut names = HashSet::new();
+    for line in list.lines() {
         let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
-        let (Some(package), Some("installed")) = (words.next(), words.next()) else { continue };
-        installed.insert(package);
-        // A package of another name may do the same (pkgconf for pkg-config).
-        installed.extend(words);
+        if let (Some(package), Some("installed")) = (words.next(), words.next()) {
+            names.insert(package.to_owned());
+            names.extend(words.map(str::to_owned));
+        }
     }
-    Ok(wanted.iter().copied().filter(|package| !installed.contains(package)).collect())
+    Ok(names)
 }
 
 fn install(packages: &[&str]) -> Result<()> {
@@ -87,9 +90,7 @@ fn install(packages: &[&str]) -> Result<()> {
         command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]);
         command
     };
-    let try_install = || {
-        sh(apt().args(["install", "-y", "--no-install-recommends"]).args(packages))
-    };
+    let try_install = || sh(apt().args(["install", "-y", "--no-install-recommends"]).args(packages));
     // A fresh machine has no list of packages, another one may have an old list.
     let listed = Path::new("/var/lib/apt/lists").read_dir().is_ok_and(|files| files.count() > 3);
     if listed && try_install().is_ok() {

@@ -1,7 +1,117 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `cargo xtask test`: every test there is. The last line is `N passed, N failed`.
+use crate::common::{cargo, report};
+use crate::{abi, build, conform, demo, lint, second_user, torture};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Instant;
 
-/// Runs the command.
-pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+/// How long tasks are killed while they talk, in seconds; `cargo xtask torture` goes on for longer.
+const TORTURE_SECONDS: &str = "20";
+
+type Part = (&'static str, fn() -> Result<(usize, usize)>);
+
+/// What makes up the test. Cheap parts first.
+const PARTS: &[Part] = &[
+    ("unit tests", unit_tests),
+    ("binary interface", || abi::counted(&[])),
+    ("second user", || second_user::counted(&[])),
+    ("conformance", || conform::counted(&[])),
+    ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
+    ("demo", || demo::counted(&[])),
+    ("orders of memory accesses", loom),
+    ("house rules", || lint::counted(&[])),
+];
+
+/// Runs the command: `test [WORD]...`, only the parts whose names contain a word.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let chosen = |part: &&Part| arguments.is_empty() || arguments.iter().any(|word| part.0.contains(&**word));
+    let parts: Vec<&Part> = PARTS.iter().filter(chosen).collect();
+    if parts.is_empty() {
+        bail!("the parts are: {}", PARTS.iter().map(|part| part.0).collect::<Vec<_>>().join(", "));
+    }
+    build::build()?;
+    let mut total = (0, 0);
+    for (name, part) in parts {
+        let began = Instant::now();
+        println!("== {name}");
+        let (passed, failed) = part().unwrap_or_else(|error| {
+            println!("FAILED {name}: {error:#}");
+            (0, 1)
+        });
+        println!("== {name}: {passed} passed, {failed} failed ({} s)", began.elapsed().as_secs());
+        total.0 += passed;
+        total.1 += failed;
+    }
+    report(total)
+}
+
+fn unit_tests() -> Result<(usize, usize)> {
+    cargo_test(&["--workspace"], &[])
+}
+
+/// The lock-free algorithms, in every order that the processor may give their steps.
+fn loom() -> Result<(usize, usize)> {
+    // Another set of compiled files, or each run would throw away those of the other.
+    let target = build::target_directory()?.join("loom");
+    cargo_test(
+        &["--release", "--package", "pvm-fmp", "--lib", "loom"],
+        &[
+            ("RUSTFLAGS", "--cfg loom".into()),
+            ("CARGO_TARGET_DIR", target),
+            ("CARGO_PROFILE_RELEASE_LTO", "off".into()),
+        ],
+    )
+}
+
+fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<(usize, usize)> {
+    let mut child = cargo()
+        .args(["test", "--quiet", "--no-fail-fast"])
+        .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
+    let mut total = (0, 0);
+    for line in BufReader::new(child.stdout.take().context("cargo has an output")?).lines() {
+        let line = line?;
+        match result_of(&line) {
+            Some((passed, failed)) => total = (total.0 + passed, total.1 + failed),
+            None if is_of_interest(&line) => println!("{line}"),
+            None => {}
+        }
+    }
+    // A failure that no line tells of is a test that does not compile, or that took cargo with it.
+    if !child.wait()?.success() && total.1 == 0 {
+        total.1 = 1;
+    }
+    Ok(total)
+}
+
+/// The counts in `test result: ok. 3 passed; 0 failed; ...`.
+fn result_of(line: &str) -> Option<(usize, usize)> {
+    let counts = line.strip_prefix("test result: ")?;
+    let before = |word: &str| counts.split(word).next()?.split_whitespace().next_back()?.parse().ok();
+    Some((before(" passed")?, before(" failed")?))
+}
+
+/// Whether a line of a quiet `cargo test` says more than that all is well.
+fn is_of_interest(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty()
+        && !line.starts_with("running ")
+        && !line.chars().next().is_some_and(|first| first == '.' || first == 'i')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_of_a_result_line_are_found() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
+        assert_eq!(result_of(line), Some((12, 3)));
+        assert_eq!(result_of("test tid::a_tid ... ok"), None);
+    }
 }

@@ -1,0 +1,166 @@
+//! The house rules that a program can check: `cargo xtask lint`.
+use crate::common::{Checks, cargo, output, report, root};
+use anyhow::{Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The longest a source file may be, in lines, tests apart.
+const LINES_MAX: usize = 600;
+/// Crates that may be unsafe; every other says `#![forbid(unsafe_code)]`.
+const UNSAFE_HOMES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3"];
+/// Where the sources are; `tests` holds programs for tests.
+const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
+/// Where nothing may depend on one machine.
+const TEXTS: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", ".ci"];
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<()> {
+    report(counted(arguments)?)
+}
+
+/// Runs the command as a part of `cargo xtask test`.
+pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+    let mut checks = Checks::default();
+    let sources = files_under(SOURCES, &["rs", "c", "h"])?;
+    checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
+    checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
+    checks.check("no path of one machine", no_machine_paths());
+    if has("fmt") {
+        checks.check("cargo fmt changes nothing", quiet(&["fmt", "--all", "--check"]));
+    } else {
+        println!("not run: cargo fmt is not installed");
+    }
+    if has("clippy") {
+        let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        checks.check("cargo clippy has nothing to say", quiet(&clippy));
+    } else {
+        println!("not run: cargo clippy is not installed");
+    }
+    Ok(checks.counts())
+}
+
+/// Whether cargo has that command.
+fn has(command: &str) -> bool {
+    output(cargo().args([command, "--version"])).is_ok()
+}
+
+fn quiet(arguments: &[&str]) -> Result<()> {
+    output(cargo().args(arguments)).map(drop)
+}
+
+/// The files with one of these endings (any, when none is given) below these directories.
+fn files_under(directories: &[&str], endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut left: Vec<PathBuf> =
+        directories.iter().map(|name| root().join(name)).filter(|path| path.exists()).collect();
+    while let Some(directory) = left.pop() {
+        for entry in directory.read_dir()? {
+            let path = entry?.path();
+            let ending = path.extension().map(|ending| ending.to_string_lossy().into_owned()).unwrap_or_default();
+            if path.is_dir() {
+                left.push(path);
+            } else if endings.is_empty() || endings.contains(&&*ending) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn short(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn is_test(path: &Path) -> bool {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    name == "tests" || name.ends_with("_tests") || path.iter().any(|part| part == "tests")
+}
+
+fn none_is_long(sources: &[PathBuf]) -> Result<()> {
+    let mut long = Vec::new();
+    for path in sources.iter().filter(|path| !is_test(Path::new(&short(path)))) {
+        let lines = lines_without_tests(&fs::read_to_string(path)?);
+        if lines > LINES_MAX {
+            long.push(format!("{} ({lines})", short(path)));
+        }
+    }
+    ensure!(long.is_empty(), "{}", long.join(" "));
+    Ok(())
+}
+
+/// Lines up to the module of unit tests, which ends a file.
+fn lines_without_tests(text: &str) -> usize {
+    let is_last = |line: &str| line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test");
+    let lines: Vec<&str> = text.lines().collect();
+    let tests =
+        lines.windows(2).position(|pair| is_last(pair[0]) && pair[1].starts_with("mod ") && pair[1].ends_with('{'));
+    tests.unwrap_or(lines.len())
+}
+
+/// Every file from which cargo compiles a crate.
+fn is_crate_root(path: &Path) -> bool {
+    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let Some(place) = parts.iter().rposition(|part| matches!(&**part, "crates" | "xtask")) else { return false };
+    let inside = if parts[place] == "crates" { &parts[place + 2..] } else { &parts[place + 1..] };
+    match inside {
+        [file] => file == "build.rs",
+        [src, file] if src == "src" => file == "lib.rs" || file == "main.rs",
+        [src, bin, _] if src == "src" => bin == "bin",
+        [directory, _] => matches!(&**directory, "tests" | "examples" | "benches"),
+        _ => false,
+    }
+}
+
+fn unsafe_stays_home(sources: &[PathBuf]) -> Result<()> {
+    let mut open = Vec::new();
+    for path in sources.iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs")) {
+        let name = short(path);
+        let at_home = UNSAFE_HOMES.iter().any(|home| name.starts_with(home));
+        if is_crate_root(Path::new(&name)) && !at_home && !fs::read_to_string(path)?.contains("#![forbid(unsafe_code)]")
+        {
+            open.push(name);
+        }
+    }
+    ensure!(open.is_empty(), "no #![forbid(unsafe_code)] in {}", open.join(" "));
+    Ok(())
+}
+
+fn no_machine_paths() -> Result<()> {
+    // Written in two halves, or this file would be found.
+    let signs = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
+    let mut files = files_under(TEXTS, &[])?;
+    files.extend(crate::build::files_of(&root())?);
+    let mut found = Vec::new();
+    for path in files {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            if signs.iter().any(|sign| line.contains(sign)) {
+                found.push(format!("{}:{}", short(&path), number + 1));
+            }
+        }
+    }
+    ensure!(found.is_empty(), "{}", found.join(" "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_tests_at_the_end_of_a_file_do_not_count_for_its_length() {
+        assert_eq!(lines_without_tests("a\nb\n#[cfg(test)]\nmod tests {\n}\n"), 2);
+        assert_eq!(lines_without_tests("a\n#[cfg(test)]\nmod tests;\nb\n"), 4);
+    }
+
+    #[test]
+    fn crate_roots_are_the_files_that_cargo_starts_from() {
+        for root in ["crates/pvmd/src/main.rs", "crates/a/tests/b.rs", "crates/a/build.rs", "xtask/src/main.rs"] {
+            assert!(is_crate_root(Path::new(root)), "{root}");
+        }
+        for other in ["crates/pvmd/src/tasks.rs", "xtask/src/build.rs", "crates/a/src/b/main.rs", "tests/a/b.rs"] {
+            assert!(!is_crate_root(Path::new(other)), "{other}");
+        }
+    }
+}
