@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <pvm3.h>
+#include <pvmtev.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,9 @@
 
 /* Functions of the library that its header does not declare. */
 extern int pvm_errno;
+extern int pvm_vpackf(const char *format, va_list arguments);
+extern int pvm_vunpackf(const char *format, va_list arguments);
+extern int pvm_catchout(FILE *file);
 extern int lpvmerr(char *function, int code);
 extern int pvmgetclock(struct timeval *now);
 extern int pvmsleep(int seconds);

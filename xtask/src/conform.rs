@@ -47,7 +47,9 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     let folder = common::root().join("tests/conform");
     let mut cases = case::find(&folder)?;
     if !options.only.is_empty() {
-        cases.retain(|case| options.only.iter().any(|part| case.name.contains(part.as_str())));
+        let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        let wanted = |name: &str, part: &String| name == part || !names.contains(part) && name.contains(part.as_str());
+        cases.retain(|case| options.only.iter().any(|part| wanted(&case.name, part)));
     }
     if cases.is_empty() {
         bail!("no such case");

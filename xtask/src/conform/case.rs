@@ -4,7 +4,7 @@
 //! @ fresh                      daemons of its own
 //! @ nodaemon                   no daemon is started; the script does it
 //! @ timeout 5                  seconds
-//! @ env NAME=VALUE             for the program
+//! @ env NAME=VALUE             for the program; {root} is the source tree
 //! @ daemon-env NAME=VALUE      for the daemons (then fresh)
 //! @ hostfile LINE              a line of the daemons' hostfile (then fresh)
 //! @ log                        the daemon's log belongs to the output (then fresh)
@@ -154,7 +154,8 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
 
 fn pair(text: &str) -> Result<(String, String)> {
     let (name, value) = text.split_once('=').context("wants NAME=VALUE")?;
-    Ok((name.to_string(), value.to_string()))
+    let root = crate::common::root().display().to_string();
+    Ok((name.to_string(), value.replace("{root}", &root)))
 }
 
 fn difference(text: &str, always: bool) -> Result<Difference> {

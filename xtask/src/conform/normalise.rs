@@ -29,6 +29,8 @@ pub fn text(raw: &str, machine: &Machine) -> String {
     let mut text = raw.replace(&machine.home().display().to_string(), "HOME");
     text = text.replace(&machine.folder.display().to_string(), "TMP");
     text = text.replace(&common::root().display().to_string(), "ROOT");
+    let uid = rustix::process::geteuid().as_raw();
+    text = text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID");
     for (pattern, word) in &RULES {
         text = pattern.replace_all(&text, *word).into_owned();
     }

@@ -1,0 +1,41 @@
+/* pvm_errno after calls that fail without a word, and after those that succeed. */
+//@ fresh
+#include "case.h"
+
+#define AFTER(call)                                                                                \
+    do {                                                                                           \
+        int result_;                                                                               \
+        pvm_errno = 77;                                                                            \
+        result_ = (call);                                                                          \
+        printf("%s: %d errno %d\n", #call, result_ > 0 ? 1 : result_, pvm_errno);                  \
+    } while (0)
+
+int main(void)
+{
+    int data, me;
+    case_begin();
+    me = pvm_mytid();
+    AFTER(pvm_parent());
+    AFTER(pvm_pstat(me | 0x3fff0));
+    AFTER(pvm_mstat("no-such-host"));
+    AFTER(pvm_lookup("none", 0, &data));
+    AFTER(pvm_delete("none", 0));
+    AFTER(pvm_delinfo("none", 0, 0));
+    AFTER(pvm_recvinfo("none", 0, 0));
+    AFTER(pvm_insert("name", 0, 1));
+    AFTER(pvm_insert("name", 0, 1));
+    AFTER(pvm_pkmesg(0));
+    AFTER(pvm_pkmesgbody(0));
+    AFTER(pvm_upkmesg());
+    AFTER(pvm_initsend(9));
+    AFTER(pvm_initsend(0));
+    AFTER(pvm_send(0, 0));
+    AFTER(pvm_send(me, 0));
+    AFTER(pvm_recv(me, 0));
+    AFTER(pvm_upkint(&data, 1, 1));
+    AFTER(pvm_nrecv(-1, 5));
+    AFTER(pvm_freebuf(0));
+    AFTER(pvm_config(NULL, NULL, NULL));
+    pvm_exit();
+    return 0;
+}

@@ -1,0 +1,121 @@
+/* A tasker starts the tasks of its host. */
+//@ fresh
+#include "case.h"
+#include <pvmproto.h>
+#include <sys/wait.h>
+
+static int tasker(void)
+{
+    int tid, flags, count, i, instance, here, total, id, status = 0, zero = 0;
+    char path[4096], *arguments[32], *environment[256], text[4096];
+    struct pvmminfo info;
+    pvm_setopt(PvmResvTids, 1);
+    status = pvm_reg_tasker();
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&status, 1, 1);
+    pvm_send(pvm_parent(), 1);
+    pvm_recv(-1, SM_STTASK);
+    pvm_getminfo(pvm_getrbuf(), &info);
+    pvm_upkint(&tid, 1, 1);
+    pvm_upkint(&flags, 1, 1);
+    pvm_upkstr(path);
+    pvm_upkint(&count, 1, 1);
+    for (i = 0; i < count; i++) {
+        pvm_upkstr(text);
+        arguments[i] = strdup(text);
+    }
+    arguments[i] = NULL;
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&tid, 1, 1);
+    pvm_pkint(&flags, 1, 1);
+    pvm_pkstr(path);
+    pvm_pkint(&count, 1, 1);
+    for (i = 0; i < count; i++)
+        pvm_pkstr(arguments[i]);
+    pvm_upkint(&count, 1, 1);
+    for (i = 0; i < count; i++) {
+        pvm_upkstr(text);
+        environment[i] = strdup(text);
+    }
+    environment[i] = NULL;
+    pvm_upkint(&instance, 1, 1);
+    pvm_upkint(&here, 1, 1);
+    pvm_upkint(&total, 1, 1);
+    pvm_pkint(&count, 1, 1);
+    for (i = 0; i < count; i++)
+        pvm_pkstr(environment[i]);
+    pvm_pkint(&instance, 1, 1);
+    pvm_pkint(&here, 1, 1);
+    pvm_pkint(&total, 1, 1);
+    pvm_pkint(&info.src, 1, 1);
+    pvm_pkint(&info.ctx, 1, 1);
+    pvm_send(pvm_parent(), 2);
+    id = fork();
+    if (id == 0) {
+        for (i = 0; environment[i]; i++)
+            putenv(environment[i]);
+        execv(path, arguments);
+        _exit(1);
+    }
+    waitpid(id, &status, 0);
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&tid, 1, 1);
+    pvm_pkint(&status, 1, 1);
+    for (i = 0; i < 4; i++)
+        pvm_pkint(&zero, 1, 1);
+    pvm_send(0x80000000, SM_TASKX);
+    pvm_recv(pvm_parent(), 9);
+    pvm_exit();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int server, child, tid, flags, count, i, numbers[5];
+    char text[4096];
+    case_begin();
+    if (argc > 1 && !strcmp(argv[1], "tasker"))
+        return tasker();
+    if (argc > 1) {
+        case_signal(pvm_parent(), 3);
+        pvm_exit();
+        return 0;
+    }
+    pvm_mytid();
+    SHOW(case_spawn("tasker", 1, &server));
+    SHOW(case_receive(server, 1, 5) > 0);
+    pvm_upkint(&i, 1, 1);
+    SHOW(i);
+    SHOW(case_spawn("child", 1, &child));
+    SHOW(pvm_notify(PvmTaskExit, 4, 1, &child));
+    SHOW(case_receive(server, 2, 5) > 0);
+    pvm_upkint(&tid, 1, 1);
+    SHOW(tid == child);
+    pvm_upkint(&flags, 1, 1);
+    SHOW(flags);
+    pvm_upkstr(text);
+    SHOW(strcmp(text, case_path()));
+    pvm_upkint(&count, 1, 1);
+    for (i = 0; i < count; i++) {
+        pvm_upkstr(text);
+        printf("argument %d: %s\n", i, text);
+    }
+    pvm_upkint(&count, 1, 1);
+    for (i = 0; i < count; i++) {
+        pvm_upkstr(text);
+        if (i > 0 && strchr(text, '='))
+            strchr(text, '=')[1] = 0;
+        printf("environment: %s\n", text);
+    }
+    pvm_upkint(numbers, 5, 1);
+    printf("instance %d here %d total %d src %x ctx %d\n", numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]);
+    SHOW(case_receive(child, 3, 5) > 0);
+    SHOW(case_receive(-1, 4, 5) > 0);
+    SHOW(pvm_pstat(child));
+    case_signal(server, 9);
+    case_gone(server);
+    SHOW(case_spawn("child", 1, &child));
+    SHOW(case_receive(child, 3, 5) > 0);
+    pvm_exit();
+    return 0;
+}
