@@ -27,10 +27,12 @@
 #define WARM_EXCHANGES 20
 /* The same for messages of 1 MiB and more. */
 #define WARM_EXCHANGES_LONG 3
-/* The fewest exchanges in a repetition. */
-#define EXCHANGES_MIN 3
+/* Exchanges that tell how long one takes, where `WARM_EXCHANGES` would take too long. */
+#define TRIAL_EXCHANGES 3
+/* The most exchanges in a repetition. */
+#define EXCHANGES_MAX 1e8
 
-static const int latency_sizes[] = {8, 64, 512, 4096};
+static const int latency_sizes[] = {8, 64, 512, 4096, 16384};
 static const int bandwidth_sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 static const int ring_sizes[] = {8, 4096};
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -97,9 +99,9 @@ static inline int warm_exchanges(int size)
 static inline int exchanges_for(struct effort effort, double elapsed_us, int count)
 {
     double exchanges = effort.repetition_us * count / (elapsed_us > 0.01 ? elapsed_us : 0.01);
-    if (exchanges > 1e8)
-        exchanges = 1e8;
-    return exchanges < EXCHANGES_MIN ? EXCHANGES_MIN : (int)exchanges;
+    if (exchanges > EXCHANGES_MAX)
+        exchanges = EXCHANGES_MAX;
+    return exchanges < 1 ? 1 : (int)exchanges;
 }
 
 /* A pattern that depends on place and seed, so that shifted and stale data are seen. */

@@ -152,7 +152,7 @@ static void measure(const char *name, int what, int size, struct effort effort)
 static void measure_memcpy(int size, struct effort effort)
 {
     char *from = memory(size), *to = memory(size);
-    int count = EXCHANGES_MIN;
+    int count = TRIAL_EXCHANGES;
     for (int i = -1; i < effort.repetitions; i++) {
         double start = now_us();
         for (int k = 0; k < count; k++) {

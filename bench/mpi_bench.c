@@ -116,7 +116,7 @@ static double timed(struct order order)
 
 static void measure(const char *name, struct order order, struct effort effort, double scale)
 {
-    order.count = order.work == PING ? warm_exchanges(order.size) : EXCHANGES_MIN;
+    order.count = order.work == PING ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
     timed(order);
     double elapsed = timed(order);
     if (rank == 0)

@@ -242,9 +242,11 @@ static void end_workers(void)
 /* Warms up, then repeats; `scale` times the us of one exchange is what is reported. */
 static void measure(const char *name, struct order order, struct effort effort, double scale)
 {
-    order.count = order.work == PING ? warm_exchanges(order.size) : EXCHANGES_MIN;
-    timed(order);
-    order.count = exchanges_for(effort, timed(order), order.count);
+    order.count = order.work == PING ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
+    double elapsed = timed(order);
+    if (elapsed < effort.repetition_us)
+        elapsed = timed(order);
+    order.count = exchanges_for(effort, elapsed, order.count);
     for (int i = 0; i < effort.repetitions; i++) {
         double exchange_us = timed(order) / order.count;
         if (order.work == RATE)
@@ -268,7 +270,7 @@ static void measure_pair(const int *sizes, int size_count, int few_forms, struct
     for (int s = 0; s < size_count; s++) {
         for (int form = 0; form < FORM_COUNT; form++) {
             struct order order = {PING, form, sizes[s], 0};
-            if (few_forms && sizes[s] != 8 && form != PSEND)
+            if (few_forms && sizes[s] != 8 && form != PSEND && form != RAW_BYTE)
                 continue;
             if (!few_forms && form != PSEND && form != RAW_BYTE && form != RAW_DOUBLE
                 && form != DEFAULT_DOUBLE)

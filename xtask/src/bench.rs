@@ -1,7 +1,207 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `cargo xtask bench`: hpvm against Debian's PVM, Open MPI, MPICH and the bare limit, in one run.
+//!
+//! See `docs/benchmarks.md` for what is measured and how to read it.
+mod picture;
+mod plan;
+mod process;
+mod runner;
+mod samples;
+mod systems;
+mod tables;
+mod verdicts;
+
+use crate::common::dist;
+use anyhow::{Context, Result, bail};
+use plan::Effort;
+use runner::Outcome;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Instant;
+use systems::{MPIS, System};
+use verdicts::{Standing, Verdict};
+
+const ALL: [System; 8] = [
+    System::Limit,
+    System::Hpvm,
+    System::Pvm,
+    System::PvmDirect,
+    System::OpenMpi,
+    System::OpenMpiCopy,
+    System::Mpich,
+    System::MpichCopy,
+];
+
+const USAGE: &str = "bench [--short] [--only NAME]... [--peers]
+  --short      less than 90 s instead of several minutes
+  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, idle or netpipe
+  --peers      leave hpvm out: how fast are the others here?";
+
+struct Options {
+    effort: Effort,
+    only: BTreeSet<String>,
+    peers: bool,
+}
+
+fn options(arguments: &[String]) -> Result<Options> {
+    let mut options = Options { effort: Effort::Full, only: BTreeSet::new(), peers: false };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--short" => options.effort = Effort::Short,
+            "--peers" => options.peers = true,
+            "--only" => {
+                let name = words.next().context(USAGE)?;
+                if !plan::groups(options.effort).iter().any(|group| group.name == name) {
+                    bail!("there is no measure {name}\n{USAGE}");
+                }
+                options.only.insert(name.clone());
+            }
+            _ => bail!("{USAGE}"),
+        }
+    }
+    Ok(options)
+}
 
 /// Runs the command.
-pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+pub fn run(arguments: &[String]) -> Result<()> {
+    let options = options(arguments)?;
+    let mut systems: BTreeSet<System> = ALL.into_iter().filter(|system| system.is_there()).collect();
+    if options.peers {
+        systems.remove(&System::Hpvm);
+    } else if !systems.contains(&System::Hpvm) {
+        bail!("{} is not there: run `cargo xtask build` first", dist().display());
+    }
+    let missing: Vec<&str> =
+        ALL.iter().filter(|system| !systems.contains(system)).map(|system| system.name()).collect();
+    if !missing.is_empty() {
+        println!("not measured, because not here: {} (see `cargo xtask setup bench`)", missing.join(", "));
+    }
+    warn_when_busy();
+    let start = Instant::now();
+    let outcome = measure(options.effort, &options.only, &systems)?;
+    println!("\nSettings");
+    for system in &systems {
+        println!("  {:17} {}", system.name(), system.settings());
+    }
+    tables::print(&outcome.samples);
+    let verdicts = verdicts::verdicts(&outcome.samples);
+    print_verdicts(&verdicts);
+    save(&outcome, &verdicts, &systems)?;
+    println!("\n{:.0} s in all", start.elapsed().as_secs_f64());
+    let ours: Vec<_> = outcome.failures.iter().filter(|failure| failure.system == System::Hpvm).collect();
+    if let Some(failure) = ours.first() {
+        bail!("{} programs failed on hpvm, the first at {}: {}", ours.len(), failure.measure, failure.text);
+    }
+    Ok(())
+}
+
+/// Latency and bandwidth of hpvm beside the limit; takes some seconds.
+pub fn short_table() -> Result<()> {
+    let systems = BTreeSet::from([System::Limit, System::Hpvm]);
+    let outcome = measure(Effort::Glance, &BTreeSet::new(), &systems)?;
+    tables::print_pair(&outcome.samples);
+    match outcome.failures.first() {
+        Some(failure) => bail!("{}: {}", failure.measure, failure.text),
+        None => Ok(()),
+    }
+}
+
+fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) -> Result<Outcome> {
+    runner::compile(systems)?;
+    let mut outcome = Outcome::default();
+    for group in plan::groups(effort) {
+        if !only.is_empty() && !only.contains(group.name) {
+            continue;
+        }
+        let start = Instant::now();
+        outcome.run(&group, systems)?;
+        if effort != Effort::Glance {
+            println!("{:10} {:5.1} s", group.measure, start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(outcome)
+}
+
+/// Other work on the machine makes the figures worthless; say so.
+fn warn_when_busy() {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+    if load > 0.5 {
+        println!("the machine is busy (load {load}): do not trust the figures");
+    }
+}
+
+fn print_verdicts(verdicts: &[Verdict]) {
+    println!("\nTargets (PASS, MISS; ---- where not everything was measured)");
+    for verdict in verdicts {
+        println!("  {verdict}");
+    }
+    let count = |standing| verdicts.iter().filter(|verdict| verdict.standing() == standing).count();
+    println!(
+        "{} targets met, {} missed, {} not measured",
+        count(Standing::Pass),
+        count(Standing::Miss),
+        count(Standing::Unknown)
+    );
+}
+
+/// What a command prints on its first line.
+fn first_line(program: &str, argument: &str) -> String {
+    let output = Command::new(program).arg(argument).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// The processor, as the kernel names it.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("model name")).unwrap_or_default();
+    line.split_once(':').map_or("", |parts| parts.1.trim()).to_owned()
+}
+
+fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
+    let measures: Vec<_> = outcome
+        .samples
+        .0
+        .iter()
+        .map(|(key, values)| {
+            json!({
+                "measure": key.measure, "size": key.size, "system": key.system.name(), "unit": values.unit,
+                "median": samples::median(&values.values), "values": values.values,
+            })
+        })
+        .collect();
+    let targets: Vec<_> = verdicts
+        .iter()
+        .map(|verdict| {
+            json!({
+                "target": verdict.text, "standing": verdict.standing().to_string(),
+                "bound": verdict.bound.to_string(), "worst": verdict.worst(),
+                "ratios": verdict.ratios.iter().map(|(about, ratio)| json!({"of": about, "ratio": ratio})).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let open_mpi = if systems.contains(&MPIS[0]) { first_line("mpirun.openmpi", "--version") } else { String::new() };
+    let mpich = if systems.contains(&MPIS[2]) { first_line("mpichversion", "-v") } else { String::new() };
+    let results = json!({
+        "processor": processor(),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "kernel": first_line("uname", "-r"),
+        "versions": {"Open MPI": open_mpi, "MPICH": mpich},
+        "settings": systems.iter().map(|system| (system.name().to_owned(), system.settings().into())).collect::<serde_json::Map<_, _>>(),
+        "measures": measures,
+        "targets": targets,
+        "failures": outcome.failures.iter().map(|failure| json!({
+            "system": failure.system.name(), "measure": failure.measure, "text": failure.text,
+        })).collect::<Vec<_>>(),
+    });
+    let directory = runner::directory();
+    std::fs::write(directory.join("results.json"), serde_json::to_string_pretty(&results)?)?;
+    println!("\n{}", directory.join("results.json").display());
+    let picture = directory.join("results.svg");
+    if picture::draw(&outcome.samples, &picture)? {
+        println!("{}", picture.display());
+    }
+    Ok(())
 }

@@ -1,0 +1,95 @@
+//! Which programs run on which systems, how often, and for how long.
+use super::systems::System;
+use std::time::Duration;
+
+/// How the programs of a group are started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Our benchmark programs; the number of tasks.
+    Ours(usize),
+    /// Debian's `NPpvm`.
+    NetPipe,
+}
+
+/// Programs that run in turn on all systems.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// As in `--only`.
+    pub name: &'static str,
+    /// What the programs are told to measure.
+    pub measure: &'static str,
+    /// How they are started.
+    pub kind: Kind,
+    /// Who takes part.
+    pub systems: &'static [System],
+    /// How often every system has its turn.
+    pub rounds: usize,
+    /// How often a program repeats each of its measurements.
+    pub repetitions: usize,
+    /// How long a repetition takes at least, in ms.
+    pub repetition_ms: usize,
+    /// When to give a program up.
+    pub time_max: Duration,
+}
+
+/// How much time there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// For the eyes of somebody who waits.
+    Glance,
+    /// `--short`
+    Short,
+    /// For figures that shall hold.
+    Full,
+}
+
+use System::{Hpvm, Limit, Mpich, MpichCopy, OpenMpi, OpenMpiCopy, Pvm, PvmDirect};
+
+const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, Mpich];
+const LONG_MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, OpenMpiCopy, Mpich, MpichCopy];
+/// MPICH is missing here: it spins, so that a hop takes as long as the kernel's time slices.
+const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi];
+const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];
+/// Where the route makes no difference.
+const TWO_PVMS: &[System] = &[Hpvm, Pvm];
+
+/// The groups, in the order in which they run.
+pub fn groups(effort: Effort) -> Vec<Group> {
+    let full = effort == Effort::Full;
+    let rounds = |full_rounds, short_rounds| if full { full_rounds } else { short_rounds };
+    let group = |name, tasks, systems, rounds| Group {
+        name,
+        measure: name,
+        kind: Kind::Ours(tasks),
+        systems,
+        rounds,
+        repetitions: if full { 3 } else { 2 },
+        repetition_ms: if full { 15 } else { 5 },
+        time_max: Duration::from_secs(if full { 60 } else { 30 }),
+    };
+    let idle = |measure, tasks| Group {
+        measure,
+        repetitions: 1,
+        repetition_ms: if full { 10_000 } else { 2_000 },
+        ..group("idle", tasks, TWO_PVMS, 1)
+    };
+    let mut groups = vec![
+        group("latency", 2, MESSAGES, rounds(7, 3)),
+        Group { repetitions: 2, ..group("bandwidth", 2, LONG_MESSAGES, rounds(5, 1)) },
+        group("rate", 2, MESSAGES, rounds(7, 3)),
+        group("ring", 32, MANY, rounds(5, 2)),
+        group("mcast", 32, PVMS, rounds(7, 3)),
+        Group { repetitions: 2, ..group("spawn", 32, TWO_PVMS, rounds(7, 3)) },
+        idle("idle-2", 2),
+        idle("idle-32", 32),
+        Group { kind: Kind::NetPipe, ..group("netpipe", 2, TWO_PVMS, 1) },
+    ];
+    if effort == Effort::Glance {
+        groups.retain(|group| group.name == "latency" || group.name == "bandwidth");
+        for group in &mut groups {
+            group.systems = &[Limit, Hpvm];
+            group.rounds = 3;
+        }
+    }
+    groups
+}

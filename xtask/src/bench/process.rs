@@ -1,0 +1,234 @@
+//! Programs and daemons that the benchmark starts, and their certain end.
+//!
+//! Whatever we start carries a mark of its own in its environment, and so does all that it
+//! starts; what is still there when its time is over is found by the mark and killed. The kernel
+//! ends the programs when this process dies (`setpriv --pdeathsig`).
+use super::systems::Vm;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// The variable that marks what we started.
+const MARK: &str = "HPVM_BENCH";
+/// How long a daemon may take to start or to end.
+const DAEMON_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a program may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(3);
+
+static NEXT_MARK: AtomicU32 = AtomicU32::new(0);
+
+fn new_mark() -> String {
+    format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A command that dies with us and knows nothing of a virtual machine the user may run.
+fn command(program: &Path, signal: &str, mark: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", signal, "--"]).arg(program).env(MARK, mark).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PVM") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Kills what carries the mark, and waits until it is gone.
+fn sweep(mark: &str) {
+    let wanted = format!("{MARK}={mark}");
+    let deadline = Instant::now() + GRACE;
+    loop {
+        let mut found = false;
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environment.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes()) {
+                found = true;
+                signal(pid, Signal::KILL);
+            }
+        }
+        if !found || Instant::now() > deadline {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // A process that has just ended is no error.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Waits for a child's end; `false` when the time is over first.
+fn wait_for(child: &mut Child, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
+    while Instant::now() < deadline {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+/// A program that runs in the background; ended when dropped.
+pub struct Program {
+    child: Child,
+    mark: String,
+    errors: PathBuf,
+}
+
+impl Program {
+    /// Starts `program`. What it prints as errors goes to a file in `scratch`.
+    pub fn start(
+        program: &Path,
+        arguments: &[String],
+        environment: &[(String, String)],
+        scratch: &Path,
+    ) -> Result<Program> {
+        let mark = new_mark();
+        let errors = scratch.join(format!("errors.{mark}"));
+        let child = command(program, "TERM", &mark)
+            .args(arguments)
+            .envs(environment.iter().cloned())
+            .current_dir(scratch)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&errors)?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Program { child, mark, errors })
+    }
+
+    /// Waits for the end and returns what was printed. Fails when the program fails or takes
+    /// longer than `time`.
+    pub fn finish(mut self, time: Duration) -> Result<String> {
+        let mut output = self.child.stdout.take().context("the output is read once")?;
+        let (sender, receiver) = mpsc::channel();
+        // A thread of its own reads, so that this one can tell when the time is over; nobody
+        // wakes up while the program measures.
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = output.read_to_string(&mut text);
+            let _ = sender.send(text);
+        });
+        let text = receiver.recv_timeout(time).ok();
+        let ended = text.is_some() && wait_for(&mut self.child, GRACE);
+        let status = if ended { self.child.try_wait()? } else { None };
+        let errors = fs::read_to_string(&self.errors).unwrap_or_default();
+        match (status, text) {
+            (Some(status), Some(text)) if status.success() => Ok(text),
+            (Some(status), _) => bail!("{status}: {}", last_lines(&errors)),
+            (None, _) => bail!("no end within {} s {}", time.as_secs(), last_lines(&errors)),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            signal(self.child.id() as i32, Signal::TERM);
+            if !wait_for(&mut self.child, GRACE) {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+            sweep(&self.mark);
+        }
+        let _ = fs::remove_file(&self.errors);
+    }
+}
+
+/// The end of a text, for a message of one line.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(3)..].join(" | ")
+}
+
+/// A virtual machine of one host with a directory of its own; ended when dropped.
+pub struct Machine {
+    daemon: Child,
+    mark: String,
+    directory: PathBuf,
+    library: PathBuf,
+}
+
+impl Machine {
+    /// Starts a daemon and waits until it is ready.
+    pub fn start(vm: Vm) -> Result<Machine> {
+        let library = vm.library_directory().with_context(|| format!("{} is not there", vm.name()))?;
+        let mark = new_mark();
+        let directory = std::env::temp_dir().join(format!("hpvm-bench.{mark}"));
+        // A leftover of a process with our number, if there is one.
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir(&directory)?;
+        let mut daemon = command(&vm.pvmd(), "TERM", &mark)
+            .envs(environment(&directory, &library))
+            .current_dir(&directory)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(directory.join("errors"))?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", vm.pvmd().display()))?;
+        let output = daemon.stdout.take().context("the output is read once")?;
+        let machine = Machine { daemon, mark, directory, library };
+        let (sender, receiver) = mpsc::channel();
+        // The thread holds the pipe until the daemon's end: a daemon that prints more shall not die of it.
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        match receiver.recv_timeout(DAEMON_TIME_MAX) {
+            Ok(_socket) => Ok(machine),
+            Err(_) => {
+                let errors = fs::read_to_string(machine.directory.join("errors")).unwrap_or_default();
+                bail!("the daemon of {} does not start: {}", vm.name(), last_lines(&errors))
+            }
+        }
+    }
+
+    /// Where this machine's programs may put files.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What leads a program to this machine and its library.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        environment(&self.directory, &self.library)
+    }
+
+    /// The end of the daemon's log.
+    pub fn log(&self) -> String {
+        let logs = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let log = logs.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("/pvml."));
+        last_lines(&log.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default())
+    }
+}
+
+fn environment(directory: &Path, library: &Path) -> Vec<(String, String)> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    vec![
+        ("PVM_TMP".into(), text(directory)),
+        ("PVM_ALLOW_ROOT".into(), "1".into()),
+        ("LD_LIBRARY_PATH".into(), text(library)),
+    ]
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        signal(self.daemon.id() as i32, Signal::TERM);
+        if !wait_for(&mut self.daemon, DAEMON_TIME_MAX) {
+            eprintln!("bench: the daemon in {} does not end by SIGTERM", self.directory.display());
+            let _ = self.daemon.kill();
+            let _ = self.daemon.wait();
+        }
+        sweep(&self.mark);
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}

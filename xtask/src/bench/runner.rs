@@ -1,0 +1,171 @@
+//! Runs the programs, all systems in turn, so that a noisy machine is noisy to all alike.
+use super::plan::{Group, Kind};
+use super::process::{Machine, Program};
+use super::samples::Samples;
+use super::systems::{System, Vm};
+use crate::common::{Scratch, dist, root, sh};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How often a system may fail in a group before it is left out of it.
+const FAILURES_MAX: usize = 2;
+/// How long NPpvm's receiver gets to enrol before the transmitter looks for it.
+const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
+/// The sizes of NPpvm that are shown, in bytes.
+const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
+const NETPIPE_PROGRAM: &str = "/usr/bin/NPpvm";
+
+/// Where programs and results lie.
+pub fn directory() -> PathBuf {
+    root().join("target/bench")
+}
+
+/// Compiles the programs for the systems that are there.
+pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
+    let directory = directory();
+    std::fs::create_dir_all(&directory)?;
+    let source = |name: &str| root().join("bench").join(name);
+    let compiler = |name: &str| {
+        let mut compiler = Command::new(name);
+        // The warning is about MPICH's MPI_STATUSES_IGNORE, which its header does not explain to the compiler.
+        compiler.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-stringop-overflow", "-o"]);
+        compiler
+    };
+    sh(compiler("cc").arg(directory.join("limit")).arg(source("limit.c")))?;
+    let mut pvm = compiler("cc");
+    pvm.arg(directory.join("pvm_bench")).arg(source("pvm_bench.c"));
+    if systems.contains(&System::Hpvm) {
+        pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
+    }
+    sh(pvm.arg("-lpvm3"))?;
+    let compilers: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
+    for (wrapper, program) in compilers {
+        sh(compiler(wrapper).arg(directory.join(program)).arg(source("mpi_bench.c")))?;
+    }
+    Ok(())
+}
+
+/// What went wrong, for the report.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Whose program failed.
+    pub system: System,
+    /// At what.
+    pub measure: String,
+    /// How.
+    pub text: String,
+}
+
+/// Everything that came out.
+#[derive(Default)]
+pub struct Outcome {
+    /// The values.
+    pub samples: Samples,
+    /// Programs that failed.
+    pub failures: Vec<Failure>,
+}
+
+impl Outcome {
+    /// Runs a group on the systems that are there.
+    pub fn run(&mut self, group: &Group, systems: &BTreeSet<System>) -> Result<()> {
+        let members: Vec<System> = group.systems.iter().copied().filter(|system| systems.contains(system)).collect();
+        let mut machines = Machines::default();
+        let mut failures: BTreeMap<System, usize> = BTreeMap::new();
+        for round in 0..group.rounds {
+            for turn in 0..members.len() {
+                // Another one begins each round: what follows whom must not matter.
+                let system = members[(turn + round) % members.len()];
+                if failures.get(&system).is_some_and(|count| *count >= FAILURES_MAX) {
+                    continue;
+                }
+                if let Err(error) = self.run_once(group, system, &mut machines) {
+                    *failures.entry(system).or_default() += 1;
+                    let log = system.vm().and_then(|vm| machines.log(vm)).unwrap_or_default();
+                    let text = format!("{error:#} {log}").trim().to_owned();
+                    println!("bench: {} {}: {text}", system.name(), group.measure);
+                    self.failures.push(Failure { system, measure: group.measure.to_owned(), text });
+                    machines.end(system);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run_once(&mut self, group: &Group, system: System, machines: &mut Machines) -> Result<()> {
+        let Kind::Ours(tasks) = group.kind else { return self.run_netpipe(group, system, machines) };
+        let numbers = [group.repetition_ms.to_string(), group.repetitions.to_string()];
+        let mut arguments = vec![group.measure.to_owned()];
+        let scratch = Scratch::new("bench")?;
+        let program = if let Some(vm) = system.vm() {
+            arguments.push(if system == System::PvmDirect { "direct" } else { "default" }.to_owned());
+            arguments.extend(numbers);
+            let environment = machines.get(vm)?.environment();
+            Program::start(&directory().join("pvm_bench"), &arguments, &environment, scratch.path())?
+        } else if let Some((launcher, mut all, environment)) = system.mpi_run(tasks) {
+            let (_, name) = system.mpi_compiler().context("an MPI has a compiler")?;
+            all.push(directory().join(name).to_string_lossy().into_owned());
+            all.extend(arguments);
+            all.extend(numbers);
+            let environment: Vec<_> =
+                environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+            Program::start(Path::new(launcher), &all, &environment, scratch.path())?
+        } else {
+            arguments.extend(numbers);
+            Program::start(&directory().join("limit"), &arguments, &[], scratch.path())?
+        };
+        self.samples.add_output(system, &program.finish(group.time_max)?)
+    }
+
+    /// Debian's NPpvm, the binary as it is: a receiver, then a transmitter that looks for it.
+    fn run_netpipe(&mut self, group: &Group, system: System, machines: &mut Machines) -> Result<()> {
+        let machine = machines.get(system.vm().context("NPpvm is a PVM program")?)?;
+        let start = |core: &str, more: &[&str]| {
+            // No perturbations of the sizes, a fixed count of messages; -h makes it the transmitter.
+            let words = ["-c", core, NETPIPE_PROGRAM, "-p", "0", "-n", "100", "-u", "1048576"];
+            let words: Vec<String> = words.iter().chain(more).map(|word| word.to_string()).collect();
+            Program::start(Path::new("taskset"), &words, &machine.environment(), machine.directory())
+        };
+        let receiver = start("1", &[])?;
+        std::thread::sleep(NETPIPE_HEAD_START);
+        start("0", &["-h", "localhost"])?.finish(group.time_max).context("transmitter")?;
+        receiver.finish(group.time_max).context("receiver")?;
+        let results = std::fs::read_to_string(machine.directory().join("np.out")).context("np.out")?;
+        for line in results.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [size, _bandwidth, seconds] = words[..] else { continue };
+            let size: usize = size.parse().context("a size in np.out")?;
+            if NETPIPE_SIZES.contains(&size) {
+                let seconds: f64 = seconds.parse().context("a time in np.out")?;
+                self.samples.add(system, "netpipe", size, seconds * 1e6, "us");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The virtual machines that run during a group.
+#[derive(Default)]
+struct Machines(BTreeMap<Vm, Machine>);
+
+impl Machines {
+    fn get(&mut self, vm: Vm) -> Result<&Machine> {
+        if !self.0.contains_key(&vm) {
+            self.0.insert(vm, Machine::start(vm)?);
+        }
+        self.0.get(&vm).context("it was just started")
+    }
+
+    fn log(&self, vm: Vm) -> Option<String> {
+        Some(self.0.get(&vm)?.log())
+    }
+
+    /// After a failure the next program gets a fresh machine.
+    fn end(&mut self, system: System) {
+        if let Some(vm) = system.vm() {
+            self.0.remove(&vm);
+        }
+    }
+}

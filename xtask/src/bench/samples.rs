@@ -1,0 +1,107 @@
+//! What was measured.
+use super::systems::System;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+
+/// What a value is a value of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The measure, as the programs name it: `pingpong_psend`.
+    pub measure: String,
+    /// Bytes, or tasks where the measure is about these.
+    pub size: usize,
+    /// Whose value.
+    pub system: System,
+}
+
+/// All values of one key.
+#[derive(Debug, Clone, Default)]
+pub struct Values {
+    /// In the order in which they came.
+    pub values: Vec<f64>,
+    /// The same for all: us, ms, M/s, %.
+    pub unit: String,
+}
+
+/// All values so far.
+#[derive(Debug, Default)]
+pub struct Samples(pub BTreeMap<Key, Values>);
+
+impl Samples {
+    /// Adds a program's output: lines of `name size value unit`. Fails on anything else, and when
+    /// there is nothing.
+    pub fn add_output(&mut self, system: System, output: &str) -> Result<()> {
+        if output.trim().is_empty() {
+            bail!("the program printed no values");
+        }
+        for line in output.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [name, size, value, unit] = words[..] else { bail!("no measured value: {line:?}") };
+            let size = size.parse().with_context(|| format!("no size: {line:?}"))?;
+            let value: f64 = value.parse().with_context(|| format!("no number: {line:?}"))?;
+            self.add(system, name, size, value, unit);
+        }
+        Ok(())
+    }
+
+    /// Adds one value.
+    pub fn add(&mut self, system: System, measure: &str, size: usize, value: f64, unit: &str) {
+        let key = Key { measure: measure.to_owned(), size, system };
+        let entry = self.0.entry(key).or_default();
+        entry.values.push(value);
+        unit.clone_into(&mut entry.unit);
+    }
+
+    fn get(&self, system: System, measure: &str, size: usize) -> Option<&Values> {
+        self.0.get(&Key { measure: measure.to_owned(), size, system })
+    }
+
+    /// The median, when the measure was taken.
+    pub fn median(&self, system: System, measure: &str, size: usize) -> Option<f64> {
+        median(&self.get(system, measure, size)?.values)
+    }
+
+    /// The largest value.
+    pub fn maximum(&self, system: System, measure: &str, size: usize) -> Option<f64> {
+        self.get(system, measure, size)?.values.iter().copied().reduce(f64::max)
+    }
+
+    /// Bandwidth in GB/s, from the time that a message takes one way.
+    pub fn bandwidth(&self, system: System, measure: &str, size: usize) -> Option<f64> {
+        Some(size as f64 / self.median(system, measure, size)? * 1e-3)
+    }
+}
+
+/// The middle value; of an even number of values, the middle between the two.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        even if even % 2 == 0 => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+        _ => Some(sorted[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_of_the_sorted_values() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn output_that_is_no_measurement_is_refused() {
+        let mut samples = Samples::default();
+        assert!(samples.add_output(System::Hpvm, "").is_err());
+        assert!(samples.add_output(System::Hpvm, "pingpong_psend 8 fast us\n").is_err());
+        assert!(samples.add_output(System::Hpvm, "bench: wrong data\n").is_err());
+        assert!(samples.add_output(System::Hpvm, "pingpong_psend 8 0.5 us\npingpong_psend 8 0.7 us\n").is_ok());
+        assert_eq!(samples.median(System::Hpvm, "pingpong_psend", 8), Some(0.6));
+    }
+}

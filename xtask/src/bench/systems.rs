@@ -1,0 +1,161 @@
+//! The systems that are compared, and with which settings.
+use crate::common::dist;
+use std::path::{Path, PathBuf};
+
+/// Where Debian's packages put what we compare with.
+const DEBIAN_PVMD: &str = "/usr/lib/pvm3/lib/pvmd";
+const OPEN_MPI_RUN: &str = "/usr/bin/mpirun.openmpi";
+const MPICH_RUN: &str = "/usr/bin/mpiexec.hydra";
+
+/// The settings that are the best for Open MPI's point-to-point messages inside a host.
+const OPEN_MPI_BEST: &str = "--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 \
+     --mca btl self,vader --mca btl_vader_eager_limit 32768";
+
+/// One of the systems; the order is that of the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum System {
+    /// Two processes that share memory, without any message system.
+    Limit,
+    /// Ours.
+    Hpvm,
+    /// Debian's PVM 3.4.6 with its default route, through the daemon.
+    Pvm,
+    /// The same with `PvmRouteDirect`.
+    PvmDirect,
+    /// Open MPI with single copies by the kernel.
+    OpenMpi,
+    /// Open MPI with copies through shared memory.
+    OpenMpiCopy,
+    /// MPICH with single copies by the kernel.
+    Mpich,
+    /// MPICH with copies through shared memory.
+    MpichCopy,
+}
+
+/// The four MPI settings.
+pub const MPIS: [System; 4] = [System::OpenMpi, System::OpenMpiCopy, System::Mpich, System::MpichCopy];
+
+/// Which virtual machine a PVM program runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Vm {
+    /// hpvm's daemon and library from `target/dist`.
+    Ours,
+    /// Debian's.
+    Debian,
+}
+
+impl System {
+    /// As it stands in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Limit => "limit",
+            System::Hpvm => "hpvm",
+            System::Pvm => "PVM 3.4.6",
+            System::PvmDirect => "PVM 3.4.6 direct",
+            System::OpenMpi => "Open MPI",
+            System::OpenMpiCopy => "Open MPI no-CMA",
+            System::Mpich => "MPICH",
+            System::MpichCopy => "MPICH no-CMA",
+        }
+    }
+
+    /// What is set, for those who want to check that it is fair.
+    pub fn settings(self) -> String {
+        match self {
+            System::Limit => "two pinned processes spin on cache lines in shared memory; memcpy".into(),
+            System::Hpvm => "no settings (route as pvm_getopt(PvmRoute) reports it: 2)".into(),
+            System::Pvm => "PvmRoute PvmAllowDirect (its default): through the daemon".into(),
+            System::PvmDirect => "PvmRoute PvmRouteDirect in all tasks".into(),
+            mpi => match mpi.mpi_run(2) {
+                Some((_, arguments, environment)) => {
+                    let environment: Vec<String> =
+                        environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                    [environment.join(" "), arguments.join(" ")].join(" ").trim().to_owned()
+                }
+                None => String::new(),
+            },
+        }
+    }
+
+    /// The virtual machine that its programs need.
+    pub fn vm(self) -> Option<Vm> {
+        match self {
+            System::Hpvm => Some(Vm::Ours),
+            System::Pvm | System::PvmDirect => Some(Vm::Debian),
+            _ => None,
+        }
+    }
+
+    /// Whether it is on this machine.
+    pub fn is_there(self) -> bool {
+        match self {
+            System::Limit => true,
+            System::Hpvm => Vm::Ours.pvmd().exists(),
+            System::Pvm | System::PvmDirect => Vm::Debian.library_directory().is_some(),
+            mpi => mpi.mpi_run(2).is_some_and(|(program, _, _)| Path::new(program).exists()),
+        }
+    }
+
+    /// For an MPI: the launcher, its arguments for so many ranks, and environment variables.
+    pub fn mpi_run(self, ranks: usize) -> Option<(&'static str, Vec<String>, Vec<(&'static str, &'static str)>)> {
+        let open_mpi = |more: &str| {
+            // With more ranks than cores a rank that waits must yield, else nothing moves; with
+            // as many, yielding makes every message slower.
+            let yields = if ranks > 2 { 1 } else { 0 };
+            let words = format!("{OPEN_MPI_BEST} --mca mpi_yield_when_idle {yields} {more} -n {ranks}");
+            Some((OPEN_MPI_RUN, words.split_whitespace().map(str::to_owned).collect(), vec![]))
+        };
+        let mpich = |transports| {
+            let words = format!("-bind-to none -n {ranks}");
+            let words = words.split_whitespace().map(str::to_owned).collect();
+            Some((MPICH_RUN, words, vec![("UCX_TLS", transports)]))
+        };
+        match self {
+            System::OpenMpi => open_mpi("--mca btl_vader_single_copy_mechanism cma"),
+            System::OpenMpiCopy => open_mpi("--mca btl_vader_single_copy_mechanism none"),
+            System::Mpich => mpich("self,posix,cma"),
+            System::MpichCopy => mpich("self,posix"),
+            _ => None,
+        }
+    }
+
+    /// The compiler wrapper of an MPI, and what the compiled program is called.
+    pub fn mpi_compiler(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            System::OpenMpi | System::OpenMpiCopy => Some(("mpicc.openmpi", "openmpi_bench")),
+            System::Mpich | System::MpichCopy => Some(("mpicc.mpich", "mpich_bench")),
+            _ => None,
+        }
+    }
+}
+
+impl Vm {
+    /// The daemon.
+    pub fn pvmd(self) -> PathBuf {
+        match self {
+            Vm::Ours => dist().join("bin/pvmd"),
+            Vm::Debian => PathBuf::from(DEBIAN_PVMD),
+        }
+    }
+
+    /// Where its `libpvm3.so.3` lies; `None` when the system is not installed.
+    pub fn library_directory(self) -> Option<PathBuf> {
+        let has_library = |directory: &PathBuf| directory.join("libpvm3.so.3").exists();
+        if !self.pvmd().exists() {
+            return None;
+        }
+        match self {
+            Vm::Ours => Some(dist().join("lib")).filter(has_library),
+            // /usr/lib/x86_64-linux-gnu, or the directory of another architecture
+            Vm::Debian => std::fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path()).find(has_library),
+        }
+    }
+
+    /// As it stands in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Vm::Ours => "hpvm",
+            Vm::Debian => "Debian's PVM",
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Tables for people.
+use super::samples::Samples;
+use super::systems::System;
+use super::verdicts::{FORMS, best_mpi_bandwidth};
+use std::collections::BTreeSet;
+
+/// The sizes of the measure of latency, in bytes.
+pub const SHORT_SIZES: [usize; 5] = [8, 64, 512, 4096, 16384];
+/// The sizes of the measure of bandwidth, in bytes.
+pub const LONG_SIZES: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+/// The sizes of a ring's token, in bytes.
+pub const RING_SIZES: [usize; 2] = [8, 4096];
+
+/// Width of a cell, and of the first column.
+const CELL: usize = 17;
+const HEAD: usize = 34;
+
+/// A size as people say it.
+pub fn size_text(bytes: usize) -> String {
+    match bytes {
+        small if small < 1 << 10 => format!("{small} B"),
+        medium if medium < 1 << 20 => format!("{} KiB", medium >> 10),
+        large => format!("{} MiB", large >> 20),
+    }
+}
+
+/// What the measures mean.
+fn form_text(measure: &str) -> &str {
+    let form = measure.split_once('_').map_or(measure, |parts| parts.1);
+    match form {
+        "psend" => "psend/precv",
+        "raw_byte" => "raw pkbyte",
+        "raw_int" => "raw pkint",
+        "raw_double" => "raw pkdouble",
+        "default_byte" => "default pkbyte",
+        "default_int" => "default pkint",
+        "default_double" => "default pkdouble",
+        "mpi" => "Send/Recv",
+        "window" => "Isend/Irecv",
+        "blocking" => "Send/Recv",
+        "line" => "cache line",
+        "copy" => "copy across",
+        "memcpy" => "memcpy",
+        "call" => "the call",
+        "all" => "until heard of all",
+        _ => "",
+    }
+}
+
+/// A table: one row a system and measure, one column a size.
+struct Table<'a> {
+    title: &'a str,
+    sizes: &'a [usize],
+    measures: Vec<String>,
+    /// From the samples' median to what is shown.
+    value: fn(usize, f64) -> f64,
+    /// What each size is compared with, to print a ratio behind each value.
+    reference: &'a dyn Fn(usize) -> Option<f64>,
+}
+
+impl Table<'_> {
+    /// Prints the table unless it is empty.
+    fn print(&self, samples: &Samples) {
+        let rows: BTreeSet<(System, usize)> = samples
+            .0
+            .keys()
+            .filter_map(|key| {
+                let place = self.measures.iter().position(|measure| *measure == key.measure)?;
+                self.sizes.contains(&key.size).then_some((key.system, place))
+            })
+            .collect();
+        if rows.is_empty() {
+            return;
+        }
+        println!("\n{}", self.title);
+        print!("{:HEAD$}", "");
+        for size in self.sizes {
+            let tasks = self.measures[0].starts_with("spawn") || self.measures[0] == "idle";
+            let head = if tasks { format!("{size} tasks") } else { size_text(*size) };
+            print!("{head:>CELL$}");
+        }
+        println!();
+        for (system, place) in rows {
+            let measure = &self.measures[place];
+            let head = format!("{} {}", system.name(), form_text(measure));
+            print!("{:HEAD$}", format!("  {}", head.trim()));
+            for size in self.sizes {
+                print!("{:>CELL$}", self.cell(samples, system, measure, *size));
+            }
+            println!();
+        }
+    }
+
+    fn cell(&self, samples: &Samples, system: System, measure: &str, size: usize) -> String {
+        let Some(median) = samples.median(system, measure, size) else { return String::new() };
+        let value = (self.value)(size, median);
+        match (self.reference)(size) {
+            Some(reference) => format!("{} ({:5.2})", digits(value), value / reference),
+            None => digits(value),
+        }
+    }
+}
+
+/// Three significant digits.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        large if large >= 100.0 => format!("{value:.0}"),
+        medium if medium >= 10.0 => format!("{value:.1}"),
+        small if small >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn names(prefix: &str, forms: &[&str]) -> Vec<String> {
+    forms.iter().map(|form| format!("{prefix}_{form}")).collect()
+}
+
+fn plain(_size: usize, median: f64) -> f64 {
+    median
+}
+
+/// All tables.
+pub fn print(samples: &Samples) {
+    print_pair(samples);
+    print_many(samples);
+}
+
+/// Latency and bandwidth between two tasks.
+pub fn print_pair(samples: &Samples) {
+    let limit = |size| samples.median(System::Limit, "pingpong_line", 8).filter(|_| size == 8);
+    let mut eight = vec!["line", "psend"];
+    eight.extend(FORMS);
+    eight.push("mpi");
+    let latency = Table {
+        title: "One way between two tasks, us (in brackets: times the limit)",
+        sizes: &SHORT_SIZES,
+        measures: names("pingpong", &eight),
+        value: plain,
+        reference: &limit,
+    };
+    latency.print(samples);
+    let mut measures = names("pingpong", &["copy", "psend", "raw_byte", "raw_double", "default_double", "mpi"]);
+    measures.insert(0, "memcpy".into());
+    let has_mpi = LONG_SIZES.iter().any(|size| best_mpi_bandwidth(samples, *size).is_some());
+    let bandwidth = Table {
+        title: if has_mpi {
+            "Bandwidth of ping-pong between two tasks, GB/s (in brackets: times the best MPI)"
+        } else {
+            "Bandwidth of ping-pong between two tasks, GB/s"
+        },
+        sizes: &LONG_SIZES,
+        measures,
+        value: |size, median| size as f64 / median * 1e-3,
+        reference: &|size| best_mpi_bandwidth(samples, size),
+    };
+    bandwidth.print(samples);
+}
+
+fn print_many(samples: &Samples) {
+    let open_mpi = |_| {
+        let forms = ["rate_window", "rate_blocking"];
+        forms.iter().filter_map(|form| samples.median(System::OpenMpi, form, 8)).reduce(f64::max)
+    };
+    let none = |_| None;
+    let table = |title, sizes, measures, reference| Table { title, sizes, measures, value: plain, reference };
+    let rate = ["line", "psend", "raw_byte", "default_int", "window", "blocking"];
+    table(
+        "Messages of one sender, window of 64, million a second (in brackets: times Open MPI's better form)",
+        &[8],
+        names("rate", &rate),
+        &open_mpi,
+    )
+    .print(samples);
+    let ring = ["psend", "raw_byte", "default_int", "mpi"];
+    table("32 tasks in a ring on all cores, one token, us a hop", &RING_SIZES, names("ring", &ring), &none)
+        .print(samples);
+    table("32 tasks in a ring, all send and receive at once, us a round", &RING_SIZES, names("ringall", &ring), &none)
+        .print(samples);
+    table("pvm_mcast to 31 tasks and an answer from each, us", &[64 << 10], vec!["mcast".into()], &none).print(samples);
+    table("pvm_spawn, ms", &[32], names("spawn", &["call", "all"]), &none).print(samples);
+    table("CPU use of tasks that wait in pvm_recv, percent", &[2, 32], vec!["idle".into()], &none).print(samples);
+    table(
+        "Debian's NPpvm, the unmodified binary, one way, us (not pinned by itself; for information)",
+        &[8, 64, 4096, 65536, 1 << 20],
+        vec!["netpipe".into()],
+        &none,
+    )
+    .print(samples);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_as_people_say_them() {
+        assert_eq!(size_text(8), "8 B");
+        assert_eq!(size_text(64 << 10), "64 KiB");
+        assert_eq!(size_text(16 << 20), "16 MiB");
+    }
+
+    #[test]
+    fn values_have_three_digits() {
+        assert_eq!(digits(0.0561), "0.056");
+        assert_eq!(digits(12.34), "12.3");
+        assert_eq!(digits(1234.5), "1234");
+    }
+}

@@ -1,0 +1,275 @@
+//! The targets, and whether they are met.
+use super::samples::Samples;
+use super::systems::{MPIS, System};
+use super::tables::{LONG_SIZES, RING_SIZES, size_text};
+use std::fmt;
+
+/// The forms of a packed message; the first word tells the encoding.
+pub const FORMS: [&str; 6] = ["raw_byte", "raw_int", "raw_double", "default_byte", "default_int", "default_double"];
+
+/// What counts as "the same" bandwidth.
+const SAME_AS_RAW: f64 = 0.9;
+
+/// On which side of the bound the ratio must lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// At most.
+    Most(f64),
+    /// Less than.
+    Less(f64),
+    /// At least.
+    Least(f64),
+}
+
+impl Bound {
+    fn is_met(self, ratio: f64) -> bool {
+        match self {
+            Bound::Most(bound) => ratio <= bound,
+            Bound::Less(bound) => ratio < bound,
+            Bound::Least(bound) => ratio >= bound,
+        }
+    }
+
+    fn is_worse(self, one: f64, other: f64) -> bool {
+        if matches!(self, Bound::Least(_)) { one < other } else { one > other }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Most(bound) => write!(formatter, "at most {bound}"),
+            Bound::Less(bound) => write!(formatter, "less than {bound}"),
+            Bound::Least(bound) => write!(formatter, "at least {bound}"),
+        }
+    }
+}
+
+/// One target: the same bound for one or more ratios.
+pub struct Verdict {
+    /// What is compared with what.
+    pub text: String,
+    /// What holds for each ratio.
+    pub bound: Bound,
+    /// What each is about, and its value; `None` when one side was not measured.
+    pub ratios: Vec<(String, Option<f64>)>,
+}
+
+/// How a target stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// All ratios lie where they should.
+    Pass,
+    /// At least one does not.
+    Miss,
+    /// None misses, but one at least is unknown.
+    Unknown,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Standing::Pass => "PASS",
+            Standing::Miss => "MISS",
+            Standing::Unknown => "----",
+        })
+    }
+}
+
+impl Verdict {
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        if self.ratios.iter().flat_map(|ratio| ratio.1).any(|ratio| !self.bound.is_met(ratio)) {
+            Standing::Miss
+        } else if self.ratios.is_empty() || self.ratios.iter().any(|ratio| ratio.1.is_none()) {
+            Standing::Unknown
+        } else {
+            Standing::Pass
+        }
+    }
+
+    /// The worst of the ratios.
+    pub fn worst(&self) -> Option<f64> {
+        let known = self.ratios.iter().filter_map(|ratio| ratio.1);
+        known.reduce(|one, other| if self.bound.is_worse(one, other) { one } else { other })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let worst = self.worst().map_or("not measured".to_owned(), |worst| format!("{worst:.3}"));
+        write!(formatter, "{} {}: {worst} ({})", self.standing(), self.text, self.bound)?;
+        if self.ratios.len() > 1 && self.worst().is_some() {
+            let each = self.ratios.iter().map(|(about, ratio)| match ratio {
+                Some(ratio) => format!("{about} {ratio:.2}"),
+                None => format!("{about} -"),
+            });
+            write!(formatter, "\n       {}", each.collect::<Vec<_>>().join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
+    Some(ours? / theirs?)
+}
+
+/// The highest bandwidth of any MPI with any of its settings, in GB/s.
+pub fn best_mpi_bandwidth(samples: &Samples, size: usize) -> Option<f64> {
+    let bandwidths = MPIS.iter().filter_map(|mpi| samples.bandwidth(*mpi, "pingpong_mpi", size));
+    bandwidths.reduce(f64::max)
+}
+
+/// The shorter of the times of Debian's two routes.
+fn best_pvm(samples: &Samples, measure: &str, size: usize) -> Option<f64> {
+    let routes = [System::Pvm, System::PvmDirect];
+    routes.iter().filter_map(|route| samples.median(*route, measure, size)).reduce(f64::min)
+}
+
+/// All targets of the measures that were taken.
+pub fn verdicts(samples: &Samples) -> Vec<Verdict> {
+    [latency(samples), bandwidth(samples), rate(samples), many(samples)].into_iter().flatten().collect()
+}
+
+fn latency(samples: &Samples) -> Vec<Verdict> {
+    let psend = samples.median(System::Hpvm, "pingpong_psend", 8);
+    let limit = samples.median(System::Limit, "pingpong_line", 8);
+    let open_mpi = samples.median(System::OpenMpi, "pingpong_mpi", 8);
+    let packed = |form: &str| samples.median(System::Hpvm, &format!("pingpong_{form}"), 8);
+    let default_to_raw = ["byte", "int", "double"];
+    vec![
+        Verdict {
+            text: "8 bytes, psend/precv, to the limit".into(),
+            bound: Bound::Most(1.5),
+            ratios: vec![("".into(), ratio(psend, limit))],
+        },
+        Verdict {
+            text: "8 bytes, psend/precv, to Open MPI".into(),
+            bound: Bound::Less(1.0),
+            ratios: vec![("".into(), ratio(psend, open_mpi))],
+        },
+        Verdict {
+            text: "8 bytes, initsend + pk + send + recv + upk, to Open MPI".into(),
+            bound: Bound::Most(1.3),
+            ratios: FORMS.iter().map(|form| (form.to_string(), ratio(packed(form), open_mpi))).collect(),
+        },
+        Verdict {
+            text: "8 bytes, PvmDataDefault to PvmDataRaw".into(),
+            bound: Bound::Most(1.1),
+            ratios: default_to_raw
+                .iter()
+                .map(|kind| {
+                    (kind.to_string(), ratio(packed(&format!("default_{kind}")), packed(&format!("raw_{kind}"))))
+                })
+                .collect(),
+        },
+    ]
+}
+
+fn bandwidth(samples: &Samples) -> Vec<Verdict> {
+    let ours = |form: &str, size| samples.bandwidth(System::Hpvm, &format!("pingpong_{form}"), size);
+    let to_mpi = |form: &str| {
+        let ratios = LONG_SIZES
+            .iter()
+            .map(|size| (size_text(*size), ratio(ours(form, *size), best_mpi_bandwidth(samples, *size))));
+        ratios.collect()
+    };
+    vec![
+        Verdict {
+            text: "bandwidth, psend/precv, to the best MPI".into(),
+            bound: Bound::Least(1.0),
+            ratios: to_mpi("psend"),
+        },
+        Verdict {
+            text: "bandwidth, raw bytes packed and unpacked, to the best MPI".into(),
+            bound: Bound::Least(0.7),
+            ratios: to_mpi("raw_byte"),
+        },
+        Verdict {
+            text: "bandwidth, PvmDataDefault doubles packed and unpacked, to the best MPI".into(),
+            bound: Bound::Least(0.7),
+            ratios: to_mpi("default_double"),
+        },
+        Verdict {
+            text: "bandwidth, doubles, PvmDataDefault to PvmDataRaw".into(),
+            bound: Bound::Least(SAME_AS_RAW),
+            ratios: LONG_SIZES
+                .iter()
+                .map(|size| (size_text(*size), ratio(ours("default_double", *size), ours("raw_double", *size))))
+                .collect(),
+        },
+    ]
+}
+
+fn rate(samples: &Samples) -> Vec<Verdict> {
+    let open_mpi = ["rate_window", "rate_blocking"];
+    let open_mpi = open_mpi.iter().filter_map(|form| samples.median(System::OpenMpi, form, 8)).reduce(f64::max);
+    let verdict = |text: &str, forms: &[&str]| Verdict {
+        text: format!("message rate, {text}, to Open MPI's better form"),
+        bound: Bound::Least(1.0),
+        ratios: forms
+            .iter()
+            .map(|form| (form.to_string(), ratio(samples.median(System::Hpvm, &format!("rate_{form}"), 8), open_mpi)))
+            .collect(),
+    };
+    vec![verdict("psend", &["psend"]), verdict("send", &["raw_byte", "default_int"])]
+}
+
+fn many(samples: &Samples) -> Vec<Verdict> {
+    let to_pvm =
+        |measure: &str, size| ratio(samples.median(System::Hpvm, measure, size), best_pvm(samples, measure, size));
+    let mut ring = Vec::new();
+    for measure in ["ring", "ringall"] {
+        for form in ["psend", "raw_byte", "default_int"] {
+            for size in RING_SIZES {
+                ring.push((
+                    format!("{measure} {form} {}", size_text(size)),
+                    to_pvm(&format!("{measure}_{form}"), size),
+                ));
+            }
+        }
+    }
+    let idle = |tasks: usize| (format!("of {tasks} tasks"), samples.maximum(System::Hpvm, "idle", tasks));
+    vec![
+        Verdict {
+            text: "32 tasks in a ring, time to that of Debian's better route".into(),
+            bound: Bound::Most(1.0),
+            ratios: ring,
+        },
+        Verdict {
+            text: "CPU use of a waiting task, in percent".into(),
+            bound: Bound::Less(1.0),
+            ratios: vec![idle(2), idle(32)],
+        },
+        Verdict {
+            text: "pvm_mcast of 64 KiB to 31 tasks, time to that of Debian's better route".into(),
+            bound: Bound::Most(0.2),
+            ratios: vec![("".into(), to_pvm("mcast", 64 << 10))],
+        },
+        Verdict {
+            text: "pvm_spawn of 32 tasks, time to Debian's".into(),
+            bound: Bound::Most(0.5),
+            ratios: vec![
+                ("the call".into(), to_pvm("spawn_call", 32)),
+                ("until all were heard".into(), to_pvm("spawn_all", 32)),
+            ],
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_met_when_its_worst_ratio_is() {
+        let ratios = |values: &[Option<f64>]| values.iter().map(|value| (String::new(), *value)).collect();
+        let verdict = |bound, values: &[Option<f64>]| Verdict { text: String::new(), bound, ratios: ratios(values) };
+        assert_eq!(verdict(Bound::Most(1.5), &[Some(1.5), Some(0.2)]).standing(), Standing::Pass);
+        assert_eq!(verdict(Bound::Less(1.0), &[Some(1.0)]).standing(), Standing::Miss);
+        assert_eq!(verdict(Bound::Least(1.0), &[Some(1.2), Some(0.9)]).standing(), Standing::Miss);
+        assert_eq!(verdict(Bound::Least(1.0), &[Some(1.2), Some(0.9)]).worst(), Some(0.9));
+        assert_eq!(verdict(Bound::Least(1.0), &[Some(1.2), None]).standing(), Standing::Unknown);
+        assert_eq!(verdict(Bound::Least(1.0), &[]).standing(), Standing::Unknown);
+    }
+}
