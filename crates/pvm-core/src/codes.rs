@@ -40,6 +40,10 @@ pub enum Code {
 }
 
 impl Code {
+    /// The code of that number.
+    pub fn from_number(number: i32) -> Option<Code> {
+        ALL.into_iter().find(|code| code.number() == number)
+    }
     /// The number that C programs see.
     pub fn number(self) -> i32 {
         self as i32
@@ -49,6 +53,42 @@ impl Code {
         text(self.number())
     }
 }
+
+/// Every code.
+const ALL: [Code; 32] = [
+    Code::BadParam,
+    Code::Mismatch,
+    Code::Overflow,
+    Code::NoData,
+    Code::NoHost,
+    Code::NoFile,
+    Code::Denied,
+    Code::NoMem,
+    Code::BadMsg,
+    Code::SysErr,
+    Code::NoBuf,
+    Code::NoSuchBuf,
+    Code::NullGroup,
+    Code::DupGroup,
+    Code::NoGroup,
+    Code::NotInGroup,
+    Code::NoInst,
+    Code::HostFail,
+    Code::NoParent,
+    Code::NotImpl,
+    Code::DSysErr,
+    Code::BadVersion,
+    Code::OutOfRes,
+    Code::DupHost,
+    Code::CantStart,
+    Code::Already,
+    Code::NoTask,
+    Code::NotFound,
+    Code::Exists,
+    Code::HostrNMstr,
+    Code::ParentNotSet,
+    Code::IPLoopback,
+];
 
 impl std::fmt::Display for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -156,6 +196,43 @@ pub const DM_FIRST: i32 = 0x80020001_u32 as i32;
 pub const TC_FIRST: i32 = 0x80030001_u32 as i32;
 /// First tag of the range of registered servers (hoster, tasker, resource manager).
 pub const SM_FIRST: i32 = 0x80040001_u32 as i32;
+
+/// Task to manager, manager to task: as the task's own requests.
+pub const SM_SPAWN: i32 = SM_FIRST;
+/// Manager to daemon: start tasks here.
+pub const SM_EXEC: i32 = SM_FIRST + 1;
+/// Daemon to manager: what was started, or who came by itself.
+pub const SM_EXECACK: i32 = SM_FIRST + 2;
+pub const SM_TASK: i32 = SM_FIRST + 3;
+pub const SM_CONFIG: i32 = SM_FIRST + 4;
+pub const SM_ADDHOST: i32 = SM_FIRST + 5;
+pub const SM_DELHOST: i32 = SM_FIRST + 6;
+/// Manager to daemon: add hosts.
+pub const SM_ADD: i32 = SM_FIRST + 7;
+/// Daemon to manager: what was added.
+pub const SM_ADDACK: i32 = SM_FIRST + 8;
+pub const SM_NOTIFY: i32 = SM_FIRST + 9;
+/// Daemon to manager, tasker to daemon: a task has ended.
+pub const SM_TASKX: i32 = SM_FIRST + 10;
+/// Daemon to manager: a host is gone.
+pub const SM_HOSTX: i32 = SM_FIRST + 11;
+/// Manager to daemon: another task is the manager from now on.
+pub const SM_HANDOFF: i32 = SM_FIRST + 12;
+pub const SM_SCHED: i32 = SM_FIRST + 13;
+/// Daemon to hoster: start daemons.
+pub const SM_STHOST: i32 = SM_FIRST + 14;
+/// Hoster to daemon: how that went.
+pub const SM_STHOSTACK: i32 = SM_FIRST + 15;
+/// Daemon to tasker: start a task.
+pub const SM_STTASK: i32 = SM_FIRST + 16;
+
+/// Mailbox classes that announce the registered servers (contract 1.7).
+pub const CLASS_HOSTER: &str = "###_PVM_HOSTER_###";
+pub const CLASS_TASKER: &str = "###_PVM_TASKER_###";
+pub const CLASS_TRACER: &str = "###_PVM_TRACER_###";
+pub const CLASS_MANAGER: &str = "###_PVM_RM_###";
+/// Mailbox class of the tasks that a reset spares.
+pub const CLASS_NO_RESET: &str = "###_PVM_NO_RESET_###";
 
 /// Flags of `pvmtaskinfo.ti_flag`.
 pub const TASK_FORKED: u32 = 0x2;

@@ -4,9 +4,13 @@
 //! * [`tid`]: task identifiers.
 //! * [`proto`]: what task and daemon say to each other over the control socket.
 //! * [`encoding`]: the bodies of messages that the daemon itself makes.
+//! * [`hostfile`]: the file that lists the hosts of a machine.
+//! * [`machine`]: the rules of the virtual machine as one host's daemon applies them.
 #![forbid(unsafe_code)]
 
 pub mod codes;
 pub mod encoding;
+pub mod hostfile;
+pub mod machine;
 pub mod proto;
 pub mod tid;

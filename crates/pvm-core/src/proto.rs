@@ -47,7 +47,9 @@ pub struct Hello {
 /// From the daemon to a task. Frames are handled in the order in which they come.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum ToTask {
-    /// Answers `Hello`. Carries one descriptor: the host's port table.
+    /// Answers `Hello`. Carries one descriptor, the host's port table, or three: then others had
+    /// something for the task before it came, and the daemon has made its segment (writable) and
+    /// its doorbell; they are the second and third and replace those of `Hello`.
     Welcome(Welcome),
     /// Answers `Hello` when the task may not come in; the socket closes next.
     Refused(Code),

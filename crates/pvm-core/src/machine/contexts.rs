@@ -1,0 +1,80 @@
+//! Message contexts (contract 2.4).
+use crate::codes::Code;
+use crate::proto::Reply;
+use crate::tid::{LOCAL_MASK, Tid};
+use std::collections::BTreeMap;
+
+/// The numbers above this one, within a host, are the system's.
+const CONTEXT_MAX: u32 = LOCAL_MASK - 16;
+
+/// Which contexts are given out, and to whom.
+pub(super) struct Contexts {
+    host: Tid,
+    last: u32,
+    owners: BTreeMap<u32, Tid>,
+}
+
+impl Contexts {
+    pub fn new(host: Tid) -> Contexts {
+        Contexts { host, last: 0, owners: BTreeMap::new() }
+    }
+
+    pub fn allocate(&mut self, owner: Tid) -> Result<Reply, Code> {
+        if self.owners.len() >= CONTEXT_MAX as usize {
+            return Err(Code::OutOfRes);
+        }
+        loop {
+            self.last = self.last % CONTEXT_MAX + 1;
+            if !self.owners.contains_key(&self.last) {
+                self.owners.insert(self.last, owner);
+                return Ok(Reply::Int((self.host.0 | self.last) as i32));
+            }
+        }
+    }
+
+    pub fn free(&mut self, owner: Tid, context: i32) -> Result<Reply, Code> {
+        if context == 0 {
+            return Err(Code::BadParam);
+        }
+        let context = Tid(context as u32);
+        if context.host() != self.host || self.owners.get(&context.local()) != Some(&owner) {
+            return Err(Code::NotFound);
+        }
+        self.owners.remove(&context.local());
+        Ok(Reply::Done)
+    }
+
+    /// The contexts of a task that has ended are free again.
+    pub fn forget(&mut self, owner: Tid) {
+        self.owners.retain(|_, other| *other != owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_count_up_and_belong_to_their_maker() {
+        let (one, other) = (Tid(0x40001), Tid(0x40002));
+        let mut contexts = Contexts::new(Tid(0x40000));
+        assert_eq!(contexts.allocate(one), Ok(Reply::Int(0x40001)));
+        assert_eq!(contexts.allocate(one), Ok(Reply::Int(0x40002)));
+        assert_eq!(contexts.free(other, 0x40001), Err(Code::NotFound));
+        assert_eq!(contexts.free(one, 0), Err(Code::BadParam));
+        assert_eq!(contexts.free(one, 0x40001), Ok(Reply::Done));
+        assert_eq!(contexts.free(one, 0x40001), Err(Code::NotFound));
+        assert_eq!(contexts.allocate(one), Ok(Reply::Int(0x40003)));
+        contexts.forget(one);
+        assert!(contexts.owners.is_empty());
+    }
+
+    #[test]
+    fn when_all_contexts_are_given_out_the_next_is_refused() {
+        let mut contexts = Contexts::new(Tid(0x40000));
+        for _ in 0..CONTEXT_MAX {
+            contexts.allocate(Tid(0x40001)).unwrap();
+        }
+        assert_eq!(contexts.allocate(Tid(0x40001)), Err(Code::OutOfRes));
+    }
+}

@@ -1,0 +1,138 @@
+//! Signals, tickle, halt.
+use super::{Action, Machine, Time};
+use crate::codes::Code;
+use crate::proto::{Reply, ToTask};
+use crate::tid::Tid;
+use std::time::Duration;
+
+/// The numbers of the signals that a halt uses.
+const SIGNAL_TERMINATE: i32 = 15;
+const SIGNAL_KILL: i32 = 9;
+/// How long killed processes may take to vanish before the daemon ends all the same.
+const KILLED_WAIT: Duration = Duration::from_secs(2);
+/// `pvm_tickle` takes this many arguments at most.
+const TICKLE_ARGUMENTS_MAX: usize = 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Halt {
+    No,
+    /// Tasks were asked to end; they are killed then.
+    Asked(Time),
+    /// Tasks were killed; the daemon ends then.
+    Killed(Time),
+    Stopped,
+}
+
+/// What concerns the daemon as a whole.
+pub(super) struct Control {
+    halt: Halt,
+    debug_mask: i32,
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        Control { halt: Halt::No, debug_mask: 0 }
+    }
+}
+
+impl Control {
+    pub fn halting(&self) -> bool {
+        self.halt != Halt::No
+    }
+    pub fn next_wakeup(&self) -> Option<Time> {
+        match self.halt {
+            Halt::Asked(when) | Halt::Killed(when) => Some(when),
+            Halt::No | Halt::Stopped => None,
+        }
+    }
+}
+
+impl Machine {
+    /// Sets the debug mask, as `pvmd -d` says.
+    pub fn set_debug_mask(&mut self, mask: i32) {
+        self.control.debug_mask = mask;
+    }
+
+    pub(super) fn signal(&mut self, tid: Tid, signal: i32) -> Result<Reply, Code> {
+        if !tid.is_task() {
+            return Err(Code::BadParam);
+        }
+        if let Some(task) = self.tasks.get(tid).filter(|task| task.process > 0) {
+            self.actions.push_back(Action::Signal { tid, process: task.process, signal });
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn tickle(&mut self, arguments: &[i32]) -> Result<Reply, Code> {
+        if arguments.is_empty() || arguments.len() > TICKLE_ARGUMENTS_MAX {
+            return Err(Code::BadParam);
+        }
+        let argument = arguments.get(1).copied().unwrap_or(0);
+        match arguments[0] {
+            0..=4 => self.dump(arguments[0]),
+            5 => return Ok(Reply::Ints(vec![self.control.debug_mask])),
+            6 => self.control.debug_mask = argument,
+            // Hosts do not fail while there is one.
+            8 => return Ok(Reply::Ints(vec![0])),
+            _ => {}
+        }
+        Ok(Reply::Ints(Vec::new()))
+    }
+
+    /// Writes a table to the log.
+    fn dump(&mut self, what: i32) {
+        let lines: Vec<String> = match what {
+            1 => self.hosts.summary().collect(),
+            2 => self.tasks.iter().map(|(tid, task)| format!("task {tid} {:?} {}", task.state, task.process)).collect(),
+            3 => vec![format!("{} spawns under way", self.spawns.pending())],
+            4 => self.mailboxes.summary().collect(),
+            _ => vec![format!("{} tasks, {} actions queued", self.tasks.count(), self.actions.len())],
+        };
+        for line in lines {
+            self.actions.push_back(Action::Log { tid: Tid::DAEMON, line: line.into_bytes() });
+        }
+    }
+
+    /// The machine ends: all tasks are asked to end, those of the daemon's own are killed when
+    /// they do not, then [`Action::Stop`] comes.
+    pub fn halt(&mut self, now: Time) {
+        if self.control.halting() {
+            return;
+        }
+        self.control.halt = Halt::Asked(now + self.settings.halt_grace);
+        let tasks: Vec<(Tid, i32)> = self.tasks.iter().map(|(tid, task)| (tid, task.process)).collect();
+        for (tid, _) in &tasks {
+            self.send(*tid, ToTask::Halting);
+        }
+        for (tid, process) in tasks.into_iter().filter(|(_, process)| *process > 0) {
+            self.actions.push_back(Action::Signal { tid, process, signal: SIGNAL_TERMINATE });
+        }
+        self.stop_when_empty();
+    }
+
+    pub(super) fn check_halt(&mut self, now: Time) {
+        match self.control.halt {
+            Halt::Asked(when) if now >= when => {
+                self.control.halt = Halt::Killed(now + KILLED_WAIT);
+                for (tid, task) in self.tasks.iter().filter(|(_, task)| task.started > 0) {
+                    self.actions.push_back(Action::Signal { tid, process: task.started, signal: SIGNAL_KILL });
+                }
+            }
+            Halt::Killed(when) if now >= when => self.stop(),
+            _ => {}
+        }
+    }
+
+    pub(super) fn stop_when_empty(&mut self) {
+        if self.control.halting() && self.tasks.iter().all(|(_, task)| task.started == 0) {
+            self.stop();
+        }
+    }
+
+    fn stop(&mut self) {
+        if self.control.halt != Halt::Stopped {
+            self.control.halt = Halt::Stopped;
+            self.actions.push_back(Action::Stop);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The rules of the virtual machine as the daemon of one host applies them.
+//!
+//! A pure state machine: the daemon hands in what happened (`handle_*`), takes out what is to be
+//! done ([`Machine::poll_action`]), and wakes it when it wants ([`Machine::next_wakeup`]). One
+//! file a conversation:
+//!
+//! * `tasks`: who lives here, enrolment, introductions, death;
+//! * `spawn`: placement, start of processes, results, siblings;
+//! * `hosts`: the host table, adding and deleting hosts;
+//! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
+//! * `servers`: hoster, tasker, resource manager, tracer;
+//! * `control`: signals, tickle, reset, halt.
+
+mod contexts;
+mod control;
+mod hosts;
+mod mailbox;
+mod notify;
+mod output;
+mod servers;
+mod spawn;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+pub use hosts::HostSettings;
+pub use spawn::Found;
+
+use crate::codes::{Code, ENC_XDR};
+use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
+use crate::tid::Tid;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A moment, counted from any fixed one.
+pub type Time = Duration;
+
+/// Names a connection before it is a task.
+pub type Connection = u64;
+
+/// What the daemon has to do. Actions are to be done in order.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // each variant's sentence names its fields
+pub enum Action {
+    /// The connection is that task from now on; send it its welcome.
+    Welcome { connection: Connection, tid: Tid, welcome: Welcome },
+    /// Tell the connection why it may not come in, and close it.
+    Refuse { connection: Connection, code: Code },
+    /// Send a frame to a task, or keep it until the task has enrolled.
+    Send { to: Tid, frame: ToTask },
+    /// Give each of the two tasks the other's segment and doorbell. Both can be the same.
+    Introduce { one: Tid, other: Tid },
+    /// Ring a task's doorbell.
+    Ring { tid: Tid },
+    /// Look for a program; answer by [`Machine::handle_found`].
+    Find { spawn: u32, file: ByteBuf, directory: Option<ByteBuf>, debug: bool },
+    /// Start a process; answer by [`Machine::handle_started`].
+    Start(Start),
+    /// Send a signal to a task's process.
+    Signal { tid: Tid, process: i32, signal: i32 },
+    /// The task's number is in use from now on.
+    Born { tid: Tid },
+    /// The task is gone: close what belongs to it.
+    Forget { tid: Tid },
+    /// Append output of a task to the log.
+    Log { tid: Tid, line: Vec<u8> },
+    /// Answer a request with the time of day.
+    TellTime { to: Tid, wait: u32 },
+    /// Find out whether these hosts can be reached; answer by [`Machine::handle_hosts_checked`].
+    CheckHosts { request: u32, names: Vec<ByteBuf> },
+    /// Everybody is gone: end.
+    Stop,
+}
+
+/// A process to start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// The task that it will be.
+    pub tid: Tid,
+    /// To pass on as `PVMEPID`.
+    pub cookie: u32,
+    /// The program, as found.
+    pub path: ByteBuf,
+    /// `argv[0]` and on.
+    pub arguments: Vec<ByteBuf>,
+    /// `NAME=value`, beside what the daemon itself sets.
+    pub environment: Vec<ByteBuf>,
+    /// Where it runs, if not in the daemon's own place for tasks.
+    pub directory: Option<ByteBuf>,
+}
+
+/// What a daemon knows of its host and its limits.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The own host.
+    pub host: HostSettings,
+    /// `PVM_MAX_TASKS`: how many tasks may live here.
+    pub tasks_max: usize,
+    /// How long a task may take to end at a halt before it is killed.
+    pub halt_grace: Duration,
+}
+
+/// The state of the machine as one daemon knows it.
+pub struct Machine {
+    settings: Settings,
+    actions: VecDeque<Action>,
+    hosts: hosts::Hosts,
+    tasks: tasks::Tasks,
+    spawns: spawn::Spawns,
+    notify: notify::Notify,
+    mailboxes: mailbox::Mailboxes,
+    contexts: contexts::Contexts,
+    servers: servers::Servers,
+    control: control::Control,
+}
+
+impl Machine {
+    /// A machine of one host without tasks.
+    pub fn new(settings: Settings) -> Machine {
+        let hosts = hosts::Hosts::new(settings.host.clone());
+        let own = hosts.own();
+        Machine {
+            tasks: tasks::Tasks::new(own),
+            contexts: contexts::Contexts::new(own),
+            hosts,
+            settings,
+            actions: VecDeque::new(),
+            spawns: spawn::Spawns::default(),
+            notify: notify::Notify::default(),
+            mailboxes: mailbox::Mailboxes::default(),
+            servers: servers::Servers::default(),
+            control: control::Control::default(),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Machine::handle_time`] wants to be called, if ever.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.control.next_wakeup()
+    }
+
+    /// The tid of the own host.
+    pub fn own_host(&self) -> Tid {
+        self.hosts.own()
+    }
+
+    /// A process says hello.
+    pub fn handle_hello(&mut self, connection: Connection, process: i32, hello: &Hello) {
+        self.enroll(connection, process, hello);
+    }
+
+    /// A frame of a task.
+    pub fn handle_frame(&mut self, now: Time, from: Tid, frame: ToDaemon) {
+        match frame {
+            // A second greeting means nothing.
+            ToDaemon::Hello(_) => {}
+            ToDaemon::Request { wait, request } => self.handle_request(now, from, wait, request),
+            ToDaemon::Message(message) => self.handle_message(from, message),
+            ToDaemon::Ring(tid) => self.actions.push_back(Action::Ring { tid }),
+            ToDaemon::Bye => self.left(from),
+        }
+    }
+
+    fn handle_request(&mut self, now: Time, from: Tid, wait: u32, request: Request) {
+        let Some(request) = self.for_manager(from, wait, request) else { return };
+        let answer = match request {
+            Request::Connect(tid) => self.connect(from, tid),
+            Request::Spawn(spawn) => return self.spawn(spawn::Asker::Task { tid: from, wait }, spawn),
+            Request::Siblings => return self.siblings(from, wait),
+            Request::Config => Ok(self.hosts.config()),
+            Request::AddHosts(names) => return self.add_hosts(hosts::Asker::Task { tid: from, wait }, names),
+            Request::DeleteHosts(names) => self.hosts.delete(&names),
+            Request::HostStatus(name) => self.hosts.status(&name),
+            Request::TaskStatus(tid) => self.task_status(tid),
+            Request::Tasks(place) => self.list_tasks(place),
+            Request::Signal { tid, signal } => self.signal(tid, signal),
+            Request::Notify { what, ctx, tag, count, tids } => {
+                self.ask_notify(notify::Target { task: from, ctx, tag }, what, count, &tids)
+            }
+            Request::NewContext => self.contexts.allocate(from),
+            Request::FreeContext(ctx) => self.contexts.free(from, ctx),
+            Request::PutInfo { name, flags, message } => self.put_info(from, name, flags, message),
+            Request::RecvInfo { name, index, flags } => return self.receive_info(from, wait, name, index, flags),
+            Request::DeleteInfo { name, index, flags } => self.mailboxes.delete(from, &name, index, flags),
+            Request::MailboxInfo { pattern } => Ok(Reply::Mailboxes(self.mailboxes.list(&pattern))),
+            Request::ResetInfo { name, index } => {
+                self.mailboxes.reset(name.as_ref().map(|name| name.as_slice()), index);
+                Ok(Reply::Done)
+            }
+            Request::Register { role, on } => self.register(from, role, on),
+            Request::SetOwn(settings) => self.set_own(from, settings),
+            Request::HostSync(tid) => return self.host_sync(from, wait, tid),
+            Request::Tickle(arguments) => self.tickle(&arguments),
+            Request::ExitStatus(tid) => return self.exit_status(from, wait, tid),
+            Request::Halt => {
+                self.reply(from, wait, Ok(Reply::Done));
+                return self.halt(now);
+            }
+        };
+        self.reply(from, wait, answer);
+    }
+
+    /// Time has passed.
+    pub fn handle_time(&mut self, now: Time) {
+        self.check_halt(now);
+    }
+
+    fn reply(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {
+        let reply = answer.unwrap_or_else(Reply::Error);
+        self.send(to, ToTask::Reply { wait, reply });
+    }
+
+    fn send(&mut self, to: Tid, frame: ToTask) {
+        if self.tasks.takes_frames(to) {
+            self.actions.push_back(Action::Send { to, frame });
+        }
+    }
+
+    /// Sends a message of the daemon's own.
+    fn tell(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) {
+        let body = ByteBuf::from(body);
+        let message = Message { src: Tid::DAEMON, dst: to, ctx, tag, wid, enc: ENC_XDR, body };
+        self.send(to, ToTask::Message(message));
+    }
+
+    /// A message that a task sends by way of the daemon: to the daemon itself, or to a task. Who
+    /// sent it, the socket says, not the message.
+    fn handle_message(&mut self, from: Tid, mut message: Message) {
+        message.src = from;
+        if message.dst == Tid::DAEMON || message.dst == self.own_host() {
+            self.handle_server_message(from, &message);
+        } else if self.answer_of_manager(from, &message) {
+            // It has become a reply.
+        } else {
+            self.send(message.dst, ToTask::Message(message));
+        }
+    }
+}

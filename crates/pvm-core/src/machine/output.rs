@@ -1,0 +1,90 @@
+//! What tasks print: to a collecting task, or to the log (contract 2.8).
+use super::{Action, Machine};
+use crate::codes::Code;
+use crate::encoding::Writer;
+use crate::proto::{Reply, TraceSettings};
+use crate::tid::Tid;
+
+/// The most bytes of output in one message to a collector.
+pub const CHUNK_BYTES_MAX: usize = 3999;
+/// A line of the log is cut here, in bytes.
+const LINE_BYTES_MAX: usize = 4096;
+/// Instead of a length: the task was created.
+const CREATED: i32 = -2;
+/// Instead of a length: its spawner has announced it.
+const ANNOUNCED: i32 = -1;
+
+impl Machine {
+    /// The collector of a task's output, if that is a task which can take it.
+    fn collector(&self, settings: &TraceSettings) -> Option<Tid> {
+        let tid = Tid(settings.output_tid as u32);
+        (tid.is_task() && self.tasks.takes_frames(tid)).then_some(tid)
+    }
+
+    fn tell_collector(&mut self, settings: &TraceSettings, body: Writer) {
+        if let Some(collector) = self.collector(settings) {
+            self.tell(collector, settings.output_ctx, settings.output_tag, 0, body.finish());
+        }
+    }
+
+    /// Tells the collector that the task is there.
+    pub(super) fn announce_output(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get(tid) else { return };
+        let (settings, parent) = (task.own.clone(), task.parent);
+        for kind in [CREATED, ANNOUNCED] {
+            self.tell_collector(&settings, Writer::new().int(tid.0 as i32).int(kind).int(parent));
+        }
+    }
+
+    /// Output of a task.
+    pub fn handle_output(&mut self, tid: Tid, data: &[u8]) {
+        let Some(task) = self.tasks.get(tid) else { return };
+        let settings = task.own.clone();
+        if self.collector(&settings).is_none() {
+            return self.log_output(tid, data);
+        }
+        for chunk in data.chunks(CHUNK_BYTES_MAX) {
+            let body = Writer::new().int(tid.0 as i32).int(chunk.len() as i32).bytes(chunk);
+            self.tell_collector(&settings, body);
+        }
+    }
+
+    fn log_output(&mut self, tid: Tid, data: &[u8]) {
+        let Some(task) = self.tasks.get_mut(tid) else { return };
+        let line = &mut task.line;
+        for &byte in data {
+            if byte != b'\n' {
+                line.push(byte);
+            }
+            if byte == b'\n' || line.len() >= LINE_BYTES_MAX {
+                self.actions.push_back(Action::Log { tid, line: std::mem::take(line) });
+            }
+        }
+    }
+
+    /// The task will print no more.
+    pub(super) fn end_output(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get_mut(tid) else { return };
+        let settings = task.own.clone();
+        if !task.line.is_empty() {
+            let line = std::mem::take(&mut task.line);
+            self.actions.push_back(Action::Log { tid, line });
+        }
+        self.tell_collector(&settings, Writer::new().int(tid.0 as i32).int(0));
+    }
+
+    /// `pvm_setopt` of the own output: the old collector hears of an end, the new one of a start.
+    pub(super) fn set_own(&mut self, tid: Tid, settings: TraceSettings) -> Result<Reply, Code> {
+        let task = self.tasks.get(tid).ok_or(Code::SysErr)?;
+        let place = |s: &TraceSettings| (s.output_tid, s.output_ctx, s.output_tag);
+        let moved = place(&task.own) != place(&settings);
+        if moved {
+            self.end_output(tid);
+        }
+        self.tasks.get_mut(tid).ok_or(Code::SysErr)?.own = settings;
+        if moved {
+            self.announce_output(tid);
+        }
+        Ok(Reply::Done)
+    }
+}

@@ -1,0 +1,434 @@
+//! Tasks that serve the daemon: hoster, tasker, resource manager, tracer (contract 2.12).
+use super::tasks::{Origin, State};
+use super::{Machine, Start, Time, hosts, spawn};
+use crate::codes::{
+    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, ENC_XDR, SM_ADD, SM_ADDHOST, SM_CONFIG, SM_DELHOST,
+    SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN, SM_STHOST, SM_STHOSTACK, SM_STTASK, SM_TASK, SM_TASKX,
+    TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
+};
+use crate::encoding::{Reader, Writer};
+use crate::proto::{ByteBuf, Host, Message, Reply, Request, Role, Spawn, TaskInfo, ToTask, TraceSettings};
+use crate::tid::Tid;
+
+/// A request that the manager has been asked to answer.
+struct Forwarded {
+    task: Tid,
+    wait: u32,
+    tag: i32,
+    request: Request,
+}
+
+/// Who serves, and what they were asked.
+#[derive(Default)]
+pub(super) struct Servers {
+    pub hoster: Option<Tid>,
+    pub tasker: Option<Tid>,
+    pub manager: Option<Tid>,
+    pub tracer: Option<Tid>,
+    forwarded: Vec<Forwarded>,
+    /// The hoster's wait id and which names it was asked to start.
+    hosting: Option<(i32, Vec<usize>)>,
+    last_wid: i32,
+}
+
+impl Servers {
+    fn of(&mut self, role: Role) -> (&mut Option<Tid>, &'static str) {
+        match role {
+            Role::Hoster => (&mut self.hoster, CLASS_HOSTER),
+            Role::Tasker => (&mut self.tasker, CLASS_TASKER),
+            Role::ResourceManager => (&mut self.manager, CLASS_MANAGER),
+            Role::Tracer => (&mut self.tracer, CLASS_TRACER),
+        }
+    }
+}
+
+/// The flags of a task that serves, for `pvm_tasks`.
+pub(super) fn flags(servers: &Servers, tid: Tid) -> u32 {
+    let roles = [
+        (servers.manager, TASK_RM),
+        (servers.hoster, TASK_HOSTER),
+        (servers.tasker, TASK_TASKER),
+        (servers.tracer, TASK_TRACER),
+    ];
+    roles.iter().filter(|(server, _)| *server == Some(tid)).map(|(_, flag)| flag).sum()
+}
+
+const ROLES: [Role; 4] = [Role::Hoster, Role::Tasker, Role::ResourceManager, Role::Tracer];
+
+impl Machine {
+    pub(super) fn register(&mut self, from: Tid, role: Role, on: bool) -> Result<Reply, Code> {
+        let (server, class) = self.servers.of(role);
+        let previous = *server;
+        let manager = role == Role::ResourceManager;
+        match (on, previous) {
+            (true, Some(other)) if other != from && !manager => return Err(Code::Already),
+            (true, _) => *server = Some(from),
+            (false, Some(own)) if own == from => *server = None,
+            (false, _) => {}
+        }
+        if let Some(previous) = previous.filter(|previous| on || *previous == from) {
+            self.mailboxes.withdraw(previous, class);
+        }
+        match on {
+            true => self.announce_server(from, class),
+            false => self.server_gone(from, role),
+        }
+        match manager && on {
+            true => Ok(Reply::Manager { previous: previous.unwrap_or(Tid::NONE), hosts: self.hosts.list() }),
+            false => Ok(Reply::Int(0)),
+        }
+    }
+
+    fn announce_server(&mut self, tid: Tid, class: &str) {
+        let body = ByteBuf::from(Writer::new().int(tid.0 as i32).finish());
+        let message = Message { src: tid, dst: Tid::DAEMON, ctx: 0, tag: 0, wid: 0, enc: ENC_XDR, body };
+        // A name that another task has taken stays with it; the registration holds all the same.
+        let _ = self.put_info(tid, ByteBuf::from(class.as_bytes().to_vec()), 0, message);
+    }
+
+    /// A task has left: what it served, nobody serves now.
+    pub(super) fn forget_server(&mut self, tid: Tid) {
+        for role in ROLES {
+            let (server, class) = self.servers.of(role);
+            if *server == Some(tid) {
+                *server = None;
+                self.mailboxes.withdraw(tid, class);
+                self.server_gone(tid, role);
+            }
+        }
+        self.servers.forwarded.retain(|forwarded| forwarded.task != tid);
+    }
+
+    /// Answers what the server was asked.
+    fn server_gone(&mut self, tid: Tid, role: Role) {
+        match role {
+            Role::Hoster if self.servers.hosting.take().is_some() => self.fail_add(Code::DSysErr),
+            Role::Hoster | Role::Tracer => {}
+            Role::Tasker => {
+                let lost = |task: &super::tasks::Task| task.origin == Origin::Tasker(tid) && task.state != State::Connected;
+                let lost: Vec<Tid> = self.tasks.iter().filter(|(_, task)| lost(task)).map(|(tid, _)| tid).collect();
+                lost.into_iter().for_each(|tid| self.end(tid));
+            }
+            Role::ResourceManager => {
+                for one in std::mem::take(&mut self.servers.forwarded) {
+                    // Without a manager the daemon answers by itself; the time plays no part.
+                    self.handle_request(Time::ZERO, one.task, one.wait, one.request);
+                }
+            }
+        }
+    }
+
+    // ----- tasker
+
+    pub(super) fn ask_tasker(&mut self, tasker: Tid, start: &Start, flags: i32, instance: i32, here: i32, total: i32) {
+        let body = Writer::new().int(start.tid.0 as i32).int(flags).string(&start.path);
+        let body = start.arguments.iter().fold(body.int(start.arguments.len() as i32), |body, one| body.string(one));
+        let cookie = format!("PVMEPID={}", start.cookie);
+        let body = body.int(start.environment.len() as i32 + 1).string(cookie.as_bytes());
+        let body = start.environment.iter().fold(body, |body, one| body.string(one));
+        let body = body.int(instance).int(here).int(total);
+        self.tell(tasker, 0, SM_STTASK, 0, body.finish());
+    }
+
+    fn task_ended(&mut self, from: Tid, body: &mut Reader<'_>) {
+        let Some(tid) = body.int().map(|tid| Tid(tid as u32)) else { return };
+        if self.tasks.get(tid).is_some_and(|task| task.origin == Origin::Tasker(from)) {
+            self.handle_process_end(tid, body.int().unwrap_or(0));
+        }
+    }
+
+    // ----- hoster
+
+    /// Has the hoster start daemons; `false` when there is none.
+    pub(super) fn ask_hoster(&mut self, names: &[usize]) -> bool {
+        let (Some(hoster), Some(adding)) = (self.servers.hoster, &self.hosts.adding) else { return false };
+        let mut body = Writer::new().int(names.len() as i32);
+        for (number, index) in names.iter().enumerate() {
+            let tid = Tid::host_number(2 + number as u32);
+            let line = String::from_utf8_lossy(&adding.names[*index]).into_owned();
+            let Ok(host) = crate::hostfile::parse_host(&line) else { continue };
+            let address = match host.login() {
+                Some(login) => format!("{login}@{}", host.address()),
+                None => host.address().to_owned(),
+            };
+            let command = format!("{} -s -n{}", host.daemon().unwrap_or("pvmd"), host.name());
+            body = body.int(tid.0 as i32).string(host.start_option().unwrap_or("").as_bytes());
+            body = body.string(address.as_bytes()).string(command.as_bytes()).string(b"");
+            body = body.string(host.machine().unwrap_or("").as_bytes());
+        }
+        self.servers.last_wid += 1;
+        let wid = self.servers.last_wid;
+        self.servers.hosting = Some((wid, names.to_vec()));
+        self.tell(hoster, 0, SM_STHOST, wid, body.finish());
+        true
+    }
+
+    fn hosts_started(&mut self, from: Tid, wid: i32, body: &mut Reader<'_>) {
+        if self.servers.hoster != Some(from) || self.servers.hosting.as_ref().is_none_or(|(asked, _)| *asked != wid) {
+            return;
+        }
+        let Some((_, names)) = self.servers.hosting.take() else { return };
+        let count = body.int().unwrap_or(0);
+        for _ in 0..count {
+            let (Some(tid), Some(result)) = (body.int(), body.string()) else { return self.fail_add(Code::DSysErr) };
+            let number = (Tid(tid as u32).host().0 >> crate::tid::HOST_SHIFT).wrapping_sub(2);
+            let Some(index) = names.get(number as usize) else { return self.fail_add(Code::DSysErr) };
+            let code = match result {
+                b"PvmDupHost" => Code::DupHost,
+                b"PvmBadVersion" => Code::BadVersion,
+                b"PvmNoHost" => Code::NoHost,
+                // Daemons of other protocols cannot join.
+                started if started.starts_with(b"ddpro<") => Code::BadVersion,
+                _ => Code::CantStart,
+            };
+            if let Some(adding) = &mut self.hosts.adding {
+                adding.results[*index] = Some(code);
+            }
+        }
+        self.finish_add();
+    }
+
+    // ----- resource manager
+
+    pub(super) fn tell_manager_of_new(&mut self, tid: Tid) {
+        if let Some(manager) = self.servers.manager {
+            self.tell(manager, 0, SM_EXECACK, 0, Writer::new().int(1).int(tid.0 as i32).finish());
+        }
+    }
+
+    pub(super) fn tell_manager_of_end(&mut self, tid: Tid, status: i32) {
+        if let Some(manager) = self.servers.manager {
+            let body = Writer::new().int(tid.0 as i32).int(status).int(0).int(0).int(0).int(0);
+            self.tell(manager, 0, SM_TASKX, 0, body.finish());
+        }
+    }
+
+    pub(super) fn answer_manager_spawn(&mut self, manager: Tid, wid: i32, ctx: i32, tids: Vec<i32>) {
+        let body = Writer::new().int(tids.len() as i32);
+        let body = tids.into_iter().fold(body, Writer::int);
+        self.tell(manager, ctx, SM_EXECACK, wid, body.finish());
+    }
+
+    /// Hands a request to the manager when it is the manager's to answer; else gives it back.
+    pub(super) fn for_manager(&mut self, from: Tid, wait: u32, request: Request) -> Option<Request> {
+        let manager = self.servers.manager.filter(|manager| *manager != from);
+        let bound = self.tasks.get(from).is_some_and(|task| manager == Some(task.manager));
+        let (true, Some(manager)) = (bound, manager) else { return Some(request) };
+        let Some((tag, body)) = manager_request(&request) else { return Some(request) };
+        let message = Message {
+            src: from,
+            dst: manager,
+            ctx: 0,
+            tag,
+            wid: wait as i32,
+            enc: ENC_XDR,
+            body: ByteBuf::from(body.finish()),
+        };
+        self.send(manager, ToTask::Message(message));
+        if tag == SM_NOTIFY {
+            // The manager passes it on or notifies by itself; it sends no answer.
+            self.reply(from, wait, Ok(Reply::Done));
+        } else {
+            self.servers.forwarded.push(Forwarded { task: from, wait, tag, request });
+        }
+        None
+    }
+
+    /// The manager's answer to a forwarded request: by way of the daemon, or handed back by the
+    /// task that got it.
+    pub(super) fn answer_of_manager(&mut self, from: Tid, message: &Message) -> bool {
+        let asker = if self.servers.manager == Some(from) { message.dst } else { from };
+        let fits = |one: &Forwarded| one.task == asker && one.wait as i32 == message.wid && one.tag == message.tag;
+        let Some(at) = self.servers.forwarded.iter().position(fits) else { return false };
+        let forwarded = self.servers.forwarded.remove(at);
+        let answer = manager_reply(message.tag, &message.body).ok_or(Code::BadMsg);
+        self.reply(asker, forwarded.wait, answer);
+        true
+    }
+
+    /// A message to the daemon.
+    pub(super) fn handle_server_message(&mut self, from: Tid, message: &Message) {
+        if self.answer_of_manager(from, message) {
+            return;
+        }
+        let body = &mut Reader::new(&message.body);
+        let manager = self.servers.manager == Some(from);
+        match message.tag {
+            SM_TASKX => self.task_ended(from, body),
+            SM_STHOSTACK => self.hosts_started(from, message.wid, body),
+            SM_EXEC if manager => self.manager_exec(from, message.wid, message.ctx, body),
+            SM_ADD if manager => {
+                let asker = hosts::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx };
+                self.add_hosts(asker, strings(body).unwrap_or_default());
+            }
+            SM_HANDOFF if manager => {
+                let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| self.tasks.takes_frames(*tid));
+                self.mailboxes.withdraw(from, CLASS_MANAGER);
+                self.servers.manager = heir;
+                if let Some(heir) = heir {
+                    self.announce_server(heir, CLASS_MANAGER);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn manager_exec(&mut self, manager: Tid, wid: i32, ctx: i32, body: &mut Reader<'_>) {
+        match read_exec(body) {
+            Some((parent, spawn, first, total)) => {
+                let asker = spawn::Asker::Manager { tid: manager, wid, ctx, parent };
+                self.spawn_part(asker, spawn, first, total);
+            }
+            None => self.answer_manager_spawn(manager, wid, ctx, vec![Code::BadMsg.number()]),
+        }
+    }
+}
+
+fn write_strings(body: Writer, list: &[ByteBuf]) -> Writer {
+    list.iter().fold(body.int(list.len() as i32), |body, one| body.string(one))
+}
+
+/// A count and that many strings.
+fn strings(body: &mut Reader<'_>) -> Option<Vec<ByteBuf>> {
+    let count = body.int()?;
+    (0..count).map(|_| body.string().map(|text| ByteBuf::from(text.to_vec()))).collect()
+}
+
+/// A request in the form in which a manager gets it.
+fn manager_request(request: &Request) -> Option<(i32, Writer)> {
+    let body = Writer::new();
+    Some(match request {
+        Request::Spawn(spawn) => {
+            let body = body.string(&spawn.file).int(spawn.flags).string(&spawn.place).int(spawn.count);
+            let traces = &spawn.children;
+            let body = write_strings(body, &spawn.arguments);
+            let body = body.int(traces.output_tid).int(traces.output_ctx).int(traces.output_tag);
+            let body = body.int(traces.trace_tid).int(traces.trace_ctx).int(traces.trace_tag);
+            (SM_SPAWN, write_strings(body, &spawn.environment))
+        }
+        Request::Tasks(place) => (SM_TASK, body.int(place.0 as i32)),
+        Request::Config => (SM_CONFIG, body),
+        Request::AddHosts(names) => (SM_ADDHOST, write_strings(body, names)),
+        Request::DeleteHosts(names) => (SM_DELHOST, write_strings(body, names)),
+        Request::Notify { what, ctx, tag, count, tids } => {
+            let count = if tids.is_empty() { *count } else { tids.len() as i32 };
+            let body = body.int(*what).int(*ctx).int(*tag).int(count);
+            (SM_NOTIFY, tids.iter().fold(body, |body, tid| body.int(tid.0 as i32)))
+        }
+        _ => return None,
+    })
+}
+
+/// A manager's answer.
+fn manager_reply(tag: i32, body: &[u8]) -> Option<Reply> {
+    let body = &mut Reader::new(body);
+    let count = body.int()?;
+    if count < 0 {
+        let code = Code::from_number(count)?;
+        return Some(Reply::Error(code));
+    }
+    match tag {
+        SM_SPAWN => Some(Reply::Tids((0..count).map(|_| body.int()).collect::<Option<_>>()?)),
+        SM_DELHOST => Some(Reply::Codes((0..count).map(|_| body.int()).collect::<Option<_>>()?)),
+        SM_TASK => {
+            let mut tasks = Vec::new();
+            while !body.rest().is_empty() {
+                tasks.push(read_task(body)?);
+            }
+            Some(Reply::Tasks(tasks))
+        }
+        SM_CONFIG => {
+            let formats = body.int()?;
+            let hosts = (0..count).map(|_| read_host(body)).collect::<Option<_>>()?;
+            Some(Reply::Hosts { hosts, formats })
+        }
+        SM_ADDHOST => {
+            body.int()?;
+            let hosts: Vec<i32> = (0..count).map(|_| Some(read_host(body)?.tid.0 as i32)).collect::<Option<_>>()?;
+            let count = hosts.iter().filter(|tid| **tid > 0).count() as i32;
+            Some(Reply::AddedHosts { count, hosts })
+        }
+        _ => None,
+    }
+}
+
+fn read_task(body: &mut Reader<'_>) -> Option<TaskInfo> {
+    Some(TaskInfo {
+        tid: Tid(body.int()? as u32),
+        parent: body.int()?,
+        host: Tid(body.int()? as u32),
+        flags: body.int()? as u32,
+        name: ByteBuf::from(body.string()?.to_vec()),
+        pid: body.int()?,
+    })
+}
+
+fn read_host(body: &mut Reader<'_>) -> Option<Host> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some(Host {
+        tid: Tid(body.int()? as u32),
+        name: text(body.string()?),
+        arch: text(body.string()?),
+        speed: body.int()?,
+        dsig: body.int()?,
+    })
+}
+
+/// The body of `SM_EXEC`: parent, spawn, first instance, total.
+fn read_exec(body: &mut Reader<'_>) -> Option<(i32, Spawn, i32, i32)> {
+    let parent = body.int()?;
+    let file = ByteBuf::from(body.string()?.to_vec());
+    let (flags, count) = (body.int()?, body.int()?);
+    let arguments = strings(body)?;
+    let mut words = [0; 6];
+    for word in &mut words {
+        *word = body.int()?;
+    }
+    let [output_tid, output_ctx, output_tag, trace_tid, trace_ctx, trace_tag] = words;
+    let environment = strings(body)?;
+    let first = body.int().unwrap_or(0);
+    let total = body.int().unwrap_or(count);
+    let children =
+        TraceSettings { output_tid, output_ctx, output_tag, trace_tid, trace_ctx, trace_tag, ..Default::default() };
+    // The manager has chosen the place: it is this host.
+    let flags = flags & !(crate::codes::TASK_HOST | crate::codes::TASK_ARCH | crate::codes::HOST_COMPL);
+    Some((parent, Spawn { file, arguments, flags, place: ByteBuf::new(), count, environment, children }, first, total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_manager_gets_it_can_pass_on() {
+        let spawn = Spawn {
+            file: ByteBuf::from(b"prog".to_vec()),
+            arguments: vec![ByteBuf::from(b"a b".to_vec())],
+            flags: 0,
+            place: ByteBuf::new(),
+            count: 3,
+            environment: vec![ByteBuf::from(b"X=1".to_vec())],
+            children: TraceSettings { output_tid: 0x40001, output_tag: 7, ..Default::default() },
+        };
+        let (tag, _) = manager_request(&Request::Spawn(spawn.clone())).unwrap();
+        assert_eq!(tag, SM_SPAWN);
+        let body = Writer::new().int(0x40001).string(&spawn.file).int(0).int(3);
+        let body = write_strings(body, &spawn.arguments).int(0x40001).int(0).int(7).int(0).int(0).int(0);
+        let body = write_strings(body, &spawn.environment).int(0).int(3).finish();
+        assert_eq!(read_exec(&mut Reader::new(&body)), Some((0x40001, spawn, 0, 3)));
+        assert_eq!(read_exec(&mut Reader::new(&body[..20])), None);
+    }
+
+    #[test]
+    fn the_answers_of_a_manager_become_replies() {
+        let body = Writer::new().int(2).int(0x40001).int(-7).finish();
+        assert_eq!(manager_reply(SM_SPAWN, &body), Some(Reply::Tids(vec![0x40001, -7])));
+        assert_eq!(manager_reply(SM_SPAWN, &body[..8]), None);
+        let body = Writer::new().int(-27).finish();
+        assert_eq!(manager_reply(SM_SPAWN, &body), Some(Reply::Error(Code::OutOfRes)));
+        let body = Writer::new().int(0).int(0x40001).int(0).int(0x40000).int(4).string(b"p").int(9).finish();
+        assert!(matches!(manager_reply(SM_TASK, &body), Some(Reply::Tasks(list)) if list[0].pid == 9));
+        let body = Writer::new().int(1).int(1).int(0x40000).string(b"alfa").string(b"LINUX64").int(1000).int(7);
+        assert!(matches!(manager_reply(SM_CONFIG, &body.finish()), Some(Reply::Hosts { formats: 1, .. })));
+    }
+}

@@ -1,0 +1,352 @@
+//! Who lives on this host: tids, enrolment, introductions, death.
+use super::{Action, Connection, Machine, servers};
+use crate::codes::{Code, TASK_CONNECTED, TASK_FORKED};
+use crate::proto::{self, ByteBuf, Hello, Reply, TaskInfo, ToTask, TraceSettings, Welcome};
+use crate::tid::{LOCAL_MASK, SLOT_MASK, Tid};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+/// The first cookie; PVM's taskers see such numbers as process ids that cannot be.
+const COOKIE_FIRST: u32 = 10_000_000;
+/// Cookies go round after this many.
+const COOKIES: u32 = 1 << 30;
+/// How many ended tasks' wait statuses are remembered.
+pub const ENDED_MAX: usize = 1024;
+
+/// How a task came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It said hello.
+    Own,
+    /// This daemon started its process.
+    Spawned,
+    /// That tasker started it.
+    Tasker(Tid),
+}
+
+/// How a task stands to the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Started, but has not said hello. Frames for it are kept.
+    Expected,
+    /// Has said hello.
+    Connected,
+    /// Has said goodbye; its process goes on.
+    Left,
+}
+
+pub(super) struct Task {
+    pub origin: Origin,
+    pub state: State,
+    /// The process to send signals to, or 0.
+    pub process: i32,
+    /// The process that this daemon started, as long as it lives, else 0.
+    pub started: i32,
+    pub cookie: u32,
+    /// 0 for none, or a code.
+    pub parent: i32,
+    pub name: Vec<u8>,
+    pub own: TraceSettings,
+    /// Those to whom it was introduced.
+    peers: BTreeSet<Tid>,
+    /// The spawn that made it.
+    pub group: Option<u32>,
+    /// A line of output that has not ended yet.
+    pub line: Vec<u8>,
+    /// The resource manager at its enrolment.
+    pub manager: Tid,
+}
+
+impl Task {
+    pub fn new(origin: Origin, parent: i32, name: Vec<u8>, own: TraceSettings) -> Task {
+        Task {
+            origin,
+            state: State::Expected,
+            process: 0,
+            started: 0,
+            cookie: 0,
+            parent,
+            name,
+            own,
+            peers: BTreeSet::new(),
+            group: None,
+            line: Vec::new(),
+            manager: Tid::NONE,
+        }
+    }
+}
+
+/// The tasks of this host.
+pub(super) struct Tasks {
+    host: Tid,
+    last: u32,
+    tasks: BTreeMap<Tid, Task>,
+    slots: HashSet<u32>,
+    cookies: HashMap<u32, Tid>,
+    last_cookie: u32,
+    ended: VecDeque<(Tid, i32)>,
+    /// Who waits for how a task ends.
+    waiting: Vec<(Tid, u32, Tid)>,
+}
+
+impl Tasks {
+    pub fn new(host: Tid) -> Tasks {
+        Tasks {
+            host,
+            last: 0,
+            tasks: BTreeMap::new(),
+            slots: HashSet::new(),
+            cookies: HashMap::new(),
+            last_cookie: 0,
+            ended: VecDeque::new(),
+            waiting: Vec::new(),
+        }
+    }
+    pub fn get(&self, tid: Tid) -> Option<&Task> {
+        self.tasks.get(&tid)
+    }
+    pub fn get_mut(&mut self, tid: Tid) -> Option<&mut Task> {
+        self.tasks.get_mut(&tid)
+    }
+    pub fn exists(&self, tid: Tid) -> bool {
+        self.tasks.contains_key(&tid)
+    }
+    pub fn count(&self) -> usize {
+        self.tasks.len()
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (Tid, &Task)> {
+        self.tasks.iter().map(|(tid, task)| (*tid, task))
+    }
+    /// Whether frames reach the task, now or when it enrols.
+    pub fn takes_frames(&self, tid: Tid) -> bool {
+        self.get(tid).is_some_and(|task| task.state != State::Left)
+    }
+
+    /// Gives the task a number: the next one whose slot is free.
+    fn add(&mut self, task: Task) -> Option<Tid> {
+        if self.slots.len() > SLOT_MASK as usize {
+            return None;
+        }
+        loop {
+            self.last = self.last % LOCAL_MASK + 1;
+            if self.slots.insert(self.last & SLOT_MASK) {
+                let tid = Tid(self.host.0 | self.last);
+                self.tasks.insert(tid, task);
+                return Some(tid);
+            }
+        }
+    }
+
+    fn remove(&mut self, tid: Tid) -> Option<Task> {
+        let task = self.tasks.remove(&tid)?;
+        self.slots.remove(&tid.slot());
+        self.cookies.remove(&task.cookie);
+        Some(task)
+    }
+
+    fn new_cookie(&mut self) -> u32 {
+        loop {
+            self.last_cookie = (self.last_cookie + 1) % COOKIES;
+            let cookie = COOKIE_FIRST + self.last_cookie - 1;
+            if !self.cookies.contains_key(&cookie) {
+                return cookie;
+            }
+        }
+    }
+
+    fn remember(&mut self, tid: Tid, status: i32) {
+        self.ended.retain(|(other, _)| *other != tid);
+        self.ended.push_back((tid, status));
+        if self.ended.len() > ENDED_MAX {
+            self.ended.pop_front();
+        }
+    }
+}
+
+impl Machine {
+    /// Makes a place for a task that is about to be started; it claims the place by its cookie.
+    pub(super) fn expect_task(&mut self, mut task: Task) -> Option<(Tid, u32)> {
+        let cookie = self.tasks.new_cookie();
+        task.cookie = cookie;
+        let tid = self.tasks.add(task)?;
+        self.tasks.cookies.insert(cookie, tid);
+        self.actions.push_back(Action::Born { tid });
+        Some((tid, cookie))
+    }
+
+    pub(super) fn enroll(&mut self, connection: Connection, process: i32, hello: &Hello) {
+        let refusal = match hello.version {
+            proto::VERSION if self.control.halting() => Some(Code::SysErr),
+            proto::VERSION => None,
+            _ => Some(Code::BadVersion),
+        };
+        if let Some(code) = refusal {
+            return self.actions.push_back(Action::Refuse { connection, code });
+        }
+        let claimed = hello.cookie.and_then(|cookie| self.tasks.cookies.remove(&cookie));
+        let Some(tid) = claimed.or_else(|| self.add_own_task(hello)) else {
+            return self.actions.push_back(Action::Refuse { connection, code: Code::OutOfRes });
+        };
+        let manager = self.servers.manager.unwrap_or(Tid::NONE);
+        let task = self.tasks.get_mut(tid).expect("found or made just now");
+        task.state = State::Connected;
+        task.process = if process > 0 { process } else { hello.pid as i32 };
+        task.manager = manager;
+        let welcome = Welcome {
+            tid,
+            parent: task.parent,
+            dsig: self.settings.host.dsig,
+            own: task.own.clone(),
+            resource_manager: manager,
+        };
+        self.actions.push_back(Action::Welcome { connection, tid, welcome });
+        if claimed.is_none() {
+            self.tell_manager_of_new(tid);
+        }
+    }
+
+    fn add_own_task(&mut self, hello: &Hello) -> Option<Tid> {
+        let task = Task::new(Origin::Own, 0, hello.name.to_vec(), TraceSettings::default());
+        let tid = self.tasks.add(task)?;
+        self.actions.push_back(Action::Born { tid });
+        Some(tid)
+    }
+
+    /// Introduces a task to a peer, once.
+    pub(super) fn connect(&mut self, from: Tid, to: Tid) -> Result<Reply, Code> {
+        if !self.tasks.takes_frames(to) {
+            return Err(Code::NoTask);
+        }
+        let task = self.tasks.get_mut(from).ok_or(Code::SysErr)?;
+        if task.peers.insert(to) {
+            self.tasks.get_mut(to).expect("takes frames").peers.insert(from);
+            self.actions.push_back(Action::Introduce { one: from, other: to });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// The connection of a task has closed.
+    pub fn handle_disconnect(&mut self, tid: Tid) {
+        self.left(tid);
+    }
+
+    /// The task has no connection any more, or says that it is about to have none.
+    pub(super) fn left(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get_mut(tid) else { return };
+        if task.state != State::Connected {
+            return;
+        }
+        task.state = State::Left;
+        let stays = match task.origin {
+            Origin::Own => false,
+            Origin::Spawned => task.started != 0,
+            Origin::Tasker(tasker) => self.servers.tasker == Some(tasker),
+        };
+        self.detach(tid);
+        if !stays {
+            self.end(tid);
+        }
+    }
+
+    /// Drops what only a connected task has.
+    fn detach(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get_mut(tid) else { return };
+        let peers = std::mem::take(&mut task.peers);
+        for peer in peers.into_iter().filter(|peer| *peer != tid) {
+            if let Some(other) = self.tasks.get_mut(peer) {
+                other.peers.remove(&tid);
+            }
+            self.send(peer, ToTask::PeerGone(tid));
+        }
+        self.notify.withdraw(tid);
+        self.tasks.waiting.retain(|(asker, _, _)| *asker != tid);
+        self.spawns.withdraw(tid);
+        self.forget_server(tid);
+    }
+
+    /// A process that this daemon started has ended, with that wait status. What it had sent and
+    /// printed was handed in before.
+    pub fn handle_process_end(&mut self, tid: Tid, status: i32) {
+        let Some(task) = self.tasks.get_mut(tid) else { return };
+        let another = task.state == State::Connected && task.process != task.started;
+        task.started = 0;
+        self.tasks.remember(tid, status);
+        self.tell_manager_of_end(tid, status);
+        // A script whose program is the task may end before it.
+        match another {
+            true => self.answer_exit_status(tid),
+            false => self.end(tid),
+        }
+        self.stop_when_empty();
+    }
+
+    /// The task is no more.
+    pub(super) fn end(&mut self, tid: Tid) {
+        if !self.tasks.exists(tid) {
+            return;
+        }
+        self.detach(tid);
+        self.end_output(tid);
+        self.mailboxes.forget(tid);
+        self.contexts.forget(tid);
+        let task = self.tasks.remove(tid).expect("checked above");
+        self.spawns.forget(task.group);
+        self.announce_exit(tid);
+        self.answer_exit_status(tid);
+        self.actions.push_back(Action::Forget { tid });
+    }
+
+    /// A task that never came to be: no notify, no output.
+    pub(super) fn discard(&mut self, tid: Tid) {
+        if self.tasks.remove(tid).is_some() {
+            self.actions.push_back(Action::Forget { tid });
+        }
+    }
+
+    pub(super) fn task_status(&self, tid: Tid) -> Result<Reply, Code> {
+        match (tid.is_task(), self.tasks.exists(tid)) {
+            (false, _) => Err(Code::BadParam),
+            (true, true) => Ok(Reply::Code(0)),
+            (true, false) => Ok(Reply::Code(Code::NoTask.number())),
+        }
+    }
+
+    pub(super) fn list_tasks(&self, place: Tid) -> Result<Reply, Code> {
+        if place != Tid::NONE && !self.hosts.is_here(place) {
+            return Err(Code::NoHost);
+        }
+        let wanted = |tid: Tid| place == Tid::NONE || place.is_host() || place == tid;
+        let list = self.tasks.iter().filter(|(tid, _)| wanted(*tid));
+        Ok(Reply::Tasks(list.map(|(tid, task)| self.describe(tid, task)).collect()))
+    }
+
+    fn describe(&self, tid: Tid, task: &Task) -> TaskInfo {
+        let forked = if task.origin == Origin::Own { 0 } else { TASK_FORKED };
+        let connected = if task.state == State::Connected { TASK_CONNECTED } else { 0 };
+        TaskInfo {
+            tid,
+            parent: task.parent,
+            host: tid.host(),
+            flags: forked | connected | servers::flags(&self.servers, tid),
+            name: ByteBuf::from(task.name.clone()),
+            pid: task.process,
+        }
+    }
+
+    pub(super) fn exit_status(&mut self, from: Tid, wait: u32, tid: Tid) {
+        if let Some((_, status)) = self.tasks.ended.iter().find(|(other, _)| *other == tid) {
+            return self.reply(from, wait, Ok(Reply::Int(*status)));
+        }
+        match self.tasks.get(tid) {
+            Some(task) if task.origin != Origin::Own => self.tasks.waiting.push((from, wait, tid)),
+            _ => self.reply(from, wait, Err(Code::NoTask)),
+        }
+    }
+
+    fn answer_exit_status(&mut self, tid: Tid) {
+        let (ours, others) = std::mem::take(&mut self.tasks.waiting).into_iter().partition(|(_, _, of)| *of == tid);
+        self.tasks.waiting = others;
+        for (asker, wait, _) in ours {
+            self.exit_status(asker, wait, tid);
+        }
+    }
+}
