@@ -1,0 +1,86 @@
+/*
+ * What a second user of the machine may try.
+ *
+ *   stranger connect SOCKET   says what comes of a connection: "denied", "closed", "bytes N", "silent"
+ *   stranger listen SOCKET    plays daemon: prints "ready", then "connection N" for each connection,
+ *                             with the number of bytes that it brought
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { WAIT_MILLISECONDS = 2000 };
+
+static int socket_at(const char *path, struct sockaddr_un *address)
+{
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    strncpy(address->sun_path, path, sizeof address->sun_path - 1);
+    return socket(AF_UNIX, SOCK_STREAM, 0);
+}
+
+/* Bytes that come within a while; 0 when the other side closes, -1 when nothing happens. */
+static long listen_to(int descriptor)
+{
+    char bytes[4096];
+    struct pollfd wanted = {descriptor, POLLIN, 0};
+    if (poll(&wanted, 1, WAIT_MILLISECONDS) <= 0)
+        return -1;
+    ssize_t count = recv(descriptor, bytes, sizeof bytes, 0);
+    return count < 0 ? 0 : count;
+}
+
+static int try_to_connect(const char *path)
+{
+    struct sockaddr_un address;
+    int descriptor = socket_at(path, &address);
+    if (connect(descriptor, (struct sockaddr *)&address, sizeof address) != 0) {
+        puts(errno == EACCES || errno == EPERM ? "denied" : strerror(errno));
+        return 0;
+    }
+    long count = listen_to(descriptor);
+    if (count < 0)
+        puts("silent");
+    else if (count == 0)
+        puts("closed");
+    else
+        printf("bytes %ld\n", count);
+    return 0;
+}
+
+static int play_daemon(const char *path)
+{
+    struct sockaddr_un address;
+    int descriptor = socket_at(path, &address);
+    if (bind(descriptor, (struct sockaddr *)&address, sizeof address) != 0 || chmod(path, 0777) != 0 ||
+        listen(descriptor, 8) != 0) {
+        perror(path);
+        return 1;
+    }
+    puts("ready");
+    fflush(stdout);
+    for (;;) {
+        int peer = accept(descriptor, NULL, NULL);
+        if (peer < 0)
+            return 1;
+        long count = listen_to(peer);
+        printf("connection %ld\n", count < 0 ? 0 : count);
+        fflush(stdout);
+        close(peer);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "connect") == 0)
+        return try_to_connect(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "listen") == 0)
+        return play_daemon(argv[2]);
+    fprintf(stderr, "usage: stranger connect|listen SOCKET\n");
+    return 2;
+}

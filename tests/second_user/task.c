@@ -1,0 +1,17 @@
+/* Enrols, prints its tid, and with an argument stays until its standard input ends. */
+#include <stdio.h>
+#include <pvm3.h>
+
+int main(int argc, char **argv)
+{
+    int tid = pvm_mytid();
+
+    (void)argv;
+    printf("%d\n", tid);
+    fflush(stdout);
+    if (argc > 1)
+        while (getchar() != EOF)
+            ;
+    pvm_exit();
+    return tid < 0;
+}

@@ -1,0 +1,230 @@
+//! Two users, a directory for temporary files that both may write, and the programs they start.
+use crate::common::{Scratch, dist, output, root};
+use anyhow::{Context, Result, bail};
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A user that no system has.
+pub const ORDINARY_USER: u32 = 61_234;
+/// Another one.
+pub const STRANGER: u32 = 61_235;
+/// How long a daemon may take to be ready.
+const START_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a process may take to end when asked to.
+const END_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Who does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The user whose machine it is about.
+    Us,
+    /// The other one.
+    Stranger,
+}
+
+/// The programs, where both users can read them, wherever the source tree is.
+pub fn programs() -> Result<Scratch> {
+    let programs = Scratch::new("second-user-programs")?;
+    fs::set_permissions(programs.path(), Permissions::from_mode(0o755))?;
+    for program in ["pvm", "pvmd"] {
+        fs::copy(dist().join("bin").join(program), programs.path().join(program))?;
+    }
+    for program in ["task", "stranger"] {
+        output(
+            Command::new("cc")
+                .arg(format!("-I{}", dist().join("include").display()))
+                .arg(root().join("tests/second_user").join(program).with_extension("c"))
+                .arg(dist().join("lib/libpvm3.a"))
+                .arg("-o")
+                .arg(programs.path().join(program)),
+        )?;
+    }
+    Ok(programs)
+}
+
+/// The place where all happens; gone with the value.
+pub struct Scene {
+    directory: Scratch,
+    programs: PathBuf,
+    user: u32,
+    made: String,
+}
+
+impl Scene {
+    /// A new place, where the machine will be that user's.
+    pub fn new(user: u32, programs: &Scratch) -> Result<Scene> {
+        let directory = Scratch::new("second-user")?;
+        let path = directory.path();
+        fs::set_permissions(path, Permissions::from_mode(0o755))?;
+        for (name, owner, mode) in [("tmp", 0, 0o1777), ("us", user, 0o700), ("stranger", STRANGER, 0o700)] {
+            let inner = path.join(name);
+            fs::create_dir(&inner)?;
+            chown(&inner, Some(owner), Some(owner))?;
+            fs::set_permissions(&inner, Permissions::from_mode(mode))?;
+        }
+        let made = path.join("made").display().to_string();
+        fs::write(&made, "")?;
+        Ok(Scene { directory, programs: programs.path().to_path_buf(), user, made })
+    }
+    /// The user whose machine it is about.
+    pub fn user(&self) -> u32 {
+        self.user
+    }
+    /// A file as old as the scene.
+    pub fn made(&self) -> &str {
+        &self.made
+    }
+    /// The directory for temporary files.
+    pub fn temporary(&self) -> PathBuf {
+        self.directory.path().join("tmp")
+    }
+    /// Our home.
+    pub fn home(&self) -> PathBuf {
+        self.directory.path().join("us")
+    }
+    /// One of the scene's programs.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// A program of the scene, or of the system, in a user's name.
+    pub fn command(&self, who: Who, program: &str) -> Command {
+        let own = self.program(program);
+        let mut command = if own.exists() { Command::new(own) } else { Command::new(program) };
+        let (user, home) = match who {
+            Who::Us => (self.user, "us"),
+            Who::Stranger => (STRANGER, "stranger"),
+        };
+        let home = self.directory.path().join(home);
+        command.uid(user).gid(user).current_dir(&home).stdin(Stdio::null());
+        command.env("HOME", home).env("PVM_TMP", self.temporary());
+        for name in ["PVMSOCK", "PVM_VMID", "PVM_ROOT", "XDG_RUNTIME_DIR"] {
+            command.env_remove(name);
+        }
+        command
+    }
+    /// Runs a program to its end; an error when it fails.
+    pub fn output(&self, who: Who, program: &str, arguments: &[&str]) -> Result<String> {
+        output(self.command(who, program).args(arguments))
+    }
+
+    /// Starts a daemon and waits until it is ready.
+    pub fn daemon(&self, who: Who) -> Result<Daemon> {
+        let mut process = Process::start(self.command(who, "pvmd").stderr(Stdio::null()))?;
+        let socket = process.line().context("the daemon does not start")?;
+        Ok(Daemon { process, socket: PathBuf::from(socket) })
+    }
+    /// Starts a task of ours that stays.
+    pub fn waiting_task(&self) -> Result<Process> {
+        let mut process = Process::start(self.command(Who::Us, "task").arg("stay").stdin(Stdio::piped()))?;
+        let tid: i32 = process.line()?.parse()?;
+        if tid < 0 {
+            bail!("our task has tid {tid}");
+        }
+        Ok(process)
+    }
+    /// Has the stranger play daemon at that socket.
+    pub fn listen(&self, socket: &Path) -> Result<Process> {
+        let mut process = Process::start(self.command(Who::Stranger, "stranger").arg("listen").arg(socket))?;
+        process.line()?;
+        Ok(process)
+    }
+}
+
+/// A process that is ended with the value.
+pub struct Process {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Result<Process> {
+        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let said = BufReader::new(child.stdout.take().context("the process has an output")?);
+        Ok(Process { child, said })
+    }
+    /// Its number.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+    /// The next line that it prints.
+    fn line(&mut self) -> Result<String> {
+        // A process that neither prints nor ends is ended by someone who waits.
+        let watch = Watch::start(self.child.id(), START_WAIT_MAX)?;
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        drop(watch);
+        if line.is_empty() {
+            bail!("the process said nothing");
+        }
+        Ok(line.trim_end().to_owned())
+    }
+    /// Ends it, and gives the lines that it had printed.
+    pub fn stop(mut self) -> Result<Vec<String>> {
+        self.end();
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest)?;
+        Ok(rest.lines().map(str::to_owned).collect())
+    }
+    fn end(&mut self) {
+        drop(self.child.stdin.take());
+        let number = self.child.id().to_string();
+        let began = Instant::now();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = Command::new("kill").args(["-TERM", &number]).status();
+        }
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if began.elapsed() > END_WAIT_MAX {
+                println!("process {number} does not end when asked to");
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Kills a process that is not done in time.
+struct Watch(Child);
+
+impl Watch {
+    fn start(process: u32, time: Duration) -> Result<Watch> {
+        let order = format!("exec >/dev/null; sleep {}; kill -KILL {process}", time.as_secs());
+        // In a group of its own, so that the shell and its sleep end together.
+        Ok(Watch(Command::new("sh").args(["-c", &order]).process_group(0).spawn()?))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.0.id())]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// A daemon that is ended with the value.
+pub struct Daemon {
+    process: Process,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    /// Its socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+    /// Its number.
+    pub fn process(&self) -> u32 {
+        self.process.process()
+    }
+}
