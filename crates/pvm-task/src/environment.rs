@@ -1,16 +1,14 @@
 //! What a task learns from its environment, and enrolment failures.
 use pvm_core::codes::Code;
-use std::path::PathBuf;
+use pvm_link::rendezvous::{FindError, Places};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// The environment variables that concern a task (contract 5.4).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone)]
 pub struct Environment {
-    /// `PVMSOCK`: the daemon's socket; has priority while it answers (D35).
-    pub socket: Option<PathBuf>,
-    /// `PVM_TMP`, default `/tmp`.
-    pub tmp: PathBuf,
-    /// `PVM_VMID`.
-    pub vmid: Option<String>,
+    /// `PVMSOCK`, `PVM_TMP`, `PVM_VMID`: where to look for the daemon.
+    pub places: Places,
     /// `PVMEPID`: claims the place that a spawn made; used once.
     pub cookie: Option<u32>,
     /// `PVMCTX`: the initial context.
@@ -23,6 +21,8 @@ pub struct Environment {
     pub trace_options: Option<i32>,
     /// `PVMTASKDEBUG`: the initial debug mask.
     pub debug_mask: Option<i32>,
+    /// The name under which the task shows up; empty but for special tasks.
+    pub name: Vec<u8>,
 }
 
 impl Environment {
@@ -30,10 +30,41 @@ impl Environment {
     pub fn from_process() -> Environment {
         Environment::from_lookup(|name| std::env::var_os(name))
     }
+
     /// Reads variables through `lookup`. Numbers may be decimal, `0x` and `0` forms.
-    pub fn from_lookup(_lookup: impl Fn(&str) -> Option<std::ffi::OsString>) -> Environment {
-        todo!()
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Environment {
+        let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let number = |name: &str| number(set(name)?.as_bytes());
+        let host = rustix::system::uname().nodename().to_bytes().to_vec();
+        let user = rustix::process::geteuid().as_raw();
+        Environment {
+            places: Places::new(user, &OsString::from_vec(host), set),
+            cookie: number("PVMEPID").map(|cookie| cookie as u32),
+            context: number("PVMCTX"),
+            trace_mask: set("PVMTMASK").map(OsString::into_vec),
+            trace_buffer: number("PVMTRCBUF"),
+            trace_options: number("PVMTRCOPT"),
+            debug_mask: number("PVMTASKDEBUG"),
+            name: Vec::new(),
+        }
     }
+}
+
+/// A number as C's `strtol` with base 0 reads it, without what follows it; 32 bits of it.
+fn number(text: &[u8]) -> Option<i32> {
+    let text = std::str::from_utf8(text).ok()?.trim_start();
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let (base, digits) = match (digits.strip_prefix("0x").or(digits.strip_prefix("0X")), digits.strip_prefix('0')) {
+        (Some(digits), _) => (16, digits),
+        (None, Some(rest)) if !rest.is_empty() => (8, rest),
+        _ => (10, digits),
+    };
+    let end = digits.find(|c: char| !c.is_digit(base)).unwrap_or(digits.len());
+    let value = i64::from_str_radix(&digits[..end], base).ok()?;
+    Some((sign * value) as i32)
 }
 
 /// Why a task could not enrol.
@@ -41,10 +72,12 @@ impl Environment {
 pub enum EnrollError {
     /// There is no rendezvous file: no daemon runs; another try brings nothing.
     NoDaemon,
-    /// Somebody should be there but does not answer; try again (5 times, 1 s apart).
-    Unreachable(std::io::Error),
+    /// Somebody should be there but does not answer; another try may help.
+    Unreachable(FindError),
     /// The daemon said no.
     Refused(Code),
+    /// The daemon went away, or spoke nonsense, before it had let us in.
+    Broken,
     /// The own segment or doorbell could not be made.
     System(std::io::Error),
 }
@@ -54,11 +87,40 @@ impl EnrollError {
     pub fn code(&self) -> Code {
         match self {
             EnrollError::Refused(code) => *code,
-            EnrollError::NoDaemon | EnrollError::Unreachable(_) | EnrollError::System(_) => Code::SysErr,
+            _ => Code::SysErr,
         }
     }
-    /// Whether it is worth trying again.
+    /// Whether it is worth trying again (5 times, 1 s apart).
     pub fn is_transient(&self) -> bool {
-        matches!(self, EnrollError::Unreachable(_))
+        matches!(self, EnrollError::Unreachable(FindError::Link(_)) | EnrollError::Broken)
+    }
+}
+
+impl std::fmt::Display for EnrollError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            EnrollError::NoDaemon => f.write_str("no pvmd is running"),
+            EnrollError::Unreachable(error) => write!(f, "{error}"),
+            EnrollError::Refused(code) => write!(f, "pvmd refuses: {code}"),
+            EnrollError::Broken => f.write_str("pvmd does not answer as it should"),
+            EnrollError::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+impl std::error::Error for EnrollError {}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_read_as_c_does() {
+        assert_eq!(number(b"12"), Some(12));
+        assert_eq!(number(b"0x7ffff"), Some(0x7ffff));
+        assert_eq!(number(b"0"), Some(0));
+        assert_eq!(number(b"017"), Some(15));
+        assert_eq!(number(b"-3 "), Some(-3));
+        assert_eq!(number(b"0x80000000"), Some(i32::MIN));
+        assert_eq!(number(b"x"), None);
     }
 }

@@ -6,12 +6,24 @@
 //! of one thread that simply want to call.
 #![forbid(unsafe_code)]
 
+mod buffers;
+mod control;
 mod environment;
+mod handlers;
+mod local_notify;
+mod message;
 mod options;
 mod output;
+mod pack;
+mod queue;
+mod receive;
+mod requests;
+mod send;
 mod session;
+mod system;
 mod task;
 mod types;
+mod unpack;
 mod wait;
 
 pub use environment::{EnrollError, Environment};

@@ -1,4 +1,17 @@
-//! The numbers of `pvm_setopt`, `pvm_getopt` (contract 1.7, 2.9).
+//! `pvm_setopt`, `pvm_getopt` and the trace masks (contract 2.9).
+use crate::{Environment, Task};
+use pvm_core::codes::Code;
+use pvm_core::proto::{Request, TraceSettings};
+use pvm_core::tid::Tid;
+use serde_bytes::ByteBuf;
+
+/// Fragment sizes that are accepted, in bytes. They change nothing (D39).
+const FRAGMENT_BYTES: std::ops::RangeInclusive<i32> = 52..=1_048_576;
+const FRAGMENT_BYTES_DEFAULT: i32 = 4080;
+/// Characters of a trace mask.
+const MASK_CHARACTERS: usize = 35;
+/// A character of a mask without events.
+const MASK_EMPTY: u8 = b'@';
 
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,3 +44,256 @@ pub enum OptionNumber {
     SelfTraceContext = 24,
     NoReset = 25,
 }
+
+impl OptionNumber {
+    /// The option of that number.
+    pub fn from_number(number: i32) -> Option<OptionNumber> {
+        use OptionNumber::*;
+        const ALL: [OptionNumber; 25] = [
+            Route,
+            DebugMask,
+            AutoErr,
+            OutputTid,
+            OutputCode,
+            TraceTid,
+            TraceCode,
+            TraceBuffer,
+            TraceOptions,
+            FragSize,
+            ResvTids,
+            SelfOutputTid,
+            SelfOutputCode,
+            SelfTraceTid,
+            SelfTraceCode,
+            SelfTraceBuffer,
+            SelfTraceOptions,
+            ShowTids,
+            PollType,
+            PollTime,
+            OutputContext,
+            TraceContext,
+            SelfOutputContext,
+            SelfTraceContext,
+            NoReset,
+        ];
+        ALL.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
+    }
+}
+
+/// All that `pvm_setopt` sets.
+pub(crate) struct Settings {
+    route: i32,
+    debug_mask: i32,
+    auto_error: i32,
+    fragment_bytes: i32,
+    pub reserved: i32,
+    show_tids: i32,
+    pub own: TraceSettings,
+    pub children: TraceSettings,
+    /// Where output and traces of children went when the task came to be: a value always allowed.
+    inherited: (i32, i32),
+    pub no_reset: Option<i32>,
+    /// `own` has changed and the daemon does not know it yet.
+    pub own_changed: bool,
+}
+
+impl Settings {
+    pub fn new(debug_mask: i32) -> Settings {
+        Settings {
+            route: 2,
+            debug_mask,
+            auto_error: 1,
+            fragment_bytes: FRAGMENT_BYTES_DEFAULT,
+            reserved: 0,
+            show_tids: 1,
+            own: nowhere(),
+            children: nowhere(),
+            inherited: (0, 0),
+            no_reset: None,
+            own_changed: false,
+        }
+    }
+
+    /// The daemon has said where own output and traces go; children inherit that.
+    pub fn inherit(&mut self, own: TraceSettings) {
+        self.inherited = (own.output_tid, own.trace_tid);
+        self.own = own;
+        if self.own.mask.is_empty() {
+            self.own.mask = empty_mask();
+        }
+        self.children = self.own.clone();
+        self.own_changed = false;
+    }
+
+    /// What the spawner passed on by environment variables.
+    pub fn inherit_environment(&mut self, environment: &Environment) {
+        for settings in [&mut self.own, &mut self.children] {
+            if let Some(mask) = &environment.trace_mask {
+                settings.mask = ByteBuf::from(mask.clone());
+            }
+            settings.trace_buffer = environment.trace_buffer.unwrap_or(settings.trace_buffer);
+            settings.trace_options = environment.trace_options.unwrap_or(settings.trace_options);
+        }
+    }
+
+    /// Changes `own`, and remembers that the daemon has to know.
+    pub fn change_own(&mut self, own: TraceSettings) {
+        self.own_changed |= own != self.own;
+        self.own = own;
+    }
+
+    fn get(&self, option: OptionNumber) -> Option<i32> {
+        let (own, children) = (&self.own, &self.children);
+        Some(match option {
+            OptionNumber::Route => self.route,
+            OptionNumber::DebugMask => self.debug_mask,
+            OptionNumber::AutoErr => self.auto_error,
+            OptionNumber::OutputTid => children.output_tid,
+            OptionNumber::OutputCode => children.output_tag,
+            OptionNumber::OutputContext => children.output_ctx,
+            OptionNumber::TraceTid => children.trace_tid,
+            OptionNumber::TraceCode => children.trace_tag,
+            OptionNumber::TraceContext => children.trace_ctx,
+            OptionNumber::TraceBuffer => children.trace_buffer,
+            OptionNumber::TraceOptions => children.trace_options,
+            OptionNumber::FragSize => self.fragment_bytes,
+            OptionNumber::ResvTids => self.reserved,
+            OptionNumber::SelfOutputTid => own.output_tid,
+            OptionNumber::SelfOutputCode => own.output_tag,
+            OptionNumber::SelfOutputContext => own.output_ctx,
+            OptionNumber::SelfTraceTid => own.trace_tid,
+            OptionNumber::SelfTraceCode => own.trace_tag,
+            OptionNumber::SelfTraceContext => own.trace_ctx,
+            OptionNumber::SelfTraceBuffer => own.trace_buffer,
+            OptionNumber::SelfTraceOptions => own.trace_options,
+            OptionNumber::ShowTids => self.show_tids,
+            OptionNumber::NoReset => i32::from(self.no_reset.is_some()),
+            OptionNumber::PollType | OptionNumber::PollTime => return None,
+        })
+    }
+
+    /// Checks a value and sets it. `own_tid` is where the task itself may be named.
+    fn set(&mut self, option: OptionNumber, value: i32, own_tid: i32) -> Result<(), Code> {
+        let allowed = match option {
+            OptionNumber::Route => (1..=3).contains(&value),
+            OptionNumber::TraceOptions | OptionNumber::SelfTraceOptions => (1..=3).contains(&value),
+            OptionNumber::FragSize => FRAGMENT_BYTES.contains(&value),
+            OptionNumber::OutputTid => value == 0 || value == own_tid || value == self.inherited.0,
+            OptionNumber::TraceTid => value == 0 || value == own_tid || value == self.inherited.1,
+            OptionNumber::NoReset => false,
+            OptionNumber::PollType | OptionNumber::PollTime => return Err(Code::NotImpl),
+            OptionNumber::SelfOutputContext | OptionNumber::SelfTraceContext => return Err(Code::NotImpl),
+            _ => true,
+        };
+        if !allowed {
+            return Err(Code::BadParam);
+        }
+        self.put(option, value);
+        Ok(())
+    }
+
+    fn put(&mut self, option: OptionNumber, value: i32) {
+        let mut own = self.own.clone();
+        match option {
+            OptionNumber::Route => self.route = value,
+            OptionNumber::DebugMask => self.debug_mask = value,
+            OptionNumber::AutoErr => self.auto_error = value,
+            OptionNumber::FragSize => self.fragment_bytes = value,
+            OptionNumber::ResvTids => self.reserved = value,
+            OptionNumber::ShowTids => self.show_tids = value,
+            OptionNumber::OutputTid => self.children.output_tid = value,
+            OptionNumber::OutputCode => self.children.output_tag = value,
+            OptionNumber::OutputContext => self.children.output_ctx = value,
+            OptionNumber::TraceTid => self.children.trace_tid = value,
+            OptionNumber::TraceCode => self.children.trace_tag = value,
+            OptionNumber::TraceContext => self.children.trace_ctx = value,
+            OptionNumber::TraceBuffer => self.children.trace_buffer = value,
+            OptionNumber::TraceOptions => self.children.trace_options = value,
+            OptionNumber::SelfOutputTid => own.output_tid = value,
+            // A tag means something only where there is a collector.
+            OptionNumber::SelfOutputCode if own.output_tid > 0 => own.output_tag = value,
+            OptionNumber::SelfTraceTid => own.trace_tid = value,
+            OptionNumber::SelfTraceCode if own.trace_tid > 0 => own.trace_tag = value,
+            OptionNumber::SelfTraceBuffer => own.trace_buffer = value,
+            OptionNumber::SelfTraceOptions => own.trace_options = value,
+            _ => {}
+        }
+        self.change_own(own);
+    }
+}
+
+fn empty_mask() -> ByteBuf {
+    ByteBuf::from(vec![MASK_EMPTY; MASK_CHARACTERS])
+}
+
+fn nowhere() -> TraceSettings {
+    TraceSettings { mask: empty_mask(), ..TraceSettings::default() }
+}
+
+/// Options (contract 2.9) and traces.
+impl Task {
+    /// `pvm_setopt`: the previous value. `NoReset` apart, which needs mailboxes (see
+    /// [`Task::set_no_reset`]). Changes of own output are told to the daemon.
+    pub fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code> {
+        let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
+        let own_tid = self.own_tid();
+        let previous = self.state.settings.get(option);
+        self.state.settings.set(option, value, own_tid)?;
+        self.tell_own_settings();
+        previous.ok_or(Code::BadParam)
+    }
+
+    /// Tells the daemon where own output and traces go, if that has changed.
+    pub(crate) fn tell_own_settings(&mut self) {
+        if self.state.settings.own_changed && self.is_connected() {
+            self.state.settings.own_changed = false;
+            let own = self.state.settings.own.clone();
+            self.begin_unheeded(Request::SetOwn(own));
+        }
+    }
+
+    /// `pvm_getopt`.
+    pub fn option(&self, what: i32) -> Result<i32, Code> {
+        let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
+        self.state.settings.get(option).ok_or(Code::BadParam)
+    }
+
+    /// The index of the own entry in the mailbox class of those that a reset spares.
+    pub fn no_reset(&self) -> Option<i32> {
+        self.state.settings.no_reset
+    }
+
+    /// Remembers that index.
+    pub fn set_no_reset(&mut self, index: Option<i32>) {
+        self.state.settings.no_reset = index;
+    }
+
+    /// Where own output and traces go (`pvmtrc`).
+    pub fn own_settings(&self) -> &TraceSettings {
+        &self.state.settings.own
+    }
+
+    /// Where children's output and traces go (`pvmctrc`).
+    pub fn child_settings(&self) -> &TraceSettings {
+        &self.state.settings.children
+    }
+
+    /// `pvm_settmask` for oneself (`false`) or children (`true`).
+    pub fn set_trace_mask(&mut self, children: bool, mask: &[u8]) -> Result<(), Code> {
+        let mask = ByteBuf::from(&mask[..mask.len().min(MASK_CHARACTERS)]);
+        match children {
+            true => self.state.settings.children.mask = mask,
+            false => self.state.settings.own.mask = mask,
+        }
+        Ok(())
+    }
+
+    /// The resource manager, or `Tid::NONE`.
+    pub fn resource_manager(&self) -> Tid {
+        self.member.as_ref().map_or(Tid::NONE, |member| member.resource_manager)
+    }
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

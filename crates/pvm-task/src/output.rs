@@ -1,5 +1,17 @@
 //! Output of children that comes to this task (contract 2.8).
+use crate::Task;
+use crate::system::TC_OUTPUT;
+use pvm_core::codes::SYSCTX_TC;
+use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
+use std::collections::{BTreeMap, VecDeque};
+
+/// In place of a length: the output is at its end.
+const AT_END: i32 = 0;
+/// In place of a length: the spawner has announced the task.
+const ANNOUNCED: i32 = -1;
+/// In place of a length: the task was made.
+const CREATED: i32 = -2;
 
 /// Something happened to the output of a collected task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,3 +36,132 @@ pub enum OutputKind {
     /// No more comes (`[tXXXXX] EOF`).
     End,
 }
+
+/// A context and a tag.
+type Channel = (i32, i32);
+
+/// A task whose output comes here.
+#[derive(Default)]
+struct Collected {
+    line: Vec<u8>,
+    announced: bool,
+    ended: bool,
+}
+
+/// Collects output.
+#[derive(Default)]
+pub(crate) struct Output {
+    channels: Vec<Channel>,
+    tasks: BTreeMap<(Channel, Tid), Collected>,
+    events: VecDeque<OutputEvent>,
+}
+
+impl Output {
+    /// Whether messages outside the system context are output.
+    #[inline]
+    pub fn any(&self) -> bool {
+        !self.channels.is_empty()
+    }
+
+    /// Whether messages of that context and tag are output.
+    pub fn takes(&self, channel: Channel) -> bool {
+        self.channels.contains(&channel)
+    }
+
+    /// Takes a message of the raw protocol.
+    pub fn arrived(&mut self, channel: Channel, body: &[u8]) {
+        if !self.takes(channel) {
+            return;
+        }
+        let mut reader = Reader::new(body);
+        let (Some(task), Some(length)) = (reader.int(), reader.int()) else { return };
+        let task = Tid(task as u32);
+        let known = self.tasks.contains_key(&(channel, task));
+        if !known {
+            self.tasks.insert((channel, task), Collected::default());
+            self.report(channel, task, OutputKind::Begin);
+        }
+        match length {
+            AT_END => self.end(channel, task),
+            ANNOUNCED => self.mark(channel, task, |collected| collected.announced = true),
+            CREATED => {}
+            _ => {
+                let text = usize::try_from(length).ok().and_then(|length| reader.bytes(length));
+                self.text(channel, task, text.unwrap_or_default());
+            }
+        }
+    }
+
+    fn text(&mut self, channel: Channel, task: Tid, mut text: &[u8]) {
+        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+            let Some(collected) = self.tasks.get_mut(&(channel, task)) else { return };
+            let mut line = std::mem::take(&mut collected.line);
+            line.extend_from_slice(&text[..end]);
+            self.report(channel, task, OutputKind::Line(line));
+            text = &text[end + 1..];
+        }
+        self.mark(channel, task, |collected| collected.line.extend_from_slice(text));
+    }
+
+    fn end(&mut self, channel: Channel, task: Tid) {
+        let Some(collected) = self.tasks.get_mut(&(channel, task)) else { return };
+        let rest = std::mem::take(&mut collected.line);
+        if !rest.is_empty() {
+            self.report(channel, task, OutputKind::Line(rest));
+        }
+        self.report(channel, task, OutputKind::End);
+        self.mark(channel, task, |collected| collected.ended = true);
+    }
+
+    /// Changes what is known of the task; forgets it when it is announced and at its end.
+    fn mark(&mut self, channel: Channel, task: Tid, change: impl FnOnce(&mut Collected)) {
+        let Some(collected) = self.tasks.get_mut(&(channel, task)) else { return };
+        change(collected);
+        if collected.announced && collected.ended {
+            self.tasks.remove(&(channel, task));
+        }
+    }
+
+    fn report(&mut self, (ctx, tag): Channel, task: Tid, kind: OutputKind) {
+        self.events.push_back(OutputEvent { task, ctx, tag, kind });
+    }
+}
+
+/// Output of children (contract 2.8).
+impl Task {
+    /// From now on, messages to this context and tag are output of children: they are
+    /// not queued but come by [`Task::next_output`]. Does not change where children's output goes.
+    pub fn collect_output(&mut self, ctx: i32, tag: i32) {
+        if !self.state.output.takes((ctx, tag)) {
+            self.state.output.channels.push((ctx, tag));
+        }
+    }
+
+    /// `pvm_catchout(non-NULL)`: children spawned from now on send their output here.
+    pub fn catch_output(&mut self) {
+        self.collect_output(SYSCTX_TC, TC_OUTPUT);
+        let tid = self.own_tid();
+        let children = &mut self.state.settings.children;
+        (children.output_tid, children.output_ctx, children.output_tag) = (tid, SYSCTX_TC, TC_OUTPUT);
+    }
+
+    /// `pvm_catchout(NULL)`: later children do not.
+    pub fn stop_catching_output(&mut self) {
+        let children = &mut self.state.settings.children;
+        (children.output_tid, children.output_ctx, children.output_tag) = (0, 0, 0);
+    }
+
+    /// What came of the output of children.
+    pub fn next_output(&mut self) -> Option<OutputEvent> {
+        self.state.output.events.pop_front()
+    }
+
+    /// How many collected tasks have not ended.
+    pub fn collecting(&self) -> usize {
+        self.state.output.tasks.len()
+    }
+}
+
+#[cfg(test)]
+#[path = "output_tests.rs"]
+mod tests;

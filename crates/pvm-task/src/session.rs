@@ -1,10 +1,16 @@
 //! A task for programs of one thread: calls that wait.
-use crate::{EnrollError, Environment, Filter, OutputEvent, Task};
+use crate::wait::{Step, Waiter};
+use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+/// How often a session tries to reach a daemon that should be there.
+const ENROLL_TRIES: u32 = 5;
+/// Pause between two of these tries.
+const ENROLL_PAUSE: Duration = Duration::from_secs(1);
 
 /// A message taken out of the task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,46 +36,121 @@ pub struct Session {
 
 impl Session {
     /// Enrols; tries again for a while when the daemon does not answer.
-    pub fn enroll(_environment: &Environment) -> Result<Session, EnrollError> {
-        todo!()
+    pub fn enroll(environment: &Environment) -> Result<Session, EnrollError> {
+        let mut task = Task::new(environment);
+        let mut tries = 1;
+        loop {
+            match task.enroll(environment) {
+                Err(error) if error.is_transient() && tries < ENROLL_TRIES => {
+                    std::thread::sleep(ENROLL_PAUSE);
+                    tries += 1;
+                }
+                result => return result.map(|_| Session { task }),
+            }
+        }
     }
+
     /// The own tid.
     pub fn tid(&self) -> Tid {
         self.task.tid().unwrap_or(Tid::NONE)
     }
+
     /// The task underneath.
     pub fn task(&mut self) -> &mut Task {
         &mut self.task
     }
+
+    /// Tries until something comes of it, or the time is over.
+    fn wait_for<T>(&mut self, timeout: Option<Duration>, mut attempt: impl FnMut(&mut Task) -> Option<T>) -> Option<T> {
+        let mut waiter = Waiter::new(timeout);
+        loop {
+            self.task.progress();
+            if let Some(result) = attempt(&mut self.task) {
+                waiter.finish(&mut self.task);
+                return Some(result);
+            }
+            match waiter.next(&mut self.task) {
+                Step::Again | Step::Join(_) => {}
+                Step::Sleep(sleep) => {
+                    sleep.sleep();
+                    waiter.woke(&mut self.task);
+                }
+                Step::TimedOut => {
+                    waiter.finish(&mut self.task);
+                    return None;
+                }
+            }
+        }
+    }
+
     /// Asks the daemon and waits for its answer. `Reply::Error` becomes `Err`.
-    pub fn request(&mut self, _request: Request) -> Result<Reply, Code> {
-        todo!()
+    pub fn request(&mut self, request: Request) -> Result<Reply, Code> {
+        let ticket = self.task.begin(request)?;
+        self.wait_for(None, |task| task.poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
     }
+
     /// Sends a body made with `pvm_core::encoding::Writer` (`ENC_XDR`).
-    pub fn send(&mut self, _to: Tid, _ctx: i32, _tag: i32, _body: &[u8]) -> Result<(), Code> {
-        todo!()
+    pub fn send(&mut self, to: Tid, ctx: i32, tag: i32, body: &[u8]) -> Result<(), Code> {
+        self.wait_for(None, |task| match task.send_body(to, ctx, tag, 0, body) {
+            Ok(Submit::Again) => None,
+            Ok(Submit::Done) => Some(Ok(())),
+            Err(code) => Some(Err(code)),
+        })
+        .unwrap_or(Err(Code::SysErr))
     }
+
     /// The oldest message that `filter` accepts; `None` when the time is over first.
     /// A `timeout` of zero looks once. `Err(SysErr)` when the daemon is gone and nothing can come.
-    pub fn recv(&mut self, _filter: Filter, _timeout: Option<Duration>) -> Result<Option<Received>, Code> {
-        todo!()
+    pub fn recv(&mut self, filter: Filter, timeout: Option<Duration>) -> Result<Option<Received>, Code> {
+        let found = self.wait_for(timeout, |task| match task.probe(&filter) {
+            Some(mid) => Some(take(task, mid)),
+            None if task.is_connected() => None,
+            None => Some(Err(Code::SysErr)),
+        });
+        found.transpose()
     }
+
     /// Output of children that has come. Does not wait.
     pub fn next_output(&mut self) -> Option<OutputEvent> {
-        todo!()
+        self.task.next_output()
     }
+
     /// Sleeps until something came for the task, one of `others` is readable (or at its end), or
     /// the time is over. The answer says which of `others` are ready. Returns at once when
-    /// messages, output or news lie there already since the last `wait`.
-    pub fn wait(&mut self, _others: &[BorrowedFd<'_>], _timeout: Option<Duration>) -> Vec<bool> {
-        todo!()
+    /// messages, output or news have come since the last `wait`.
+    pub fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Vec<bool> {
+        let task = &mut self.task;
+        task.prepare_sleep();
+        task.progress();
+        let timeout = if task.take_news() { Some(Duration::ZERO) } else { timeout };
+        let ready = task.lie_down(timeout).sleep_with(others);
+        task.rise();
+        task.progress();
+        task.take_news();
+        ready
     }
+
     /// Whether the daemon still is there.
     pub fn is_connected(&self) -> bool {
         self.task.is_connected()
     }
+
     /// Leaves the machine.
-    pub fn leave(self) -> Result<(), Code> {
-        todo!()
+    pub fn leave(mut self) -> Result<(), Code> {
+        self.task.leave()
     }
+}
+
+/// Takes a queued message out of the task.
+fn take(task: &mut Task, mid: i32) -> Result<Received, Code> {
+    let message = task.export_message(mid)?;
+    task.free_buffer(mid)?;
+    Ok(Received {
+        src: message.src,
+        ctx: message.ctx,
+        tag: message.tag,
+        wid: message.wid,
+        enc: message.enc,
+        body: message.body.into_vec(),
+    })
 }

@@ -92,7 +92,7 @@ impl Kind {
 }
 
 /// A piece of the user's memory packed in place.
-pub trait Source: Send {
+pub trait Source {
     /// The bytes as they are now; called when the message is sent (or stored).
     fn bytes(&self) -> &[u8];
 }

@@ -19,10 +19,93 @@
 //! and when the sleeper ends its wait, the caller wakes all of them. A call by another thread that
 //! brings news while one sleeps wakes the sleeper by itself.
 use crate::task::Task;
-use std::time::Duration;
+use pvm_fmp::{Spinner, Wait};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The first sleep of a task that holds much free memory; when nothing comes, it gives memory back.
+const TIDY_PAUSE: Duration = Duration::from_millis(100);
+/// How long a task without a daemon and without messages sleeps at a time.
+const LONELY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The descriptors on which a thread sleeps, kept open by the sleeper.
+struct Descriptors {
+    /// Absent when the daemon is gone.
+    socket: Option<OwnedFd>,
+    bell: OwnedFd,
+    /// Rung by other threads of this process.
+    nudge: OwnedFd,
+}
+
+/// Where a thread of the task sleeps.
+#[derive(Default)]
+pub(crate) struct Bed {
+    descriptors: Option<Arc<Descriptors>>,
+    asleep: bool,
+}
+
+impl Bed {
+    /// The descriptors have changed.
+    pub fn clear(&mut self) {
+        self.nudge();
+        self.descriptors = None;
+    }
+
+    /// Wakes the sleeper, if there is one.
+    #[inline]
+    pub fn nudge(&self) {
+        if self.asleep {
+            self.ring();
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        if let Some(descriptors) = &self.descriptors {
+            // Fails only when the counter is full; then it is readable all the same.
+            let _ = rustix::io::write(&descriptors.nudge, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn hush(&self) {
+        if let Some(descriptors) = &self.descriptors {
+            let _ = rustix::io::read(&descriptors.nudge, &mut [0u8; 8]);
+        }
+    }
+
+    fn make(&mut self, socket: Option<BorrowedFd<'_>>, bell: BorrowedFd<'_>) -> io::Result<Arc<Descriptors>> {
+        if let Some(descriptors) = &self.descriptors {
+            return Ok(descriptors.clone());
+        }
+        let descriptors = Arc::new(Descriptors {
+            socket: socket.map(|socket| socket.try_clone_to_owned()).transpose()?,
+            bell: bell.try_clone_to_owned()?,
+            nudge: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        });
+        self.descriptors = Some(descriptors.clone());
+        Ok(descriptors)
+    }
+}
+
+enum Phase {
+    /// Not begun.
+    New,
+    Spinning(Spinner),
+    /// Senders ring from now on; one more try before sleeping.
+    Prepared,
+    Asleep,
+}
 
 /// One blocking call's way of waiting: spin, yield, sleep.
-pub struct Waiter(());
+pub struct Waiter {
+    phase: Phase,
+    deadline: Option<Instant>,
+    /// The first, short sleep is over.
+    tidied: bool,
+}
 
 /// What to do after an attempt that found nothing.
 pub enum Step {
@@ -38,29 +121,152 @@ pub enum Step {
 
 impl Waiter {
     /// A wait begins; `None` waits for ever. The clock is not read without a timeout.
-    pub fn new(_timeout: Option<Duration>) -> Waiter {
-        todo!()
+    #[inline]
+    pub fn new(timeout: Option<Duration>) -> Waiter {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        Waiter { phase: Phase::New, deadline, tidied: false }
     }
+
     /// What to do now.
-    pub fn next(&mut self, _task: &mut Task) -> Step {
-        todo!()
+    #[inline]
+    pub fn next(&mut self, task: &mut Task) -> Step {
+        if self.deadline.is_none() {
+            if let Phase::Spinning(spinner) = &mut self.phase {
+                if spinner.pause() == Wait::Again {
+                    return Step::Again;
+                }
+            }
+        }
+        self.next_slowly(task)
     }
+
+    #[cold]
+    fn next_slowly(&mut self, task: &mut Task) -> Step {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Step::TimedOut;
+        }
+        match &mut self.phase {
+            Phase::New | Phase::Asleep => {
+                let crowded = task.member.as_ref().is_none_or(|member| member.endpoint.crowded());
+                self.phase = Phase::Spinning(Spinner::new(crowded));
+                Step::Again
+            }
+            Phase::Spinning(spinner) => {
+                if self.deadline.is_some() && spinner.pause() == Wait::Again {
+                    return Step::Again;
+                }
+                if task.someone_sleeps() {
+                    return Step::Join(left);
+                }
+                task.prepare_sleep();
+                self.phase = Phase::Prepared;
+                Step::Again
+            }
+            Phase::Prepared => {
+                self.phase = Phase::Asleep;
+                let left = self.leave_time_to_tidy(task, left);
+                Step::Sleep(task.lie_down(left))
+            }
+        }
+    }
+
+    /// A task that holds much free memory first sleeps shortly, then gives it back.
+    fn leave_time_to_tidy(&mut self, task: &mut Task, left: Option<Duration>) -> Option<Duration> {
+        let Some(member) = task.member.as_mut().filter(|member| member.endpoint.has_excess()) else { return left };
+        if self.tidied {
+            member.endpoint.tidy();
+            task.state.store.tidy();
+            return left;
+        }
+        self.tidied = true;
+        Some(left.map_or(TIDY_PAUSE, |left| left.min(TIDY_PAUSE)))
+    }
+
     /// After [`Sleep::sleep`].
-    pub fn woke(&mut self, _task: &mut Task) {
-        todo!()
+    pub fn woke(&mut self, task: &mut Task) {
+        task.rise();
+        self.phase = Phase::Asleep;
     }
+
     /// The wait is over, whatever came of it. Must be called.
-    pub fn finish(self, _task: &mut Task) {
-        todo!()
+    #[inline]
+    pub fn finish(self, task: &mut Task) {
+        if matches!(self.phase, Phase::Prepared) && !task.someone_sleeps() {
+            task.rise();
+        }
     }
 }
 
 /// A sleep on the task's descriptors, free of the task itself.
-pub struct Sleep(());
+pub struct Sleep {
+    descriptors: Option<Arc<Descriptors>>,
+    writing: bool,
+    timeout: Option<Duration>,
+}
 
 impl Sleep {
     /// Sleeps until something comes, a signal arrives, or the time is over.
     pub fn sleep(&self) {
-        todo!()
+        self.sleep_with(&[]);
+    }
+
+    /// Sleeps on other descriptors too; says which of them are ready.
+    pub(crate) fn sleep_with(&self, others: &[BorrowedFd<'_>]) -> Vec<bool> {
+        let mut list: Vec<PollFd<'_>> = others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        if let Some(descriptors) = &self.descriptors {
+            let writing = if self.writing { PollFlags::OUT } else { PollFlags::empty() };
+            list.push(PollFd::new(&descriptors.bell, PollFlags::IN));
+            list.push(PollFd::new(&descriptors.nudge, PollFlags::IN));
+            list.extend(descriptors.socket.iter().map(|socket| PollFd::new(socket, PollFlags::IN | writing)));
+        }
+        let timeout = self.timeout.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        let result = rustix::event::poll(&mut list, timeout.as_ref());
+        let ready = |fd: &PollFd<'_>| result.is_ok() && !fd.revents().is_empty();
+        list[..others.len()].iter().map(ready).collect()
+    }
+}
+
+impl Task {
+    fn someone_sleeps(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.bed.asleep)
+    }
+
+    /// Senders ring from now on.
+    pub(crate) fn prepare_sleep(&mut self) {
+        if let Some(member) = &mut self.member {
+            member.endpoint.prepare_sleep();
+        }
+    }
+
+    /// The descriptors to sleep on, after a last look.
+    pub(crate) fn lie_down(&mut self, timeout: Option<Duration>) -> Sleep {
+        let lonely = Some(timeout.map_or(LONELY_PAUSE, |time| time.min(LONELY_PAUSE)));
+        let Some(member) = &mut self.member else {
+            return Sleep { descriptors: None, writing: false, timeout: lonely };
+        };
+        let socket = member.link.as_ref().map(|link| link.as_fd());
+        // Where there is no room for descriptors, short naps take the place of being woken.
+        let Ok(descriptors) = member.bed.make(socket, member.endpoint.bell().as_fd()) else {
+            let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
+            return Sleep { descriptors: None, writing: false, timeout: nap };
+        };
+        member.bed.asleep = true;
+        let writing = member.link.as_ref().is_some_and(|link| link.wants_write());
+        Sleep { descriptors: Some(descriptors), writing, timeout }
+    }
+
+    /// After sleeping, or when it was not needed after all.
+    pub(crate) fn rise(&mut self) {
+        if let Some(member) = &mut self.member {
+            member.endpoint.awake();
+            if std::mem::take(&mut member.bed.asleep) {
+                member.bed.hush();
+                member.look_at_socket = true;
+            }
+        }
     }
 }

@@ -1,0 +1,275 @@
+//! The table of messages and the active buffers (contract 2.1). Nothing here needs a daemon.
+use crate::Task;
+use crate::message::{Large, Message, OWN_DSIG, Place};
+use crate::queue::Queue;
+use crate::types::{Encoding, Filter, MessageInfo};
+use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, DATA_TRACE, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
+
+/// Free entries beyond this do not keep memory for a body, in entries.
+const KEPT_BODIES_MAX: usize = 1024;
+/// A table that has grown beyond this is cut back when most of it is free, in entries.
+const TABLE_KEPT_MAX: usize = 4096;
+
+/// All messages of the task, by mid.
+pub(crate) struct Store {
+    /// The message of mid m is entry m - 1.
+    pub table: Vec<Message>,
+    /// Free entries; the last one is taken first.
+    free: Vec<u32>,
+    pub queue: Queue,
+    /// The active send buffer, 0 for none.
+    pub send: i32,
+    /// The active receive buffer, 0 for none.
+    pub receive: i32,
+}
+
+impl Store {
+    pub fn new() -> Store {
+        Store { table: Vec::new(), free: Vec::new(), queue: Queue::new(), send: 0, receive: 0 }
+    }
+
+    /// An entry for a new message; its words and body are the caller's to set.
+    #[inline]
+    pub fn take_entry(&mut self, place: Place) -> u32 {
+        let entry = match self.free.pop() {
+            Some(entry) => entry,
+            None => {
+                self.table.push(Message::vacant());
+                self.table.len() as u32 - 1
+            }
+        };
+        let message = &mut self.table[entry as usize];
+        message.place = place;
+        message.position = 0;
+        entry
+    }
+
+    /// Frees a message, wherever it stands.
+    #[inline]
+    pub fn free(&mut self, mid: i32) {
+        let entry = mid as u32 - 1;
+        match self.table[entry as usize].place {
+            Place::Free => return,
+            Place::Buffer => {}
+            Place::Queued => self.queue.remove(&mut self.table, entry),
+        }
+        let message = &mut self.table[entry as usize];
+        message.place = Place::Free;
+        if !matches!(message.large, Large::None) {
+            message.large = Large::None;
+        }
+        message.small.clear();
+        if self.free.len() >= KEPT_BODIES_MAX {
+            message.small = Vec::new();
+        }
+        self.free.push(entry);
+        if self.send == mid {
+            self.send = 0;
+        }
+        if self.receive == mid {
+            self.receive = 0;
+        }
+    }
+
+    /// Gives the memory of a table back that once was large. Called when idle.
+    pub fn tidy(&mut self) {
+        if self.table.len() <= TABLE_KEPT_MAX || self.free.len() < self.table.len() / 4 * 3 {
+            return;
+        }
+        let end = self.table.iter().rposition(|message| message.place != Place::Free).map_or(0, |last| last + 1);
+        self.table.truncate(end);
+        self.table.shrink_to_fit();
+        self.free.retain(|entry| (*entry as usize) < end);
+        self.free.shrink_to_fit();
+    }
+
+    /// The message of that mid: `BadParam` for no mid at all, `NoSuchBuf` for none of ours.
+    pub fn get(&self, mid: i32) -> Result<&Message, Code> {
+        let entry = usize::try_from(mid).ok().and_then(|mid| mid.checked_sub(1)).ok_or(Code::BadParam)?;
+        self.table.get(entry).filter(|message| message.place != Place::Free).ok_or(Code::NoSuchBuf)
+    }
+
+    /// See [`Store::get`].
+    pub fn get_mut(&mut self, mid: i32) -> Result<&mut Message, Code> {
+        self.get(mid)?;
+        Ok(&mut self.table[mid as usize - 1])
+    }
+
+    /// The active send buffer.
+    #[inline]
+    pub fn sending(&mut self) -> Result<&mut Message, Code> {
+        active(&mut self.table, self.send)
+    }
+
+    /// The active receive buffer.
+    #[inline]
+    pub fn receiving(&mut self) -> Result<&mut Message, Code> {
+        active(&mut self.table, self.receive)
+    }
+
+    /// A message that goes to the end of the queue.
+    #[inline]
+    pub fn enqueue(&mut self, entry: u32) {
+        self.queue.push(&mut self.table, entry);
+    }
+
+    /// Takes a message out of the queue; it becomes the active receive buffer, the former one is
+    /// freed.
+    #[inline]
+    pub fn receive(&mut self, entry: u32) -> i32 {
+        self.queue.remove(&mut self.table, entry);
+        self.table[entry as usize].place = Place::Buffer;
+        if self.receive != 0 {
+            self.free(self.receive);
+        }
+        self.receive = entry as i32 + 1;
+        self.receive
+    }
+
+    /// The oldest queued message that fits.
+    #[inline]
+    pub fn find(&mut self, filter: &Filter) -> Option<u32> {
+        self.queue.find(&mut self.table, filter)
+    }
+
+    /// Frees everything that is queued.
+    pub fn clear_queue(&mut self) {
+        let queued: Vec<u32> = self.queue.walk(&self.table).collect();
+        for entry in queued {
+            self.free(entry as i32 + 1);
+        }
+    }
+}
+
+#[inline]
+fn active(table: &mut [Message], mid: i32) -> Result<&mut Message, Code> {
+    // Mid 0, no buffer, is before the first entry.
+    table.get_mut((mid as usize).wrapping_sub(1)).ok_or(Code::NoBuf)
+}
+
+fn encoding_word(encoding: i32) -> Result<i32, Code> {
+    match encoding {
+        DATA_DEFAULT => Ok(ENC_XDR),
+        DATA_RAW => Ok(OWN_DSIG),
+        DATA_IN_PLACE => Ok(ENC_IN_PLACE),
+        DATA_TRACE => Ok(ENC_TRACE),
+        _ => Err(Code::BadParam),
+    }
+}
+
+/// Buffers (contract 2.1). None of these needs a daemon.
+impl Task {
+    /// `pvm_initsend`.
+    pub fn init_send(&mut self, encoding: i32) -> Result<i32, Code> {
+        encoding_word(encoding)?;
+        if self.state.store.send != 0 {
+            self.state.store.free(self.state.store.send);
+        }
+        self.state.store.send = self.make_buffer(encoding)?;
+        Ok(self.state.store.send)
+    }
+
+    /// `pvm_mkbuf`.
+    pub fn make_buffer(&mut self, encoding: i32) -> Result<i32, Code> {
+        let enc = encoding_word(encoding)?;
+        let src = self.own_tid();
+        let store = &mut self.state.store;
+        let entry = store.take_entry(Place::Buffer);
+        let message = &mut store.table[entry as usize];
+        (message.ctx, message.tag, message.wid, message.enc) = (0, 0, 0, enc);
+        (message.format, message.src, message.dst) = (OWN_DSIG, src, 0);
+        if enc == ENC_IN_PLACE {
+            message.large = Large::Pieces(Vec::new());
+        }
+        Ok(entry as i32 + 1)
+    }
+
+    /// `pvm_freebuf`.
+    pub fn free_buffer(&mut self, mid: i32) -> Result<(), Code> {
+        if mid == 0 {
+            return Ok(());
+        }
+        self.state.store.get(mid)?;
+        self.state.store.free(mid);
+        Ok(())
+    }
+
+    /// `pvm_getsbuf`: 0 for none.
+    pub fn send_buffer(&self) -> i32 {
+        self.state.store.send
+    }
+
+    /// `pvm_getrbuf`: 0 for none.
+    pub fn receive_buffer(&self) -> i32 {
+        self.state.store.receive
+    }
+
+    /// `pvm_setsbuf`: the previous one.
+    pub fn set_send_buffer(&mut self, mid: i32) -> Result<i32, Code> {
+        self.claim(mid)?;
+        let store = &mut self.state.store;
+        if store.receive == mid {
+            store.receive = 0;
+        }
+        Ok(std::mem::replace(&mut store.send, mid))
+    }
+
+    /// `pvm_setrbuf`: the previous one.
+    pub fn set_receive_buffer(&mut self, mid: i32) -> Result<i32, Code> {
+        self.claim(mid)?;
+        let store = &mut self.state.store;
+        if store.send == mid {
+            store.send = 0;
+        }
+        Ok(std::mem::replace(&mut store.receive, mid))
+    }
+
+    /// Checks a mid that becomes active; a queued message leaves the queue for it.
+    fn claim(&mut self, mid: i32) -> Result<(), Code> {
+        if mid != 0 && self.state.store.get(mid)?.place == Place::Queued {
+            let store = &mut self.state.store;
+            store.queue.remove(&mut store.table, mid as u32 - 1);
+            store.get_mut(mid)?.place = Place::Buffer;
+        }
+        Ok(())
+    }
+
+    /// `pvm_getminfo`; `pvm_bufinfo` is `len`, `tag`, `src` of it.
+    pub fn message_info(&self, mid: i32) -> Result<MessageInfo, Code> {
+        let message = self.state.store.get(mid)?;
+        // A buffer made before the task had a tid has its tid all the same.
+        let src = if message.src == 0 { self.own_tid() } else { message.src };
+        Ok(MessageInfo {
+            len: message.len() as i32,
+            ctx: message.ctx,
+            tag: message.tag,
+            wid: message.wid,
+            enc: message.enc,
+            crc: 0,
+            src,
+            dst: message.dst,
+        })
+    }
+
+    /// `pvm_setminfo`: takes ctx, tag, wid, src, dst.
+    pub fn set_message_info(&mut self, mid: i32, info: &MessageInfo) -> Result<(), Code> {
+        let store = &mut self.state.store;
+        if store.get(mid)?.place == Place::Queued {
+            store.queue.forget_index();
+        }
+        let message = store.get_mut(mid)?;
+        (message.ctx, message.tag, message.wid) = (info.ctx, info.tag, info.wid);
+        (message.src, message.dst) = (info.src, info.dst);
+        Ok(())
+    }
+
+    /// The encoding of the active send buffer; `NoBuf`.
+    pub fn send_encoding(&self) -> Result<Encoding, Code> {
+        Ok(self.state.store.get(self.state.store.send).map_err(|_| Code::NoBuf)?.encoding())
+    }
+
+    /// The encoding of the active receive buffer; `NoBuf`.
+    pub fn receive_encoding(&self) -> Result<Encoding, Code> {
+        Ok(self.state.store.get(self.state.store.receive).map_err(|_| Code::NoBuf)?.encoding())
+    }
+}

@@ -1,0 +1,267 @@
+//! The task's membership: its socket to the daemon and its endpoint in shared memory.
+use crate::message::OWN_DSIG;
+use crate::receive::{Arriving, Envelope};
+use crate::task::State;
+use crate::wait::Bed;
+use crate::{EnrollError, Environment};
+use pvm_core::codes::Code;
+use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
+use pvm_core::tid::Tid;
+use pvm_fmp::Endpoint;
+use pvm_fmp::ports::PortView;
+use pvm_link::rendezvous::FindError;
+use pvm_link::{Link, LinkError};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a daemon may take to let a task in.
+const WELCOME_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a task that leaves waits for the socket to take its last frames.
+const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Polls without news after which the socket is looked at, to see that the daemon has died.
+const QUIET_POLLS_MAX: u32 = 4096;
+
+/// What becomes of the answer to a request.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fate {
+    /// Somebody holds the ticket.
+    Wanted,
+    /// It has come.
+    Here(Reply),
+    /// Nobody asks for it.
+    Unheeded,
+    /// It ends the introduction to that peer.
+    Introduction(Tid),
+}
+
+/// A task's membership of the machine.
+pub(crate) struct Member {
+    pub tid: Tid,
+    pub parent: i32,
+    pub dsig: i32,
+    pub resource_manager: Tid,
+    pub endpoint: Endpoint,
+    /// `None` when the daemon is gone.
+    pub link: Option<Link>,
+    pub halting: bool,
+    /// Requests that have not been answered, or whose answers have not been fetched.
+    pub requests: Vec<(u32, Fate)>,
+    next_wait: u32,
+    /// Peers to which the daemon could not introduce us.
+    pub refused: Vec<Tid>,
+    frames_seen: u32,
+    quiet_polls: u32,
+    /// The socket is worth a look whatever the port table says.
+    pub look_at_socket: bool,
+    /// The endpoint says that a one-call receive waits.
+    pub posted: bool,
+    pub bed: Bed,
+}
+
+impl Member {
+    /// Connects to the daemon and waits to be let in.
+    pub fn enroll(environment: &Environment, cookie: Option<u32>) -> Result<(Member, TraceSettings), EnrollError> {
+        let mut link = environment.places.connect().map_err(|error| match error {
+            FindError::Absent => EnrollError::NoDaemon,
+            error => EnrollError::Unreachable(error),
+        })?;
+        let mut endpoint = Endpoint::new().map_err(EnrollError::System)?;
+        let descriptors = endpoint.descriptors().map_err(EnrollError::System)?;
+        let name = ByteBuf::from(environment.name.clone());
+        let hello = ToDaemon::Hello(Hello { version: VERSION, pid: std::process::id(), cookie, name });
+        let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        link.send_to_daemon(&hello, &borrowed).map_err(|_| EnrollError::Broken)?;
+        let (welcome, descriptors) = wait_for_welcome(&mut link)?;
+        let ports = descriptors.into_iter().next().ok_or(EnrollError::Broken)?;
+        endpoint.enrolled(welcome.tid.0, PortView::new(ports).map_err(EnrollError::System)?);
+        let member = Member {
+            tid: welcome.tid,
+            parent: welcome.parent,
+            dsig: welcome.dsig,
+            resource_manager: welcome.resource_manager,
+            endpoint,
+            link: Some(link),
+            halting: false,
+            requests: Vec::new(),
+            next_wait: 1,
+            refused: Vec::new(),
+            frames_seen: 0,
+            quiet_polls: 0,
+            look_at_socket: true,
+            posted: false,
+            bed: Bed::default(),
+        };
+        Ok((member, welcome.own))
+    }
+
+    /// Says goodbye. What was sent before stays with its receivers.
+    pub fn leave(mut self) -> Result<(), Code> {
+        self.send(&ToDaemon::Bye);
+        let mut link = self.link.take().ok_or(Code::SysErr)?;
+        let end = std::time::Instant::now() + GOODBYE_WAIT_MAX;
+        while link.wants_write() && std::time::Instant::now() < end {
+            ready(&link, PollFlags::OUT, Duration::from_millis(100));
+            link.flush().map_err(|_| Code::SysErr)?;
+        }
+        Ok(())
+    }
+
+    /// Where the daemon listens.
+    pub fn daemon_socket(&self) -> Option<PathBuf> {
+        use std::os::unix::ffi::OsStrExt;
+        let address = rustix::net::getpeername(self.link.as_ref()?.as_fd()).ok()??;
+        let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
+        Some(PathBuf::from(std::ffi::OsStr::from_bytes(address.path_bytes()?)))
+    }
+
+    // ----- sending
+
+    /// Sends a frame; a link that fails is gone.
+    pub fn send(&mut self, frame: &ToDaemon) {
+        let Some(link) = &mut self.link else { return };
+        if link.send_to_daemon(frame, &[]).is_err() {
+            self.lose_daemon();
+        }
+    }
+
+    /// Sends a request.
+    pub fn request(&mut self, request: Request, fate: Fate) -> Result<u32, Code> {
+        let wait = self.next_wait;
+        self.next_wait = self.next_wait.wrapping_add(1);
+        self.send(&ToDaemon::Request { wait, request });
+        if self.link.is_none() {
+            return Err(Code::SysErr);
+        }
+        self.requests.push((wait, fate));
+        Ok(wait)
+    }
+
+    /// The daemon is gone: nothing that was asked will be answered.
+    fn lose_daemon(&mut self) {
+        self.link = None;
+        self.requests.retain(|(_, fate)| matches!(fate, Fate::Here(_)));
+        self.bed.clear();
+    }
+
+    // ----- what comes
+
+    /// Takes messages out of shared memory.
+    #[inline]
+    pub fn poll(&mut self, state: &mut State) -> usize {
+        self.endpoint.poll(&mut Arriving { state, own: self.tid.0 as i32 })
+    }
+
+    /// Whether the socket may have something. No system call.
+    #[inline]
+    pub fn control_stirs(&mut self) -> bool {
+        self.quiet_polls += 1;
+        self.look_at_socket || self.quiet_polls > QUIET_POLLS_MAX || self.frames() != self.frames_seen
+    }
+
+    #[inline]
+    fn frames(&self) -> u32 {
+        self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
+    }
+
+    /// Handles the frames that have come. Before each one the shared memory is emptied: what a peer
+    /// sent before the daemon's news about it comes first.
+    pub fn read_control(&mut self, state: &mut State) -> usize {
+        self.look_at_socket = false;
+        self.quiet_polls = 0;
+        self.frames_seen = self.frames();
+        let mut count = 0;
+        while let Some(link) = &mut self.link {
+            let received = link.flush().and_then(|()| link.receive_from_daemon());
+            count += self.poll(state);
+            match received {
+                Ok(Some((frame, descriptors))) => self.handle(state, frame, descriptors),
+                Ok(None) => break,
+                Err(_) => self.lose_daemon(),
+            }
+            count += 1;
+        }
+        count
+    }
+
+    fn handle(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
+        match frame {
+            ToTask::Reply { wait, reply } => self.answer(wait, reply),
+            ToTask::Message(message) => deliver(state, message),
+            ToTask::Peer(peer) => self.meet(state, peer, descriptors),
+            ToTask::PeerGone(peer) => {
+                self.endpoint.peer_gone(peer.0);
+                state.route_changed(peer, None);
+            }
+            ToTask::Halting => self.halting = true,
+            ToTask::Welcome(_) | ToTask::Refused(_) => {}
+        }
+    }
+
+    fn answer(&mut self, wait: u32, reply: Reply) {
+        let Some(at) = self.requests.iter().position(|(number, _)| *number == wait) else { return };
+        match &self.requests[at].1 {
+            Fate::Wanted => self.requests[at].1 = Fate::Here(reply),
+            Fate::Here(_) => {}
+            Fate::Unheeded => {
+                self.requests.swap_remove(at);
+            }
+            Fate::Introduction(peer) => {
+                if !self.endpoint.is_connected(peer.0) {
+                    self.refused.push(*peer);
+                }
+                self.requests.swap_remove(at);
+            }
+        }
+    }
+
+    /// A peer that the daemon introduces.
+    fn meet(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
+        // Without descriptors (this process has no room for them) the peer stays a stranger.
+        let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
+        if self.endpoint.connect(peer.0, segment, bell).is_ok() {
+            use std::os::fd::AsRawFd;
+            state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
+            self.poll(state);
+        }
+    }
+}
+
+/// A message that the daemon made or kept.
+fn deliver(state: &mut State, message: Message) {
+    let envelope = Envelope {
+        src: message.src.0 as i32,
+        dst: message.dst.0 as i32,
+        ctx: message.ctx,
+        tag: message.tag,
+        wid: message.wid,
+        enc: message.enc,
+        format: OWN_DSIG,
+    };
+    state.arrived_bytes(envelope, message.body.into_vec());
+}
+
+fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {
+    let end = std::time::Instant::now() + WELCOME_WAIT_MAX;
+    loop {
+        link.flush().map_err(|_| EnrollError::Broken)?;
+        match link.receive_from_daemon() {
+            Ok(Some((ToTask::Welcome(welcome), descriptors))) => return Ok((welcome, descriptors)),
+            Ok(Some((ToTask::Refused(code), _))) => return Err(EnrollError::Refused(code)),
+            Ok(None) if std::time::Instant::now() < end => {}
+            Ok(_) => return Err(EnrollError::Broken),
+            Err(LinkError::System(errno)) => return Err(EnrollError::System(errno.into())),
+            Err(_) => return Err(EnrollError::Broken),
+        }
+        let writing = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
+        ready(link, PollFlags::IN | writing, Duration::from_millis(500));
+    }
+}
+
+/// Waits until the socket is ready, or the time is over.
+fn ready(link: &Link, events: PollFlags, time: Duration) {
+    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    // An interrupted wait is as good as one that has ended: the caller looks again.
+    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
+}

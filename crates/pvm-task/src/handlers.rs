@@ -1,0 +1,157 @@
+//! Message handlers and what runs around them (contract 2.4).
+use crate::Task;
+use crate::system::SYSTEM_TAGS;
+use crate::types::{ANY, HandlerCall};
+use pvm_core::codes::{Code, SYSCTX_TC};
+use std::collections::VecDeque;
+
+/// A handler: which messages it takes, and the function, if it is not one of the library's own.
+struct Handler {
+    src: i32,
+    tag: i32,
+    ctx: i32,
+    function: Option<u64>,
+}
+
+impl Handler {
+    fn accepts(&self, src: i32, tag: i32, ctx: i32) -> bool {
+        let meets = |own: i32, other: i32| own == ANY || own == other;
+        meets(self.tag, tag) && meets(self.ctx, ctx) && meets(self.src, src)
+    }
+    fn overlaps(&self, src: i32, tag: i32, ctx: i32) -> bool {
+        let meets = |own: i32, other: i32| own == ANY || other == ANY || own == other;
+        meets(self.tag, tag) && meets(self.ctx, ctx) && meets(self.src, src)
+    }
+}
+
+/// What the caller had active when a handler began.
+struct Interrupted {
+    mid: i32,
+    send: i32,
+    receive: i32,
+    ctx: i32,
+}
+
+/// All handlers, and the calls that are due.
+#[derive(Default)]
+pub(crate) struct Handlers {
+    /// By id.
+    list: Vec<Option<Handler>>,
+    /// Handlers that are not the library's own.
+    users: usize,
+    due: VecDeque<HandlerCall>,
+    running: Option<Interrupted>,
+}
+
+impl Handlers {
+    /// Whether any user handler exists.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.users > 0
+    }
+
+    /// Enters the library's own handlers, at enrolment.
+    pub fn enter_system(&mut self) {
+        for tag in SYSTEM_TAGS {
+            self.enter(Handler { src: ANY, tag, ctx: SYSCTX_TC, function: None });
+        }
+    }
+
+    /// The user handler that takes such a message.
+    pub fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
+        self.list.iter().enumerate().rev().find_map(|(id, handler)| {
+            let handler = handler.as_ref().filter(|handler| handler.accepts(src, tag, ctx))?;
+            Some((id as i32, handler.function?))
+        })
+    }
+
+    /// A message that a handler takes has arrived.
+    pub fn call(&mut self, call: HandlerCall) {
+        self.due.push_back(call);
+    }
+
+    fn enter(&mut self, handler: Handler) -> i32 {
+        self.users += usize::from(handler.function.is_some());
+        let id = self.list.iter().position(Option::is_none).unwrap_or(self.list.len());
+        if id == self.list.len() {
+            self.list.push(None);
+        }
+        self.list[id] = Some(handler);
+        id as i32
+    }
+}
+
+/// Message handlers (contract 2.4).
+impl Task {
+    /// `pvm_addmhf`; `function` is given back in [`HandlerCall`].
+    pub fn add_handler(&mut self, src: i32, tag: i32, ctx: i32, function: u64) -> Result<i32, Code> {
+        let handlers = &mut self.state.handlers;
+        if handlers.list.iter().flatten().any(|handler| handler.overlaps(src, tag, ctx)) {
+            return Err(Code::Exists);
+        }
+        Ok(handlers.enter(Handler { src, tag, ctx, function: Some(function) }))
+    }
+
+    /// `pvm_delmhf`.
+    pub fn delete_handler(&mut self, id: i32) -> Result<(), Code> {
+        let id = usize::try_from(id).map_err(|_| Code::BadParam)?;
+        let handlers = &mut self.state.handlers;
+        let handler = handlers.list.get_mut(id).and_then(Option::take).ok_or(Code::NotFound)?;
+        handlers.users -= usize::from(handler.function.is_some());
+        Ok(())
+    }
+
+    /// A handler that has to run. `None` while one runs. Buffers and context are those of the
+    /// handler until [`Task::handler_done`].
+    #[inline]
+    pub fn next_handler_call(&mut self) -> Option<HandlerCall> {
+        if self.state.handlers.due.is_empty() {
+            return None;
+        }
+        self.enter_handler()
+    }
+
+    fn enter_handler(&mut self) -> Option<HandlerCall> {
+        let state = &mut self.state;
+        if state.handlers.running.is_some() {
+            return None;
+        }
+        let call = state.handlers.due.pop_front()?;
+        let ctx = state.store.get(call.mid).map_or(state.context, |message| message.ctx);
+        state.handlers.running = Some(Interrupted {
+            mid: call.mid,
+            send: std::mem::replace(&mut state.store.send, 0),
+            receive: std::mem::replace(&mut state.store.receive, call.mid),
+            ctx: std::mem::replace(&mut state.context, ctx),
+        });
+        Some(call)
+    }
+
+    /// The handler has run: its buffers are freed, the caller's are back.
+    pub fn handler_done(&mut self) {
+        let state = &mut self.state;
+        let Some(before) = state.handlers.running.take() else { return };
+        // The message goes unless the handler set it aside by `pvm_setrbuf(0)`.
+        let store = &mut state.store;
+        if store.send != 0 && store.send != before.send && store.send != before.receive {
+            store.free(store.send);
+        }
+        if store.receive == before.mid {
+            store.free(before.mid);
+        }
+        let kept = |mid: i32| if store.get(mid).is_ok() { mid } else { 0 };
+        (store.send, store.receive) = (kept(before.send), kept(before.receive));
+        state.context = before.ctx;
+    }
+
+    /// Whether a handler runs: blocking calls give `NotImpl`, nrecv and probe 0.
+    pub fn in_handler(&self) -> bool {
+        self.state.handlers.running.is_some()
+    }
+
+    /// The handlers: id, sender, tag, context (for `pvmdisplaymhfinfo`).
+    pub fn handlers(&self) -> impl Iterator<Item = (i32, i32, i32, i32)> + '_ {
+        let list = self.state.handlers.list.iter().enumerate();
+        list.filter_map(|(id, handler)| handler.as_ref().map(|h| (id as i32, h.src, h.tag, h.ctx)))
+    }
+}

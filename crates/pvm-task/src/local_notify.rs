@@ -1,0 +1,144 @@
+//! `pvm_notify` (contract 2.6), and the kinds of it that concern this process alone: the own exit,
+//! and routes.
+use crate::Task;
+use crate::message::OWN_DSIG;
+use crate::receive::Envelope;
+use crate::task::State;
+use pvm_core::codes::{
+    Code, ENC_XDR, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_ROUTE_ADD, NOTIFY_ROUTE_DELETE,
+    NOTIFY_TASK_EXIT,
+};
+use pvm_core::encoding::Writer;
+use pvm_core::proto::Request;
+use pvm_core::tid::Tid;
+
+/// Where a notify goes.
+type Address = (i32, i32);
+
+/// What the process itself has to tell.
+#[derive(Default)]
+pub(crate) struct LocalNotifies {
+    own_exit: Vec<Address>,
+    /// How many more new routes are told there; negative for all.
+    route_add: Vec<(Address, i32)>,
+    route_delete: Vec<(Address, Tid)>,
+}
+
+impl LocalNotifies {
+    pub fn take_own_exit(&mut self) -> Vec<Address> {
+        std::mem::take(&mut self.own_exit)
+    }
+}
+
+impl State {
+    /// A notify from this process to itself; its sender is the daemon all the same.
+    pub(crate) fn notify_locally(&mut self, ctx: i32, tag: i32, body: &[i32]) {
+        let body = body.iter().fold(Writer::new(), |writer, word| writer.int(*word)).finish();
+        let src = Tid::DAEMON.0 as i32;
+        self.arrived_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
+    }
+
+    /// A route to the peer has come to be (then with its descriptor) or has ended.
+    pub(crate) fn route_changed(&mut self, peer: Tid, descriptor: Option<i32>) {
+        let peer_word = peer.0 as i32;
+        let Some(descriptor) = descriptor else {
+            let (gone, rest) = self.notifies.route_delete.drain(..).partition(|(_, tid)| *tid == peer);
+            self.notifies.route_delete = rest;
+            let gone: Vec<(Address, Tid)> = gone;
+            for ((ctx, tag), _) in gone {
+                self.notify_locally(ctx, tag, &[peer_word, -1]);
+            }
+            return;
+        };
+        for at in 0..self.notifies.route_add.len() {
+            let ((ctx, tag), left) = &mut self.notifies.route_add[at];
+            let (ctx, tag) = (*ctx, *tag);
+            *left -= i32::from(*left > 0);
+            self.notify_locally(ctx, tag, &[peer_word, descriptor]);
+        }
+        self.notifies.route_add.retain(|(_, left)| *left != 0);
+    }
+}
+
+impl Task {
+    /// `pvm_notify`: checks, and does what is local to the process (own exit, routes). The request
+    /// for the rest, if there is a rest.
+    pub fn notify(&mut self, what: i32, tag: i32, count: i32, tids: &[i32]) -> Result<Option<Request>, Code> {
+        let ctx = self.state.context;
+        let cancel = what & NOTIFY_CANCEL != 0;
+        if tag < 0 {
+            return Err(Code::BadParam);
+        }
+        let listed = || match count {
+            1.. => tids.get(..count as usize).ok_or(Code::BadParam),
+            _ => Err(Code::BadParam),
+        };
+        let tasks = || match listed()? {
+            tids if tids.iter().all(|tid| Tid(*tid as u32).is_task()) => Ok(tids),
+            _ => Err(Code::BadParam),
+        };
+        let rest: Vec<Tid> = match what & !NOTIFY_CANCEL {
+            NOTIFY_TASK_EXIT => self.watch_own_exit((ctx, tag), cancel, tasks()?),
+            NOTIFY_HOST_DELETE => listed()?.iter().map(|tid| Tid(*tid as u32)).collect(),
+            NOTIFY_HOST_ADD => Vec::new(),
+            NOTIFY_ROUTE_ADD => {
+                self.watch_new_routes((ctx, tag), cancel, count);
+                return Ok(None);
+            }
+            NOTIFY_ROUTE_DELETE => {
+                self.watch_routes((ctx, tag), cancel, tasks()?);
+                return Ok(None);
+            }
+            _ => return Err(Code::BadParam),
+        };
+        if rest.is_empty() && what & !NOTIFY_CANCEL != NOTIFY_HOST_ADD {
+            return Ok(None);
+        }
+        let count = if what & !NOTIFY_CANCEL == NOTIFY_HOST_ADD { count } else { rest.len() as i32 };
+        Ok(Some(Request::Notify { what, ctx, tag, count, tids: rest }))
+    }
+
+    /// Keeps notifies of the own exit here, and gives the other tasks back.
+    fn watch_own_exit(&mut self, address: Address, cancel: bool, tids: &[i32]) -> Vec<Tid> {
+        let own = self.own_tid();
+        let mut rest = Vec::new();
+        for tid in tids {
+            if *tid != own {
+                rest.push(Tid(*tid as u32));
+                continue;
+            }
+            let watched = &mut self.state.notifies.own_exit;
+            match (cancel, watched.iter().position(|other| *other == address)) {
+                (false, _) => watched.push(address),
+                (true, Some(at)) => {
+                    watched.remove(at);
+                    self.state.notify_locally(address.0, address.1, &[own]);
+                }
+                (true, None) => {}
+            }
+        }
+        rest
+    }
+
+    fn watch_new_routes(&mut self, address: Address, cancel: bool, count: i32) {
+        self.state.notifies.route_add.retain(|(other, _)| *other != address);
+        if !cancel && count != 0 {
+            self.state.notifies.route_add.push((address, count));
+        }
+    }
+
+    fn watch_routes(&mut self, address: Address, cancel: bool, tids: &[i32]) {
+        for tid in tids {
+            let peer = Tid(*tid as u32);
+            let known = self.member.as_ref().is_some_and(|member| member.endpoint.is_connected(peer.0));
+            let watched = &mut self.state.notifies.route_delete;
+            if cancel {
+                watched.retain(|other| *other != (address, peer));
+            } else if known {
+                watched.push((address, peer));
+            } else {
+                self.state.notify_locally(address.0, address.1, &[*tid, -1]);
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! One message: its words, its body, how far it has been read.
+use crate::queue::Links;
+use crate::types::{Encoding, Kind, Source};
+use pvm_core::codes::{Code, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
+use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Remote};
+
+/// The longest body, in bytes: lengths are C `int`s.
+pub(crate) const BODY_BYTES_MAX: usize = i32::MAX as usize;
+/// Fragments of a growing body double up to this, in bytes.
+const FRAGMENT_GROWTH_BYTES_MAX: usize = 256 << 20;
+/// The data signature of what this library packs.
+pub(crate) const OWN_DSIG: i32 = DSIG_X86_64;
+
+/// Where a message of the table stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere: the entry is free.
+    Free,
+    /// A buffer of the user.
+    Buffer,
+    /// Arrived, not received yet.
+    Queued,
+}
+
+/// Bodies that do not fit in [`Message::small`].
+pub(crate) enum Large {
+    /// The body lies in `small`.
+    None,
+    /// In private memory.
+    Bytes(Vec<u8>),
+    /// In the own shared heap, each block with its used length.
+    Blocks(Vec<(Block, usize)>),
+    /// In the sender's heap.
+    Remote(Remote),
+    /// In the user's memory, to be read when it is sent.
+    Pieces(Vec<Box<dyn Source>>),
+}
+
+/// A message.
+pub(crate) struct Message {
+    pub ctx: i32,
+    pub tag: i32,
+    pub wid: i32,
+    pub enc: i32,
+    /// The data signature of its maker, which says the byte order of `ENC_XDR` bodies too.
+    pub format: i32,
+    pub src: i32,
+    pub dst: i32,
+    pub place: Place,
+    pub links: Links,
+    /// How far it has been unpacked, in bytes.
+    pub position: usize,
+    /// Short bodies; kept when the entry is free, so that the next message needs no memory.
+    pub small: Vec<u8>,
+    pub large: Large,
+}
+
+impl Message {
+    /// A free entry.
+    pub fn vacant() -> Message {
+        Message {
+            ctx: 0,
+            tag: 0,
+            wid: 0,
+            enc: 0,
+            format: OWN_DSIG,
+            src: 0,
+            dst: 0,
+            place: Place::Free,
+            links: Links::default(),
+            position: 0,
+            small: Vec::new(),
+            large: Large::None,
+        }
+    }
+
+    /// Bytes of the body. In-place bodies have 0, as in PVM 3.4.
+    pub fn len(&self) -> usize {
+        match &self.large {
+            Large::None => self.small.len(),
+            Large::Bytes(bytes) => bytes.len(),
+            Large::Blocks(blocks) => blocks.iter().map(|(_, used)| used).sum(),
+            Large::Remote(remote) => remote.len(),
+            Large::Pieces(_) => 0,
+        }
+    }
+
+    /// How the items are written.
+    pub fn encoding(&self) -> Encoding {
+        match self.enc {
+            ENC_XDR => Encoding::Default,
+            OWN_DSIG => Encoding::Raw,
+            ENC_IN_PLACE => Encoding::InPlace,
+            ENC_TRACE => Encoding::Trace,
+            _ => Encoding::Foreign,
+        }
+    }
+
+    /// Whether items of that kind can be unpacked.
+    pub fn readable(&self, kind: Kind) -> bool {
+        match self.encoding() {
+            Encoding::Default | Encoding::Trace => self.format == OWN_DSIG || kind == Kind::Byte,
+            Encoding::Raw | Encoding::InPlace => true,
+            Encoding::Foreign => kind == Kind::Byte,
+        }
+    }
+
+    /// Bytes not unpacked yet.
+    pub fn remaining(&self) -> usize {
+        self.len().saturating_sub(self.position)
+    }
+
+    /// Copies `data.len()` bytes from `offset` of the body; they must be there.
+    pub fn copy_out(&self, offset: usize, data: &mut [u8]) {
+        match &self.large {
+            Large::None => data.copy_from_slice(&self.small[offset..offset + data.len()]),
+            Large::Bytes(bytes) => data.copy_from_slice(&bytes[offset..offset + data.len()]),
+            Large::Blocks(blocks) => copy_out_of_blocks(blocks, offset, data),
+            Large::Remote(remote) => remote.read(offset, data),
+            Large::Pieces(_) => debug_assert!(data.is_empty(), "pieces count as empty"),
+        }
+    }
+
+    /// Unpacks the next bytes, which must be there.
+    pub fn take(&mut self, data: &mut [u8]) {
+        self.copy_out(self.position, data);
+        self.position += data.len();
+    }
+
+    /// The whole body in private memory; pieces in place are read now.
+    pub fn body(&self) -> Result<Vec<u8>, Code> {
+        if let Large::Pieces(pieces) = &self.large {
+            return gather(pieces);
+        }
+        let mut bytes = zeroes(self.len())?;
+        self.copy_out(0, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Adds bytes at the end.
+    #[inline]
+    pub fn append(&mut self, heap: Option<&mut Endpoint>, data: &[u8]) -> Result<(), Code> {
+        if matches!(self.large, Large::None) && self.small.len() + data.len() <= INLINE_BYTES_MAX {
+            self.small.extend_from_slice(data);
+            return Ok(());
+        }
+        self.append_large(heap, data)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_large(&mut self, heap: Option<&mut Endpoint>, data: &[u8]) -> Result<(), Code> {
+        if self.len() + data.len() > BODY_BYTES_MAX {
+            return Err(Code::NoMem);
+        }
+        match (&mut self.large, heap) {
+            (Large::Blocks(blocks), Some(heap)) => return append_to_blocks(blocks, heap, data),
+            (Large::Bytes(bytes), _) => return append_to_bytes(bytes, data),
+            (Large::Pieces(_), _) => return Err(Code::NotImpl),
+            (Large::None, Some(heap)) => {
+                let mut blocks = vec![(allocate(heap, self.small.len() + data.len())?, 0)];
+                fill(&mut blocks, &self.small);
+                fill(&mut blocks, data);
+                self.large = Large::Blocks(blocks);
+            }
+            (Large::None, None) | (Large::Remote(_), _) | (Large::Blocks(_), None) => {
+                let mut bytes = self.body()?;
+                append_to_bytes(&mut bytes, data)?;
+                self.large = Large::Bytes(bytes);
+            }
+        }
+        self.small.clear();
+        Ok(())
+    }
+
+    /// Brings a long body into the own heap, so that it can be sent any number of times. Pieces in
+    /// place stay there: they are read anew at each send.
+    pub fn share(&mut self, heap: &mut Endpoint) -> Result<(), Code> {
+        let block = match &self.large {
+            Large::None | Large::Blocks(_) | Large::Pieces(_) => return Ok(()),
+            Large::Bytes(bytes) => {
+                let block = allocate(heap, bytes.len())?;
+                block.write(0, bytes);
+                (block, bytes.len())
+            }
+            Large::Remote(remote) => copy_remote(remote, heap)?,
+        };
+        self.large = Large::Blocks(vec![block]);
+        Ok(())
+    }
+
+    /// Brings the body into private memory, away from any segment.
+    pub fn detach(&mut self) {
+        if matches!(self.large, Large::Blocks(_) | Large::Remote(_)) {
+            self.large = Large::Bytes(self.body().unwrap_or_default());
+        }
+    }
+
+    /// Puts bytes in as the whole body.
+    pub fn set_body(&mut self, bytes: Vec<u8>) {
+        if bytes.len() <= INLINE_BYTES_MAX {
+            self.small.clear();
+            self.small.extend_from_slice(&bytes);
+            self.large = Large::None;
+        } else {
+            self.large = Large::Bytes(bytes);
+        }
+    }
+}
+
+/// Memory of that many bytes, or a code.
+pub(crate) fn zeroes(bytes: usize) -> Result<Vec<u8>, Code> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
+    data.resize(bytes, 0);
+    Ok(data)
+}
+
+fn allocate(heap: &mut Endpoint, bytes: usize) -> Result<Block, Code> {
+    heap.allocate(bytes).map_err(|_| Code::NoMem)
+}
+
+fn append_to_bytes(bytes: &mut Vec<u8>, data: &[u8]) -> Result<(), Code> {
+    bytes.try_reserve(data.len()).map_err(|_| Code::NoMem)?;
+    bytes.extend_from_slice(data);
+    Ok(())
+}
+
+/// Writes behind what was written before; makes one more block where the last one is full.
+fn append_to_blocks(blocks: &mut Vec<(Block, usize)>, heap: &mut Endpoint, data: &[u8]) -> Result<(), Code> {
+    let room = blocks.last().map_or(0, |(block, used)| block.capacity() - used);
+    if data.len() <= room {
+        fill(blocks, data);
+        return Ok(());
+    }
+    let last = blocks.last().map_or(0, |(block, _)| block.capacity());
+    let more = allocate(heap, (data.len() - room).max((2 * last).min(FRAGMENT_GROWTH_BYTES_MAX)))?;
+    fill(blocks, &data[..room]);
+    blocks.push((more, 0));
+    fill(blocks, &data[room..]);
+    Ok(())
+}
+
+/// Writes into the last block, which must have the room.
+fn fill(blocks: &mut [(Block, usize)], data: &[u8]) {
+    if let Some((block, used)) = blocks.last_mut() {
+        block.write(*used, data);
+        *used += data.len();
+    }
+}
+
+fn copy_out_of_blocks(blocks: &[(Block, usize)], mut offset: usize, mut data: &mut [u8]) {
+    for (block, used) in blocks {
+        if offset >= *used {
+            offset -= used;
+            continue;
+        }
+        let count = data.len().min(used - offset);
+        let (head, rest) = data.split_at_mut(count);
+        block.read(offset, head);
+        data = rest;
+        offset = 0;
+        if data.is_empty() {
+            return;
+        }
+    }
+    debug_assert!(data.is_empty(), "read past the end of a body");
+}
+
+pub(crate) fn gather(pieces: &[Box<dyn Source>]) -> Result<Vec<u8>, Code> {
+    let mut bytes = Vec::new();
+    let length = pieces.iter().map(|piece| piece.bytes().len()).sum();
+    bytes.try_reserve_exact(length).map_err(|_| Code::NoMem)?;
+    for piece in pieces {
+        bytes.extend_from_slice(piece.bytes());
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn gather_in_block(pieces: &[Box<dyn Source>], heap: &mut Endpoint) -> Result<(Block, usize), Code> {
+    let length = pieces.iter().map(|piece| piece.bytes().len()).sum();
+    let block = allocate(heap, length)?;
+    let mut offset = 0;
+    for piece in pieces {
+        block.write(offset, piece.bytes());
+        offset += piece.bytes().len();
+    }
+    Ok((block, length))
+}
+
+/// Copies by small steps that stay in the cache.
+fn copy_remote(remote: &Remote, heap: &mut Endpoint) -> Result<(Block, usize), Code> {
+    const STEP_BYTES: usize = 16 << 10;
+    let block = allocate(heap, remote.len())?;
+    let mut step = [0; STEP_BYTES];
+    let mut offset = 0;
+    while offset < remote.len() {
+        let count = STEP_BYTES.min(remote.len() - offset);
+        remote.read(offset, &mut step[..count]);
+        block.write(offset, &step[..count]);
+        offset += count;
+    }
+    Ok((block, remote.len()))
+}

@@ -1,0 +1,159 @@
+//! Packing into the active send buffer.
+use crate::Task;
+use crate::message::{Large, Message};
+use crate::types::{Encoding, Kind, Source};
+use pvm_core::codes::{Code, ENC_IN_PLACE};
+use pvm_fmp::Endpoint;
+
+/// Items that lie apart are gathered in pieces of this size, in bytes: a multiple of every item.
+pub(crate) const GATHER_BYTES: usize = 4096;
+/// Padding of the default encoding.
+const ZEROES: [u8; 4] = [0; 4];
+
+/// Bytes that pad `count` to four.
+pub(crate) fn padding(count: usize) -> usize {
+    count.wrapping_neg() & 3
+}
+
+/// Packing into the active send buffer.
+impl Task {
+    /// The active send buffer and the heap in which it grows.
+    #[inline]
+    fn packing(&mut self) -> Result<(&mut Message, Option<&mut Endpoint>), Code> {
+        let heap = self.member.as_mut().map(|member| &mut member.endpoint);
+        Ok((self.state.store.sending()?, heap))
+    }
+
+    /// Items that lie one after another in native form; `items.len()` is a multiple of the kind's
+    /// size. One copy where the encoding allows. `NoBuf`, `NoMem`; `NotImpl` into an in-place
+    /// buffer (see [`Task::pack_in_place`]).
+    #[inline]
+    pub fn pack(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
+        let (message, heap) = self.packing()?;
+        match kind {
+            Kind::Byte | Kind::Short | Kind::Ushort => pack_narrow(message, heap, kind, items),
+            _ => message.append(heap, items),
+        }
+    }
+
+    /// Items that lie elsewhere (strides): `fill(first, room)` writes items `first` and on in
+    /// native form into `room`, as many as fit there.
+    pub fn pack_with(&mut self, kind: Kind, count: usize, fill: &mut dyn FnMut(usize, &mut [u8])) -> Result<(), Code> {
+        let (message, _) = self.packing()?;
+        if message.enc == ENC_IN_PLACE {
+            return Err(Code::NotImpl);
+        }
+        let mut room = [0; GATHER_BYTES];
+        let step = GATHER_BYTES / kind.size();
+        let mut first = 0;
+        while first < count {
+            let items = &mut room[..(count - first).min(step) * kind.size()];
+            fill(first, items);
+            self.pack(kind, items)?;
+            first += step;
+        }
+        Ok(())
+    }
+
+    /// A piece for an in-place buffer, to be read at each send. `BadParam` for other buffers.
+    pub fn pack_in_place(&mut self, source: Box<dyn Source>) -> Result<(), Code> {
+        match &mut self.state.store.sending()?.large {
+            Large::Pieces(pieces) => pieces.push(source),
+            _ => return Err(Code::BadParam),
+        }
+        Ok(())
+    }
+
+    /// A string without its closing zero. `NotImpl` in place.
+    pub fn pack_string(&mut self, text: &[u8]) -> Result<(), Code> {
+        let (message, mut heap) = self.packing()?;
+        let padded = match message.encoding() {
+            Encoding::InPlace => return Err(Code::NotImpl),
+            Encoding::Default | Encoding::Trace => padding(text.len() + 1),
+            Encoding::Raw | Encoding::Foreign => 0,
+        };
+        let length = i32::try_from(text.len() + 1).map_err(|_| Code::NoMem)?;
+        message.append(heap.as_deref_mut(), &length.to_ne_bytes())?;
+        message.append(heap.as_deref_mut(), text)?;
+        message.append(heap, &ZEROES[..1 + padded])
+    }
+
+    /// `pvm_pkmesg`: eight words, then length and bytes of each fragment.
+    pub fn pack_message(&mut self, mid: i32) -> Result<(), Code> {
+        self.check_embedded(mid)?;
+        let message = self.export_message(mid)?;
+        let length = message.body.len() as i32;
+        let (src, dst) = (message.src.0 as i32, message.dst.0 as i32);
+        for word in [length, message.ctx, message.tag, message.wid, message.enc, 0, src, dst] {
+            self.pack(Kind::Int, &word.to_ne_bytes())?;
+        }
+        if length > 0 {
+            self.pack(Kind::Int, &length.to_ne_bytes())?;
+            self.pack(Kind::Byte, &message.body)?;
+        }
+        Ok(())
+    }
+
+    /// `pvm_pkmesgbody`.
+    pub fn pack_message_body(&mut self, mid: i32) -> Result<(), Code> {
+        self.check_embedded(mid)?;
+        let source = self.state.store.get(mid)?;
+        let (enc, body) = (source.enc, source.body()?);
+        let (message, heap) = self.packing()?;
+        if message.enc != enc {
+            return Err(Code::Mismatch);
+        }
+        match &mut message.large {
+            Large::Pieces(pieces) => pieces.push(Box::new(Copied(body))),
+            _ => message.append(heap, &body)?,
+        }
+        Ok(())
+    }
+
+    /// Checks the message that goes into the active send buffer.
+    fn check_embedded(&mut self, mid: i32) -> Result<(), Code> {
+        self.state.store.sending()?;
+        if mid == self.state.store.send {
+            return Err(Code::BadParam);
+        }
+        self.state.store.get(mid).map(|_| ())
+    }
+}
+
+/// The body of an in-place message as it was when it was packed into another.
+struct Copied(Vec<u8>);
+
+impl Source for Copied {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Bytes and shorts: what the default encoding pads or widens.
+fn pack_narrow(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
+    let mut heap = heap;
+    match (message.encoding(), kind) {
+        (Encoding::Default | Encoding::Trace, Kind::Byte) => {
+            message.append(heap.as_deref_mut(), items)?;
+            message.append(heap, &ZEROES[..padding(items.len())])
+        }
+        (Encoding::Default | Encoding::Trace, _) => {
+            let mut wide = [0; GATHER_BYTES];
+            for part in items.chunks(GATHER_BYTES / 2) {
+                widen(part, kind == Kind::Short, &mut wide);
+                message.append(heap.as_deref_mut(), &wide[..2 * part.len()])?;
+            }
+            Ok(())
+        }
+        _ => message.append(heap, items),
+    }
+}
+
+/// Shorts as four bytes each.
+fn widen(shorts: &[u8], signed: bool, wide: &mut [u8]) {
+    for (short, word) in shorts.chunks_exact(2).zip(wide.chunks_exact_mut(4)) {
+        let value = i16::from_ne_bytes([short[0], short[1]]);
+        let value = if signed { i32::from(value) } else { i32::from(value as u16) };
+        word.copy_from_slice(&value.to_ne_bytes());
+    }
+}

@@ -1,0 +1,256 @@
+//! The messages that have arrived and wait to be received.
+//!
+//! They hang in a chain in the order of their arrival. While that chain is short, a search walks
+//! it. When a search has had to walk far, an index is made: further chains, one for each
+//! (context, tag, sender), (context, tag), (context, sender) and (context) that occurs, so that a
+//! search with or without wildcards takes the first of one chain (D46). The index lives until the
+//! queue is empty.
+use crate::message::Message;
+use crate::types::{ANY, Filter};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A search that passes more messages than this makes the index.
+const WALK_MESSAGES_MAX: usize = 64;
+/// No message.
+const NONE: u32 = u32::MAX;
+/// The chain in the order of arrival; the others are those of the index.
+const ARRIVAL: usize = 0;
+const CHAINS: usize = 5;
+
+/// A message's neighbours in each chain.
+pub(crate) type Links = [Neighbours; CHAINS];
+
+#[derive(Clone, Copy)]
+pub(crate) struct Neighbours {
+    previous: u32,
+    next: u32,
+}
+
+impl Default for Neighbours {
+    fn default() -> Neighbours {
+        Neighbours { previous: NONE, next: NONE }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Chain {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: Chain = Chain { first: NONE, last: NONE };
+
+/// What the messages of an index chain have in common; fields that do not count are 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    chain: u8,
+    ctx: i32,
+    tag: i32,
+    src: i32,
+}
+
+/// Multiplies and folds: the keys are few words, and no stranger chooses them.
+#[derive(Default)]
+struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(u64::from(word));
+    }
+    fn write_i32(&mut self, word: i32) {
+        self.write_u64(u64::from(word as u32));
+    }
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+type Index = HashMap<Key, Chain, BuildHasherDefault<WordHasher>>;
+
+/// The queue; its messages are entries of the table, named by their place there.
+pub(crate) struct Queue {
+    arrival: Chain,
+    len: usize,
+    index: Option<Box<Index>>,
+}
+
+impl Queue {
+    pub fn new() -> Queue {
+        Queue { arrival: EMPTY, len: 0, index: None }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a message at the end.
+    #[inline]
+    pub fn push(&mut self, table: &mut [Message], place: u32) {
+        append(&mut self.arrival, table, ARRIVAL, place);
+        self.len += 1;
+        if let Some(index) = &mut self.index {
+            enter(index, table, place);
+        }
+    }
+
+    /// Before the words of a queued message change.
+    pub fn forget_index(&mut self) {
+        self.index = None;
+    }
+
+    /// Takes a message out.
+    #[inline]
+    pub fn remove(&mut self, table: &mut [Message], place: u32) {
+        detach(&mut self.arrival, table, ARRIVAL, place);
+        self.len -= 1;
+        if let Some(index) = &mut self.index {
+            for chain in 1..CHAINS {
+                leave(index, table, chain, place);
+            }
+            if self.len == 0 {
+                self.index = None;
+            }
+        }
+    }
+
+    /// The oldest message that fits.
+    #[inline]
+    pub fn find(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
+        let first = self.arrival.first;
+        if first == NONE {
+            return None;
+        }
+        if fits(&table[first as usize], filter) {
+            return Some(first);
+        }
+        self.search(table, filter)
+    }
+
+    #[inline(never)]
+    fn search(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
+        if self.index.is_none() {
+            let near = self.walk(table).take(WALK_MESSAGES_MAX).find(|&place| fits(&table[place as usize], filter));
+            if near.is_some() || self.len <= WALK_MESSAGES_MAX {
+                return near;
+            }
+            self.make_index(table);
+        }
+        match (&self.index, key(filter)) {
+            (Some(index), Some(key)) => index.get(&key).map(|chain| chain.first),
+            _ => self.walk(table).find(|&place| fits(&table[place as usize], filter)),
+        }
+    }
+
+    /// All messages in the order of their arrival.
+    pub fn walk<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
+        let mut place = self.arrival.first;
+        std::iter::from_fn(move || {
+            let here = (place != NONE).then_some(place)?;
+            place = table[here as usize].links[ARRIVAL].next;
+            Some(here)
+        })
+    }
+
+    fn make_index(&mut self, table: &mut [Message]) {
+        let mut index = Index::default();
+        let mut place = self.arrival.first;
+        while place != NONE {
+            enter(&mut index, table, place);
+            place = table[place as usize].links[ARRIVAL].next;
+        }
+        self.index = Some(Box::new(index));
+    }
+}
+
+/// Whether the filter accepts the message.
+#[inline]
+pub(crate) fn fits(message: &Message, filter: &Filter) -> bool {
+    accepts(filter, message.src, message.tag, message.ctx)
+}
+
+/// Whether the filter accepts a message of those words.
+#[inline]
+pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
+    (filter.tag == tag || filter.tag == ANY)
+        && (filter.src == src || filter.src == ANY)
+        && (filter.ctx == ctx || filter.ctx == ANY)
+}
+
+/// The index chain that holds just what the filter accepts.
+fn key(filter: &Filter) -> Option<Key> {
+    let Filter { src, tag, ctx } = *filter;
+    match (ctx, tag, src) {
+        (ANY, _, _) => None,
+        (_, ANY, ANY) => Some(Key { chain: 4, ctx, tag: 0, src: 0 }),
+        (_, ANY, _) => Some(Key { chain: 3, ctx, tag: 0, src }),
+        (_, _, ANY) => Some(Key { chain: 2, ctx, tag, src: 0 }),
+        _ => Some(Key { chain: 1, ctx, tag, src }),
+    }
+}
+
+fn key_of(message: &Message, chain: usize) -> Key {
+    let Message { ctx, tag, src, .. } = *message;
+    match chain {
+        1 => Key { chain: 1, ctx, tag, src },
+        2 => Key { chain: 2, ctx, tag, src: 0 },
+        3 => Key { chain: 3, ctx, tag: 0, src },
+        _ => Key { chain: 4, ctx, tag: 0, src: 0 },
+    }
+}
+
+/// Enters a message in the index.
+fn enter(index: &mut Index, table: &mut [Message], place: u32) {
+    for chain in 1..CHAINS {
+        let key = key_of(&table[place as usize], chain);
+        append(index.entry(key).or_insert(EMPTY), table, chain, place);
+    }
+}
+
+/// Removes a message from one chain of the index.
+fn leave(index: &mut Index, table: &mut [Message], chain: usize, place: u32) {
+    let key = key_of(&table[place as usize], chain);
+    if let Some(ends) = index.get_mut(&key) {
+        detach(ends, table, chain, place);
+        if ends.first == NONE {
+            index.remove(&key);
+        }
+    }
+}
+
+#[inline]
+fn append(ends: &mut Chain, table: &mut [Message], chain: usize, place: u32) {
+    table[place as usize].links[chain] = Neighbours { previous: ends.last, next: NONE };
+    match ends.last {
+        NONE => ends.first = place,
+        last => table[last as usize].links[chain].next = place,
+    }
+    ends.last = place;
+}
+
+#[inline]
+fn detach(ends: &mut Chain, table: &mut [Message], chain: usize, place: u32) {
+    let Neighbours { previous, next } = table[place as usize].links[chain];
+    match previous {
+        NONE => ends.first = next,
+        previous => table[previous as usize].links[chain].next = next,
+    }
+    match next {
+        NONE => ends.last = previous,
+        next => table[next as usize].links[chain].previous = previous,
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,0 +1,335 @@
+//! What arrives, and receiving it (contract 2.3).
+use crate::Task;
+use crate::message::{Large, Message, Place, zeroes};
+use crate::queue::accepts;
+use crate::system::is_system;
+use crate::task::State;
+use crate::types::{ANY, Delivered, Filter, HandlerCall};
+use pvm_core::codes::SYSCTX_TC;
+use pvm_fmp::{Arrival, Meta, OFFER_BYTES_MIN, Offer, OfferMissed, Posted, Sink};
+
+/// The words of an arriving message.
+#[derive(Clone, Copy)]
+pub(crate) struct Envelope {
+    pub src: i32,
+    pub dst: i32,
+    pub ctx: i32,
+    pub tag: i32,
+    pub wid: i32,
+    pub enc: i32,
+    pub format: i32,
+}
+
+impl Envelope {
+    #[inline]
+    pub fn new(from: u32, own: i32, meta: Meta) -> Envelope {
+        let [ctx, tag, wid, enc, format] = meta.map(|word| word as i32);
+        Envelope { src: from as i32, dst: own, ctx, tag, wid, enc, format }
+    }
+}
+
+/// Queues what comes out of shared memory.
+pub(crate) struct Arriving<'a> {
+    pub state: &'a mut State,
+    pub own: i32,
+}
+
+impl Sink for Arriving<'_> {
+    #[inline]
+    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+        self.state.arrived(Envelope::new(from, self.own, meta), body);
+    }
+}
+
+/// Hands the first message that fits over to a waiting `pvm_precv`, queues the others.
+struct Delivering<'a> {
+    state: &'a mut State,
+    own: i32,
+    filter: &'a Filter,
+    data: &'a mut [u8],
+    delivered: Option<Delivered>,
+}
+
+impl Sink for Delivering<'_> {
+    #[inline]
+    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+        let envelope = Envelope::new(from, self.own, meta);
+        let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
+        if self.delivered.is_some() || !fits || self.state.is_special(&envelope) {
+            return self.state.arrived(envelope, body);
+        }
+        let len = match body {
+            Arrival::Inline(inline) => {
+                inline.copy_to(self.data);
+                inline.len()
+            }
+            Arrival::Remote(remote) => {
+                let count = remote.len().min(self.data.len());
+                remote.read(0, &mut self.data[..count]);
+                remote.len()
+            }
+            Arrival::Offer(offer) => match take_offer(offer, self.data) {
+                Some(len) => len,
+                None => return,
+            },
+        };
+        self.delivered = Some(Delivered { src: envelope.src, tag: envelope.tag, len });
+    }
+}
+
+/// Takes an offer into `data`; the true length, or `None` when there is no message (yet).
+fn take_offer(offer: Offer<'_>, data: &mut [u8]) -> Option<usize> {
+    let len = offer.len();
+    let count = len.min(data.len());
+    match offer.take(&mut data[..count]) {
+        Ok(()) => Some(len),
+        Err(OfferMissed::Moved(remote)) => {
+            remote.read(0, &mut data[..count.min(remote.len())]);
+            Some(remote.len())
+        }
+        Err(OfferMissed::Later | OfferMissed::Lost) => None,
+    }
+}
+
+impl State {
+    /// Whether the message goes to a handler, to the library itself, or is output of a child.
+    #[inline]
+    fn is_special(&self, envelope: &Envelope) -> bool {
+        if !self.handlers.any() && !self.output.any() && envelope.ctx != SYSCTX_TC {
+            return false;
+        }
+        let Envelope { src, tag, ctx, .. } = *envelope;
+        self.handlers.find(src, tag, ctx).is_some()
+            || self.output.takes((ctx, tag))
+            || (ctx == SYSCTX_TC && is_system(tag))
+    }
+
+    /// A message has come out of shared memory.
+    #[inline]
+    fn arrived(&mut self, envelope: Envelope, body: Arrival<'_>) {
+        let Some(entry) = self.take_in(&envelope, body) else { return };
+        self.settle(&envelope, entry);
+    }
+
+    /// A message has come some other way.
+    pub(crate) fn arrived_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
+        let entry = self.new_message(&envelope);
+        self.store.table[entry as usize].set_body(body);
+        self.settle(&envelope, entry);
+    }
+
+    /// Puts a message where it belongs.
+    #[inline]
+    fn settle(&mut self, envelope: &Envelope, entry: u32) {
+        if self.is_special(envelope) {
+            return self.dispatch(envelope, entry);
+        }
+        self.store.table[entry as usize].place = Place::Queued;
+        self.store.enqueue(entry);
+    }
+
+    #[cold]
+    fn dispatch(&mut self, envelope: &Envelope, entry: u32) {
+        let Envelope { src, tag, ctx, .. } = *envelope;
+        let mid = entry as i32 + 1;
+        if let Some((handler, function)) = self.handlers.find(src, tag, ctx) {
+            return self.handlers.call(HandlerCall { handler, function, mid });
+        }
+        let body = self.store.table[entry as usize].body();
+        self.store.free(mid);
+        match body {
+            Ok(body) if ctx == SYSCTX_TC => self.obey(tag, &body),
+            Ok(body) => self.output.arrived((ctx, tag), &body),
+            Err(_) => {}
+        }
+    }
+
+    #[inline]
+    fn new_message(&mut self, envelope: &Envelope) -> u32 {
+        let entry = self.store.take_entry(Place::Buffer);
+        let message = &mut self.store.table[entry as usize];
+        (message.src, message.dst) = (envelope.src, envelope.dst);
+        (message.ctx, message.tag, message.wid) = (envelope.ctx, envelope.tag, envelope.wid);
+        (message.enc, message.format) = (envelope.enc, envelope.format);
+        entry
+    }
+
+    /// An entry with the body of an arrival; `None` when there is no message (yet).
+    #[inline]
+    fn take_in(&mut self, envelope: &Envelope, body: Arrival<'_>) -> Option<u32> {
+        let entry = self.new_message(envelope);
+        let message = &mut self.store.table[entry as usize];
+        match body {
+            Arrival::Inline(inline) => {
+                message.small.resize(inline.len(), 0);
+                inline.copy_to(&mut message.small);
+            }
+            Arrival::Remote(remote) => message.large = Large::Remote(remote),
+            Arrival::Offer(offer) => match keep_offer(offer) {
+                Some(large) => message.large = large,
+                None => {
+                    self.store.free(entry as i32 + 1);
+                    return None;
+                }
+            },
+        }
+        Some(entry)
+    }
+}
+
+/// Takes an offer for which nobody waits any more.
+#[cold]
+fn keep_offer(offer: Offer<'_>) -> Option<Large> {
+    // Without memory the offer is dropped; then the body comes again through the sender's heap.
+    let mut data = zeroes(offer.len()).ok()?;
+    match offer.take(&mut data) {
+        Ok(()) => Some(Large::Bytes(data)),
+        Err(OfferMissed::Moved(remote)) => Some(Large::Remote(remote)),
+        Err(OfferMissed::Later | OfferMissed::Lost) => None,
+    }
+}
+
+/// Receiving. None of these waits: [`Task::progress`], try, wait ([`crate::Waiter`]), again.
+impl Task {
+    /// Takes in what has come: messages from the shared memory, frames from the daemon. No system
+    /// call when nothing has come. Says how many messages, replies and so on came.
+    #[inline]
+    pub fn progress(&mut self) -> usize {
+        let Some(member) = &mut self.member else { return 0 };
+        let count = member.poll(&mut self.state);
+        self.progress_control(count)
+    }
+
+    /// The second half: the daemon's frames, and who has to know.
+    #[inline]
+    fn progress_control(&mut self, mut count: usize) -> usize {
+        let Some(member) = &mut self.member else { return 0 };
+        if member.control_stirs() {
+            count += member.read_control(&mut self.state);
+            self.tell_own_settings();
+        }
+        if count > 0 {
+            self.note_news();
+        }
+        count
+    }
+
+    /// Something came: other threads of the process may have waited for it.
+    #[inline]
+    pub(crate) fn note_news(&mut self) {
+        self.state.news = true;
+        if let Some(member) = &self.member {
+            member.bed.nudge();
+        }
+    }
+
+    /// Whether anything came since this was last asked (to wake other waiting threads).
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.state.news)
+    }
+
+    /// The filter for a receive in the current context.
+    pub fn filter(&self, src: i32, tag: i32) -> Filter {
+        Filter { src, tag, ctx: self.state.context }
+    }
+
+    /// Frees the active receive buffer, as `pvm_recv`, `pvm_nrecv`, `pvm_trecv` do first.
+    #[inline]
+    pub fn drop_receive_buffer(&mut self) {
+        if self.state.store.receive != 0 {
+            self.state.store.free(self.state.store.receive);
+        }
+    }
+
+    /// Takes the oldest message that fits out of the queue and makes it the active receive buffer.
+    #[inline]
+    pub fn receive(&mut self, filter: &Filter) -> Option<i32> {
+        let entry = self.state.store.find(filter)?;
+        Some(self.state.store.receive(entry))
+    }
+
+    /// `pvm_probe`: the oldest message that fits; it stays queued.
+    pub fn probe(&mut self, filter: &Filter) -> Option<i32> {
+        self.state.store.find(filter).map(|entry| entry as i32 + 1)
+    }
+
+    /// The queued messages in the order of their arrival: mid, sender, tag (for `pvm_recvf`).
+    pub fn queued(&self) -> impl Iterator<Item = (i32, i32, i32)> + '_ {
+        let table: &[Message] = &self.state.store.table;
+        let walk = self.state.store.queue.walk(table);
+        walk.map(|entry| (entry as i32 + 1, table[entry as usize].src, table[entry as usize].tag))
+    }
+
+    /// Takes that message out of the queue and makes it the active receive buffer.
+    pub fn take_queued(&mut self, mid: i32) -> bool {
+        let store = &mut self.state.store;
+        let queued = store.get(mid).is_ok_and(|message| message.place == Place::Queued);
+        if queued {
+            store.receive(mid as u32 - 1);
+        }
+        queued
+    }
+
+    /// Says that `pvm_precv` waits for `room` bytes, so that senders can hand long data over
+    /// directly. Ends with [`Task::end_precv`].
+    #[inline]
+    pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
+        if room >= OFFER_BYTES_MIN {
+            self.post(filter);
+        }
+    }
+
+    fn post(&mut self, filter: &Filter) {
+        let Some(member) = &mut self.member else { return };
+        let counts = |value: i32| if value == ANY { 0 } else { u32::MAX };
+        member.posted = true;
+        member.endpoint.post(Some(Posted {
+            from: if filter.src == ANY { 0 } else { filter.src as u32 },
+            mask: [counts(filter.ctx), counts(filter.tag), 0, 0, 0],
+            value: [filter.ctx as u32, filter.tag as u32, 0, 0, 0],
+        }));
+    }
+
+    /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes
+    /// into `data`.
+    #[inline]
+    pub fn try_precv(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+        if let Some(delivered) = self.deliver_queued(filter, data) {
+            return Some(delivered);
+        }
+        let member = self.member.as_mut()?;
+        let own = member.tid.0 as i32;
+        let mut sink = Delivering { state: &mut self.state, own, filter, data: &mut *data, delivered: None };
+        let count = member.endpoint.poll(&mut sink);
+        if let Some(delivered) = sink.delivered {
+            if count > 1 {
+                self.note_news();
+            }
+            return Some(delivered);
+        }
+        match self.progress_control(count) {
+            0 => None,
+            _ => self.deliver_queued(filter, data),
+        }
+    }
+
+    #[inline]
+    fn deliver_queued(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+        let entry = self.state.store.find(filter)?;
+        let message = &self.state.store.table[entry as usize];
+        let delivered = Delivered { src: message.src, tag: message.tag, len: message.len() };
+        let count = delivered.len.min(data.len());
+        message.copy_out(0, &mut data[..count]);
+        self.state.store.free(entry as i32 + 1);
+        Some(delivered)
+    }
+
+    /// See [`Task::begin_precv`].
+    #[inline]
+    pub fn end_precv(&mut self) {
+        if let Some(member) = self.member.as_mut().filter(|member| member.posted) {
+            member.posted = false;
+            member.endpoint.post(None);
+        }
+    }
+}

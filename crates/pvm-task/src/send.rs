@@ -1,0 +1,288 @@
+//! Sending (contract 2.2).
+use crate::Task;
+use crate::control::{Fate, Member};
+use crate::message::{Large, Message, OWN_DSIG, gather, gather_in_block};
+use crate::receive::Envelope;
+use crate::types::{Source, Submit};
+use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR};
+use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
+use pvm_core::tid::{DAEMON_BIT, Tid};
+use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
+
+/// Where programs send trace events: to nobody, where nobody traces.
+const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
+
+/// How a message gets to its receiver.
+#[derive(PartialEq)]
+enum Route {
+    /// Through shared memory.
+    Shared,
+    /// To the own queue.
+    Own,
+    /// Through the socket.
+    Daemon,
+    /// The daemon introduces the peer first.
+    Soon,
+    /// Nobody is there.
+    Nowhere,
+}
+
+/// A body as it is sent.
+enum Outgoing<'a> {
+    Bytes(&'a [u8]),
+    Blocks(&'a [(Block, usize)]),
+    Gathered([(Block, usize); 1]),
+    Short(Vec<u8>),
+}
+
+impl Outgoing<'_> {
+    /// Queues it to a connected peer.
+    #[inline]
+    fn send(&self, member: &mut Member, to: Tid, meta: Meta) -> Result<(), Code> {
+        let sent = match self {
+            Outgoing::Bytes(bytes) => member.endpoint.send_bytes(to.0, meta, bytes),
+            Outgoing::Blocks(blocks) => member.endpoint.send_blocks(to.0, meta, blocks),
+            Outgoing::Gathered(blocks) => member.endpoint.send_blocks(to.0, meta, blocks),
+            Outgoing::Short(bytes) => member.endpoint.send_bytes(to.0, meta, bytes),
+        };
+        member.conclude(to, sent)
+    }
+}
+
+impl Member {
+    /// What is left to do after a send.
+    #[inline]
+    fn conclude(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
+        match sent {
+            Ok(Sent::Done) => Ok(()),
+            Ok(Sent::RingByDaemon) => {
+                self.send(&ToDaemon::Ring(to));
+                Ok(())
+            }
+            Err(SendError::NoMemory) => Err(Code::NoMem),
+            // The peer has gone since its route was chosen.
+            Err(SendError::NotConnected) => Ok(()),
+        }
+    }
+
+    /// How to reach a tid; starts an introduction where one is needed.
+    #[inline]
+    fn route(&mut self, to: Tid) -> Result<Route, Code> {
+        if self.endpoint.is_connected(to.0) {
+            return Ok(Route::Shared);
+        }
+        self.route_to_stranger(to)
+    }
+
+    #[cold]
+    fn route_to_stranger(&mut self, to: Tid) -> Result<Route, Code> {
+        if to == self.tid {
+            return Ok(Route::Own);
+        }
+        if !to.is_task() {
+            return Ok(Route::Daemon);
+        }
+        if to.host() != self.tid.host() {
+            return Ok(Route::Nowhere);
+        }
+        if let Some(at) = self.refused.iter().position(|refused| *refused == to) {
+            self.refused.swap_remove(at);
+            return Ok(Route::Nowhere);
+        }
+        if !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
+            return Ok(Route::Nowhere);
+        }
+        if !self.requests.iter().any(|(_, fate)| *fate == Fate::Introduction(to)) {
+            self.request(Request::Connect(to), Fate::Introduction(to))?;
+        }
+        Ok(Route::Soon)
+    }
+}
+
+impl Message {
+    /// The words that travel with the message.
+    #[inline]
+    fn meta(&self) -> Meta {
+        let enc = if self.enc == ENC_IN_PLACE { OWN_DSIG } else { self.enc };
+        [self.ctx, self.tag, self.wid, enc, self.format].map(|word| word as u32)
+    }
+
+    /// The body in the form in which it goes to so many receivers.
+    #[inline]
+    fn outgoing(&mut self, heap: &mut Endpoint, receivers: usize) -> Result<Outgoing<'_>, Code> {
+        if matches!(self.large, Large::Remote(_)) || (matches!(self.large, Large::Bytes(_)) && receivers > 1) {
+            self.share(heap)?;
+        }
+        match &self.large {
+            Large::None => Ok(Outgoing::Bytes(&self.small)),
+            Large::Bytes(bytes) => Ok(Outgoing::Bytes(bytes)),
+            Large::Blocks(blocks) => Ok(Outgoing::Blocks(blocks)),
+            Large::Pieces(pieces) => outgoing_pieces(pieces, heap, receivers),
+            Large::Remote(_) => Err(Code::NoMem),
+        }
+    }
+}
+
+/// Pieces in the user's memory, as they are now.
+fn outgoing_pieces<'a>(
+    pieces: &'a [Box<dyn Source>],
+    heap: &mut Endpoint,
+    receivers: usize,
+) -> Result<Outgoing<'a>, Code> {
+    let length: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+    match pieces {
+        [] => return Ok(Outgoing::Bytes(&[])),
+        [one] if receivers == 1 || length <= INLINE_BYTES_MAX => return Ok(Outgoing::Bytes(one.bytes())),
+        _ => {}
+    }
+    if length <= INLINE_BYTES_MAX {
+        return Ok(Outgoing::Short(gather(pieces)?));
+    }
+    gather_in_block(pieces, heap).map(|block| Outgoing::Gathered([block]))
+}
+
+/// Sending. All of these check everything before anything is sent; see [`Submit`].
+impl Task {
+    /// `pvm_send` of the active send buffer.
+    #[inline]
+    pub fn send(&mut self, to: i32, tag: i32) -> Result<Submit, Code> {
+        if !self.may_send(Tid(to as u32), tag) {
+            return if (to, tag) == TRACE_DESTINATION { Ok(Submit::Done) } else { Err(Code::BadParam) };
+        }
+        let context = self.state.context;
+        let message = self.state.store.sending()?;
+        let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        let to = Tid(to as u32);
+        match member.route(to)? {
+            Route::Shared => {}
+            Route::Soon => return Ok(Submit::Again),
+            Route::Nowhere => return Ok(Submit::Done),
+            Route::Own | Route::Daemon => return self.send_slowly(to, tag),
+        }
+        (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
+        let meta = message.meta();
+        message.outgoing(&mut member.endpoint, 1)?.send(member, to, meta)?;
+        self.collect_returned_blocks();
+        Ok(Submit::Done)
+    }
+
+    /// `pvm_mcast` of the active send buffer.
+    pub fn multicast(&mut self, to: &[i32], tag: i32) -> Result<Submit, Code> {
+        let mut receivers: Vec<Tid> = to.iter().map(|tid| Tid(*tid as u32)).collect();
+        let reserved = self.state.settings.reserved != 0;
+        if (tag < 0 && !reserved) || !receivers.iter().all(|tid| tid.is_task()) {
+            return Err(Code::BadParam);
+        }
+        let context = self.state.context;
+        let message = self.state.store.sending()?;
+        let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        receivers.sort_unstable();
+        receivers.dedup();
+        let mut soon = false;
+        let mut reachable = Vec::with_capacity(receivers.len());
+        for tid in receivers {
+            match member.route(tid)? {
+                Route::Shared => reachable.push(tid),
+                Route::Soon => soon = true,
+                // The caller is skipped, as in PVM 3.4.
+                Route::Own | Route::Daemon | Route::Nowhere => {}
+            }
+        }
+        if soon {
+            return Ok(Submit::Again);
+        }
+        (message.ctx, message.tag) = (context, tag);
+        let meta = message.meta();
+        let body = message.outgoing(&mut member.endpoint, reachable.len())?;
+        for tid in reachable {
+            body.send(member, tid, meta)?;
+        }
+        self.collect_returned_blocks();
+        Ok(Submit::Done)
+    }
+
+    /// `pvm_psend`.
+    #[inline]
+    pub fn psend(&mut self, to: i32, tag: i32, body: &[u8]) -> Result<Submit, Code> {
+        let to = Tid(to as u32);
+        if !self.may_send(to, tag) {
+            return Err(Code::BadParam);
+        }
+        self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG].map(|word| word as u32), body)
+    }
+
+    /// Sends a body made elsewhere in the default encoding, in any context, with any tag.
+    pub fn send_body(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: &[u8]) -> Result<Submit, Code> {
+        self.send_slice(to, [ctx, tag, wid, ENC_XDR, OWN_DSIG].map(|word| word as u32), body)
+    }
+
+    #[inline]
+    fn send_slice(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<Submit, Code> {
+        let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        match member.route(to)? {
+            Route::Shared => {
+                let sent = member.endpoint.send_bytes(to.0, meta, body);
+                member.conclude(to, sent)?;
+                self.collect_returned_blocks();
+            }
+            Route::Soon => return Ok(Submit::Again),
+            Route::Nowhere => {}
+            Route::Own => {
+                let envelope = own_envelope(member.tid, meta);
+                self.arrive_at_home(envelope, body.to_vec());
+            }
+            Route::Daemon => member.send_to_daemon(to, meta, body.to_vec())?,
+        }
+        Ok(Submit::Done)
+    }
+
+    /// Whether a message may be sent there, with that tag.
+    #[inline]
+    fn may_send(&self, to: Tid, tag: i32) -> bool {
+        (to.is_task() && tag >= 0) || (self.state.settings.reserved != 0 && to != Tid::NONE)
+    }
+
+    /// To oneself, or to the daemon.
+    fn send_slowly(&mut self, to: Tid, tag: i32) -> Result<Submit, Code> {
+        let context = self.state.context;
+        let message = self.state.store.sending()?;
+        (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
+        let (meta, body) = (message.meta(), message.body()?);
+        let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        if to != member.tid {
+            member.send_to_daemon(to, meta, body)?;
+            return Ok(Submit::Done);
+        }
+        let envelope = own_envelope(member.tid, meta);
+        self.arrive_at_home(envelope, body);
+        Ok(Submit::Done)
+    }
+
+    fn arrive_at_home(&mut self, envelope: Envelope, body: Vec<u8>) {
+        self.state.arrived_bytes(envelope, body);
+        self.note_news();
+    }
+
+    /// After many sends: takes in what receivers have returned, and with it what has arrived.
+    #[inline]
+    fn collect_returned_blocks(&mut self) {
+        if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
+            self.progress();
+        }
+    }
+}
+
+impl Member {
+    /// A message for a daemon.
+    fn send_to_daemon(&mut self, dst: Tid, meta: Meta, body: Vec<u8>) -> Result<(), Code> {
+        let [ctx, tag, wid, enc, _] = meta.map(|word| word as i32);
+        let dst = if dst.0 & DAEMON_BIT == 0 { Tid(dst.0 | DAEMON_BIT) } else { dst };
+        let body = ByteBuf::from(body);
+        self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, body }));
+        if self.link.is_none() { Err(Code::SysErr) } else { Ok(()) }
+    }
+}
+
+fn own_envelope(own: Tid, meta: Meta) -> Envelope {
+    Envelope::new(own.0, own.0 as i32, meta)
+}

@@ -1,0 +1,164 @@
+//! Unpacking from the active receive buffer.
+use crate::Task;
+use crate::message::{Message, OWN_DSIG, Place, zeroes};
+use crate::pack::{GATHER_BYTES, padding};
+use crate::types::{Encoding, Kind};
+use pvm_core::codes::Code;
+
+/// Words in front of a message that is packed into another: len ctx tag wid enc crc src dst.
+const HEADER_WORDS: usize = 8;
+
+/// Unpacking from the active receive buffer.
+impl Task {
+    /// Fills `items` (native form, one after another). Past the end: `NoData`, what is there up to
+    /// the end is stored, the position is at the end. `NoBuf`, `BadMsg` (foreign raw data).
+    #[inline]
+    pub fn unpack(&mut self, kind: Kind, items: &mut [u8]) -> Result<(), Code> {
+        let message = self.state.store.receiving()?;
+        if !message.readable(kind) {
+            return Err(Code::BadMsg);
+        }
+        match kind {
+            Kind::Byte | Kind::Short | Kind::Ushort => unpack_narrow(message, kind, items).1,
+            _ => take_up_to_end(message, kind.size(), items).1,
+        }
+    }
+
+    /// As [`Task::unpack`] for items that go elsewhere (strides): `store(first, items)` takes
+    /// items `first` and on.
+    pub fn unpack_with(&mut self, kind: Kind, count: usize, store: &mut dyn FnMut(usize, &[u8])) -> Result<(), Code> {
+        let message = self.state.store.receiving()?;
+        if !message.readable(kind) {
+            return Err(Code::BadMsg);
+        }
+        let mut room = [0; GATHER_BYTES];
+        let step = GATHER_BYTES / kind.size();
+        let mut first = 0;
+        while first < count {
+            let items = &mut room[..(count - first).min(step) * kind.size()];
+            let (stored, result) = unpack_narrow(message, kind, items);
+            store(first, &items[..stored / kind.size() * kind.size()]);
+            result?;
+            first += step;
+        }
+        Ok(())
+    }
+
+    /// The length of the string that comes next, closing zero counted in. Moves nothing; the
+    /// errors of `unpack` (then the position is at the end).
+    pub fn string_bytes(&mut self) -> Result<usize, Code> {
+        let message = self.state.store.receiving()?;
+        if !message.readable(Kind::Int) {
+            return Err(Code::BadMsg);
+        }
+        let mut word = [0; 4];
+        let remaining = message.remaining();
+        if remaining >= word.len() {
+            message.copy_out(message.position, &mut word);
+            let length = usize::try_from(i32::from_ne_bytes(word)).map_err(|_| Code::BadMsg)?;
+            if length <= remaining - word.len() {
+                return Ok(length);
+            }
+        }
+        message.position = message.len();
+        Err(Code::NoData)
+    }
+
+    /// Takes the string, closing zero included, into `text` of [`Task::string_bytes`] bytes.
+    pub fn unpack_string(&mut self, text: &mut [u8]) -> Result<(), Code> {
+        let length = self.string_bytes()?;
+        if length != text.len() {
+            return Err(Code::BadParam);
+        }
+        let message = self.state.store.receiving()?;
+        message.position += 4;
+        unpack_narrow(message, Kind::Byte, text).1
+    }
+
+    /// `pvm_upkmesg`: a new inactive buffer.
+    pub fn unpack_message(&mut self) -> Result<i32, Code> {
+        let mut words = [0; HEADER_WORDS];
+        for word in &mut words {
+            *word = self.unpack_word()?;
+        }
+        let [length, ctx, tag, wid, enc, _, src, dst] = words;
+        let length = usize::try_from(length).map_err(|_| Code::BadMsg)?;
+        if length > self.state.store.receiving()?.remaining() {
+            return Err(Code::NoData);
+        }
+        let mut body = zeroes(length)?;
+        let mut have = 0;
+        while have < length {
+            let count = usize::try_from(self.unpack_word()?).map_err(|_| Code::BadMsg)?;
+            if count == 0 || count > length - have {
+                return Err(Code::BadMsg);
+            }
+            self.unpack(Kind::Byte, &mut body[have..have + count])?;
+            have += count;
+        }
+        let store = &mut self.state.store;
+        let entry = store.take_entry(Place::Buffer);
+        let message = &mut store.table[entry as usize];
+        (message.ctx, message.tag, message.wid, message.enc) = (ctx, tag, wid, enc);
+        (message.format, message.src, message.dst) = (OWN_DSIG, src, dst);
+        message.set_body(body);
+        Ok(entry as i32 + 1)
+    }
+
+    fn unpack_word(&mut self) -> Result<i32, Code> {
+        let mut word = [0; 4];
+        self.unpack(Kind::Int, &mut word)?;
+        Ok(i32::from_ne_bytes(word))
+    }
+}
+
+/// Takes what is there; past the end, whole items of the default encoding, all bytes of raw data.
+/// Says how many bytes were stored.
+#[inline]
+fn take_up_to_end(message: &mut Message, item: usize, data: &mut [u8]) -> (usize, Result<(), Code>) {
+    let remaining = message.remaining();
+    if data.len() <= remaining {
+        message.take(data);
+        return (data.len(), Ok(()));
+    }
+    let stored = match message.encoding() {
+        Encoding::Default | Encoding::Trace => remaining / item * item,
+        _ => remaining,
+    };
+    message.take(&mut data[..stored]);
+    message.position = message.len();
+    (stored, Err(Code::NoData))
+}
+
+/// Any items, among them bytes and shorts, which the default encoding pads or widens.
+fn unpack_narrow(message: &mut Message, kind: Kind, items: &mut [u8]) -> (usize, Result<(), Code>) {
+    match (message.encoding(), kind) {
+        (Encoding::Default | Encoding::Trace, Kind::Byte) => {
+            let result = take_up_to_end(message, 1, items);
+            message.position = (message.position + padding(items.len())).min(message.len());
+            result
+        }
+        (Encoding::Default | Encoding::Trace, Kind::Short | Kind::Ushort) => {
+            let mut wide = [0; GATHER_BYTES];
+            let mut stored = 0;
+            for part in items.chunks_mut(GATHER_BYTES / 2) {
+                let (count, result) = take_up_to_end(message, 4, &mut wide[..2 * part.len()]);
+                narrow(&wide[..count], part);
+                stored += count / 2;
+                if result.is_err() {
+                    return (stored, result);
+                }
+            }
+            (stored, Ok(()))
+        }
+        _ => take_up_to_end(message, kind.size(), items),
+    }
+}
+
+/// Four bytes each back to shorts.
+fn narrow(wide: &[u8], shorts: &mut [u8]) {
+    for (word, short) in wide.chunks_exact(4).zip(shorts.chunks_exact_mut(2)) {
+        let value = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]) as i16;
+        short.copy_from_slice(&value.to_ne_bytes());
+    }
+}
