@@ -181,6 +181,8 @@ int main(int argc, char **argv)
     pin_to_core(0);
     if (strcmp(argv[1], "latency") == 0) {
         measure("pingpong_line", PING, 8, effort);
+        for (int i = 1; i < COUNT_OF(latency_sizes); i++)
+            measure("pingpong_copy", COPY, latency_sizes[i], effort);
     } else if (strcmp(argv[1], "rate") == 0) {
         measure("rate_line", RATE, 8, effort);
     } else if (strcmp(argv[1], "bandwidth") == 0) {

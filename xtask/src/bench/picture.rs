@@ -89,7 +89,9 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, lines: &Lines, 
                 .configure_mesh()
                 .x_labels(12)
                 .x_label_formatter(&|size| size_text(*size as usize))
-                .light_line_style(RGBColor(240, 240, 240))
+                .y_label_formatter(&|value| format!("{value}"))
+                .bold_line_style(RGBColor(215, 215, 215))
+                .light_line_style(RGBColor(243, 243, 243))
                 .draw()
                 .map_err(|error| fail(&error))?;
             for (series, points) in lines {

@@ -5,6 +5,7 @@ use super::samples::Samples;
 use super::systems::{System, Vm};
 use crate::common::{Scratch, dist, root, sh};
 use anyhow::{Context, Result};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -152,10 +153,10 @@ struct Machines(BTreeMap<Vm, Machine>);
 
 impl Machines {
     fn get(&mut self, vm: Vm) -> Result<&Machine> {
-        if !self.0.contains_key(&vm) {
-            self.0.insert(vm, Machine::start(vm)?);
+        match self.0.entry(vm) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => Ok(entry.insert(Machine::start(vm)?)),
         }
-        self.0.get(&vm).context("it was just started")
     }
 
     fn log(&self, vm: Vm) -> Option<String> {

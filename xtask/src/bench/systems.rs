@@ -44,6 +44,9 @@ pub enum Vm {
     Debian,
 }
 
+/// How the ranks of an MPI program are started: the launcher, its arguments, its environment.
+pub type Launch = (&'static str, Vec<String>, Vec<(&'static str, &'static str)>);
+
 impl System {
     /// As it stands in tables.
     pub fn name(self) -> &'static str {
@@ -70,7 +73,8 @@ impl System {
                 Some((_, arguments, environment)) => {
                     let environment: Vec<String> =
                         environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                    [environment.join(" "), arguments.join(" ")].join(" ").trim().to_owned()
+                    let many = if mpi == System::OpenMpi { " (ring: mpi_yield_when_idle 1, -n 32)" } else { "" };
+                    format!("{} {}{many}", environment.join(" "), arguments.join(" ")).trim().to_owned()
                 }
                 None => String::new(),
             },
@@ -96,8 +100,8 @@ impl System {
         }
     }
 
-    /// For an MPI: the launcher, its arguments for so many ranks, and environment variables.
-    pub fn mpi_run(self, ranks: usize) -> Option<(&'static str, Vec<String>, Vec<(&'static str, &'static str)>)> {
+    /// For an MPI: how to start so many ranks.
+    pub fn mpi_run(self, ranks: usize) -> Option<Launch> {
         let open_mpi = |more: &str| {
             // With more ranks than cores a rank that waits must yield, else nothing moves; with
             // as many, yielding makes every message slower.

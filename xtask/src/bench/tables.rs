@@ -127,8 +127,11 @@ pub fn print(samples: &Samples) {
 
 /// Latency and bandwidth between two tasks.
 pub fn print_pair(samples: &Samples) {
-    let limit = |size| samples.median(System::Limit, "pingpong_line", 8).filter(|_| size == 8);
-    let mut eight = vec!["line", "psend"];
+    let limit = |size| {
+        let measure = if size == 8 { "pingpong_line" } else { "pingpong_copy" };
+        samples.median(System::Limit, measure, size)
+    };
+    let mut eight = vec!["line", "copy", "psend"];
     eight.extend(FORMS);
     eight.push("mpi");
     let latency = Table {
