@@ -4,7 +4,7 @@
  *
  *     out: quiet ROUND PID:KIND ...     everything is received, nobody sends; waits for a line
  *     out: running                      (lose=1 only) traffic has begun
- *     out: error TEXT                   the run has failed
+ *     out: error TEXT                   the run has failed; waits for a line, then kills its tasks
  *     out: total NAME=NUMBER ...        the last line of a run that did not fail
  */
 #include "torture.h"
@@ -40,6 +40,8 @@ static _Noreturn void give_up(const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     printf("error %s\n", text);
+    if (fgets(text, sizeof text, stdin) == NULL) /* the caller may want to look at the processes */
+        text[0] = 0;
     for (incarnation = 1; incarnation < table->incarnations; incarnation++)
         if (!table->logs[incarnation].dead && table->logs[incarnation].pid != 0)
             kill((pid_t)table->logs[incarnation].pid, SIGKILL);

@@ -10,6 +10,7 @@ mod contract;
 mod demo;
 mod install;
 mod lint;
+mod machine;
 mod second_user;
 mod setup;
 mod test;

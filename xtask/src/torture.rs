@@ -1,13 +1,256 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `cargo xtask torture`: tasks talk in every way while they are killed at random moments.
+//!
+//! `tests/torture` has the tasks, and their accounts of what was sent and received. Here is what
+//! surrounds them: the machine, the watchdog, memory and descriptors, what is left at the end.
+mod memory;
+mod report;
+mod self_test;
+
+use crate::build;
+use crate::common::{Checks, dist, report as report_counts, root, sh};
+use crate::machine::{END_TIME_MAX, Machine, Talker, Whose};
+use anyhow::{Context, Result, bail, ensure};
+use memory::Watch;
+use report::Total;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a wait of a task may take before it is called a hang, in seconds.
+const PATIENCE_SECONDS: u64 = 30;
+/// The watchdog's own addition, for the case that the chief of the tasks hangs itself.
+const WATCHDOG: Duration = Duration::from_secs(30);
+/// Traffic between two looks at memory, in seconds.
+const ROUND_SECONDS: u64 = 8;
+/// Tasks of the run in which the daemon is killed.
+const TASKS_WITHOUT_DAEMON: u64 = 8;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    whose: Whose,
+    seconds: u64,
+    round_seconds: u64,
+    seed: u64,
+    tasks: u64,
+    patience: u64,
+    /// The deliberate error, for the test of the test.
+    mutation: Option<&'static str>,
+    /// Whether tasks are killed.
+    killing: bool,
+    /// Whether every round is told of.
+    talkative: bool,
+}
+
+impl Plan {
+    fn new(arguments: &[String]) -> Result<(Plan, bool)> {
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
+        let mut plan = Plan {
+            whose: Whose::Ours,
+            seconds: 30,
+            round_seconds: ROUND_SECONDS,
+            seed,
+            tasks: 32,
+            patience: PATIENCE_SECONDS,
+            mutation: None,
+            killing: true,
+            talkative: true,
+        };
+        let mut self_test_only = false;
+        let mut left = arguments.iter();
+        while let Some(name) = left.next() {
+            let mut number =
+                || -> Result<u64> { Ok(left.next().with_context(|| format!("{name} needs a number"))?.parse()?) };
+            match name.as_str() {
+                "--seconds" => plan.seconds = number()?,
+                "--seed" => plan.seed = number()?,
+                "--tasks" => plan.tasks = number()?,
+                "--patience" => plan.patience = number()?,
+                "--round" => plan.round_seconds = number()?,
+                "--no-kills" => plan.killing = false,
+                "--theirs" => plan.whose = Whose::Theirs,
+                "--self-test" => self_test_only = true,
+                _ => bail!(
+                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--no-kills] [--theirs] [--self-test]"
+                ),
+            }
+        }
+        ensure!(plan.tasks >= 2, "at least 2 tasks");
+        plan.round_seconds = plan.round_seconds.min(plan.seconds / 2).max(1);
+        Ok((plan, self_test_only))
+    }
+
+    /// Tasks that are never killed: those whose memory is compared.
+    fn immortals(&self) -> u64 {
+        if self.killing { (self.tasks / 4).max(2) } else { self.tasks }
+    }
+
+    fn chief(&self, machine: &Machine, program: &Path, lose_daemon: bool) -> Command {
+        let mut command = machine.command(program);
+        command.arg("chief").arg(table(machine));
+        command.arg(format!("seconds={}", self.seconds)).arg(format!("round={}", self.round_seconds));
+        command.arg(format!("seed={}", self.seed)).arg(format!("tasks={}", self.tasks));
+        command.arg(format!("immortals={}", self.immortals())).arg(format!("patience={}", self.patience));
+        command.arg(format!("lose={}", u32::from(lose_daemon)));
+        if let Some(mutation) = self.mutation {
+            command.arg(format!("mutate={mutation}"));
+        }
+        command.stderr(Stdio::null());
+        command
+    }
+}
+
+/// The file of accounts.
+fn table(machine: &Machine) -> PathBuf {
+    machine.directory().join("table")
+}
 
 /// Runs the command.
-pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+pub fn run(arguments: &[String]) -> Result<()> {
+    if !arguments.iter().any(|argument| argument == "--theirs") {
+        build::build()?;
+    }
+    report_counts(counted(arguments)?)
 }
 
 /// Runs the command as a part of `cargo xtask test`: how many checks passed, how many failed.
 /// `Err` only when the checks could not be run at all. `target/dist` is built before.
-pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
-    bail!("not there yet")
+pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+    let (plan, self_test_only) = Plan::new(arguments)?;
+    let program = compile(plan.whose)?;
+    let mut checks = Checks::default();
+    self_test::run(&plan, &program, &mut checks)?;
+    if !self_test_only {
+        println!("torture: {} tasks, {} s, seed {}", plan.tasks, plan.seconds, plan.seed);
+        let outcome = traffic(&plan, &program)?;
+        outcome.report(&mut checks);
+        if plan.whose == Whose::Ours {
+            without_daemon(&plan, &program, &mut checks)?;
+        }
+    }
+    Ok(checks.counts())
+}
+
+/// Builds the tasks' program against the library that it shall run with.
+fn compile(whose: Whose) -> Result<PathBuf> {
+    let sources = root().join("tests/torture");
+    let directory = root().join("target/torture");
+    std::fs::create_dir_all(&directory)?;
+    let program = directory.join(if whose == Whose::Ours { "torture" } else { "torture-theirs" });
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]);
+    for file in ["common.c", "message.c", "receive.c", "worker.c", "chief.c"] {
+        cc.arg(sources.join(file));
+    }
+    if whose == Whose::Ours {
+        cc.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
+    }
+    sh(cc.arg("-lpvm3").arg("-o").arg(&program))?;
+    Ok(program)
+}
+
+/// What a run of traffic came to.
+pub struct Outcome {
+    /// The totals, or the first error that the tasks found.
+    traffic: Result<Total>,
+    /// Whether memory and descriptors returned to where they were.
+    memory: Result<String>,
+    /// Whether anything was left after the halt.
+    left: Result<()>,
+}
+
+impl Outcome {
+    fn report(self, checks: &mut Checks) {
+        match self.traffic {
+            Ok(total) => {
+                total.print();
+                checks.check("torture: messages and notifies", Ok(()));
+            }
+            Err(error) => checks.check("torture: messages and notifies", Err(error)),
+        }
+        match self.memory {
+            Ok(text) => {
+                println!("  {text}");
+                checks.check("torture: memory and descriptors return", Ok(()));
+            }
+            Err(error) => checks.check("torture: memory and descriptors return", Err(error)),
+        }
+        checks.check("torture: nothing is left after halt", self.left);
+    }
+}
+
+/// One run: traffic in rounds, a look at memory after each, then the halt.
+pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
+    let mut machine = Machine::start(plan.whose, "torture")?;
+    let mut chief = Talker::start(&mut plan.chief(&machine, program, false))?;
+    let mut watch = Watch::new(machine.daemon(), Duration::from_secs(plan.patience));
+    let mut trouble = Ok(());
+    let began = Instant::now();
+    let traffic = loop {
+        let line = match chief.hear(Duration::from_secs(plan.round_seconds + 2 * plan.patience) + WATCHDOG) {
+            Ok(Some(line)) => line,
+            Ok(None) => break Err(anyhow::anyhow!("the chief of the tasks ended; the log says\n{}", machine.log())),
+            Err(error) => {
+                report::stacks(&machine);
+                break Err(error);
+            }
+        };
+        if let Some(error) = line.strip_prefix("error ") {
+            if error.starts_with("hang") {
+                report::stacks(&machine);
+            }
+            let log = machine.log();
+            chief.say("seen");
+            break Err(anyhow::anyhow!("{error}\nthe daemon's log says\n{log}"));
+        } else if let Some(rest) = line.strip_prefix("quiet ") {
+            let look = watch.look(rest);
+            if plan.talkative {
+                println!(
+                    "  {:4} s  {}",
+                    began.elapsed().as_secs(),
+                    look.as_ref().map_or_else(|e| e.to_string(), |t| t.clone())
+                );
+            }
+            if let (Err(error), true) = (look, trouble.is_ok()) {
+                trouble = Err(error);
+            }
+            chief.say("go on");
+        } else if line.starts_with("total ") {
+            break Total::parse(&line);
+        }
+    };
+    if traffic.is_ok() && !chief.end(END_TIME_MAX)? {
+        bail!("the chief of the tasks failed at its end");
+    }
+    let _ = chief.end(END_TIME_MAX);
+    drop(chief);
+    let _ = std::fs::remove_file(table(&machine));
+    let left = machine.halt().and_then(|()| machine.nothing_is_left());
+    let memory = trouble.and_then(|()| watch.verdict());
+    // Of a machine that halts as it should nothing is left; PVM 3.4 has its own ways.
+    let left = if plan.whose == Whose::Ours { left } else { Ok(()) };
+    Ok(Outcome { traffic, memory, left })
+}
+
+/// The daemon is killed in the middle of the traffic.
+fn without_daemon(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
+    let plan = Plan { tasks: plan.tasks.min(TASKS_WITHOUT_DAEMON), ..plan.clone() };
+    let mut machine = Machine::start(plan.whose, "torture-orphans")?;
+    let mut chief = Talker::start(&mut plan.chief(&machine, program, true))?;
+    let heard = chief.hear(Duration::from_secs(2 * plan.patience))?;
+    ensure!(heard.as_deref() == Some("running"), "the tasks do not run: {}", heard.unwrap_or_default());
+    machine.kill_daemon()?;
+    let ended = chief.end(END_TIME_MAX);
+    checks.check(
+        "torture: kill -9 of the daemon: every task notices and ends",
+        ended.and_then(|well| {
+            ensure!(well, "the chief ended badly: {:?}", chief.hear(Duration::from_secs(1)));
+            report::all_have_ended(&machine)
+        }),
+    );
+    let _ = std::fs::remove_file(table(&machine));
+    checks.check("torture: kill -9 of the daemon: a new one takes its place", machine.start_daemon());
+    let left = machine.halt().and_then(|()| machine.nothing_is_left());
+    checks.check("torture: kill -9 of the daemon: nothing is left after the new one's halt", left);
+    Ok(())
 }

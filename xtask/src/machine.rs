@@ -1,0 +1,275 @@
+//! A virtual machine with a directory of its own, for the commands that look at what is left of it.
+use crate::common::{Scratch, dist};
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to say that it is ready.
+const START_TIME_MAX: Duration = Duration::from_secs(20);
+/// How long everything may take to end after a halt.
+pub const END_TIME_MAX: Duration = Duration::from_secs(10);
+/// Pause between two looks at something that is awaited.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Variables that would lead to another machine, or change how this one behaves.
+const VARIABLES: &[&str] = &["PVMSOCK", "PVM_VMID", "PVM_ROOT", "PVM_DPATH", "PVMEPID", "PVM_PATH", "XDG_RUNTIME_DIR"];
+
+/// Whose programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// hpvm's, from the distribution tree.
+    Ours,
+    /// PVM 3.4's, as Debian installs it.
+    Theirs,
+}
+
+/// A virtual machine of one host. Its drop kills what is left of it.
+pub struct Machine {
+    whose: Whose,
+    scratch: Scratch,
+    daemon: Option<Child>,
+}
+
+impl Machine {
+    /// Starts a daemon in a new directory and waits until it is ready.
+    pub fn start(whose: Whose, name: &str) -> Result<Machine> {
+        let mut machine = Machine { whose, scratch: Scratch::new(name)?, daemon: None };
+        machine.start_daemon()?;
+        Ok(machine)
+    }
+
+    /// Starts a daemon where the last one of this machine was.
+    pub fn start_daemon(&mut self) -> Result<()> {
+        let program = match self.whose {
+            Whose::Ours => dist().join("bin/pvmd"),
+            Whose::Theirs => PathBuf::from("/usr/bin/pvmd"),
+        };
+        let mut daemon = self
+            .command(&program)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let output = daemon.stdout.take().context("the output is read once")?;
+        self.daemon = Some(daemon);
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            // The pipe is held until the daemon's end, so that a line more would not kill it.
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        if receiver.recv_timeout(START_TIME_MAX).is_err() {
+            bail!("the daemon does not start: {}", self.log());
+        }
+        Ok(())
+    }
+
+    /// A command of this machine: it finds its daemon and its library, and nobody else's.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("PVM_TMP", self.directory()).env("HOME", self.directory()).env("PVM_ALLOW_ROOT", "1");
+        VARIABLES.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        if self.whose == Whose::Ours {
+            command.env("LD_LIBRARY_PATH", dist().join("lib"));
+        }
+        command.current_dir(self.directory());
+        command
+    }
+
+    /// Its directory: `PVM_TMP` and `HOME` of all its processes.
+    pub fn directory(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// The process of the daemon.
+    pub fn daemon(&self) -> u32 {
+        self.daemon.as_ref().map_or(0, Child::id)
+    }
+
+    /// The last lines of the daemon's log.
+    pub fn log(&self) -> String {
+        let logs = self.files().into_iter().filter(|path| name_of(path).starts_with("pvml."));
+        let text: String = logs.filter_map(|path| fs::read_to_string(path).ok()).collect();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+
+    /// The files in its directory.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.directory()).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        files.sort();
+        files
+    }
+
+    /// All processes of this machine, the daemon included.
+    pub fn processes(&self) -> Vec<u32> {
+        let mark = format!("PVM_TMP={}\0", self.directory().display()).into_bytes();
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+        numbers
+            .filter(|pid| {
+                let mut environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                environment.push(0);
+                environment.windows(mark.len()).any(|window| window == mark)
+            })
+            .collect()
+    }
+
+    /// Kills the daemon as nothing can prepare for.
+    pub fn kill_daemon(&mut self) -> Result<()> {
+        let mut daemon = self.daemon.take().context("there is a daemon")?;
+        daemon.kill()?;
+        daemon.wait()?;
+        Ok(())
+    }
+
+    /// `halt` on the console; waits until the daemon has ended.
+    pub fn halt(&mut self) -> Result<()> {
+        let program = match self.whose {
+            Whose::Ours => dist().join("bin/pvm"),
+            Whose::Theirs => PathBuf::from("/usr/bin/pvm"),
+        };
+        let mut console = self
+            .command(&program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        // The console is ended by what it asks for, perhaps before it has read all.
+        let _ = console.stdin.take().context("piped")?.write_all(b"halt\n");
+        let Some(daemon) = self.daemon.as_mut() else { bail!("there is a daemon") };
+        let ended = wait_until(END_TIME_MAX, || matches!(daemon.try_wait(), Ok(Some(_))));
+        let _ = console.kill();
+        let _ = console.wait();
+        if !ended {
+            bail!("the daemon does not end by halt");
+        }
+        self.daemon = None;
+        Ok(())
+    }
+
+    /// After a halt: no process is left, and no file but the log.
+    pub fn nothing_is_left(&self) -> Result<()> {
+        if !wait_until(END_TIME_MAX, || self.processes().is_empty()) {
+            bail!("left running: {}", self.processes().iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join(", "));
+        }
+        let left: Vec<String> =
+            self.files().iter().map(|path| name_of(path)).filter(|name| !name.starts_with("pvml.")).collect();
+        if !left.is_empty() {
+            bail!("left in PVM_TMP: {}", left.join(", "));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            kill(pid, Signal::KILL);
+        }
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// A program that talks by lines. Its drop kills it.
+pub struct Talker {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Talker {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Result<Talker> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {command:?}"))?;
+        let output = child.stdout.take().context("the output is read once")?;
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Talker { child, lines })
+    }
+    /// The next line; `None` when it has ended. Fails after `time`.
+    pub fn hear(&self, time: Duration) -> Result<Option<String>> {
+        match self.lines.recv_timeout(time) {
+            Ok(line) => Ok(Some(line)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Ok(None),
+            Err(mpsc::RecvTimeoutError::Timeout) => bail!("hang: nothing was said for {} s", time.as_secs()),
+        }
+    }
+    /// Says a line to it.
+    pub fn say(&mut self, line: &str) {
+        if let Some(input) = self.child.stdin.as_mut() {
+            // It may have ended; its output tells.
+            let _ = writeln!(input, "{line}");
+        }
+    }
+    /// Waits for its end; whether it ended well.
+    pub fn end(&mut self, time: Duration) -> Result<bool> {
+        let mut status = None;
+        wait_until(time, || {
+            status = self.child.try_wait().ok().flatten();
+            status.is_some()
+        });
+        Ok(status.context("it does not end")?.success())
+    }
+}
+
+impl Drop for Talker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether `is_so` becomes true within `time`.
+pub fn wait_until(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + time;
+    while !is_so() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    true
+}
+
+/// The last part of a path.
+pub fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn describe(pid: u32) -> String {
+    let mut line = Vec::new();
+    if let Ok(file) = fs::File::open(format!("/proc/{pid}/cmdline")) {
+        let _ = file.take(200).read_to_end(&mut line);
+    }
+    format!("{pid} ({})", String::from_utf8_lossy(&line).replace('\0', " ").trim())
+}
+
+fn kill(pid: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid as i32) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
