@@ -108,6 +108,7 @@ pub fn short_table() -> Result<()> {
 }
 
 fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) -> Result<Outcome> {
+    process::remove_leftovers();
     runner::compile(systems)?;
     let mut outcome = Outcome::default();
     for group in plan::groups(effort) {

@@ -4,6 +4,7 @@
 //! starts; what is still there when its time is over is found by the mark and killed. The kernel
 //! ends the programs when this process dies (`setpriv --pdeathsig`).
 use super::systems::Vm;
+use crate::common::Scratch;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The variable that marks what we started.
 const MARK: &str = "HPVM_BENCH";
+/// What our directories for scratch are called.
+pub const SCRATCH: &str = "bench";
 /// How long a daemon may take to start or to end.
 const DAEMON_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a program may take to end after SIGTERM.
@@ -151,11 +154,23 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(3)..].join(" | ")
 }
 
+/// Removes directories of earlier runs that were killed: those whose process is no more.
+pub fn remove_leftovers() {
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix(&format!("hpvm-{SCRATCH}-")) else { continue };
+        let pid = rest.split('-').next().and_then(|word| word.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A virtual machine of one host with a directory of its own; ended when dropped.
 pub struct Machine {
     daemon: Child,
     mark: String,
-    directory: PathBuf,
+    directory: Scratch,
     library: PathBuf,
 }
 
@@ -164,15 +179,12 @@ impl Machine {
     pub fn start(vm: Vm) -> Result<Machine> {
         let library = vm.library_directory().with_context(|| format!("{} is not there", vm.name()))?;
         let mark = new_mark();
-        let directory = std::env::temp_dir().join(format!("hpvm-bench.{mark}"));
-        // A leftover of a process with our number, if there is one.
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir(&directory)?;
+        let directory = Scratch::new(SCRATCH)?;
         let mut daemon = command(&vm.pvmd(), "TERM", &mark)
-            .envs(environment(&directory, &library))
-            .current_dir(&directory)
+            .envs(environment(directory.path(), &library))
+            .current_dir(directory.path())
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(directory.join("errors"))?)
+            .stderr(fs::File::create(directory.path().join("errors"))?)
             .spawn()
             .with_context(|| format!("cannot start {}", vm.pvmd().display()))?;
         let output = daemon.stdout.take().context("the output is read once")?;
@@ -187,7 +199,7 @@ impl Machine {
         match receiver.recv_timeout(DAEMON_TIME_MAX) {
             Ok(_socket) => Ok(machine),
             Err(_) => {
-                let errors = fs::read_to_string(machine.directory.join("errors")).unwrap_or_default();
+                let errors = fs::read_to_string(machine.directory().join("errors")).unwrap_or_default();
                 bail!("the daemon of {} does not start: {}", vm.name(), last_lines(&errors))
             }
         }
@@ -195,17 +207,17 @@ impl Machine {
 
     /// Where this machine's programs may put files.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// What leads a program to this machine and its library.
     pub fn environment(&self) -> Vec<(String, String)> {
-        environment(&self.directory, &self.library)
+        environment(self.directory.path(), &self.library)
     }
 
     /// The end of the daemon's log.
     pub fn log(&self) -> String {
-        let logs = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let logs = fs::read_dir(self.directory.path()).into_iter().flatten().flatten();
         let log = logs.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("/pvml."));
         last_lines(&log.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default())
     }
@@ -224,11 +236,10 @@ impl Drop for Machine {
     fn drop(&mut self) {
         signal(self.daemon.id() as i32, Signal::TERM);
         if !wait_for(&mut self.daemon, DAEMON_TIME_MAX) {
-            eprintln!("bench: the daemon in {} does not end by SIGTERM", self.directory.display());
+            eprintln!("bench: the daemon in {} does not end by SIGTERM", self.directory.path().display());
             let _ = self.daemon.kill();
             let _ = self.daemon.wait();
         }
         sweep(&self.mark);
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }

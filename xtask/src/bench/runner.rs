@@ -1,6 +1,6 @@
 //! Runs the programs, all systems in turn, so that a noisy machine is noisy to all alike.
 use super::plan::{Group, Kind};
-use super::process::{Machine, Program};
+use super::process::{Machine, Program, SCRATCH};
 use super::samples::Samples;
 use super::systems::{System, Vm};
 use crate::common::{Scratch, dist, root, sh};
@@ -99,7 +99,7 @@ impl Outcome {
         let Kind::Ours(tasks) = group.kind else { return self.run_netpipe(group, system, machines) };
         let numbers = [group.repetition_ms.to_string(), group.repetitions.to_string()];
         let mut arguments = vec![group.measure.to_owned()];
-        let scratch = Scratch::new("bench")?;
+        let scratch = Scratch::new(SCRATCH)?;
         let program = if let Some(vm) = system.vm() {
             arguments.push(if system == System::PvmDirect { "direct" } else { "default" }.to_owned());
             arguments.extend(numbers);
