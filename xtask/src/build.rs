@@ -13,9 +13,7 @@ pub const SONAME: &str = "libpvm3.so.3";
 /// The library of the group functions, which are in [`SONAME`] here.
 pub const GROUP_SONAME: &str = "libgpvm3.so.3";
 /// Programs, by cargo's names.
-const PROGRAMS: &[&str] = &["pvm", "pvmd"];
-/// Programs that are scripts, from `dist/`.
-const SCRIPTS: &[&str] = &["pvmgetarch"];
+const PROGRAMS: &[&str] = &["pvm", "pvmd", "pvmgetarch"];
 
 /// Runs the command.
 pub fn run(_arguments: &[String]) -> Result<()> {
@@ -62,9 +60,6 @@ fn programs(built: &Path, bin: &Path) -> Result<()> {
             sh(Command::new("objcopy").arg("--strip-debug").arg(&from).arg(&stripped))?;
             fs::rename(&stripped, &to)?;
         }
-    }
-    for script in SCRIPTS {
-        place(&root().join("dist").join(script), &bin.join(script), 0o755)?;
     }
     Ok(())
 }
