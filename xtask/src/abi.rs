@@ -32,6 +32,7 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     check_headers(&mut checks)?;
     check_programs(&mut checks, &lib)?;
     check_users(&mut checks, &symbols)?;
+    checks.check("sources of pvm-examples compile with our headers as with theirs", sources_compile());
     for (what, names) in LATER {
         println!("not there yet: {what} ({} names: {})", names.len(), names.join(" "));
     }
@@ -285,6 +286,45 @@ fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
             .check(&format!("{} names that programs of {package} ask for", asked.len()), is_none("missing", &missing));
     }
     Ok(())
+}
+
+/// Old C as people wrote it, against both sets of headers.
+fn sources_compile() -> Result<()> {
+    let archives: Vec<PathBuf> = package_files("pvm-examples")
+        .context("pvm-examples is missing: cargo xtask setup test")?
+        .into_iter()
+        .filter(|path| path.to_string_lossy().ends_with("examples.tar.gz"))
+        .collect();
+    let scratch = Scratch::new("sources")?;
+    for archive in &archives {
+        output(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(scratch.path()))?;
+    }
+    let mut refused = Vec::new();
+    for source in sources_below(scratch.path())? {
+        let compiles = |include: &Path| {
+            let mut cc = Command::new("cc");
+            cc.args(["-std=gnu89", "-w", "-fsyntax-only", "-I"]).arg(include).arg(&source);
+            output(&mut cc).is_ok()
+        };
+        if compiles(Path::new("/usr/include")) && !compiles(&root().join("include")) {
+            refused.push(source.display().to_string());
+        }
+    }
+    ensure!(refused.is_empty(), "refused: {}", refused.join(" "));
+    Ok(())
+}
+
+fn sources_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut sources = Vec::new();
+    for entry in directory.read_dir()? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources.extend(sources_below(&path)?);
+        } else if path.extension().is_some_and(|ending| ending == "c") {
+            sources.push(path);
+        }
+    }
+    Ok(sources)
 }
 
 /// What Debian's two libraries define, or `None` when they are not installed.
