@@ -1,13 +1,161 @@
-//! (being written)
-use anyhow::{Result, bail};
+//! `cargo xtask demo`: the main job, for everybody to see. A virtual machine on this host, a real
+//! parallel program on it (`examples/farm`) with more and more workers, one of which is killed,
+//! then how fast messages are. Nothing is left running or lying about but the picture.
+use crate::common::{Checks, dist, output, root, sh};
+use crate::machine::{Machine, Whose};
+use crate::{bench, build};
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// When that many tiles are done, a worker is killed: of the picture, and of the small one for tests.
+const KILL_AT_TILES: [u32; 2] = [200, 40];
 
 /// Runs the command.
 pub fn run(_arguments: &[String]) -> Result<()> {
-    bail!("not there yet")
+    println!("hpvm: the release build");
+    build::build()?;
+    let began = Instant::now();
+    let picture = directory()?.join("farm.png");
+    let cores = std::thread::available_parallelism()?.get() as u32;
+    println!("\nA virtual machine on this host ({cores} cores), and on it a farm: a master hands tiles of a");
+    println!("picture to workers that it started. Tiles differ much in cost; a worker that dies is replaced.\n");
+    farm(&[], KILL_AT_TILES[0], cores, &picture)?;
+    println!("\nHow fast messages are, beside the limit of the machine:\n");
+    bench::short_table()?;
+    println!(
+        "\nThe virtual machine is gone, nothing is left of it. {:.0} s since the build.",
+        began.elapsed().as_secs_f64()
+    );
+    println!("The picture: {}", shown(&picture));
+    Ok(())
 }
 
 /// Runs the command as a part of `cargo xtask test`: how many checks passed, how many failed.
 /// `Err` only when the checks could not be run at all. `target/dist` is built before.
 pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
-    bail!("not there yet")
+    let mut checks = Checks::default();
+    let picture = directory()?.join("farm-test.png");
+    let small = ["--samples", "1", "--size", "800x600"];
+    checks.check(
+        "the farm paints the same picture with any workers, one killed",
+        farm(&small, KILL_AT_TILES[1], 2, &picture),
+    );
+    let size = std::fs::metadata(&picture).map(|meta| meta.len()).unwrap_or_default();
+    checks.check("the farm's picture is whole", whole(size));
+    // It is in nobody's way, but nobody wants it either.
+    let _ = std::fs::remove_file(&picture);
+    Ok(checks.counts())
+}
+
+/// Whether the small picture has all its pixels, of three bytes each.
+fn whole(size: u64) -> Result<()> {
+    ensure!(size > 800 * 600 * 3, "it has {size} bytes");
+    Ok(())
+}
+
+/// Where the farm is built, and its picture painted.
+fn directory() -> Result<PathBuf> {
+    let directory = root().join("target/demo");
+    std::fs::create_dir_all(&directory)?;
+    Ok(directory)
+}
+
+/// A path as a reader would type it.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// The farm with 1, `cores` and twice as many workers, in a machine of its own that is taken down
+/// again; the last time a worker is killed. All pictures must be the same.
+fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()> {
+    let program = compile()?;
+    let mut machine = Machine::start(Whose::Ours, "demo")?;
+    let mut runs: Vec<Run> = Vec::new();
+    let mut workers = vec![1, cores, 2 * cores];
+    workers.dedup();
+    println!("  workers   seconds   tiles/s   speed-up");
+    for (index, &count) in workers.iter().enumerate() {
+        let mut command = machine.command(&program);
+        command.arg("--output").arg(picture).args(["--workers", &count.to_string()]);
+        if index + 1 == workers.len() {
+            command.args(["--kill", &kill_at.to_string()]);
+        }
+        let said = output(command.args(options)).with_context(|| format!("the daemon's log: {}", machine.log()))?;
+        let run = Run::parse(&said).with_context(|| format!("the farm said {said}"))?;
+        let first = runs.first().map_or(run.seconds, |first| first.seconds);
+        println!("{}", run.line(first));
+        runs.push(run);
+    }
+    let (first, last) = (&runs[0], &runs[runs.len() - 1]);
+    ensure!(last.lost == 1, "{} workers were lost instead of the one that was killed", last.lost);
+    ensure!(last.again > 0, "the killed worker had nothing in hand");
+    for run in &runs {
+        ensure!(run.checksum == first.checksum, "the pictures differ: {} and {}", first.checksum, run.checksum);
+    }
+    println!("  All pictures are the same (checksum {}).", first.checksum);
+    machine.halt()?;
+    machine.nothing_is_left()
+}
+
+/// Builds the example as its users do.
+fn compile() -> Result<PathBuf> {
+    let program = directory()?.join("farm");
+    let mut cc = Command::new("cc");
+    cc.arg("-O2").arg(root().join("examples/farm/farm.c"));
+    cc.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib")).arg("-lpvm3");
+    sh(cc.arg("-o").arg(&program))?;
+    Ok(program)
+}
+
+/// What the farm's last line says.
+struct Run {
+    workers: u32,
+    tiles: u32,
+    seconds: f64,
+    checksum: String,
+    lost: u32,
+    again: u32,
+}
+
+impl Run {
+    /// Reads `farm: 4 workers, 475 tiles, 1.570 seconds, checksum e247092f, 1 workers lost, 2 tiles again, …`.
+    fn parse(said: &str) -> Result<Run> {
+        let line = said.lines().last().and_then(|line| line.strip_prefix("farm: ")).context("no last line")?;
+        let parts: Vec<&str> = line.split(", ").collect();
+        let number = |place: usize| parts.get(place).and_then(|part| part.split(' ').next()).context("too short");
+        Ok(Run {
+            workers: number(0)?.parse()?,
+            tiles: number(1)?.parse()?,
+            seconds: number(2)?.parse()?,
+            checksum: parts.get(3).and_then(|part| part.strip_prefix("checksum ")).context("no checksum")?.to_string(),
+            lost: number(4)?.parse()?,
+            again: number(5)?.parse()?,
+        })
+    }
+
+    fn line(&self, first: f64) -> String {
+        let tiles = f64::from(self.tiles) / self.seconds;
+        let line = format!("  {:7}   {:7.2}   {tiles:7.1}   {:8.2}", self.workers, self.seconds, first / self.seconds);
+        match self.lost {
+            0 => line,
+            lost => format!("{line}   {lost} worker killed, its {} tiles done again", self.again),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_the_farm_is_understood() {
+        let said = "farm: worker t40002 died\nfarm: 4 workers, 475 tiles, 1.570 seconds, checksum e247092f, \
+                    1 workers lost, 2 tiles again, farm.png\n";
+        let run = Run::parse(said).unwrap();
+        assert_eq!((run.workers, run.tiles, run.lost, run.again), (4, 475, 1, 2));
+        assert_eq!(run.checksum, "e247092f");
+        assert!(Run::parse("farm: nothing\n").is_err());
+    }
 }
