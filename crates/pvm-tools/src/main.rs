@@ -1,3 +1,30 @@
-//! The tools.
+//! `pvm`: the console of the virtual machine, and its commands.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod cli;
+mod console;
+mod control;
+mod jobs;
+mod json;
+mod list;
+mod machine;
+mod run;
+mod shape;
+mod signals;
+mod variables;
+mod words;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match &cli.command {
+        None => console::driver::run(&cli.daemon_arguments()),
+        Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Conf(arguments)) => list::conf(arguments),
+        Some(Command::Ps(arguments)) => list::ps(arguments),
+        Some(Command::Jobs(arguments)) => list::jobs(arguments),
+    }
+}

@@ -1,0 +1,160 @@
+//! The command line of `pvm`.
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What `--version` says: the own version, and the one of PVM that programs see.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (PVM 3.4.6)");
+
+/// The console of a parallel virtual machine
+///
+/// Without a command it is the classic console: it joins the machine of this user,
+/// or starts one, and reads commands ("help" lists them) from the terminal or a
+/// pipe. A hostfile that has the name of a command is written ./name.
+#[derive(Parser, Debug)]
+#[command(name = "pvm", version = VERSION, args_conflicts_with_subcommands = true, verbatim_doc_comment)]
+pub struct Cli {
+    /// Debug mask of the daemon that is started
+    #[arg(short = 'd', value_name = "MASK")]
+    debug_mask: Option<OsString>,
+    /// Name or address of this host in the machine that is started
+    #[arg(short = 'n', value_name = "HOST")]
+    host: Option<OsString>,
+    /// Hosts of the machine that is started
+    hostfile: Option<PathBuf>,
+    /// What to do instead of reading commands.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+impl Cli {
+    /// What the daemon is started with.
+    pub fn daemon_arguments(&self) -> Vec<OsString> {
+        let joined = |flag: &str, value: &OsString| {
+            let mut word = OsString::from(flag);
+            word.push(value);
+            word
+        };
+        let mask = self.debug_mask.as_ref().map(|mask| joined("-d", mask));
+        let host = self.host.as_ref().map(|host| joined("-n", host));
+        let file = self.hostfile.as_ref().map(|file| file.clone().into_os_string());
+        mask.into_iter().chain(host).chain(file).collect()
+    }
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    Run(Run),
+    Conf(Conf),
+    Ps(Ps),
+    Jobs(Jobs),
+}
+
+/// Run a program on the machine and wait for its end
+///
+/// Starts a machine if none runs, and ends it afterwards. The program is a path if
+/// it has a slash, else it is looked for in the machine's search path (ep=, by
+/// default ~/pvm3/bin/$PVM_ARCH), then in PATH. Its tasks have the caller's
+/// environment and directory; their standard input is empty, their output comes
+/// line by line. Ctrl-C interrupts them, a second one kills them. The command ends
+/// when they, and all tasks that they spawned, have ended.
+///
+/// The exit status is that of the first task that failed (128 + n for signal n),
+/// else 0; 127 says that the program was not found.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Run {
+    /// How many tasks to start
+    #[arg(short = 'n', default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pub count: i32,
+    /// Begin each line with the name of its task, such as [prog.0]
+    #[arg(long)]
+    pub tag: bool,
+    /// The directory of the tasks (by default the current one)
+    #[arg(long = "wd", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM [ARGS]", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+impl Run {
+    /// The program.
+    pub fn program(&self) -> &str {
+        self.command.first().map_or("", String::as_str)
+    }
+
+    /// Its arguments.
+    pub fn arguments(&self) -> &[String] {
+        self.command.get(1..).unwrap_or_default()
+    }
+}
+
+/// List the hosts of the machine
+#[derive(Args, Debug)]
+pub struct Conf {
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// List the tasks of the machine
+#[derive(Args, Debug)]
+pub struct Ps {
+    /// On all hosts (else on this one)
+    #[arg(short = 'a')]
+    pub all_hosts: bool,
+    /// With parent and process id
+    #[arg(short = 'l')]
+    pub long: bool,
+    /// With consoles and tasks that have no name
+    #[arg(short = 'x')]
+    pub every_task: bool,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// List the tasks that were started together, with all that they started
+#[derive(Args, Debug)]
+pub struct Jobs {
+    /// With a line for each task
+    #[arg(short = 'l')]
+    pub long: bool,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Cli {
+        Cli::try_parse_from(line.split(' ')).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_classic_arguments_go_to_the_daemon() {
+        assert_eq!(parse("pvm -d0x1 -nfoo hosts").daemon_arguments(), ["-d0x1", "-nfoo", "hosts"]);
+        assert!(parse("pvm").daemon_arguments().is_empty());
+        assert!(Cli::try_parse_from(["pvm", "hosts", "more"]).is_err());
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let Some(Command::Run(run)) = parse("pvm run -n 4 --tag ./prog -n 3 --tag").command else { panic!() };
+        assert_eq!((run.count, run.tag, run.program()), (4, true, "./prog"));
+        assert_eq!(run.arguments(), ["-n", "3", "--tag"]);
+        for line in [&["pvm", "run", "-n", "0", "prog"][..], &["pvm", "run"]] {
+            assert!(Cli::try_parse_from(line).is_err());
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The console at work: start, `.pvmrc`, the loop, the end.
+use super::input::{Event, Input, Names};
+use super::{Console, Flow, Screen};
+use crate::control;
+use crate::machine::{self, MachineError};
+use crate::signals::{self, Signals};
+use crate::variables::Variables;
+use pvm_core::codes::Code;
+use pvm_core::proto::{Reply, Request};
+use pvm_core::tid::Tid;
+use pvm_task::Session;
+use signal_hook::consts::SIGINT;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Child, ExitCode};
+
+/// The file with the commands that every console begins with, in the home directory.
+const RC_FILE: &str = ".pvmrc";
+/// The status of a console that could not do its work.
+const EXIT_FAILURE: u8 = 1;
+
+/// Runs a console; `arguments` are for the daemon, should one have to be started.
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    let (session, daemon) = match machine::join_or_start(arguments) {
+        Ok(joined) => joined,
+        Err(error) => return failed(&error),
+    };
+    let result = Driver::new(session, daemon).and_then(Driver::run);
+    match result {
+        Ok(code) => code,
+        // Nobody reads any more: as quiet an end as that of other programs in a pipe.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pvm: {error}");
+            ExitCode::from(EXIT_FAILURE)
+        }
+    }
+}
+
+fn failed(error: &MachineError) -> ExitCode {
+    eprintln!("libpvm [pid{}]: Console: {error}", std::process::id());
+    ExitCode::from(EXIT_FAILURE)
+}
+
+/// Prints to standard output at once.
+fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+struct Driver {
+    session: Session,
+    daemon: Option<Child>,
+    console: Console,
+    input: Input,
+    signals: Signals,
+}
+
+impl Driver {
+    fn new(mut session: Session, daemon: Option<Child>) -> io::Result<Driver> {
+        let signals = Signals::catch()?;
+        if daemon.is_none() {
+            say("pvmd already running.\n")?;
+        }
+        let context = match session.request(Request::NewContext) {
+            Ok(Reply::Int(context)) => context,
+            Ok(_) => return Err(io::Error::other(Code::BadMsg)),
+            Err(code) => return Err(io::Error::other(code)),
+        };
+        let console = Console::new(Variables::of_this_process(), context);
+        console.prepare(&mut session).map_err(io::Error::other)?;
+        Ok(Driver { session, daemon, console, input: Input::start()?, signals })
+    }
+
+    fn run(mut self) -> io::Result<ExitCode> {
+        let mut flow = self.run_commands_file()?;
+        while flow == Flow::Go {
+            flow = match self.next_line()? {
+                Next::Line(line) => {
+                    if !self.input.is_terminal() {
+                        say(&format!("{line}\n"))?;
+                    }
+                    self.execute(&line)?
+                }
+                Next::End => {
+                    say("quit\n")?;
+                    Flow::Quit
+                }
+                Next::Signal(signal) => {
+                    self.input.restore_terminal();
+                    signals::end_by(signal);
+                    return Ok(ExitCode::from(EXIT_FAILURE));
+                }
+                Next::DaemonGone => return self.daemon_gone(),
+            };
+        }
+        self.input.restore_terminal();
+        match flow {
+            Flow::Halt => self.halt(),
+            Flow::Go | Flow::Quit => self.quit(),
+        }
+    }
+
+    fn run_commands_file(&mut self) -> io::Result<Flow> {
+        let Some(home) = std::env::var_os("HOME") else { return Ok(Flow::Go) };
+        let Ok(text) = std::fs::read(PathBuf::from(home).join(RC_FILE)) else { return Ok(Flow::Go) };
+        for line in String::from_utf8_lossy(&text).lines() {
+            say(&format!("{line}\n"))?;
+            let flow = self.execute(line)?;
+            if flow != Flow::Go {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Go)
+    }
+
+    fn execute(&mut self, line: &str) -> io::Result<Flow> {
+        let mut out = io::stdout().lock();
+        let mut err = io::stderr().lock();
+        let mut screen = Screen { out: &mut out, err: &mut err };
+        let flow = self.console.execute(line, &mut self.session, &mut screen)?;
+        out.flush()?;
+        Ok(flow)
+    }
+
+    /// Waits for the next line, and shows the output of jobs meanwhile.
+    fn next_line(&mut self) -> io::Result<Next> {
+        let (session, console) = (&mut self.session, &self.console);
+        self.input.request(|| names(session, console))?;
+        loop {
+            self.show_output()?;
+            if !self.session.is_connected() {
+                return Ok(Next::DaemonGone);
+            }
+            let mut descriptors = vec![self.input.ready()];
+            descriptors.extend(self.signals.descriptors());
+            let ready = self.session.wait(&descriptors, None);
+            drop(descriptors);
+            // SIGINT is for the command line alone, not for the console.
+            if let Some(signal) = self.signals.take().into_iter().find(|signal| *signal != SIGINT) {
+                return Ok(Next::Signal(signal));
+            }
+            if ready.first() == Some(&true) {
+                self.show_output()?;
+                return Ok(match self.input.take() {
+                    Event::Line(line) => Next::Line(line),
+                    Event::End => Next::End,
+                });
+            }
+        }
+    }
+
+    fn show_output(&mut self) -> io::Result<()> {
+        while let Some(event) = self.session.next_output() {
+            let text = self.console.jobs.handle(&event);
+            if !text.is_empty() {
+                self.input.show(&text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn quit(self) -> io::Result<ExitCode> {
+        say("\nConsole: exit handler called\n")?;
+        // A daemon that is gone by now changes nothing about the end.
+        let _ = self.session.leave();
+        say("pvmd still running.\n")?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn halt(self) -> io::Result<ExitCode> {
+        match machine::halt(self.session, self.daemon) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(code) => Err(io::Error::other(code)),
+        }
+    }
+
+    fn daemon_gone(mut self) -> io::Result<ExitCode> {
+        self.input.restore_terminal();
+        self.input.show(b"\n")?;
+        eprintln!("libpvm [{}]: Console: {} (the machine has ended)", self.session.tid(), Code::SysErr);
+        Ok(ExitCode::from(EXIT_FAILURE))
+    }
+}
+
+enum Next {
+    Line(String),
+    End,
+    Signal(i32),
+    DaemonGone,
+}
+
+/// What can be completed now.
+fn names(session: &mut Session, console: &Console) -> Names {
+    let hosts = control::hosts(session).unwrap_or_default().0;
+    let tasks = control::tasks(session, Tid::NONE).unwrap_or_default();
+    Names {
+        commands: console.command_names(),
+        hosts: hosts.into_iter().map(|host| host.name).collect(),
+        tids: tasks.iter().map(|task| task.tid.to_string()).collect(),
+    }
+}

@@ -1,0 +1,263 @@
+//! Lines from the terminal or a pipe. A thread reads, so that the console can show the output of
+//! jobs meanwhile.
+use crate::console::{help, options};
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config, Context, Editor, ExternalPrinter};
+use rustyline_derive::{Helper, Highlighter, Hinter, Validator};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+/// What the console shows when it waits for a command.
+pub const PROMPT: &str = "pvm> ";
+/// Where the lines of earlier sessions are kept, in the home directory.
+const HISTORY_FILE: &str = ".pvm_history";
+/// How many of them.
+const HISTORY_LINES_MAX: usize = 1000;
+
+/// What the reader found.
+#[derive(Debug)]
+pub enum Event {
+    /// A line without its end.
+    Line(String),
+    /// The end of the input.
+    End,
+}
+
+/// What can stand in a line, for completion.
+#[derive(Debug, Default, Clone)]
+pub struct Names {
+    /// Commands and aliases.
+    pub commands: Vec<String>,
+    /// Hosts of the machine.
+    pub hosts: Vec<String>,
+    /// Tasks of the machine.
+    pub tids: Vec<String>,
+}
+
+/// The reader's end that the console holds.
+pub struct Input {
+    /// One byte is readable here for each event.
+    ready: OwnedFd,
+    events: Receiver<Event>,
+    requests: Sender<()>,
+    names: Arc<Mutex<Names>>,
+    printer: Option<Box<dyn ExternalPrinter + Send>>,
+    terminal: Option<rustix::termios::Termios>,
+}
+
+/// The reader's end that its thread holds.
+struct Reader {
+    ready: OwnedFd,
+    events: Sender<Event>,
+    requests: Receiver<()>,
+}
+
+impl Reader {
+    /// Reads a line with `read` each time it is asked to, until the end.
+    fn run(self, mut read: impl FnMut() -> Event) {
+        while self.requests.recv().is_ok() {
+            let event = read();
+            let last = matches!(event, Event::End);
+            if self.events.send(event).is_err() || rustix::io::write(&self.ready, b"!").is_err() || last {
+                return;
+            }
+        }
+    }
+}
+
+impl Input {
+    /// Starts the thread that reads standard input.
+    pub fn start() -> io::Result<Input> {
+        let (ready, ready_writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (event_sender, events) = channel();
+        let (requests, request_receiver) = channel();
+        let reader = Reader { ready: ready_writer, events: event_sender, requests: request_receiver };
+        let names = Arc::new(Mutex::new(Names::default()));
+        let mut input = Input { ready, events, requests, names, printer: None, terminal: None };
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+            input.edit_lines(reader)?;
+        } else {
+            std::thread::Builder::new().name("input".into()).spawn(move || reader.run(read_plain_line))?;
+        }
+        Ok(input)
+    }
+
+    fn edit_lines(&mut self, reader: Reader) -> io::Result<()> {
+        let config = Config::builder().max_history_size(HISTORY_LINES_MAX).map_err(io::Error::other)?;
+        let config = config.auto_add_history(true).history_ignore_space(true).build();
+        let mut editor: Editor<Words, FileHistory> = Editor::with_config(config).map_err(io::Error::other)?;
+        editor.set_helper(Some(Words { names: self.names.clone(), files: FilenameCompleter::new() }));
+        self.terminal = rustix::termios::tcgetattr(io::stdin()).ok();
+        self.printer = Some(Box::new(editor.create_external_printer().map_err(io::Error::other)?));
+        let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(HISTORY_FILE));
+        std::thread::Builder::new().name("input".into()).spawn(move || {
+            if let Some(history) = &history {
+                // A first session has no history yet.
+                let _ = editor.load_history(history);
+            }
+            reader.run(|| {
+                let event = read_edited_line(&mut editor);
+                if let (Some(history), Event::Line(_)) = (&history, &event) {
+                    // A history that cannot be written is no reason to stop.
+                    let _ = editor.append_history(history);
+                }
+                event
+            });
+        })?;
+        Ok(())
+    }
+
+    /// Whether a person types.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
+    /// Asks for a line, with the prompt. `names` are what can be completed.
+    pub fn request(&mut self, names: impl FnOnce() -> Names) -> io::Result<()> {
+        if self.is_terminal() {
+            let fresh = names();
+            if let Ok(mut shared) = self.names.lock() {
+                *shared = fresh;
+            }
+        } else {
+            let mut out = io::stdout().lock();
+            out.write_all(PROMPT.as_bytes())?;
+            out.flush()?;
+        }
+        // A reader that has ended has left its last event.
+        let _ = self.requests.send(());
+        Ok(())
+    }
+
+    /// Readable when [`Input::take`] has something.
+    pub fn ready(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// What was read. Waits for it.
+    pub fn take(&mut self) -> Event {
+        let _ = rustix::io::read(&self.ready, &mut [0; 1]);
+        self.events.recv().unwrap_or(Event::End)
+    }
+
+    /// Shows text that nobody waits for; what a person types meanwhile stays whole.
+    pub fn show(&mut self, text: &[u8]) -> io::Result<()> {
+        if let Some(printer) = &mut self.printer {
+            let text = String::from_utf8_lossy(text).into_owned();
+            return printer.print(text).map_err(io::Error::other);
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(text)?;
+        out.flush()
+    }
+
+    /// Gives the terminal back as it was, also while a line is being edited.
+    pub fn restore_terminal(&self) {
+        if let Some(terminal) = &self.terminal {
+            let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, terminal);
+        }
+    }
+}
+
+fn read_plain_line() -> Event {
+    let mut line = Vec::new();
+    match io::stdin().lock().read_until(b'\n', &mut line) {
+        Ok(0) | Err(_) => Event::End,
+        Ok(_) => {
+            if line.last() == Some(&b'\n') {
+                line.pop();
+            }
+            Event::Line(String::from_utf8_lossy(&line).into_owned())
+        }
+    }
+}
+
+fn read_edited_line(editor: &mut Editor<Words, FileHistory>) -> Event {
+    loop {
+        match editor.readline(PROMPT) {
+            Ok(line) => return Event::Line(line),
+            Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
+            Err(_) => return Event::End,
+        }
+    }
+}
+
+/// Completes words.
+#[derive(Helper, Highlighter, Hinter, Validator)]
+struct Words {
+    names: Arc<Mutex<Names>>,
+    files: FilenameCompleter,
+}
+
+impl Completer for Words {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, position: usize, context: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let names = self.names.lock().map(|names| names.clone()).unwrap_or_default();
+        match candidates(&line[..position], &names) {
+            Some((start, words)) => {
+                let pair = |word: String| Pair { display: word.clone(), replacement: word + " " };
+                Ok((start, words.into_iter().map(pair).collect()))
+            }
+            None => self.files.complete(line, position, context),
+        }
+    }
+}
+
+/// Where the last word of `line` begins and what it can become; `None` where file names stand.
+fn candidates(line: &str, names: &Names) -> Option<(usize, Vec<String>)> {
+    let start = line.rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
+    let word = &line[start..];
+    let option_names = || options::names().map(str::to_owned).collect();
+    let pool: Vec<String> = match line[..start].split_whitespace().next() {
+        None => names.commands.clone(),
+        Some("help") => help::COMMANDS.iter().map(|command| command.name.to_owned()).collect(),
+        Some("unalias") => names.commands.clone(),
+        Some("getopt" | "setopt") => option_names(),
+        Some("delete" | "mstat") => names.hosts.clone(),
+        Some("kill" | "pstat" | "sig") => names.tids.clone(),
+        Some("reset") => vec!["info".into()],
+        Some("ps") => names.hosts.iter().map(|host| format!("-n{host}")).collect(),
+        Some("spawn") if word.starts_with('-') && !word.starts_with("->") => {
+            names.hosts.iter().map(|host| format!("-{host}")).collect()
+        }
+        Some("spawn") => return None,
+        Some(_) => Vec::new(),
+    };
+    Some((start, pool.into_iter().filter(|candidate| candidate.starts_with(word)).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(line: &str) -> Option<Vec<String>> {
+        let names = Names {
+            commands: vec!["conf".into(), "kill".into()],
+            hosts: vec!["vm".into()],
+            tids: vec!["t40002".into(), "t50001".into()],
+        };
+        candidates(line, &names).map(|(_, words)| words)
+    }
+
+    #[test]
+    fn the_first_word_is_a_command() {
+        assert_eq!(complete("co").unwrap(), ["conf"]);
+        assert_eq!(complete("").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn arguments_are_what_the_command_takes() {
+        assert_eq!(complete("kill t4").unwrap(), ["t40002"]);
+        assert_eq!(complete("setopt PvmRo").unwrap(), ["PvmRoute"]);
+        assert_eq!(complete("mstat v").unwrap(), ["vm"]);
+        assert_eq!(complete("spawn -v").unwrap(), ["-vm"]);
+        assert_eq!(complete("help spa").unwrap(), ["spawn"]);
+        assert_eq!(complete("spawn /usr"), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! The commands that list.
+use super::{Call, Flow};
+use crate::control;
+use crate::{json, shape};
+use pvm_core::codes::Code;
+use pvm_core::proto::{Host, Reply, Request, TaskInfo};
+use pvm_core::tid::Tid;
+use serde_bytes::ByteBuf;
+use std::io;
+
+type Outcome = io::Result<Flow>;
+
+fn finish(call: &mut Call<'_, '_>, function: &str, result: Result<String, Code>) -> Outcome {
+    match result {
+        Ok(text) => call.print(&text)?,
+        Err(code) => call.report(function, code)?,
+    }
+    Ok(Flow::Go)
+}
+
+pub fn conf(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
+    let result = control::hosts(call.control).map(|(hosts, formats)| match as_json {
+        true => json::text(&json::configuration(&hosts, formats)),
+        false => shape::configuration(&hosts, formats),
+    });
+    finish(call, "pvm_config", result)
+}
+
+/// What `ps` shows.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct PsOptions {
+    /// On every host.
+    pub all_hosts: bool,
+    /// With parent and process id.
+    pub long: bool,
+    /// With consoles and tasks that have no name.
+    pub every_task: bool,
+    /// On the host with that tid.
+    pub host: Option<Tid>,
+    /// On the host with that name.
+    pub host_name: Option<String>,
+    /// Flags that there are not.
+    pub unknown: Vec<char>,
+}
+
+impl PsOptions {
+    /// Reads the flags; `-h` and `-n` take the rest of the word.
+    fn parse(word: &str) -> PsOptions {
+        let mut options = PsOptions::default();
+        let flags = word.strip_prefix('-').unwrap_or(word);
+        for (place, flag) in flags.char_indices() {
+            let rest = &flags[place + flag.len_utf8()..];
+            match flag {
+                'a' => options.all_hosts = true,
+                'l' => options.long = true,
+                'x' => options.every_task = true,
+                'h' => {
+                    options.host = Some(shape::parse_tid(rest));
+                    break;
+                }
+                'n' => {
+                    options.host_name = Some(rest.to_owned());
+                    break;
+                }
+                other => options.unknown.push(other),
+            }
+        }
+        options
+    }
+}
+
+/// What `ps` lists: the tasks that `options` ask for, and the hosts for their names.
+pub fn select(
+    control: &mut dyn control::Control,
+    options: &PsOptions,
+    place: Tid,
+) -> Result<(Vec<TaskInfo>, Vec<Host>), Code> {
+    let (hosts, _) = control::hosts(control)?;
+    let own = control.tid();
+    let mut tasks = control::tasks(control, place)?;
+    tasks.retain(|task| options.every_task || (task.tid != own && !task.name.is_empty()));
+    Ok((tasks, hosts))
+}
+
+pub fn ps(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
+    let options = PsOptions::parse(call.words.get(1).map_or("", String::as_str));
+    for flag in &options.unknown {
+        call.print(&format!("unknown flag -{flag}\n"))?;
+    }
+    let own = call.control.tid();
+    let mut place = options.host.filter(|tid| tid.is_host()).unwrap_or(own.host());
+    if let Some(name) = &options.host_name {
+        let hosts = control::hosts(call.control).unwrap_or_default().0;
+        match hosts.iter().find(|host| host.name == *name) {
+            Some(host) => place = host.tid,
+            None => call.print(&format!("unknown host {name}\n"))?,
+        }
+    }
+    if options.all_hosts {
+        place = Tid::NONE;
+    }
+    let result = select(call.control, &options, place).map(|(tasks, hosts)| match as_json {
+        true => json::text(&json::tasks(&tasks, &hosts)),
+        false => table(&tasks, &hosts, own, options.long),
+    });
+    finish(call, "pvm_tasks", result)
+}
+
+/// The table of `ps`.
+pub fn table(tasks: &[TaskInfo], hosts: &[Host], own: Tid, long: bool) -> String {
+    let rows = tasks.iter().map(|task| shape::task_row(task, hosts, own, long));
+    shape::task_head(long) + &rows.collect::<String>()
+}
+
+pub fn jobs(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
+    if as_json {
+        let text = json::text(&json::jobs(call.console.jobs.running()));
+        return finish(call, "pvm_tasks", Ok(text));
+    }
+    let long = call.words.get(1).is_some_and(|word| word == "-l");
+    let result = match long {
+        false => Ok(call.console.jobs.short_list()),
+        true => long_jobs(call),
+    };
+    finish(call, "pvm_tasks", result)
+}
+
+fn long_jobs(call: &mut Call<'_, '_>) -> Result<String, Code> {
+    let (hosts, _) = control::hosts(call.control)?;
+    let tasks = control::tasks(call.control, Tid::NONE)?;
+    Ok(call.console.jobs.long_list(&tasks, &hosts, call.control.tid()))
+}
+
+pub fn names(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
+    let pattern = call.words.get(1).map_or("", String::as_str);
+    let request = Request::MailboxInfo { pattern: ByteBuf::from(pattern.as_bytes()) };
+    let result = call.control.ask(request).and_then(|reply| match reply {
+        Reply::Mailboxes(classes) => Ok(shape::mailboxes(&classes)),
+        _ => Err(Code::BadMsg),
+    });
+    finish(call, "pvm_getmboxinfo", result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_ps_stand_in_one_word() {
+        let options = PsOptions::parse("-axl");
+        assert!(options.all_hosts && options.every_task && options.long);
+        assert!(PsOptions::parse("x").every_task);
+        let options = PsOptions::parse("-lxh40000");
+        assert_eq!((options.long, options.every_task, options.host), (true, true, Some(Tid(0x40000))));
+        assert_eq!(PsOptions::parse("-nvmx").host_name.as_deref(), Some("vmx"));
+        assert_eq!(PsOptions::parse("-xq").unknown, ['q']);
+        assert_eq!(PsOptions::parse(""), PsOptions::default());
+    }
+}

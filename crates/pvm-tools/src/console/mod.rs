@@ -1,0 +1,153 @@
+//! The console: lines in, commands done, text out.
+mod aliases;
+mod commands;
+pub mod driver;
+mod help;
+mod input;
+pub mod listing;
+mod options;
+mod spawn;
+mod spawn_options;
+mod trace;
+
+use crate::control::Control;
+use crate::jobs::Jobs;
+use crate::variables::Variables;
+use crate::words;
+use aliases::Aliases;
+use pvm_core::codes::Code;
+use pvm_task::OptionNumber;
+pub use spawn::send as send_spawn;
+use std::io::{self, Write};
+
+/// Where a command's text goes.
+pub struct Screen<'a> {
+    /// What was asked for.
+    pub out: &'a mut dyn Write,
+    /// What went wrong.
+    pub err: &'a mut dyn Write,
+}
+
+/// What comes after a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// The next command.
+    Go,
+    /// The console ends, the machine goes on.
+    Quit,
+    /// The machine ends, and the console with it.
+    Halt,
+}
+
+/// What the console remembers from command to command.
+pub struct Console {
+    aliases: Aliases,
+    /// Its environment.
+    pub variables: Variables,
+    /// The jobs that it started.
+    pub jobs: Jobs,
+    mask: trace::Mask,
+    /// The context in which the output of jobs comes.
+    output_context: i32,
+}
+
+/// A command under way.
+pub struct Call<'a, 'b> {
+    console: &'a mut Console,
+    control: &'a mut dyn Control,
+    /// The command and its arguments.
+    words: &'a [String],
+    screen: &'a mut Screen<'b>,
+}
+
+impl Console {
+    /// A console whose jobs' output comes in context `output_context`.
+    pub fn new(variables: Variables, output_context: i32) -> Console {
+        Console {
+            aliases: Aliases::default(),
+            variables,
+            jobs: Jobs::default(),
+            mask: trace::Mask::xpvm(),
+            output_context,
+        }
+    }
+
+    /// Sets what the console wants of its own task.
+    pub fn prepare(&self, control: &mut dyn Control) -> Result<(), Code> {
+        for (option, value) in options::AT_START {
+            control.set_option(option as i32, value)?;
+        }
+        control.set_child_trace_mask(self.mask.characters())
+    }
+
+    /// Does what a line says.
+    pub fn execute(&mut self, line: &str, control: &mut dyn Control, screen: &mut Screen<'_>) -> io::Result<Flow> {
+        let words = match words::split(line) {
+            Ok(words) => words,
+            Err(error) => {
+                writeln!(screen.out, "{error}")?;
+                return Ok(Flow::Go);
+            }
+        };
+        match self.aliases.resolve(words) {
+            Ok(words) => self.dispatch(words, control, screen),
+            Err(aliases::Loop) => {
+                writeln!(screen.out, "alias loop")?;
+                Ok(Flow::Go)
+            }
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        mut words: Vec<String>,
+        control: &mut dyn Control,
+        screen: &mut Screen<'_>,
+    ) -> io::Result<Flow> {
+        let Some(name) = words.first() else { return Ok(Flow::Go) };
+        let Some(command) = help::find(name) else {
+            writeln!(screen.out, "{name}: not found")?;
+            return Ok(Flow::Go);
+        };
+        let before = words.len();
+        if command.json {
+            words.retain(|word| word != "--json");
+        }
+        let json = words.len() < before;
+        if words.len() < command.words_min || command.words_max.is_some_and(|max| words.len() > max) {
+            writeln!(screen.out, "{}: wrong #args", command.name)?;
+            return Ok(Flow::Go);
+        }
+        (command.action)(&mut Call { console: self, control, words: &words, screen }, json)
+    }
+
+    /// The names that can begin a command line.
+    pub fn command_names(&self) -> Vec<String> {
+        let commands = help::COMMANDS.iter().filter(|command| !command.hidden).map(|command| command.name.to_owned());
+        commands.chain(self.aliases.names().map(str::to_owned)).collect()
+    }
+}
+
+impl Call<'_, '_> {
+    /// Prints what the library prints when a call of `function` fails.
+    fn report(&mut self, function: &str, code: Code) -> io::Result<()> {
+        if self.control.option(OptionNumber::AutoErr as i32) == Ok(0) {
+            return Ok(());
+        }
+        self.screen.out.flush()?;
+        writeln!(self.screen.err, "libpvm [{}]: {function}(): {code}", self.control.tid())
+    }
+
+    /// Prints text.
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        self.screen.out.write_all(text.as_bytes())
+    }
+
+    /// The arguments.
+    fn arguments(&self) -> &[String] {
+        &self.words[1..]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! `spawn`.
+use super::spawn_options::{Output, SpawnOptions, parse};
+use super::{Call, Flow};
+use crate::control::{self, Control, SpawnCall};
+use crate::jobs::Sink;
+use crate::shape;
+use pvm_core::codes::{self, Code};
+use pvm_core::proto::{Reply, Request};
+use pvm_core::tid::Tid;
+use std::io;
+use std::net::ToSocketAddrs;
+
+pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
+    let words = call.words;
+    let (mut options, rest) = match parse(&words[1..]) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            call.print(&format!("{error}\n"))?;
+            return Ok(Flow::Go);
+        }
+    };
+    if options.by_address {
+        if let Ok((hosts, _)) = control::hosts(call.control) {
+            let (address, directory) = split_place(&options.place);
+            let names = hosts.iter().map(|host| host.name.as_str());
+            let name = name_of_address(address, names).unwrap_or(address);
+            options.place = format!("{name}{directory}");
+        }
+    }
+    let Some(job) = begin_job(call, &options)? else { return Ok(Flow::Go) };
+    match start(call, &options, rest, job) {
+        Ok(tids) => {
+            call.print(&shape::spawned(&tids))?;
+            let good = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32));
+            call.console.jobs.started(job.unwrap_or(0), good);
+        }
+        Err(code) => {
+            call.console.jobs.started(job.unwrap_or(0), std::iter::empty());
+            call.report("pvm_spawn", code)?;
+        }
+    }
+    Ok(Flow::Go)
+}
+
+/// Makes a job if the output is collected. `None` says that it cannot be.
+fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Option<Option<i32>>> {
+    if options.output == Output::Log {
+        return Ok(Some(None));
+    }
+    let number = call.console.jobs.next_number();
+    call.print(&format!("[{number}]\n"))?;
+    let (sink, path) = match &options.output {
+        Output::Replace(path) => (Sink::replace(path), path.display().to_string()),
+        Output::Append(path) => (Sink::append(path), path.display().to_string()),
+        Output::Console | Output::Log => (Ok(Sink::Console), String::new()),
+    };
+    match sink {
+        Ok(sink) => {
+            call.console.jobs.begin(number, sink);
+            Ok(Some(Some(number)))
+        }
+        Err(error) => {
+            writeln!(call.screen.err, "{path}: {error}")?;
+            Ok(None)
+        }
+    }
+}
+
+/// Starts the tasks; answers tids and codes.
+fn start(call: &mut Call<'_, '_>, options: &SpawnOptions, rest: &[String], job: Option<i32>) -> Result<Vec<i32>, Code> {
+    if options.count < 1 {
+        return Err(Code::BadParam);
+    }
+    let environment = call.console.variables.exported();
+    let request = call.control.spawn_request(&SpawnCall {
+        file: &rest[0],
+        arguments: &rest[1..],
+        flags: options.flags | codes::NO_SPAWN_PARENT,
+        place: &options.place,
+        count: options.count,
+        environment: &environment,
+    })?;
+    send(call.control, request, job.map(|job| (call.console.output_context, job)))
+}
+
+/// Sends a spawn request whose tasks' output comes to this task, if `output` says where.
+pub fn send(control: &mut dyn Control, mut request: Request, output: Option<(i32, i32)>) -> Result<Vec<i32>, Code> {
+    if let (Request::Spawn(spawn), Some((context, tag))) = (&mut request, output) {
+        spawn.children.output_tid = control.tid().0 as i32;
+        spawn.children.output_ctx = context;
+        spawn.children.output_tag = tag;
+    }
+    match control.ask(request)? {
+        Reply::Tids(tids) => Ok(tids),
+        _ => Err(Code::BadMsg),
+    }
+}
+
+/// The place without its directory, and `:directory` or nothing.
+fn split_place(place: &str) -> (&str, &str) {
+    place.split_at(place.find(':').unwrap_or(place.len()))
+}
+
+/// The first of the hosts that has the address.
+fn name_of_address<'a>(address: &str, mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let address: std::net::IpAddr = address.parse().ok()?;
+    names.find(|name| (*name, 0).to_socket_addrs().is_ok_and(|mut found| found.any(|found| found.ip() == address)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_may_end_in_a_directory() {
+        assert_eq!(split_place("10.0.0.1:/tmp"), ("10.0.0.1", ":/tmp"));
+        assert_eq!(split_place("vm"), ("vm", ""));
+    }
+
+    #[test]
+    fn an_address_leads_to_a_name() {
+        let names = ["no such host", "127.0.0.1"];
+        assert_eq!(name_of_address("127.0.0.1", names.into_iter()), Some("127.0.0.1"));
+        assert_eq!(name_of_address("127.0.0.2", names.into_iter()), None);
+        assert_eq!(name_of_address("vm", names.into_iter()), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! What the commands need of the machine, so that tests can put another in its place.
+use pvm_core::codes::Code;
+use pvm_core::proto::{Host, Message, Reply, Request, TaskInfo};
+use pvm_core::tid::Tid;
+use pvm_core::{codes, encoding};
+use pvm_task::Session;
+use serde_bytes::ByteBuf;
+
+/// The mailbox class of the tasks that a reset spares.
+pub const NO_RESET_CLASS: &str = "###_PVM_NO_RESET_###";
+
+/// A task of the machine that does not mind waiting.
+pub trait Control {
+    /// The own tid.
+    fn tid(&self) -> Tid;
+    /// Asks the daemon.
+    fn ask(&mut self, request: Request) -> Result<Reply, Code>;
+    /// `pvm_getopt`.
+    fn option(&mut self, what: i32) -> Result<i32, Code>;
+    /// `pvm_setopt`.
+    fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code>;
+    /// The mask that spawned tasks inherit.
+    fn set_child_trace_mask(&mut self, mask: &[u8]) -> Result<(), Code>;
+    /// `pvm_spawn`'s request, with what children inherit.
+    fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code>;
+}
+
+/// The arguments of `pvm_spawn`.
+#[derive(Debug, Clone, Copy)]
+pub struct SpawnCall<'a> {
+    /// The program.
+    pub file: &'a str,
+    /// `argv[1]` and on.
+    pub arguments: &'a [String],
+    /// `PvmTask…`.
+    pub flags: i32,
+    /// Host or architecture, and `:directory`.
+    pub place: &'a str,
+    /// How many.
+    pub count: i32,
+    /// `NAME=value` for the children.
+    pub environment: &'a [Vec<u8>],
+}
+
+impl Control for Session {
+    fn tid(&self) -> Tid {
+        Session::tid(self)
+    }
+    fn ask(&mut self, request: Request) -> Result<Reply, Code> {
+        self.request(request)
+    }
+    fn option(&mut self, what: i32) -> Result<i32, Code> {
+        match what == pvm_task::OptionNumber::NoReset as i32 {
+            true => Ok(self.task().no_reset().is_some().into()),
+            false => self.task().option(what),
+        }
+    }
+    fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code> {
+        match what == pvm_task::OptionNumber::NoReset as i32 {
+            true => set_no_reset(self, value != 0),
+            false => self.task().set_option(what, value),
+        }
+    }
+    fn set_child_trace_mask(&mut self, mask: &[u8]) -> Result<(), Code> {
+        self.task().set_trace_mask(true, mask)
+    }
+    fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code> {
+        let arguments: Vec<&[u8]> = call.arguments.iter().map(String::as_bytes).collect();
+        self.task().spawn_request(
+            call.file.as_bytes(),
+            &arguments,
+            call.flags,
+            call.place.as_bytes(),
+            call.count,
+            call.environment,
+        )
+    }
+}
+
+/// Enters the task among those that a reset spares, or takes it out.
+fn set_no_reset(session: &mut Session, on: bool) -> Result<i32, Code> {
+    let before = session.task().no_reset();
+    let name = ByteBuf::from(NO_RESET_CLASS);
+    match (before, on) {
+        (None, true) => {
+            let body = encoding::Writer::new().int(session.tid().0 as i32).finish();
+            let message = own_message(session.tid(), body);
+            let index = put(session, Request::PutInfo { name, flags: codes::MBOX_MULTI_INSTANCE, message })?;
+            session.task().set_no_reset(Some(index));
+        }
+        (Some(index), false) => {
+            put(session, Request::DeleteInfo { name, index, flags: 0 })?;
+            session.task().set_no_reset(None);
+        }
+        _ => {}
+    }
+    Ok(before.is_some().into())
+}
+
+fn put(control: &mut dyn Control, request: Request) -> Result<i32, Code> {
+    match control.ask(request)? {
+        Reply::Int(index) => Ok(index),
+        _ => Err(Code::BadMsg),
+    }
+}
+
+/// A message to be kept in a mailbox.
+pub fn own_message(tid: Tid, body: Vec<u8>) -> Message {
+    Message { src: tid, dst: Tid::DAEMON, ctx: 0, tag: 0, wid: 0, enc: codes::ENC_XDR, body: ByteBuf::from(body) }
+}
+
+/// The hosts and the number of data formats.
+pub fn hosts(control: &mut dyn Control) -> Result<(Vec<Host>, i32), Code> {
+    match control.ask(Request::Config)? {
+        Reply::Hosts { hosts, formats } => Ok((hosts, formats)),
+        _ => Err(Code::BadMsg),
+    }
+}
+
+/// The tasks on a host, or on all of them for `Tid::NONE`.
+pub fn tasks(control: &mut dyn Control, place: Tid) -> Result<Vec<TaskInfo>, Code> {
+    match control.ask(Request::Tasks(place))? {
+        Reply::Tasks(tasks) => Ok(tasks),
+        _ => Err(Code::BadMsg),
+    }
+}

@@ -1,0 +1,53 @@
+//! `--json`: the same facts for programs.
+use crate::shape;
+use pvm_core::proto::{Host, TaskInfo};
+use pvm_core::tid::Tid;
+use serde_json::{Value, json};
+
+/// `conf`.
+pub fn configuration(hosts: &[Host], formats: i32) -> Value {
+    let hosts: Vec<Value> = hosts
+        .iter()
+        .map(|host| {
+            json!({
+                "name": host.name,
+                "tid": host.tid.to_string(),
+                "arch": host.arch,
+                "speed": host.speed,
+                "data_signature": format!("0x{:08x}", host.dsig),
+            })
+        })
+        .collect();
+    json!({ "hosts": hosts, "data_formats": formats })
+}
+
+/// `ps`.
+pub fn tasks(tasks: &[TaskInfo], hosts: &[Host]) -> Value {
+    tasks.iter().map(|info| task(info, hosts)).collect()
+}
+
+fn task(task: &TaskInfo, hosts: &[Host]) -> Value {
+    let parent = (task.parent > 0).then(|| Tid(task.parent as u32).to_string());
+    json!({
+        "tid": task.tid.to_string(),
+        "host": shape::host_name(hosts, task.host),
+        "parent": parent,
+        "pid": task.pid,
+        "flags": shape::task_flags(task.flags),
+        "command": String::from_utf8_lossy(&task.name),
+    })
+}
+
+/// `jobs`.
+pub fn jobs(jobs: impl Iterator<Item = (i32, Vec<Tid>)>) -> Value {
+    jobs.map(|(number, tids)| {
+        let tids: Vec<String> = tids.iter().map(Tid::to_string).collect();
+        json!({ "job": number, "tasks": tids })
+    })
+    .collect()
+}
+
+/// The text that is printed.
+pub fn text(value: &Value) -> String {
+    format!("{value:#}\n")
+}

@@ -1,0 +1,129 @@
+//! `pvm conf`, `pvm ps`, `pvm jobs`: a look at the machine without a console.
+use crate::console::listing::{self, PsOptions};
+use crate::{cli, control, json, machine, shape};
+use pvm_core::codes::Code;
+use pvm_core::proto::TaskInfo;
+use pvm_core::tid::Tid;
+use pvm_task::Session;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Joins the machine, prints what `look` finds, leaves.
+fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
+    let mut session = match machine::join() {
+        Ok(session) => session,
+        Err(error) => {
+            eprintln!("pvm: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = look(&mut session);
+    // The look is done; whether the farewell arrives makes no difference.
+    let _ = session.leave();
+    match result {
+        Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        Err(code) => {
+            eprintln!("pvm: {code}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `pvm conf`.
+pub fn conf(arguments: &cli::Conf) -> ExitCode {
+    show(|session| {
+        let (hosts, formats) = control::hosts(session)?;
+        Ok(match arguments.json {
+            true => json::text(&json::configuration(&hosts, formats)),
+            false => shape::configuration(&hosts, formats),
+        })
+    })
+}
+
+/// `pvm ps`.
+pub fn ps(arguments: &cli::Ps) -> ExitCode {
+    show(|session| {
+        let options = PsOptions {
+            all_hosts: arguments.all_hosts,
+            long: arguments.long,
+            every_task: arguments.every_task,
+            ..PsOptions::default()
+        };
+        let own = session.tid();
+        let place = if arguments.all_hosts { Tid::NONE } else { own.host() };
+        let (mut tasks, hosts) = listing::select(session, &options, place)?;
+        tasks.retain(|task| task.tid != own);
+        Ok(match arguments.json {
+            true => json::text(&json::tasks(&tasks, &hosts)),
+            false => listing::table(&tasks, &hosts, own, arguments.long),
+        })
+    })
+}
+
+/// `pvm jobs`.
+pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
+    show(|session| {
+        let (hosts, _) = control::hosts(session)?;
+        let mut tasks = control::tasks(session, Tid::NONE)?;
+        let own = session.tid();
+        tasks.retain(|task| task.tid != own && !task.name.is_empty());
+        let jobs = families(&tasks);
+        if arguments.json {
+            return Ok(json::text(&json::jobs(jobs.into_iter())));
+        }
+        let mut text = if arguments.long { shape::task_head(false) } else { String::new() };
+        for (number, tids) in jobs {
+            let names: Vec<String> = tids.iter().map(Tid::to_string).collect();
+            let names = if arguments.long { String::new() } else { format!(" {}", names.join(" ")) };
+            let _ = writeln!(text, "{number:>2}:{names}");
+            for task in tasks.iter().filter(|task| arguments.long && tids.contains(&task.tid)) {
+                text.push_str(&shape::task_row(task, &hosts, own, false));
+            }
+        }
+        Ok(text)
+    })
+}
+
+/// Tasks with those that they spawned, directly or not, numbered from 1. Seen from outside of the
+/// console that started it, this is what a job is.
+fn families(tasks: &[TaskInfo]) -> Vec<(i32, Vec<Tid>)> {
+    let parents: BTreeMap<Tid, Tid> = tasks.iter().map(|task| (task.tid, Tid(task.parent.max(0) as u32))).collect();
+    let mut families: BTreeMap<Tid, Vec<Tid>> = BTreeMap::new();
+    for task in tasks {
+        let mut root = task.tid;
+        let mut seen = BTreeSet::new();
+        while let Some(parent) = parents.get(&root).filter(|parent| parents.contains_key(parent)) {
+            if !seen.insert(root) {
+                break;
+            }
+            root = *parent;
+        }
+        families.entry(root).or_default().push(task.tid);
+    }
+    (1..).zip(families.into_values()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_bytes::ByteBuf;
+
+    #[test]
+    fn a_family_is_a_task_and_all_that_came_of_it() {
+        let task = |tid, parent| TaskInfo {
+            tid: Tid(tid),
+            parent,
+            host: Tid(0x40000),
+            flags: 6,
+            name: ByteBuf::from(*b"p"),
+            pid: 1,
+        };
+        let tasks = [task(0x40002, -35), task(0x40003, 0x40002), task(0x40004, 0x40003), task(0x40005, 0x40099)];
+        assert_eq!(families(&tasks), [(1, vec![Tid(0x40002), Tid(0x40003), Tid(0x40004)]), (2, vec![Tid(0x40005)])]);
+    }
+}

@@ -1,0 +1,331 @@
+//! `pvm run`: a program from its start to its end, as one command.
+use crate::cli;
+use crate::console::send_spawn;
+use crate::control::{Control, SpawnCall};
+use crate::machine;
+use crate::signals::Signals;
+use crate::variables::Variables;
+use pvm_core::codes::{self, Code};
+use pvm_core::proto::{Reply, Request};
+use pvm_core::tid::Tid;
+use pvm_task::{OutputEvent, OutputKind, Session};
+use signal_hook::consts::{SIGINT, SIGKILL};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The tag of the output; the context tells it from all else.
+const OUTPUT_TAG: i32 = 1;
+/// The status of a command that could not be found, as shells have it.
+const EXIT_NOT_FOUND: u8 = 127;
+/// The status of a run that failed for other reasons than its program.
+const EXIT_FAILURE: u8 = 1;
+/// The status of a command line that cannot be understood.
+const EXIT_USAGE: u8 = 2;
+/// Added to the number of the signal that ended a task, as shells do.
+const EXIT_SIGNAL_BASE: i32 = 128;
+/// Variables that say who a task is: a child must not have those of its caller.
+const IDENTITY: [&str; 8] =
+    ["PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK"];
+
+/// Runs a program.
+pub fn run(arguments: &cli::Run) -> ExitCode {
+    if arguments.program().starts_with('-') {
+        eprintln!("pvm run: unknown option {} (see pvm run --help)", arguments.program());
+        return ExitCode::from(EXIT_USAGE);
+    }
+    let (session, daemon) = match machine::join_or_start(&[]) {
+        Ok(joined) => joined,
+        Err(error) => {
+            eprintln!("pvm run: {error}");
+            return ExitCode::from(EXIT_FAILURE);
+        }
+    };
+    let mut session = session;
+    let status = match Run::start(&mut session, arguments) {
+        Ok(run) => run.watch(),
+        Err(error) => {
+            eprintln!("pvm run: {error}");
+            error.status()
+        }
+    };
+    let end = match daemon {
+        Some(daemon) => machine::halt(session, Some(daemon)),
+        None => session.leave(),
+    };
+    if let Err(code) = end {
+        eprintln!("pvm run: {code}");
+    }
+    ExitCode::from(status)
+}
+
+/// Why a program did not come to run.
+#[derive(Debug)]
+enum RunError {
+    /// There is none of that name.
+    NotFound(String),
+    /// Some task could not be started.
+    Start(String, Code),
+    /// The machine refused.
+    Code(Code),
+    /// The system refused.
+    System(String, io::Error),
+}
+
+impl RunError {
+    fn status(&self) -> u8 {
+        match self {
+            RunError::NotFound(_) => EXIT_NOT_FOUND,
+            _ => EXIT_FAILURE,
+        }
+    }
+}
+
+impl From<Code> for RunError {
+    fn from(code: Code) -> RunError {
+        RunError::Code(code)
+    }
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::NotFound(program) if program.contains('/') => {
+                write!(f, "{program}: {} that can be executed", Code::NoFile)
+            }
+            RunError::NotFound(program) => {
+                write!(f, "{program}: {} in the machine's search path (ep=) or in PATH", Code::NoFile)?;
+                match Path::new(program).is_file() {
+                    true => write!(f, "; for the one here say ./{program}"),
+                    false => Ok(()),
+                }
+            }
+            RunError::Start(program, code) => write!(f, "{program}: {code}"),
+            RunError::Code(code) => write!(f, "{code}"),
+            RunError::System(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+struct Run<'a> {
+    session: &'a mut Session,
+    /// The name in front of lines, if wanted.
+    tag: Option<String>,
+    /// The tasks that were asked for, in order.
+    roots: Vec<Tid>,
+    /// All tasks whose output comes here, and whether it has ended.
+    tasks: BTreeMap<Tid, bool>,
+    /// The status of the first task that failed.
+    status: u8,
+    interrupts: u32,
+    signals: Signals,
+}
+
+impl<'a> Run<'a> {
+    fn start(session: &'a mut Session, arguments: &cli::Run) -> Result<Run<'a>, RunError> {
+        let signals = Signals::catch().map_err(|error| RunError::System("signals".into(), error))?;
+        let context = match session.request(Request::NewContext)? {
+            Reply::Int(context) => context,
+            _ => return Err(Code::BadMsg.into()),
+        };
+        session.task().collect_output(context, OUTPUT_TAG);
+        let tids = spawn(session, arguments, context)?;
+        let roots: Vec<Tid> = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32)).collect();
+        if let Some(code) = tids.iter().find(|tid| **tid <= 0) {
+            for tid in roots {
+                session.request(Request::Signal { tid, signal: SIGKILL })?;
+            }
+            return Err(match *code == Code::NoFile.number() {
+                true => RunError::NotFound(arguments.program().to_owned()),
+                false => RunError::Start(arguments.program().to_owned(), code_of(*code)),
+            });
+        }
+        let tag = arguments.tag.then(|| base_name(arguments.program()));
+        let tasks = roots.iter().map(|tid| (*tid, false)).collect();
+        Ok(Run { session, tag, roots, tasks, status: 0, interrupts: 0, signals })
+    }
+
+    /// Shows output until every task has ended; answers the exit status.
+    fn watch(mut self) -> u8 {
+        loop {
+            while let Some(event) = self.session.next_output() {
+                self.handle(&event);
+            }
+            if self.tasks.values().all(|ended| *ended) {
+                return self.status;
+            }
+            if !self.session.is_connected() {
+                eprintln!("pvm run: {} (the machine has ended)", Code::SysErr);
+                return EXIT_FAILURE;
+            }
+            let descriptors: Vec<_> = self.signals.descriptors().collect();
+            self.session.wait(&descriptors, None);
+            drop(descriptors);
+            for signal in self.signals.take() {
+                self.pass_on(signal);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: &OutputEvent) {
+        self.tasks.entry(event.task).or_insert(false);
+        match &event.kind {
+            OutputKind::Begin => {}
+            OutputKind::Line(line) => self.show(event.task, line),
+            OutputKind::End => {
+                self.tasks.insert(event.task, true);
+                if self.roots.contains(&event.task) {
+                    self.note_status(event.task);
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, task: Tid, line: &[u8]) {
+        let mut text = Vec::new();
+        if let Some(name) = &self.tag {
+            let tag = match self.roots.iter().position(|root| *root == task) {
+                Some(place) => format!("[{name}.{place}] "),
+                None => format!("[{task}] "),
+            };
+            text.extend_from_slice(tag.as_bytes());
+        }
+        text.extend_from_slice(line);
+        text.push(b'\n');
+        let mut out = io::stdout().lock();
+        let written = out.write_all(&text).and_then(|()| out.flush());
+        // Nobody reads any more: the program gets what it would have got without us.
+        if written.is_err() {
+            self.signal_all(SIGKILL);
+        }
+    }
+
+    fn note_status(&mut self, task: Tid) {
+        let status = match self.session.request(Request::ExitStatus(task)) {
+            Ok(Reply::Int(status)) => exit_status(status),
+            Ok(_) | Err(_) => EXIT_FAILURE,
+        };
+        if self.status == 0 {
+            self.status = status;
+        }
+    }
+
+    /// The first Ctrl-C interrupts, the next one kills; other signals go on as they are.
+    fn pass_on(&mut self, signal: i32) {
+        if signal == SIGINT {
+            self.interrupts += 1;
+        }
+        let signal = if signal == SIGINT && self.interrupts > 1 { SIGKILL } else { signal };
+        self.signal_all(signal);
+    }
+
+    fn signal_all(&mut self, signal: i32) {
+        let running: Vec<Tid> = self.tasks.iter().filter(|(_, ended)| !**ended).map(|(tid, _)| *tid).collect();
+        for tid in running {
+            // Without a daemon there are no tasks either; the loop notices.
+            let _ = self.session.request(Request::Signal { tid, signal });
+        }
+    }
+}
+
+/// The exit status that a shell would give for a wait status.
+fn exit_status(wait_status: i32) -> u8 {
+    let signal = wait_status & 0x7f;
+    let status = if signal == 0 { wait_status >> 8 & 0xff } else { EXIT_SIGNAL_BASE + signal };
+    status as u8
+}
+
+/// The code of that number, as far as a spawn can give it.
+fn code_of(number: i32) -> Code {
+    [Code::NoHost, Code::HostFail, Code::NoMem, Code::Denied, Code::BadParam, Code::DSysErr]
+        .into_iter()
+        .find(|code| code.number() == number)
+        .unwrap_or(Code::OutOfRes)
+}
+
+fn base_name(program: &str) -> String {
+    Path::new(program).file_name().map_or_else(|| program.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Starts the tasks; answers tids and codes.
+fn spawn(session: &mut Session, arguments: &cli::Run, context: i32) -> Result<Vec<i32>, RunError> {
+    let here = std::env::current_dir().map_err(|error| RunError::System("current directory".into(), error))?;
+    let directory = match &arguments.directory {
+        Some(directory) => {
+            let directory = here.join(directory);
+            match directory.is_dir() {
+                true => directory,
+                false => return Err(RunError::System(directory.display().to_string(), no_directory())),
+            }
+        }
+        None => here.clone(),
+    };
+    let mut variables = Variables::of_this_process();
+    variables.set("PWD", &directory.to_string_lossy());
+    let environment = variables.pairs(|name| !IDENTITY.contains(&name));
+    let place = format!(":{}", directory.display());
+    let mut start = |file: &str| -> Result<Vec<i32>, Code> {
+        let request = session.spawn_request(&SpawnCall {
+            file,
+            arguments: arguments.arguments(),
+            flags: codes::NO_SPAWN_PARENT,
+            place: &place,
+            count: arguments.count,
+            environment: &environment,
+        })?;
+        send_spawn(session, request, Some((context, OUTPUT_TAG)))
+    };
+    if arguments.program().contains('/') {
+        return Ok(start(&here.join(arguments.program()).to_string_lossy())?);
+    }
+    let tids = start(arguments.program())?;
+    let not_found = tids.iter().all(|tid| *tid == Code::NoFile.number());
+    match in_path(arguments.program()).filter(|_| not_found) {
+        Some(file) => Ok(start(&file.to_string_lossy())?),
+        None => Ok(tids),
+    }
+}
+
+fn no_directory() -> io::Error {
+    io::Error::from(io::ErrorKind::NotADirectory)
+}
+
+/// The first file of that name in `PATH` that can be executed.
+fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| {
+        file.is_absolute() && file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_what_a_shell_would_say() {
+        assert_eq!(exit_status(0), 0);
+        assert_eq!(exit_status(3 << 8), 3);
+        assert_eq!(exit_status(9), 137);
+        assert_eq!(exit_status(0x80 | 11), 139);
+    }
+
+    #[test]
+    fn names_in_front_of_lines_are_short() {
+        assert_eq!(base_name("/usr/bin/prog"), "prog");
+        assert_eq!(base_name("prog"), "prog");
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_path() {
+        assert!(in_path("sh").is_some_and(|file| file.ends_with("sh") && file.is_absolute()));
+        assert_eq!(in_path("no such program"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_not_found_is_told_where_it_was_looked_for() {
+        let text = RunError::NotFound("nosuch".into()).to_string();
+        assert!(text.contains("nosuch: No such file in the machine's search path"), "{text}");
+    }
+}

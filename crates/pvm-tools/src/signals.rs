@@ -1,0 +1,40 @@
+//! Signals as something to wait for.
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+/// The signals that end programs, caught.
+pub struct Signals(Vec<(i32, UnixStream)>);
+
+impl Signals {
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
+    pub fn catch() -> io::Result<Signals> {
+        let mut streams = Vec::new();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let (reader, writer) = UnixStream::pair()?;
+            reader.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(signal, writer)?;
+            streams.push((signal, reader));
+        }
+        Ok(Signals(streams))
+    }
+
+    /// Readable when a signal has come.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|(_, stream)| stream.as_fd())
+    }
+
+    /// The signals that have come since the last call; several of a kind may count once.
+    pub fn take(&mut self) -> Vec<i32> {
+        let mut buffer = [0; 64];
+        let came = |stream: &mut UnixStream| stream.read(&mut buffer).is_ok_and(|count| count > 0);
+        let mut came = came;
+        self.0.iter_mut().filter_map(|(signal, stream)| came(stream).then_some(*signal)).collect()
+    }
+}
+
+/// Ends this process the way the signal would have.
+pub fn end_by(signal: i32) {
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}
