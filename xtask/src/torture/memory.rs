@@ -11,6 +11,8 @@ const PRIVATE_GROWTH_MAX: u64 = 3 << 20;
 const SHARED_GROWTH_MAX: u64 = 512 << 10;
 /// How many descriptors a process may have gained.
 const DESCRIPTOR_GROWTH_MAX: usize = 2;
+/// How many mappings a process may have gained: segments of the dead must not stay mapped.
+const MAPPING_GROWTH_MAX: usize = 64;
 /// How long idle tasks may take to give memory back.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(8);
 /// Until the first look, which the later ones are compared with.
@@ -25,6 +27,7 @@ struct Use {
     /// This process's share of memory that several have mapped.
     shared_bytes: u64,
     descriptors: usize,
+    mappings: usize,
 }
 
 /// All processes of a machine.
@@ -128,6 +131,9 @@ fn compare(first: &Look, now: &Look) -> Result<()> {
         if used.descriptors > before.descriptors + DESCRIPTOR_GROWTH_MAX {
             bail!("descriptors of process {pid}: {}, it had {}", used.descriptors, before.descriptors);
         }
+        if used.mappings > before.mappings + MAPPING_GROWTH_MAX {
+            bail!("mappings of process {pid}: {}, it had {}", used.mappings, before.mappings);
+        }
     }
     let shared = [
         ("shared memory", first.shared_bytes, now.shared_bytes),
@@ -148,6 +154,7 @@ fn used_by(pid: &str, files: &mut BTreeMap<u64, u64>) -> Result<Use> {
         private_bytes: kibibytes_after(&status, "RssAnon:")? << 10,
         shared_bytes: kibibytes_after(&rollup, "Pss_Shmem:")? << 10,
         descriptors: 0,
+        mappings: fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().count(),
     };
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = entry?.path();
@@ -173,7 +180,7 @@ mod tests {
 
     fn look(private_bytes: u64, descriptors: usize) -> Look {
         Look {
-            survivors: [(1, Use { private_bytes, shared_bytes: 0, descriptors })].into(),
+            survivors: [(1, Use { private_bytes, descriptors, ..Use::default() })].into(),
             tasks: 1,
             ..Look::default()
         }
