@@ -87,9 +87,17 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     let path = machine.folder.join("output");
     let output = File::create(&path)?;
     command.envs(case.env.iter().map(|(name, value)| (name, value)));
-    command.stdin(input).stderr(output.try_clone()?).stdout(output);
+    // The console's two streams are buffered differently, so their order says nothing.
+    let errors = match case.kind {
+        Kind::Console => File::create(machine.folder.join("errors"))?,
+        _ => output.try_clone()?,
+    };
+    command.stdin(input).stderr(errors).stdout(output);
     let end = wait(&mut command, case.timeout).with_context(|| case.name.clone())?;
     let mut text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+    if let Ok(errors) = std::fs::read_to_string(machine.folder.join("errors")) {
+        text = text + "---- standard error\n" + &errors;
+    }
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

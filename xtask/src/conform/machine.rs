@@ -118,7 +118,7 @@ impl Machine {
         command.env("PATH", format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", programs.display()));
         command.env("PVM_PATH", format!("{}:/usr/bin:{}", compile::folder().display(), self.home().display()));
         command.env("HOME", self.home()).env("PVM_TMP", &self.folder).env("PVM_ALLOW_ROOT", "1").env("LC_ALL", "C");
-        command.env("CONFORM_BIN", compile::folder()).env("CONFORM_DATA", common::root().join("tests/conform/data"));
+        command.env("CONFORM_BIN", compile::folder()).env("CONFORM", common::root().join("tests/conform"));
         command.env("CONFORM_PVMD", programs.join("pvmd"));
         if self.side == Side::Ours {
             command.env("LD_LIBRARY_PATH", common::dist().join("lib"));
@@ -137,6 +137,7 @@ impl Machine {
 
     /// Kills what a case left behind; the daemon lives on.
     pub fn tidy(&self) {
+        let _ = std::fs::remove_file(self.folder.join("errors"));
         let daemon = self.daemon.as_ref().map(Child::id);
         for id in self.processes() {
             if Some(id) != daemon {

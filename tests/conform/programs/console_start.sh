@@ -1,0 +1,18 @@
+# Start idioms: the console starts a daemon, a pipe leaves it running, halt ends it.
+#@ nodaemon
+echo conf | pvm
+echo "status $?"
+pvm < /dev/null
+echo "status $?"
+echo "echo again" | pvm -d0x0
+(echo halt | pvm) 2> /dev/null
+sleep 0.3
+ls "$PVM_TMP" | grep -v -E 'pvml|output|input|home'
+pvm a b < /dev/null
+echo "status $?"
+echo "conf" > .pvmrc
+echo "# comment" >> .pvmrc
+echo "echo from the rc file" >> .pvmrc
+echo "alias" | pvm
+(echo halt | pvm) 2> /dev/null
+sleep 0.2

@@ -1,0 +1,15 @@
+# D31: unknown switches and unreadable hostfiles are told of and give a status.
+#@ nodaemon
+#@ ours-only D31: skip
+try() {
+    timeout 5 pvmd "$@" > said 2>&1
+    status=$?
+    test $status -ne 0 -a $status -ne 124 && echo "$*: refused"
+    test -s said && echo "$*: says why"
+}
+try -z
+try no-such-file
+try a b
+printf 'host option=1\n' > bad
+try bad
+try -nno-such-host.invalid

@@ -1,0 +1,6 @@
+# D35: PVMSOCK of a dead daemon is no obstacle while the file names a living one.
+#@ fresh
+#@ ours-only D35: skip
+export PVMSOCK="$PVM_TMP/nobody"
+/usr/bin/hello.pvm | sed "s/ from [a-z].*/ from HOST/"
+echo conf | pvm | head -3 | tail -1

@@ -1,0 +1,14 @@
+# D36: a folder with a very long name.
+#@ nodaemon
+#@ ours-only D36: skip
+. "$CONFORM/functions"
+name=$(printf 'a%.0s' $(seq 100))
+mkdir -p "$PVM_TMP/$name/$name"
+base=$PVM_TMP
+export PVM_TMP="$PVM_TMP/$name/$name"
+pvmd > said 2>&1 &
+daemon=$!
+wait_for_text said /
+/usr/bin/master1 | wc -l
+kill $daemon
+wait $daemon

@@ -1,0 +1,4 @@
+# hitc: a Fortran job pool with blocking matrix inversions (statically linked Fortran wrappers).
+#@ needs /usr/bin/hitc
+#@ fresh
+/usr/bin/hitc | sed -E 's/[0-9]{6}/TID/' | sort

@@ -1,0 +1,7 @@
+# inherita and inheritb: contexts pass on to children.
+#@ needs /usr/bin/inherita
+#@ fresh
+/usr/bin/inherita inherit1
+/usr/bin/inherita inherit3
+/usr/bin/inheritb
+/usr/bin/inherita

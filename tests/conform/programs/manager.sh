@@ -1,0 +1,8 @@
+# srm.pvm: a resource manager answers for the daemon.
+#@ needs /usr/bin/srm.pvm
+#@ fresh
+. "$CONFORM/functions"
+/usr/bin/srm.pvm > manager.out 2>&1 &
+wait_for sh -c 'echo "ps -a" | pvm | grep -q "/.*R"'
+/usr/bin/hello.pvm
+/usr/bin/master1 | sort

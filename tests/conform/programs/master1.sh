@@ -1,0 +1,3 @@
+# master1 and its slaves: arrays of floats out, sums back.
+#@ needs /usr/bin/master1
+/usr/bin/master1 | sort

@@ -1,0 +1,10 @@
+# D22: a second daemon says that there is one; PVM's starts and is found by nobody.
+#@ nodaemon
+#@ ours-only D22: skip
+. "$CONFORM/functions"
+pvmd > said 2>&1 &
+wait_for_text said /
+pvmd > second 2>&1; status=$?
+test $status -ne 0 && echo "refused"
+grep -q -i running second && echo "and says why"
+echo conf | pvm | head -3 | tail -1
