@@ -10,15 +10,12 @@ use std::path::{Path, PathBuf};
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [prefix] = arguments else { bail!("usage: cargo xtask install PREFIX") };
-    let prefix = Path::new(prefix);
-    if !prefix.is_absolute() {
-        bail!("the prefix must begin with /: {}", prefix.display());
-    }
+    let prefix = std::path::absolute(prefix)?;
     let tree = dist();
     if !tree.join("lib").join(crate::build::SONAME).exists() {
         bail!("{} is not complete; cargo xtask build makes it", tree.display());
     }
-    let to = destination(std::env::var_os("DESTDIR").map(PathBuf::from), prefix);
+    let to = destination(std::env::var_os("DESTDIR").map(PathBuf::from), &prefix);
     copy_tree(&tree, &to)?;
     println!("installed to {}", to.display());
     Ok(())
