@@ -46,6 +46,7 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     let options = parse(arguments)?;
     let folder = common::root().join("tests/conform");
     let mut cases = case::find(&folder)?;
+    compile::all(&cases)?;
     if !options.only.is_empty() {
         let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
         let wanted = |name: &str, part: &String| name == part || !names.contains(part) && name.contains(part.as_str());
@@ -55,7 +56,6 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
         bail!("no such case");
     }
     machine::require(options.side)?;
-    compile::all(&cases)?;
     if let Some(side) = options.side {
         return show(&cases, side);
     }
