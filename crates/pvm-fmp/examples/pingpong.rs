@@ -1,8 +1,9 @@
 //! The bare shared-memory layer: round trips between two processes, pinned to two cores.
 //! `cargo run --release -p pvm-fmp --example pingpong`
 use pvm_fmp::ports::{PortTable, PortView};
-use pvm_fmp::{Arrival, Endpoint, Meta, Posted, Sink};
-use std::sync::mpsc;
+use pvm_fmp::{Arrival, Endpoint, Meta, OfferMissed, Posted, Sink};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 struct Last {
@@ -17,8 +18,10 @@ impl Sink for Last {
             Arrival::Remote(remote) => remote.read(0, &mut self.room[..remote.len()]),
             Arrival::Offer(offer) => {
                 let bytes = offer.len();
-                if offer.take(&mut self.room[..bytes]).is_err() {
-                    return;
+                match offer.take(&mut self.room[..bytes]) {
+                    Ok(()) => {}
+                    Err(OfferMissed::Moved(remote)) => remote.read(0, &mut self.room[..bytes]),
+                    Err(OfferMissed::Later | OfferMissed::Lost) => return,
                 }
             }
         }
@@ -39,6 +42,38 @@ fn receive(endpoint: &mut Endpoint, last: &mut Last, post: bool) {
     }
 }
 
+/// Keeps the calling thread on one core.
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// The limit: two threads that spin on one cache line each way.
+fn limit() -> f64 {
+    #[repr(align(128))]
+    struct Lines(AtomicU64);
+    let lines: Arc<[Lines; 2]> = Arc::new([Lines(AtomicU64::new(0)), Lines(AtomicU64::new(0))]);
+    let there = lines.clone();
+    const ROUNDS: u64 = 300_000;
+    let thread = std::thread::spawn(move || {
+        pin(1);
+        for round in 1..=ROUNDS {
+            while there[0].0.load(Ordering::Acquire) != round {}
+            there[1].0.store(round, Ordering::Release);
+        }
+    });
+    pin(0);
+    let start = Instant::now();
+    for round in 1..=ROUNDS {
+        lines[0].0.store(round, Ordering::Release);
+        while lines[1].0.load(Ordering::Acquire) != round {}
+    }
+    let time = start.elapsed().as_secs_f64() / ROUNDS as f64 / 2.0;
+    thread.join().unwrap();
+    time
+}
+
 fn rounds(bytes: usize) -> usize {
     (200_000_000 / (bytes + 2000)).clamp(20, 100_000)
 }
@@ -46,6 +81,7 @@ fn rounds(bytes: usize) -> usize {
 const SIZES: [usize; 9] = [8, 64, 500, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20];
 
 fn main() {
+    println!("limit {:.3} us one way", limit() * 1e6);
     let table = PortTable::new(2).unwrap();
     table.set(1);
     table.set(2);
@@ -56,6 +92,7 @@ fn main() {
     let ours = a.descriptors().unwrap();
     let views = table.descriptor().try_clone_to_owned().unwrap();
     let thread = std::thread::spawn(move || {
+        pin(1);
         let mut b = Endpoint::new().unwrap();
         b.enrolled(2, PortView::new(views).unwrap());
         let [segment, bell] = ours;

@@ -15,9 +15,25 @@ pub fn lie_down(waiting: &AtomicU32, nap: u32) {
 #[inline]
 pub fn sleeper(waiting: &AtomicU32) -> Option<u32> {
     // Pairs with the fence in `lie_down`.
-    fence(Ordering::SeqCst);
+    full_fence();
     match waiting.load(Ordering::Relaxed) {
         0 => None,
         nap => Some(nap),
     }
+}
+
+/// A sequentially consistent fence. On x86-64 a locked instruction is one, and cheaper than the
+/// `mfence` that the standard library emits.
+#[inline]
+fn full_fence() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        // SAFETY: or with nothing changes no byte of the stack; the instruction orders all loads
+        // and stores around it, and the compiler may move none across it.
+        unsafe { std::arch::asm!("lock or dword ptr [rsp], 0") };
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    fence(Ordering::SeqCst);
 }

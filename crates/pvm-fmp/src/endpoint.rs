@@ -2,7 +2,7 @@
 use crate::arrival::{Arrival, FRAGMENTS_MAX, Inline, Offer, Outcome, Owner, Remote, Sink, moved_body};
 use crate::heap::{Block, Heap, SharedHeap};
 use crate::offer::{self, Answer, Look};
-use crate::peer::{Inbound, Offers, Outstanding, Peer};
+use crate::peer::{Inbound, Offers, Outstanding, OwnLine, Peer};
 use crate::ports::PortView;
 use crate::queue::{Entry, Kind};
 use crate::segment::{Mapping, PEERS_MAX, PeerLine, Segment};
@@ -36,7 +36,7 @@ const BYTES_PER_POLL: usize = 1 << 20;
 /// Free memory that makes a nap worth interrupting to give it back, in bytes.
 const EXCESS_BYTES: u64 = 8 << 20;
 /// Tokens in one release entry (one line).
-const TOKENS_PER_RELEASE: usize = 9;
+const TOKENS_PER_RELEASE: usize = 8;
 /// Released bytes that are reported at once.
 const PROMPT_RELEASE_BYTES: usize = 32 << 10;
 
@@ -59,6 +59,8 @@ pub struct Endpoint {
     free_lines: Vec<usize>,
     used_lines: usize,
     bells: usize,
+    /// Some reading has not been reported to its writer yet.
+    unpublished: bool,
     napping: bool,
     nap: u32,
     dirty: Rc<Cell<bool>>,
@@ -78,14 +80,22 @@ enum Step {
 impl Endpoint {
     /// Makes the segment (memfd) and the doorbell (eventfd).
     pub fn new() -> io::Result<Endpoint> {
-        let segment = Segment::new()?;
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Endpoint::with(Segment::new()?, bell)
+    }
+
+    /// Takes over what the daemon made for this task before it came ([`crate::Blank`]).
+    pub fn adopt(segment: OwnedFd, bell: OwnedFd) -> io::Result<Endpoint> {
+        Endpoint::with(Segment::adopt(segment)?, bell)
+    }
+
+    fn with(segment: Segment, bell: OwnedFd) -> io::Result<Endpoint> {
         let mut bytes = [0u8; 8];
         rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
         let nonce = Box::new(u64::from_ne_bytes(bytes));
         let header = segment.mapping.header();
         header.nonce.store(*nonce, Ordering::Relaxed);
         header.nonce_address.store(&raw const *nonce as u64, Ordering::Relaxed);
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Endpoint {
             tid: 0,
             ports: None,
@@ -99,6 +109,7 @@ impl Endpoint {
             free_lines: Vec::new(),
             used_lines: 0,
             bells: 0,
+            unpublished: false,
             napping: false,
             nap: 0,
             dirty: Rc::default(),
@@ -141,6 +152,7 @@ impl Endpoint {
         }
         let mapping = Mapping::of_peer(segment)?;
         let our_line = self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?;
+        let our_line = OwnLine::new(&self.heap, our_line);
         let owner = Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
         let keep_bell = self.bells < BELLS_MAX;
         self.bells += usize::from(keep_bell);
@@ -213,8 +225,8 @@ impl Endpoint {
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
         self.bells -= usize::from(peer.bell.is_some());
-        self.heap.borrow().source().mapping.peer_line(peer.our_line).tid.store(0, Ordering::Release);
-        self.free_lines.push(peer.our_line);
+        peer.our_line.get().tid.store(0, Ordering::Release);
+        self.free_lines.push(peer.our_line.index);
     }
 
     // ----- sending
@@ -290,10 +302,8 @@ impl Endpoint {
             return Ok(Sent::Done);
         }
         self.sends += 1;
-        let heap = &self.heap;
         let peer = self.peers[index].as_mut().expect("connected");
-        let ours = line_in(heap, peer.our_line);
-        peer.push(self.tid, heap, ours.get(), kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;
+        peer.push(self.tid, &self.heap, kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;
         Ok(ring(peer))
     }
 
@@ -338,9 +348,9 @@ impl Endpoint {
 
     /// Offers `body` to the waiting peer; after a while without answer it goes through the heap.
     fn send_offer(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
-        let (heap, us) = (self.heap.clone(), self.tid);
+        let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
-        let ours = line_in(&heap, peer.our_line);
+        let ours = peer.our_line;
         peer.offers.number += 1;
         let number = peer.offers.number;
         let mut words = [0u8; 24];
@@ -410,7 +420,7 @@ impl Endpoint {
         };
         block.write(0, body);
         let peer = self.peers[index].as_mut().expect("connected");
-        let line = line_in(&heap, peer.our_line);
+        let line = peer.our_line;
         let offset = block.offset();
         let token = peer.outstanding.add(vec![block]);
         line.get().moved_offset.store(offset, Ordering::Relaxed);
@@ -432,8 +442,8 @@ impl Endpoint {
         } else {
             self.poll_some(sink)
         };
-        if count == 0 && self.dirty.get() {
-            self.flush_releases(true);
+        if count == 0 && (self.unpublished || self.dirty.get()) {
+            self.idle();
         }
         count
     }
@@ -457,17 +467,23 @@ impl Endpoint {
     #[inline]
     fn drain(&mut self, place: usize, sink: &mut impl Sink) -> usize {
         let index = self.order[place];
-        let us = self.tid;
         let peer = self.peers[index].as_mut().expect("ordered peers exist");
-        if peer.inbound.is_none() {
-            let Some(line) = peer.find_line(us) else { return 0 };
-            peer.inbound = Inbound::find(&peer.owner, peer.owner.mapping.peer_line(line));
-        }
-        let Some(inbound) = &peer.inbound else { return 0 };
-        if matches!(inbound.reader.next(inbound.lines(&peer.owner)), Ok(None)) {
+        let Some(inbound) = &peer.inbound else { return self.find_queue(index, sink) };
+        // SAFETY: the slice is used within this statement, the peer holds the mapping.
+        if matches!(inbound.reader.next(unsafe { inbound.lines() }), Ok(None)) {
             return 0;
         }
         self.drain_some(index, sink)
+    }
+
+    /// The peer had no queue to us when we last looked.
+    #[cold]
+    fn find_queue(&mut self, index: usize, sink: &mut impl Sink) -> usize {
+        let us = self.tid;
+        let peer = self.peers[index].as_mut().expect("ordered peers exist");
+        let Some(line) = peer.find_line(us) else { return 0 };
+        peer.inbound = Inbound::find(&peer.owner, peer.owner.mapping.peer_line(line));
+        if peer.inbound.is_some() { self.drain_some(index, sink) } else { 0 }
     }
 
     fn drain_some(&mut self, index: usize, sink: &mut impl Sink) -> usize {
@@ -483,7 +499,11 @@ impl Endpoint {
                 }
             }
         }
-        self.publish(index);
+        if self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref()).is_some_and(Inbound::should_publish) {
+            self.publish(index);
+        } else {
+            self.unpublished = true;
+        }
         if self.dirty.get() {
             self.flush_releases(false);
         }
@@ -496,7 +516,18 @@ impl Endpoint {
         if let Some(inbound) = peer.inbound.as_mut().filter(|inbound| inbound.consumed != inbound.published) {
             inbound.published = inbound.consumed;
             // Pairs with the acquire in `Peer::consumed`: our reads of those lines are over.
-            line_in(&self.heap, peer.our_line).get().consumed.store(inbound.consumed, Ordering::Release);
+            peer.our_line.get().consumed.store(inbound.consumed, Ordering::Release);
+        }
+    }
+
+    /// Nothing has arrived: time for what can wait.
+    #[cold]
+    fn idle(&mut self) {
+        if std::mem::take(&mut self.unpublished) {
+            (0..self.peers.len()).for_each(|index| self.publish(index));
+        }
+        if self.dirty.get() {
+            self.flush_releases(true);
         }
     }
 
@@ -509,20 +540,38 @@ impl Endpoint {
     #[inline]
     fn step(&mut self, index: usize, sink: &mut impl Sink) -> Option<Step> {
         let peer = self.peers[index].as_mut().expect("connected");
-        let owner = peer.owner.clone();
         let inbound = peer.inbound.as_mut()?;
-        let lines_of_ring = inbound.lines(&owner);
-        let entry = match inbound.reader.next(lines_of_ring) {
+        // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
+        let ring = unsafe { inbound.lines() };
+        let entry = match inbound.reader.next(ring) {
             Ok(entry) => entry?,
             Err(_) => return Some(Step::Damaged),
         };
         let lines = entry.lines();
-        let mut linked = false;
         let step = match entry.kind {
             Kind::Message => {
                 sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
                 Step::Message
             }
+            Kind::Link => {
+                inbound.consumed += lines as u64;
+                return Some(follow_link(peer, &entry));
+            }
+            _ => self.step_long(index, &entry, sink),
+        };
+        if matches!(step, Step::Message | Step::Other) {
+            let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
+            inbound.consumed += lines as u64;
+            inbound.reader.advance(lines);
+        }
+        Some(step)
+    }
+
+    /// Entries whose matter lies elsewhere.
+    fn step_long(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+        let peer = self.peers[index].as_mut().expect("connected");
+        let owner = peer.owner.clone();
+        match entry.kind {
             Kind::Blocks => {
                 let mut descriptor = [0u8; INLINE_BYTES_MAX];
                 let bytes = entry.copy_to(&mut descriptor);
@@ -536,11 +585,11 @@ impl Endpoint {
             }
             Kind::Offer => {
                 let lives = self.ports.as_ref().is_some_and(|ports| ports.alive(peer.tid));
-                let line = peer.find_line(self.tid)?;
-                let ours = line_in(&self.heap, peer.our_line);
-                receive_offer(peer.tid, &owner, owner.mapping.peer_line(line), ours.get(), &self.copy_allowed, lives, &entry, sink)
+                let Some(line) = peer.find_line(self.tid) else { return Step::Damaged };
+                let (theirs, ours) = (owner.mapping.peer_line(line), peer.our_line);
+                receive_offer(peer.tid, &owner, theirs, ours.get(), &self.copy_allowed, lives, entry, sink)
             }
-            Kind::Release => {
+            _ => {
                 let mut tokens = [0u8; 4 * TOKENS_PER_RELEASE];
                 let bytes = entry.copy_to(&mut tokens);
                 for token in tokens[..bytes].chunks_exact(4) {
@@ -548,22 +597,7 @@ impl Endpoint {
                 }
                 Step::Other
             }
-            Kind::Link => {
-                let mut body = [0u8; 16];
-                entry.copy_to(&mut body);
-                linked = true;
-                let inbound = peer.inbound.as_mut()?;
-                if inbound.follow(&owner, &body).is_some() { Step::Other } else { Step::Damaged }
-            }
-        };
-        if matches!(step, Step::Message | Step::Other) {
-            let inbound = peer.inbound.as_mut()?;
-            inbound.consumed += lines as u64;
-            if !linked {
-                inbound.reader.advance(lines);
-            }
         }
-        Some(step)
     }
 
     /// Tells senders which of their blocks are no longer read.
@@ -586,8 +620,7 @@ impl Endpoint {
                 for (place, token) in body.chunks_exact_mut(4).zip(group) {
                     place.copy_from_slice(&token.to_ne_bytes());
                 }
-                let ours = line_in(&self.heap, peer.our_line);
-                let pushed = peer.push(self.tid, &self.heap, ours.get(), Kind::Release, &[0; 5], &body[..4 * group.len()]);
+                let pushed = peer.push(self.tid, &self.heap, Kind::Release, &[0; 5], &body[..4 * group.len()]);
                 if pushed.is_err() {
                     // No memory for the news: it waits for the next time.
                     peer.owner.released.borrow_mut().extend_from_slice(group);
@@ -649,6 +682,15 @@ impl Endpoint {
         }
         self.heap.borrow_mut().tidy();
     }
+}
+
+/// The queue goes on in another ring.
+#[cold]
+fn follow_link(peer: &mut Peer, entry: &Entry<'_>) -> Step {
+    let mut body = [0u8; 16];
+    entry.copy_to(&mut body);
+    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body));
+    if followed.is_some() { Step::Other } else { Step::Damaged }
 }
 
 /// Offers an entry's body to the sink.
@@ -729,20 +771,4 @@ fn ring(peer: &Peer) -> Sent {
 
 fn slot_of(tid: u32) -> usize {
     tid as usize % crate::ports::SLOTS
-}
-
-/// A line of our own table: the heap is only borrowed for the look-up, since it allocates while
-/// the line is in use.
-struct OwnLine(*const PeerLine);
-
-fn line_in(heap: &SharedHeap, index: usize) -> OwnLine {
-    OwnLine(heap.borrow().source().mapping.peer_line(index))
-}
-
-impl OwnLine {
-    fn get(&self) -> &PeerLine {
-        // SAFETY: the segment's mapping lives as long as the heap, which the endpoint holds, and
-        // does not move; an `OwnLine` lives within a method of the endpoint.
-        unsafe { &*self.0 }
-    }
 }

@@ -8,6 +8,7 @@ use crate::{Meta, NoMemory};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Lines of a first ring, as a power of two: 4 KiB.
@@ -23,7 +24,7 @@ pub(crate) struct Peer {
     /// The peer's nap for which the bell was rung already.
     pub rung: Cell<u32>,
     /// Our line for the peer, in our table.
-    pub our_line: usize,
+    pub our_line: OwnLine,
     /// The peer's line for us, in its table, once it has been found.
     pub their_line: Option<usize>,
     /// `table_version` of the peer when its table was last searched.
@@ -62,22 +63,26 @@ impl Peer {
     }
 
     /// Queues an entry; the queue grows when it is full.
-    pub fn push(&mut self, us: u32, heap: &SharedHeap, ours: &PeerLine, kind: Kind, meta: &Meta, body: &[u8]) -> Result<(), NoMemory> {
+    #[inline]
+    pub fn push(&mut self, us: u32, heap: &SharedHeap, kind: Kind, meta: &Meta, body: &[u8]) -> Result<(), NoMemory> {
         let lines = lines_for(body.len()) as u64;
-        if self.out.is_none() {
-            self.out = Some(Outbound::new(heap, ours)?);
-        }
         if !self.out.as_ref().is_some_and(|out| out.has_room(lines)) {
-            let consumed = self.consumed(us);
-            let out = self.out.as_mut().expect("made above");
-            out.reader_came_to(consumed);
-            if !out.has_room(lines) {
-                out.grow(heap, lines)?;
-            }
+            self.make_room(us, heap, lines)?;
         }
-        let out = self.out.as_mut().expect("made above");
+        let out = self.out.as_mut().expect("room was made");
         out.writer.write(out.ring.lines(), kind, meta, body);
         Ok(())
+    }
+
+    #[cold]
+    fn make_room(&mut self, us: u32, heap: &SharedHeap, lines: u64) -> Result<(), NoMemory> {
+        if self.out.is_none() {
+            self.out = Some(Outbound::new(heap, self.our_line.get())?);
+        }
+        let consumed = self.consumed(us);
+        let out = self.out.as_mut().expect("made above");
+        out.reader_came_to(consumed);
+        if out.has_room(lines) { Ok(()) } else { out.grow(heap, lines) }
     }
 
     /// Goes back to a small ring when a large one has been read to its end.
@@ -90,6 +95,26 @@ impl Peer {
                 let _ = out.link(heap, RING_SHIFT_MIN);
             }
         }
+    }
+}
+
+/// A line of our own table. The segment's mapping does not move and outlives all peers, since the
+/// endpoint holds both; the heap around it need not be borrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnLine {
+    pub index: usize,
+    line: NonNull<PeerLine>,
+}
+
+impl OwnLine {
+    pub fn new(heap: &SharedHeap, index: usize) -> OwnLine {
+        OwnLine { index, line: NonNull::from(heap.borrow().source().mapping.peer_line(index)) }
+    }
+    #[inline]
+    pub fn get(&self) -> &PeerLine {
+        // SAFETY: points into the own segment, which the endpoint keeps mapped (see above); a
+        // line is made of atomics.
+        unsafe { self.line.as_ref() }
     }
 }
 
@@ -167,7 +192,7 @@ impl Outbound {
 
 /// The queue from a peer.
 pub(crate) struct Inbound {
-    ring: u64,
+    lines: NonNull<Line>,
     shift: u32,
     pub reader: Reader,
     /// Lines read, over all rings.
@@ -187,16 +212,28 @@ impl Inbound {
         let valid = (RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift)
             && ring % LINE_BYTES as u64 == 0
             && owner.mapping.in_heap(ring, (LINE_BYTES as u64) << shift);
-        valid.then(|| Inbound { ring, shift, reader: Reader::new(shift), consumed: 0, published: 0 })
+        valid.then(|| {
+            let address = owner.mapping.address(ring, (LINE_BYTES as u64) << shift);
+            let lines = NonNull::new(address.cast()).expect("mappings do not begin at zero");
+            Inbound { lines, shift, reader: Reader::new(shift), consumed: 0, published: 0 }
+        })
     }
 
     /// The ring's lines in the peer's segment.
+    ///
+    /// # Safety
+    /// The peer's mapping must live as long as the slice is used.
     #[inline]
-    pub fn lines<'a>(&self, owner: &'a Owner) -> &'a [Line] {
-        let address = owner.mapping.address(self.ring, (LINE_BYTES as u64) << self.shift);
-        // SAFETY: checked to lie in the mapping and aligned by `at`; made of atomics; the mapping
-        // lives as long as `owner`.
-        unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) }
+    pub unsafe fn lines<'a>(&self) -> &'a [Line] {
+        // SAFETY: checked to lie in the mapping and aligned by `at`; made of atomics; that the
+        // mapping lives on is the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), 1 << self.shift) }
+    }
+
+    /// Whether so much has been read since the last report that the writer should know.
+    #[inline]
+    pub fn should_publish(&self) -> bool {
+        (self.consumed - self.published) << 2 >= 1 << self.shift
     }
 
     /// Follows a link entry; `None` when it leads nowhere.

@@ -13,10 +13,11 @@ use crate::sync::{AtomicU64, Ordering};
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;
 /// Body bytes in the first line of an entry, behind stamp and meta words.
-pub const FIRST_BYTES: usize = LINE_BYTES - 8 - META_BYTES;
+pub const FIRST_BYTES: usize = LINE_BYTES - FIRST_START;
 /// Body bytes in each further line, behind its stamp.
 pub const NEXT_BYTES: usize = LINE_BYTES - 8;
-const META_BYTES: usize = 20;
+/// Where the body begins in the first line: the five meta words are padded to three of ours.
+const FIRST_START: usize = 8 + 24;
 const WORDS: usize = LINE_BYTES / 8;
 
 /// A line of the ring, alone in its cache line.
@@ -100,49 +101,66 @@ impl Writer {
     }
 
     /// Writes an entry. The caller has made sure that the reader has left the lines.
+    #[inline]
     pub fn write(&mut self, ring: &[Line], kind: Kind, meta: &Meta, body: &[u8]) {
-        let mask = ring.len() - 1;
-        let lines = lines_for(body.len());
-        let (first, mut rest) = body.split_at(body.len().min(FIRST_BYTES));
-        for further in 1..lines {
-            let position = self.position + further as u64;
-            let (piece, tail) = rest.split_at(rest.len().min(NEXT_BYTES));
-            let mut bytes = [0u8; LINE_BYTES];
-            bytes[8..8 + piece.len()].copy_from_slice(piece);
-            let line = &ring[position as usize & mask];
-            line.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
-            store_words(line, &bytes, 8 + piece.len());
-            rest = tail;
+        let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
+        if !rest.is_empty() {
+            self.write_rest(ring, rest);
         }
-        let mut bytes = [0u8; LINE_BYTES];
-        for (place, word) in bytes[8..8 + META_BYTES].chunks_exact_mut(4).zip(meta) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        let start = 8 + META_BYTES;
-        copy_short(&mut bytes[start..start + first.len()], first);
-        let line = &ring[self.position as usize & mask];
-        store_words(line, &bytes, start + first.len());
+        let line = &ring[self.position as usize & (ring.len() - 1)];
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        line.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
+        line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
+        line.words[3].store(u64::from(meta[4]), Ordering::Relaxed);
+        store_bytes(line, FIRST_START / 8, first);
         // Pairs with the acquire in `Reader::next`: whoever sees the stamp sees the entry.
         line.words[0].store(stamp(self.position, self.shift, body.len(), kind as u8), Ordering::Release);
-        self.position += lines as u64;
+        self.position += lines_for(body.len()) as u64;
+    }
+
+    /// The lines behind the first one, before that is published.
+    fn write_rest(&mut self, ring: &[Line], rest: &[u8]) {
+        for (further, piece) in rest.chunks(NEXT_BYTES).enumerate() {
+            let position = self.position + 1 + further as u64;
+            let line = &ring[position as usize & (ring.len() - 1)];
+            line.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
+            store_bytes(line, 1, piece);
+        }
     }
 }
 
-/// Stores the words behind the stamp that hold the first `end` bytes of the line.
+/// Stores bytes into the words of a line from word `from` on.
 #[inline]
-fn store_words(line: &Line, bytes: &[u8; LINE_BYTES], end: usize) {
-    for (word, bytes) in line.words.iter().zip(bytes.chunks_exact(8)).take(end.div_ceil(8)).skip(1) {
+fn store_bytes(line: &Line, from: usize, bytes: &[u8]) {
+    let words = &line.words[from..];
+    let (whole, rest) = bytes.split_at(bytes.len() & !7);
+    for (word, bytes) in words.iter().zip(whole.chunks_exact(8)) {
         word.store(u64::from_ne_bytes(bytes.try_into().expect("eight")), Ordering::Relaxed);
     }
+    if !rest.is_empty() {
+        let mut last = [0u8; 8];
+        // Byte by byte: a call of memcpy would cost as much as all the rest.
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        words[whole.len() / 8].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+    }
 }
 
-/// Short bodies are copied in place; a call of memcpy would cost as much as the rest.
+/// Loads bytes from the words of a line from word `from` on.
 #[inline]
-fn copy_short(to: &mut [u8], from: &[u8]) {
-    if from.len() == 8 {
-        to.copy_from_slice(&<[u8; 8]>::try_from(from).expect("eight"));
-    } else {
-        to.copy_from_slice(from);
+fn load_bytes(line: &Line, from: usize, bytes: &mut [u8]) {
+    let words = &line.words[from..];
+    let split = bytes.len() & !7;
+    let (whole, rest) = bytes.split_at_mut(split);
+    for (word, bytes) in words.iter().zip(whole.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    if !rest.is_empty() {
+        let last = words[split / 8].load(Ordering::Relaxed).to_ne_bytes();
+        for (to, from) in rest.iter_mut().zip(last) {
+            *to = from;
+        }
     }
 }
 
@@ -173,7 +191,7 @@ impl Reader {
     }
 
     /// The next entry, if it is there.
-    #[inline]
+    #[inline(always)]
     pub fn next<'a>(&self, ring: &'a [Line]) -> Result<Option<Entry<'a>>, Damaged> {
         let line = &ring[self.position as usize & (ring.len() - 1)];
         // Pairs with the release in `Writer::write`.
@@ -182,7 +200,10 @@ impl Reader {
             return Ok(None);
         }
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
-        let kind = Kind::from_number(stamp as u8).ok_or(Damaged)?;
+        let kind = match stamp as u8 {
+            1 => Kind::Message,
+            other => Kind::from_number(other).ok_or(Damaged)?,
+        };
         if bytes > crate::INLINE_BYTES_MAX || lines_for(bytes) > ring.len() {
             return Err(Damaged);
         }
@@ -205,39 +226,24 @@ impl Entry<'_> {
         lines_for(self.bytes)
     }
     /// The words that travel with the message.
+    #[inline]
     pub fn meta(&self) -> Meta {
         let line = &self.ring[self.position as usize & (self.ring.len() - 1)];
-        let words = [1, 2, 3].map(|index| line.words[index].load(Ordering::Relaxed).to_ne_bytes());
-        let half = |index: usize, from: usize| u32::from_ne_bytes(words[index][from..from + 4].try_into().expect("four"));
-        [half(0, 0), half(0, 4), half(1, 0), half(1, 4), half(2, 0)]
+        let [a, b, c] = [1, 2, 3].map(|index| line.words[index].load(Ordering::Relaxed));
+        [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, c as u32]
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.
+    #[inline]
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         let wanted = data.len().min(self.bytes);
-        let mut done = 0;
-        let mut position = self.position;
-        let mut start = 8 + META_BYTES;
-        while done < wanted {
-            let count = (wanted - done).min(LINE_BYTES - start);
-            let bytes = self.load_words(position, start / 8, (start + count).div_ceil(8));
-            copy_short(&mut data[done..done + count], &bytes[start..start + count]);
-            done += count;
-            position += 1;
-            start = 8;
+        let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
+        let line = |further: usize| &self.ring[(self.position as usize + further) & (self.ring.len() - 1)];
+        load_bytes(line(0), FIRST_START / 8, first);
+        for (further, piece) in rest.chunks_mut(NEXT_BYTES).enumerate() {
+            load_bytes(line(1 + further), 1, piece);
         }
         wanted
-    }
-
-    #[inline]
-    fn load_words(&self, position: u64, from: usize, to: usize) -> [u8; LINE_BYTES] {
-        let line = &self.ring[position as usize & (self.ring.len() - 1)];
-        let mut bytes = [0u8; LINE_BYTES];
-        for index in from..to {
-            let word = line.words[index].load(Ordering::Relaxed);
-            bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
     }
 }
 

@@ -188,6 +188,28 @@ impl Segment {
         Ok(Segment { mapping, writable, readable, allowance: memory::Allowance::new() })
     }
 
+    /// Takes over an untouched segment that the daemon made for this process.
+    pub fn adopt(writable: OwnedFd) -> io::Result<Segment> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a segment");
+        let bytes = rustix::fs::fstat(&writable)?.st_size as u64;
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+            return Err(wrong());
+        }
+        let mapping = Mapping::new(writable.as_fd(), bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {
+            return Err(wrong());
+        }
+        mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
+        let readable = read_only(&writable)?;
+        Ok(Segment { mapping, writable, readable, allowance: memory::Allowance::new() })
+    }
+
+    /// Gives the segment away: the writable and the readable descriptor.
+    pub fn into_descriptors(self) -> (OwnedFd, OwnedFd) {
+        self.mapping.header().pid.store(0, Ordering::Relaxed);
+        (self.writable, self.readable)
+    }
+
     /// A descriptor through which the segment can only be read.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
