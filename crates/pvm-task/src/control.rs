@@ -55,6 +55,8 @@ pub(crate) struct Member {
     quiet_polls: u32,
     /// The socket is worth a look whatever the port table says.
     pub look_at_socket: bool,
+    /// The last look brought something; there may be more.
+    pub stirring: bool,
     /// The endpoint says that a one-call receive waits.
     pub posted: bool,
     pub bed: Bed,
@@ -90,6 +92,7 @@ impl Member {
             frames_seen: 0,
             quiet_polls: 0,
             look_at_socket: true,
+            stirring: false,
             posted: false,
             bed: Bed::default(),
         };

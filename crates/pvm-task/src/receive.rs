@@ -208,10 +208,19 @@ impl Task {
             count += member.read_control(&mut self.state);
             self.tell_own_settings();
         }
+        self.note(count);
+        count
+    }
+
+    /// So much has come by the last look.
+    #[inline]
+    fn note(&mut self, count: usize) {
+        if let Some(member) = &mut self.member {
+            member.stirring = count > 0;
+        }
         if count > 0 {
             self.note_news();
         }
-        count
     }
 
     /// Something came: other threads of the process may have waited for it.
@@ -302,9 +311,7 @@ impl Task {
         let mut sink = Delivering { state: &mut self.state, own, filter, data: &mut *data, delivered: None };
         let count = member.endpoint.poll(&mut sink);
         if let Some(delivered) = sink.delivered {
-            if count > 1 {
-                self.note_news();
-            }
+            self.note(count - 1);
             return Some(delivered);
         }
         match self.progress_control(count) {

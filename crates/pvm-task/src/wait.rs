@@ -163,6 +163,12 @@ impl Waiter {
                 self.phase = Phase::Prepared;
                 Step::Again
             }
+            Phase::Prepared if task.member.as_ref().is_some_and(|member| member.stirring) => {
+                // One look does not take everything: there may be more already.
+                task.rise();
+                self.phase = Phase::New;
+                Step::Again
+            }
             Phase::Prepared => {
                 self.phase = Phase::Asleep;
                 let left = self.leave_time_to_tidy(task, left);

@@ -1,0 +1,518 @@
+//! Tasks that talk to one another: real sockets, real shared memory, a small daemon.
+mod daemon;
+
+use daemon::Running;
+use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, SYSCTX_TC, TC_FIRST};
+use pvm_core::proto::{Reply, Request};
+use pvm_core::tid::Tid;
+use pvm_task::{ANY, Delivered, Filter, Kind, Session, Source, Step, Submit, Task, Waiter};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Waits until `attempt` gives something.
+fn wait<T>(task: &mut Task, attempt: impl FnMut(&mut Task) -> Option<T>) -> T {
+    wait_for(task, LONG, attempt).expect("in time")
+}
+
+fn wait_for<T>(task: &mut Task, timeout: Duration, mut attempt: impl FnMut(&mut Task) -> Option<T>) -> Option<T> {
+    let mut waiter = Waiter::new(Some(timeout));
+    loop {
+        task.progress();
+        if let Some(result) = attempt(task) {
+            waiter.finish(task);
+            return Some(result);
+        }
+        match waiter.next(task) {
+            Step::Again => {}
+            Step::Sleep(sleep) => {
+                sleep.sleep();
+                waiter.woke(task);
+            }
+            Step::Join(_) => panic!("one thread only"),
+            Step::TimedOut => {
+                waiter.finish(task);
+                return None;
+            }
+        }
+    }
+}
+
+fn receive(task: &mut Task, src: i32, tag: i32) -> i32 {
+    let filter = task.filter(src, tag);
+    wait(task, |task| task.receive(&filter))
+}
+
+fn send(task: &mut Task, to: i32, tag: i32) {
+    wait(task, |task| (task.send(to, tag).unwrap() == Submit::Done).then_some(()));
+}
+
+fn psend(task: &mut Task, to: i32, tag: i32, body: &[u8]) {
+    wait(task, |task| (task.psend(to, tag, body).unwrap() == Submit::Done).then_some(()));
+}
+
+fn precv(task: &mut Task, src: i32, tag: i32, data: &mut [u8]) -> Delivered {
+    let filter = task.filter(src, tag);
+    task.begin_precv(&filter, data.len());
+    let delivered = wait(task, |task| task.try_precv(&filter, data));
+    task.end_precv();
+    delivered
+}
+
+fn int(task: &mut Task) -> i32 {
+    let mut word = [0; 4];
+    task.unpack(Kind::Int, &mut word).unwrap();
+    i32::from_ne_bytes(word)
+}
+
+fn enroll(daemon: &Running) -> Task {
+    let environment = daemon.environment();
+    let mut task = Task::new(&environment);
+    task.enroll(&environment).unwrap();
+    task
+}
+
+/// Runs `other` as a second task in a thread of its own, and `one` here with its tid.
+fn two(daemon: &Running, one: impl FnOnce(&mut Task, i32), other: impl FnOnce(&mut Task, i32) + Send) {
+    let mut task = enroll(daemon);
+    let own = task.tid().unwrap().0 as i32;
+    let (tell, hear) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut task = enroll(daemon);
+            tell.send(task.tid().unwrap().0 as i32).unwrap();
+            other(&mut task, own);
+        });
+        one(&mut task, hear.recv().unwrap());
+    });
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+struct Piece(Vec<u8>);
+
+impl Source for Piece {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[test]
+fn messages_of_every_size_and_encoding_arrive_in_order() {
+    const SIZES: [usize; 10] = [0, 1, 4, 100, 504, 505, 5_000, 70_000, 1 << 20, 9 << 20];
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            for (tag, size) in SIZES.into_iter().enumerate() {
+                for encoding in [DATA_DEFAULT, DATA_RAW, DATA_IN_PLACE] {
+                    task.init_send(encoding).unwrap();
+                    let body = pattern(size);
+                    match encoding {
+                        DATA_IN_PLACE => task.pack_in_place(Box::new(Piece(body))).unwrap(),
+                        _ => task.pack(Kind::Byte, &body).unwrap(),
+                    }
+                    send(task, peer, tag as i32);
+                }
+            }
+            assert_eq!(receive(task, peer, 99), task.receive_buffer());
+        },
+        |task, peer| {
+            for (tag, size) in SIZES.into_iter().enumerate() {
+                for _ in 0..3 {
+                    let mid = receive(task, ANY, ANY);
+                    let info = task.message_info(mid).unwrap();
+                    assert_eq!((info.src, info.tag), (peer, tag as i32));
+                    let mut data = vec![0; size];
+                    task.unpack(Kind::Byte, &mut data).unwrap();
+                    assert_eq!(data, pattern(size));
+                }
+            }
+            task.init_send(DATA_DEFAULT).unwrap();
+            send(task, peer, 99);
+        },
+    );
+}
+
+#[test]
+fn one_call_messages_of_every_size_go_into_the_receivers_memory() {
+    const SIZES: [usize; 8] = [0, 8, 504, 505, 4096, 65_536, 1 << 20, 16 << 20];
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            for round in 0..3 {
+                for size in SIZES {
+                    psend(task, peer, round, &pattern(size));
+                    let mut answer = [0; 1];
+                    let delivered = precv(task, peer, round, &mut answer);
+                    assert_eq!(delivered.len, 1);
+                }
+            }
+        },
+        |task, peer| {
+            for round in 0..3 {
+                for size in SIZES {
+                    let mut data = vec![0; size];
+                    assert_eq!(precv(task, peer, round, &mut data), Delivered { src: peer, tag: round, len: size });
+                    assert_eq!(data, pattern(size));
+                    psend(task, peer, round, b"x");
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn a_one_call_receive_keeps_what_fits_and_tells_the_true_length() {
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            for size in [100, 100_000, 3 << 20] {
+                psend(task, peer, 1, &pattern(size));
+                precv(task, peer, 2, &mut []);
+            }
+        },
+        |task, peer| {
+            for size in [100, 100_000, 3 << 20] {
+                let mut data = vec![0xaa; size / 2 + 3];
+                assert_eq!(precv(task, ANY, 1, &mut data).len, size);
+                assert_eq!(data, pattern(size)[..size / 2 + 3]);
+                psend(task, peer, 2, &[]);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_task_sends_to_itself() {
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    let own = task.tid().unwrap().0 as i32;
+    for size in [4, 40_000] {
+        task.init_send(DATA_RAW).unwrap();
+        task.pack(Kind::Byte, &pattern(size)).unwrap();
+        assert_eq!(task.send(own, 5), Ok(Submit::Done));
+        receive(&mut task, own, 5);
+        let mut data = vec![0; size];
+        task.unpack(Kind::Byte, &mut data).unwrap();
+        assert_eq!(data, pattern(size));
+    }
+    assert_eq!(task.psend(own, 6, b"hello"), Ok(Submit::Done));
+    let mut data = [0; 5];
+    assert_eq!(precv(&mut task, ANY, 6, &mut data), Delivered { src: own, tag: 6, len: 5 });
+    assert_eq!(&data, b"hello");
+    assert_eq!(task.multicast(&[own, own], 7), Ok(Submit::Done));
+    let filter = task.filter(ANY, 7);
+    assert_eq!(task.receive(&filter), None, "a multicast skips the caller");
+}
+
+#[test]
+fn what_goes_to_nobody_is_dropped_and_bad_arguments_are_refused() {
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    assert_eq!(task.send(0x40077, 1), Err(Code::NoBuf));
+    task.init_send(DATA_DEFAULT).unwrap();
+    assert_eq!(task.send(0x40077, 1), Ok(Submit::Done), "nobody there");
+    assert_eq!(task.send(0x80001, 1), Ok(Submit::Done), "no such host");
+    assert_eq!(task.send(0x40000, 1), Err(Code::BadParam), "a host");
+    assert_eq!(task.send(0x80000000_u32 as i32, 1), Err(Code::BadParam));
+    assert_eq!(task.send(0x40001, -3), Err(Code::BadParam));
+    assert_eq!(task.multicast(&[0x40077, 0], 1), Err(Code::BadParam));
+    assert_eq!(task.psend(0, 1, b""), Err(Code::BadParam));
+    assert_eq!(task.send(-1111, -2222), Ok(Submit::Done), "a trace event");
+    task.set_option(pvm_task::OptionNumber::ResvTids as i32, 1).unwrap();
+    task.pack(Kind::Int, &5i32.to_ne_bytes()).unwrap();
+    assert_eq!(task.send(0x80000000_u32 as i32, -9), Ok(Submit::Done));
+    receive(&mut task, Tid::DAEMON.0 as i32, -9);
+    assert_eq!(int(&mut task), 5);
+}
+
+#[test]
+fn a_multicast_reaches_every_other_task_once() {
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    let own = task.tid().unwrap().0 as i32;
+    let (tell, hear) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            let (tell, daemon) = (tell.clone(), &daemon);
+            scope.spawn(move || {
+                let mut task = enroll(daemon);
+                tell.send(task.tid().unwrap().0 as i32).unwrap();
+                for tag in 0..2 {
+                    receive(&mut task, own, tag);
+                    let mut data = vec![0; 100_000];
+                    task.unpack(Kind::Double, &mut data).unwrap();
+                    assert_eq!(data, pattern(100_000));
+                }
+                receive(&mut task, own, 9);
+                let filter = task.filter(ANY, ANY);
+                assert_eq!(task.receive(&filter), None);
+            });
+        }
+        let mut tids: Vec<i32> = (0..5).map(|_| hear.recv().unwrap()).collect();
+        tids.extend_from_slice(&[own, tids[0], 0x40088]);
+        task.init_send(DATA_DEFAULT).unwrap();
+        task.pack(Kind::Double, &pattern(100_000)).unwrap();
+        for tag in [0, 1, 9] {
+            wait(&mut task, |task| (task.multicast(&tids, tag).unwrap() == Submit::Done).then_some(()));
+        }
+    });
+}
+
+#[test]
+fn a_forwarded_message_keeps_its_body() {
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            for size in [8, 200_000] {
+                task.init_send(DATA_RAW).unwrap();
+                task.pack(Kind::Byte, &pattern(size)).unwrap();
+                send(task, peer, 1);
+                receive(task, peer, 2);
+                let mut data = vec![0; size + 4];
+                task.unpack(Kind::Byte, &mut data).unwrap();
+                assert_eq!(data[..size], pattern(size));
+                assert_eq!(data[size..], 7i32.to_ne_bytes(), "appended on the way");
+            }
+        },
+        |task, peer| {
+            for _ in 0..2 {
+                let mid = receive(task, peer, 1);
+                task.set_send_buffer(mid).unwrap();
+                assert_eq!(task.receive_buffer(), 0);
+                task.pack(Kind::Int, &7i32.to_ne_bytes()).unwrap();
+                send(task, peer, 2);
+            }
+        },
+    );
+}
+
+#[test]
+fn the_news_of_a_death_comes_after_the_last_message() {
+    let daemon = Running::start();
+    for _ in 0..20 {
+        two(
+            &daemon,
+            |task, peer| {
+                let request = task.notify(1, 77, 1, &[peer]).unwrap().expect("one for the daemon");
+                let ticket = task.begin(request).unwrap();
+                assert_eq!(wait(task, |task| task.poll_reply(&ticket)), Ok(Reply::Done));
+                task.init_send(DATA_RAW).unwrap();
+                send(task, peer, 0);
+                for number in 0..100 {
+                    receive(task, ANY, ANY);
+                    assert_eq!(int(task), number);
+                }
+                receive(task, ANY, ANY);
+                assert_eq!(int(task), peer);
+                assert_eq!(task.send(peer, 1), Ok(Submit::Done), "to the dead");
+            },
+            |task, peer| {
+                receive(task, peer, 0);
+                for number in 0..100i32 {
+                    task.init_send(DATA_RAW).unwrap();
+                    task.pack(Kind::Int, &number.to_ne_bytes()).unwrap();
+                    send(task, peer, 3);
+                }
+                task.leave().unwrap();
+            },
+        );
+    }
+}
+
+#[test]
+fn a_handler_takes_its_messages_and_the_caller_finds_its_buffers_again() {
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            let handler = task.add_handler(ANY, 50, ANY, 1234).unwrap();
+            assert_eq!(handler, 9, "after those of the library");
+            assert_eq!(task.add_handler(peer, 50, 0, 1), Err(Code::Exists));
+            assert_eq!(task.add_handler(ANY, ANY, ANY, 1), Err(Code::Exists));
+            let send_mid = task.init_send(DATA_DEFAULT).unwrap();
+            send(task, peer, 1);
+            let call = wait(task, Task::next_handler_call);
+            assert_eq!((call.handler, call.function), (9, 1234));
+            assert!(task.in_handler());
+            assert_eq!((task.send_buffer(), task.receive_buffer()), (0, call.mid));
+            assert_eq!(task.context(), 7);
+            assert_eq!(int(task), 42);
+            assert_eq!(task.begin(Request::NewContext), Err(Code::NotImpl));
+            task.init_send(DATA_DEFAULT).unwrap();
+            send(task, peer, 2);
+            task.handler_done();
+            assert_eq!((task.send_buffer(), task.receive_buffer(), task.context()), (send_mid, 0, 0));
+            assert_eq!(task.message_info(call.mid), Err(Code::NoSuchBuf));
+            receive(task, peer, 51);
+            let filter = Filter { src: ANY, tag: 50, ctx: ANY };
+            assert_eq!(task.receive(&filter), None);
+            task.delete_handler(handler).unwrap();
+            assert_eq!(task.delete_handler(handler), Err(Code::NotFound));
+        },
+        |task, peer| {
+            receive(task, peer, 1);
+            task.init_send(DATA_DEFAULT).unwrap();
+            task.pack(Kind::Int, &42i32.to_ne_bytes()).unwrap();
+            task.set_context(7);
+            send(task, peer, 50);
+            receive(task, peer, 2);
+            task.set_context(0);
+            send(task, peer, 51);
+        },
+    );
+}
+
+#[test]
+fn without_a_daemon_peers_still_talk_and_requests_fail() {
+    let mut daemon = Running::start();
+    let environment = daemon.environment();
+    let mut one = Task::new(&environment);
+    let mut other = Task::new(&environment);
+    one.enroll(&environment).unwrap();
+    other.enroll(&environment).unwrap();
+    let (first, second) = (one.tid().unwrap().0 as i32, other.tid().unwrap().0 as i32);
+    psend(&mut one, second, 1, b"before");
+    receive(&mut other, first, 1);
+    let pending = one.begin(Request::RecvInfo { name: Default::default(), index: 0, flags: 32 }).unwrap();
+    daemon.kill();
+    assert_eq!(wait(&mut one, |task| task.poll_reply(&pending)), Err(Code::SysErr));
+    assert!(one.is_enrolled() && !one.is_connected());
+    assert_eq!(one.begin(Request::NewContext), Err(Code::SysErr));
+    psend(&mut one, second, 1, b"after");
+    receive(&mut other, first, 1);
+    assert_eq!(one.leave(), Err(Code::SysErr));
+    assert_eq!(one.leave(), Ok(()));
+    assert!(one.enroll(&environment).is_err());
+}
+
+#[test]
+fn a_task_that_left_can_come_again_and_keeps_its_buffers() {
+    let daemon = Running::start();
+    let environment = daemon.environment();
+    let mut task = enroll(&daemon);
+    let first = task.tid().unwrap();
+    task.init_send(DATA_RAW).unwrap();
+    task.pack(Kind::Byte, &pattern(50_000)).unwrap();
+    assert_eq!(task.psend(first.0 as i32, 3, b"lost"), Ok(Submit::Done));
+    task.add_handler(ANY, 5, 0, 1).unwrap();
+    task.leave().unwrap();
+    assert_eq!(task.tid(), None);
+    task.enroll(&environment).unwrap();
+    let own = task.tid().unwrap().0 as i32;
+    assert_ne!(own, first.0 as i32);
+    let filter = Filter { src: ANY, tag: ANY, ctx: ANY };
+    assert_eq!(task.receive(&filter), None);
+    assert_eq!(task.add_handler(ANY, 5, 0, 1), Ok(9));
+    assert_eq!(task.send(own, 4), Ok(Submit::Done));
+    receive(&mut task, own, 4);
+    let mut data = vec![0; 50_000];
+    task.unpack(Kind::Byte, &mut data).unwrap();
+    assert_eq!(data, pattern(50_000));
+}
+
+#[test]
+fn own_exit_is_told_to_handlers_when_the_task_leaves() {
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    let own = task.tid().unwrap().0 as i32;
+    task.add_handler(ANY, 60, 0, 1).unwrap();
+    assert_eq!(task.notify(1, 60, 1, &[own]), Ok(None));
+    task.begin_leave();
+    assert_eq!(task.next_handler_call().map(|call| call.function), Some(1));
+    assert_eq!(int(&mut task), own);
+    task.handler_done();
+    task.leave().unwrap();
+}
+
+#[test]
+fn settings_come_by_system_messages() {
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            receive(task, peer, 1);
+            assert_eq!(&task.own_settings().mask[..], b"mask");
+        },
+        |task, peer| {
+            task.set_option(pvm_task::OptionNumber::ResvTids as i32, 1).unwrap();
+            task.init_send(DATA_DEFAULT).unwrap();
+            task.pack_string(b"mask").unwrap();
+            task.set_context(SYSCTX_TC);
+            send(task, peer, TC_FIRST + 6);
+            task.set_context(0);
+            send(task, peer, 1);
+        },
+    );
+}
+
+#[test]
+fn a_million_messages_wait_for_a_receiver_that_receives_late() {
+    const MESSAGES: i32 = 1_000_000;
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            for number in 0..MESSAGES {
+                psend(task, peer, number % 1000, &number.to_ne_bytes());
+            }
+            psend(task, peer, 5000, b"");
+            receive(task, peer, 6000);
+        },
+        |task, peer| {
+            receive(task, peer, 5000);
+            let start = Instant::now();
+            // The newest of a tag's messages last; tags in the reverse order of their arrival.
+            for tag in (0..1000).rev() {
+                let filter = task.filter(ANY, tag);
+                for round in 0..MESSAGES / 1000 {
+                    task.receive(&filter).unwrap();
+                    let mut word = [0; 4];
+                    task.unpack(Kind::Byte, &mut word).unwrap();
+                    assert_eq!(i32::from_ne_bytes(word), round * 1000 + tag);
+                }
+            }
+            assert!(start.elapsed() < LONG);
+            psend(task, peer, 6000, b"");
+        },
+    );
+}
+
+#[test]
+fn a_session_talks_waits_and_asks() {
+    let daemon = Running::start();
+    let mut session = Session::enroll(&daemon.environment()).unwrap();
+    assert_eq!(session.request(Request::NewContext), Ok(Reply::Int(0x40001)));
+    assert_eq!(session.request(Request::Config), Err(Code::NotImpl));
+    let own = session.tid();
+    session.send(own, 3, 4, b"body").unwrap();
+    let any = Filter { src: ANY, tag: ANY, ctx: ANY };
+    let received = session.recv(any, Some(LONG)).unwrap().unwrap();
+    assert_eq!((received.src, received.ctx, received.tag, &received.body[..]), (own, 3, 4, &b"body"[..]));
+    assert_eq!(session.recv(any, Some(Duration::ZERO)), Ok(None));
+    assert_eq!(session.recv(any, Some(Duration::from_millis(30))), Ok(None));
+    session.wait(&[], Some(Duration::from_millis(1)));
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    drop(write);
+    use std::os::fd::AsFd;
+    assert_eq!(session.wait(&[read.as_fd()], Some(LONG)), [true]);
+    session.leave().unwrap();
+}
+
+#[test]
+fn a_wait_ends_in_time() {
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    let filter = task.filter(ANY, ANY);
+    let start = Instant::now();
+    assert_eq!(wait_for(&mut task, Duration::from_millis(150), |task| task.receive(&filter)), None);
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(150) && waited < LONG, "{waited:?}");
+}
