@@ -21,6 +21,8 @@ pub trait Control {
     fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code>;
     /// The mask that spawned tasks inherit.
     fn set_child_trace_mask(&mut self, mask: &[u8]) -> Result<(), Code>;
+    /// Takes messages to that context and tag for output of jobs.
+    fn collect_output(&mut self, context: i32, tag: i32);
     /// `pvm_spawn`'s request, with what children inherit.
     fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code>;
 }
@@ -63,6 +65,9 @@ impl Control for Session {
     }
     fn set_child_trace_mask(&mut self, mask: &[u8]) -> Result<(), Code> {
         self.task().set_trace_mask(true, mask)
+    }
+    fn collect_output(&mut self, context: i32, tag: i32) {
+        self.task().collect_output(context, tag);
     }
     fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code> {
         let arguments: Vec<&[u8]> = call.arguments.iter().map(String::as_bytes).collect();

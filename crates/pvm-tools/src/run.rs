@@ -8,7 +8,7 @@ use crate::variables::Variables;
 use pvm_core::codes::{self, Code};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
-use pvm_task::{OutputEvent, OutputKind, Session};
+use pvm_task::{OutputKind, Session, Ticket};
 use signal_hook::consts::{SIGINT, SIGKILL};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -116,6 +116,8 @@ struct Run<'a> {
     roots: Vec<Tid>,
     /// All tasks whose output comes here, and whether it has ended.
     tasks: BTreeMap<Tid, bool>,
+    /// What was asked about how the tasks end, and is not answered yet.
+    open: Vec<Ticket>,
     /// The status of the first task that failed.
     status: u8,
     interrupts: u32,
@@ -142,17 +144,20 @@ impl<'a> Run<'a> {
             });
         }
         let tag = arguments.tag.then(|| base_name(arguments.program()));
+        let mut open = Vec::new();
+        for tid in &roots {
+            open.push(session.task().begin(Request::ExitStatus(*tid))?);
+        }
         let tasks = roots.iter().map(|tid| (*tid, false)).collect();
-        Ok(Run { session, tag, roots, tasks, status: 0, interrupts: 0, signals })
+        Ok(Run { session, tag, roots, tasks, open, status: 0, interrupts: 0, signals })
     }
 
     /// Shows output until every task has ended; answers the exit status.
     fn watch(mut self) -> u8 {
         loop {
-            while let Some(event) = self.session.next_output() {
-                self.handle(&event);
-            }
-            if self.tasks.values().all(|ended| *ended) {
+            self.show_output();
+            self.take_answers();
+            if self.open.is_empty() && self.tasks.values().all(|ended| *ended) {
                 return self.status;
             }
             if !self.session.is_connected() {
@@ -168,46 +173,51 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn handle(&mut self, event: &OutputEvent) {
-        self.tasks.entry(event.task).or_insert(false);
-        match &event.kind {
-            OutputKind::Begin => {}
-            OutputKind::Line(line) => self.show(event.task, line),
-            OutputKind::End => {
-                self.tasks.insert(event.task, true);
-                if self.roots.contains(&event.task) {
-                    self.note_status(event.task);
+    /// Shows the output that has come, whole lines at a time.
+    fn show_output(&mut self) {
+        let mut text = Vec::new();
+        while let Some(event) = self.session.next_output() {
+            let ended = self.tasks.entry(event.task).or_insert(false);
+            match event.kind {
+                OutputKind::Begin => {}
+                OutputKind::End => *ended = true,
+                OutputKind::Line(line) => {
+                    text.extend_from_slice(self.tag_of(event.task).as_bytes());
+                    text.extend_from_slice(&line);
+                    text.push(b'\n');
                 }
             }
         }
-    }
-
-    fn show(&mut self, task: Tid, line: &[u8]) {
-        let mut text = Vec::new();
-        if let Some(name) = &self.tag {
-            let tag = match self.roots.iter().position(|root| *root == task) {
-                Some(place) => format!("[{name}.{place}] "),
-                None => format!("[{task}] "),
-            };
-            text.extend_from_slice(tag.as_bytes());
-        }
-        text.extend_from_slice(line);
-        text.push(b'\n');
         let mut out = io::stdout().lock();
-        let written = out.write_all(&text).and_then(|()| out.flush());
-        // Nobody reads any more: the program gets what it would have got without us.
-        if written.is_err() {
+        // Nobody reads any more: the tasks get what they would have got without us.
+        if out.write_all(&text).and_then(|()| out.flush()).is_err() {
             self.signal_all(SIGKILL);
         }
     }
 
-    fn note_status(&mut self, task: Tid) {
-        let status = match self.session.request(Request::ExitStatus(task)) {
-            Ok(Reply::Int(status)) => exit_status(status),
-            Ok(_) | Err(_) => EXIT_FAILURE,
-        };
-        if self.status == 0 {
-            self.status = status;
+    /// What stands before the lines of a task.
+    fn tag_of(&self, task: Tid) -> String {
+        let Some(name) = &self.tag else { return String::new() };
+        match self.roots.iter().position(|root| *root == task) {
+            Some(place) => format!("[{name}.{place}] "),
+            None => format!("[{task}] "),
+        }
+    }
+
+    /// Looks which tasks have ended, and how.
+    fn take_answers(&mut self) {
+        for ticket in std::mem::take(&mut self.open) {
+            let status = match self.session.task().poll_reply(&ticket) {
+                None => {
+                    self.open.push(ticket);
+                    continue;
+                }
+                Some(Ok(Reply::Int(status))) => exit_status(status),
+                Some(_) => EXIT_FAILURE,
+            };
+            if self.status == 0 {
+                self.status = status;
+            }
         }
     }
 

@@ -153,13 +153,14 @@ impl Driver {
     }
 
     fn show_output(&mut self) -> io::Result<()> {
+        let mut text = Vec::new();
         while let Some(event) = self.session.next_output() {
-            let text = self.console.jobs.handle(&event);
-            if !text.is_empty() {
-                self.input.show(&text)?;
-            }
+            text.append(&mut self.console.jobs.handle(&event));
         }
-        Ok(())
+        match text.is_empty() {
+            true => Ok(()),
+            false => self.input.show(&text),
+        }
     }
 
     fn quit(self) -> io::Result<ExitCode> {

@@ -56,6 +56,7 @@ fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Opti
     };
     match sink {
         Ok(sink) => {
+            call.control.collect_output(call.console.output_context, number);
             call.console.jobs.begin(number, sink);
             Ok(Some(Some(number)))
         }

@@ -17,6 +17,7 @@ struct Fake {
     options: BTreeMap<i32, i32>,
     spawned: Vec<i32>,
     tasks: Vec<TaskInfo>,
+    collected: Vec<(i32, i32)>,
 }
 
 impl Control for Fake {
@@ -68,6 +69,9 @@ impl Control for Fake {
     }
     fn set_child_trace_mask(&mut self, _mask: &[u8]) -> Result<(), Code> {
         Ok(())
+    }
+    fn collect_output(&mut self, context: i32, tag: i32) {
+        self.collected.push((context, tag));
     }
     fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code> {
         Ok(Request::Spawn(Spawn {
@@ -247,6 +251,7 @@ fn a_job_lives_until_its_tasks_have_ended() {
     assert_eq!(spawn.flags, codes::NO_SPAWN_PARENT);
     assert_eq!((spawn.children.output_tid, spawn.children.output_ctx), (0x40001, 0x40001));
     assert_eq!(spawn.children.output_tag, 1);
+    assert_eq!(bench.fake.collected, [(0x40001, 1)]);
     assert_eq!(bench.out("jobs"), " 1: t40002 t40003\n");
     bench.fake.tasks = vec![task(0x40002, -35, "prog")];
     let row = "                      vm    40002     6/c,f prog        \n";

@@ -1,0 +1,159 @@
+//! A virtual machine of its own for each test, and consoles on it.
+#![allow(dead_code)] // each test program uses its part
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The console of Debian's PVM, where it is installed.
+pub const DEBIAN_PVM: &str = "/usr/bin/pvm";
+/// How long anything in these tests may take.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The console under test; its daemon is built beside it.
+pub fn pvm() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let pvm = PathBuf::from(env!("CARGO_BIN_EXE_pvm"));
+        let profile = pvm.parent().unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "pvmd", "--target-dir"]).arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "pvmd does not build");
+        pvm
+    })
+}
+
+/// An own temporary directory, home and daemon; all of it goes with the value.
+pub struct Nest {
+    program: PathBuf,
+    pub directory: PathBuf,
+}
+
+impl Nest {
+    /// For the console under test.
+    pub fn new() -> Nest {
+        Nest::of(pvm())
+    }
+
+    /// For that console.
+    pub fn of(program: &Path) -> Nest {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("pvm-tools-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(directory.join("home")).unwrap();
+        Nest { program: program.into(), directory }
+    }
+
+    /// For Debian's console, if it is installed.
+    pub fn of_debian() -> Option<Nest> {
+        Path::new(DEBIAN_PVM).exists().then(|| Nest::of(Path::new(DEBIAN_PVM)))
+    }
+
+    /// A command that runs the console here.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).env("PVM_TMP", &self.directory).env("HOME", self.directory.join("home"));
+        command.env("PVM_ALLOW_ROOT", "1").current_dir(&self.directory);
+        for name in ["PVM_VMID", "PVM_ROOT", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_EXPORT", "PVMHOSTFILE"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Starts a console whose input is written later.
+    pub fn console(&self, arguments: &[&str]) -> Console {
+        let mut command = self.command(arguments);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Console(child)
+    }
+
+    /// Runs a script through the console.
+    pub fn script(&self, lines: &str) -> Output {
+        let mut console = self.console(&[]);
+        console.say(lines);
+        console.end()
+    }
+
+    /// Writes an executable shell script; its path.
+    pub fn program(&self, name: &str, text: &str) -> String {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.directory.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Whether a daemon has made itself known here.
+    pub fn has_daemon(&self) -> bool {
+        let names = std::fs::read_dir(&self.directory).unwrap();
+        names.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("pvmd."))
+    }
+}
+
+impl Drop for Nest {
+    fn drop(&mut self) {
+        if self.has_daemon() {
+            let mut halt = self.command(&[]);
+            let halt = halt.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            if let Ok(mut halt) = halt {
+                let _ = halt.stdin.take().unwrap().write_all(b"halt\n");
+                let _ = halt.wait();
+            }
+            wait_until(|| !self.has_daemon());
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Waits until something is true; whether it came true in time.
+pub fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+/// A console that runs.
+pub struct Console(Child);
+
+impl Console {
+    /// Writes into its input.
+    pub fn say(&mut self, text: &str) {
+        self.0.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Closes its input and takes what it printed.
+    pub fn end(mut self) -> Output {
+        drop(self.0.stdin.take());
+        self.0.wait_with_output().unwrap()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+/// Standard output as text.
+pub fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Standard error as text.
+pub fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}

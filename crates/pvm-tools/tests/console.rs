@@ -1,0 +1,278 @@
+//! The console on a real machine, and beside Debian's.
+mod common;
+
+use common::{Nest, err, out, wait_until};
+use std::process::Output;
+
+/// What a console prints when its input ends.
+const FAREWELL: &str = "pvm> quit\n\nConsole: exit handler called\npvmd still running.\n";
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_console_starts_a_machine_and_leaves_it_running() {
+    let nest = Nest::new();
+    let first = nest.run(&[]);
+    assert_eq!((out(&first).as_str(), err(&first).as_str()), (FAREWELL, ""));
+    assert_eq!(first.status.code(), Some(0));
+    let second = nest.script("id\nconf\n");
+    let host = host();
+    assert_eq!(
+        out(&second),
+        format!(
+            "pvmd already running.\npvm> id\nt40002\npvm> conf\n1 host, 1 data format\n\
+             \x20                   HOST     DTID     ARCH   SPEED       DSIG\n\
+             {host:>24}    40000  LINUX64    1000 0x00408c41\n{FAREWELL}"
+        )
+    );
+}
+
+#[test]
+fn halt_ends_the_machine_and_leaves_nothing() {
+    let nest = Nest::new();
+    let sleeper = nest.program("sleeper", "exec sleep 100");
+    let output = nest.script(&format!("spawn {sleeper}\nhalt\n"));
+    assert_eq!(out(&output), format!("pvm> spawn {sleeper}\n1 successful\nt40002\npvm> halt\n"));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!nest.has_daemon());
+    let again = nest.script("id\n");
+    assert_eq!(out(&again), format!("pvm> id\nt40001\n{FAREWELL}"));
+}
+
+#[test]
+fn the_commands_file_comes_first() {
+    let nest = Nest::new();
+    std::fs::write(nest.directory.join("home/.pvmrc"), "# comment\nalias v version\n\nbogus\n").unwrap();
+    let text = out(&nest.script("v\n"));
+    assert_eq!(text, format!("# comment\nalias v version\n\nbogus\nbogus: not found\npvm> v\n3.4.6\n{FAREWELL}"));
+}
+
+#[test]
+fn the_output_of_jobs_is_shown_as_it_comes() {
+    let nest = Nest::new();
+    let program = nest.program("prog", "echo \"hello $1\"; echo oops >&2; printf tail");
+    let mut console = nest.console(&[]);
+    console.say(&format!("spawn -> {program} \"a b\"\n"));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    console.say("jobs\n");
+    assert_eq!(
+        out(&console.end()),
+        format!(
+            "pvm> spawn -> {program} \"a b\"\n[1]\n1 successful\nt40002\n\
+             pvm> [1:t40002] hello a b\n[1:t40002] oops\n[1:t40002] tail\n[1:t40002] EOF\n[1] finished\n\
+             jobs\n{FAREWELL}"
+        )
+    );
+}
+
+#[test]
+fn the_output_of_jobs_can_go_to_a_file() {
+    let nest = Nest::new();
+    let program = nest.program("prog", "echo hello");
+    let file = nest.directory.join("out");
+    let mut console = nest.console(&[]);
+    for (number, arrow) in [(1, ">"), (2, ">>"), (3, ">")] {
+        console.say(&format!("spawn -{arrow}{} {program}\n", file.display()));
+        let line = format!("[{number}:t4000{}] EOF\n", number + 1);
+        let read = || std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(wait_until(|| read().ends_with(&line)), "{}", read());
+        let lines = if arrow == ">>" { 4 } else { 2 };
+        assert_eq!(read().lines().count(), lines, "{}", read());
+    }
+    let text = out(&console.end());
+    for number in 1..=3 {
+        assert!(text.contains(&format!("[{number}] finished\n")), "{text}");
+    }
+}
+
+#[test]
+fn tasks_get_what_the_console_exports() {
+    let nest = Nest::new();
+    let program = nest.program("prog", "echo \"$PVM_EXPORT:$XX:$PVM_ARCH:$PVMCTX:$PVMTMASK\"");
+    let mut console = nest.console(&[]);
+    console.say(&format!("setenv XX \"a  b\"\nexport XX\nspawn -> {program}\n"));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let text = out(&console.end());
+    let mask = "FH@@HMDC@@HNAAB@@@@@@C@@@ICA@@@@@@@";
+    assert!(text.contains(&format!("[1:t40002] XX:a  b:LINUX64:0x0:{mask}\n")), "{text}");
+}
+
+#[test]
+fn a_reset_ends_tasks_but_not_consoles() {
+    let nest = Nest::new();
+    let sleeper = nest.program("sleeper", "exec sleep 100");
+    let mut other = nest.console(&[]);
+    assert!(wait_until(|| nest.has_daemon()));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let text = out(&nest.script(&format!("spawn -2 {sleeper}\nput p 1 text\nreset\nps -a\nnames p\n")));
+    assert!(
+        text.contains("pvm> ps -a\n                    HOST      TID   FLAG 0x COMMAND\npvm> names p\n<p>:\n"),
+        "{text}"
+    );
+    other.say("id\n");
+    let text = out(&other.end());
+    assert!(text.starts_with("pvm> id\nt40001\n"), "{text}");
+    // The owner of the mailbox has gone: now a reset clears it.
+    let text = out(&nest.script("names p\nreset info\nnames p\n"));
+    assert!(text.contains("owner=0x0/0 flags=0x1\n\npvm> reset info\npvm> names p\npvm> quit\n"), "{text}");
+}
+
+#[test]
+fn a_hostfile_that_cannot_be_read_is_told() {
+    let nest = Nest::new();
+    let output = nest.run(&["/nonexistent/hosts"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("Console: Can't start pvmd"), "{}", err(&output));
+    assert!(err(&output).contains("/nonexistent/hosts"), "{}", err(&output));
+    assert!(!nest.has_daemon());
+}
+
+#[test]
+fn a_console_whose_machine_ends_says_so() {
+    let nest = Nest::new();
+    let console = nest.console(&[]);
+    assert!(wait_until(|| nest.has_daemon()));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    nest.script("halt\n");
+    let output = console.end();
+    assert_ne!(output.status.code(), Some(0));
+}
+
+#[test]
+fn lists_are_there_for_programs() {
+    let nest = Nest::new();
+    let absent = nest.run(&["conf", "--json"]);
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(err(&absent).contains("no virtual machine runs"), "{}", err(&absent));
+    let sleeper = nest.program("sleeper", "exec sleep 100");
+    nest.script(&format!("spawn {sleeper}\n"));
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = nest.run(arguments);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", out(&output)))
+    };
+    assert_eq!(json(&["conf", "--json"])["hosts"][0]["arch"], "LINUX64");
+    let tasks = json(&["ps", "-a", "--json"]);
+    assert_eq!(tasks[0]["tid"], "t40002");
+    assert_eq!(tasks[0]["command"], sleeper.as_str());
+    assert!(tasks[0]["pid"].as_i64().is_some_and(|pid| pid > 0));
+    assert_eq!(json(&["jobs", "--json"])[0]["tasks"][0], "t40002");
+    assert!(out(&nest.run(&["ps", "-al"])).contains(" ffffffdd "));
+    assert_eq!(out(&nest.run(&["jobs"])), " 1: t40002\n");
+    let text = out(&nest.script("jobs --json\n"));
+    assert!(text.contains("pvm> jobs --json\n[]\n"), "{text}");
+}
+
+/// Lines whose answers both consoles must agree upon.
+const BOTH: &str = "\
+conf
+id
+version
+alias
+alias c conf
+alias e echo hi
+c
+e  there
+alias a b
+alias b a
+a
+unalias a
+alias
+echo a  \"b  c\" d#e #f
+echo \"a'b\" 'a\"b' a\\ b
+bogus
+sig 0
+conf x
+help x y
+jobs x
+ps
+ps -a
+ps -al
+ps -x
+ps xq
+ps -nfoo
+ps -a -l
+getopt
+getopt PvmRoute
+getopt bogus
+setopt bogus 1
+setopt PvmShowTids 0
+setopt PvmFragSize 8000
+setopt PvmRoute 0
+setopt PvmAutoErr 0
+setopt PvmTraceOptions 9
+mstat . nosuch
+pstat t40001 t40002 40000 1 zz t80000000
+export
+export FOO BAR FOO
+export
+unexport FOO
+export
+setenv FOO
+setenv FOO a b
+setenv FOO
+tickle 0
+tickle 5
+tickle 6 2
+tickle 0x5
+tickle 9
+tickle 1 2 3 4 5 6 7 8 9 10 11 12 13
+trace
+trace - send recv
+trace + foo
+trace buf
+trace buf 100
+trace buf
+trace opt
+trace opt time
+trace opt
+trace opt foo
+put a 0
+put a 0 hello
+put b 2 hello
+put b 2 again
+put \"\" 0 x
+names
+names b
+names zz
+names *
+reset foo
+reset info b
+reset info b 1 2
+spawn
+spawn -2
+spawn -3 nosuch
+spawn -nohost /bin/true
+spawn -FOO /bin/true
+spawn -> nosuch
+kill -c t40033
+kill -q t40033
+kill -c
+kill t40044
+sig 9 t40044
+sig foo t40044
+delete nosuch other
+idump
+names a
+";
+
+#[test]
+fn scripts_print_the_same_on_both_consoles() {
+    let Some(debian) = Nest::of_debian() else { return };
+    let theirs = debian.script(BOTH);
+    let ours = Nest::new().script(BOTH);
+    let (theirs, ours) = (out(&theirs), out(&ours));
+    for (place, (their, our)) in theirs.lines().zip(ours.lines()).enumerate() {
+        assert_eq!(our, their, "line {place}\n{ours}\n--- theirs ---\n{theirs}");
+    }
+    assert_eq!(ours.lines().count(), theirs.lines().count());
+}
+
+#[test]
+fn errors_are_printed_the_same_on_both_consoles() {
+    let script = "pstat zz\nsetopt PvmRoute 9\nkill zz\nmstat \"\"\nput \"\" 0 x\nspawn -0 x\nsig 9 x\n";
+    let Some(debian) = Nest::of_debian() else { return };
+    let errors = |output: Output| err(&output);
+    assert_eq!(errors(Nest::new().script(script)), errors(debian.script(script)));
+}

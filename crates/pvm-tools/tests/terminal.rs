@@ -1,0 +1,103 @@
+//! The console as a person sees it: on a (pseudo) terminal.
+mod common;
+
+use common::{Nest, PATIENCE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A console on a terminal of its own.
+struct Terminal {
+    keyboard: OwnedFd,
+    shown: String,
+    child: Child,
+}
+
+impl Terminal {
+    fn open(nest: &Nest) -> Terminal {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let name = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
+        let side = || File::options().read(true).write(true).open(&name).unwrap();
+        let mut command = nest.command(&[]);
+        command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side());
+        let child = command.spawn().unwrap();
+        Terminal { keyboard, shown: String::new(), child }
+    }
+
+    fn press(&self, keys: &str) {
+        rustix::io::write(&self.keyboard, keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the screen shows a text after all that was waited for before.
+    fn expect(&mut self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(place) = self.shown.find(text) {
+                self.shown.drain(..place + text.len());
+                return;
+            }
+            assert!(Instant::now() < end, "no {text:?} in {:?}", self.shown);
+            let pause = Timespec::try_from(Duration::from_millis(100)).unwrap();
+            let mut ready = [PollFd::new(&self.keyboard, PollFlags::IN)];
+            if poll(&mut ready, Some(&pause)).unwrap() > 0 {
+                let mut bytes = [0; 4096];
+                // The console's end of the terminal is closed: nothing more comes.
+                let count = rustix::io::read(&self.keyboard, &mut bytes).unwrap_or(0);
+                assert!(count > 0, "no {text:?} in {:?} before the end", self.shown);
+                self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_person_edits_completes_and_recalls_lines() {
+    let nest = Nest::new();
+    let mut terminal = Terminal::open(&nest);
+    terminal.expect("pvm> ");
+    terminal.press("versiom\x7fn\r");
+    terminal.expect("3.4.6");
+    terminal.expect("pvm> ");
+    terminal.press("getopt PvmRo\t\r");
+    terminal.expect("PvmRoute Currently Set to 1");
+    terminal.expect("pvm> ");
+    terminal.press("\x1b[A\x1b[A\r");
+    terminal.expect("3.4.6");
+    terminal.expect("pvm> ");
+    // Ctrl-C drops the line, not the console.
+    terminal.press("halt\x03");
+    terminal.expect("pvm> ");
+    terminal.press("id\r");
+    terminal.expect("t40001");
+    terminal.expect("pvm> ");
+    terminal.press("\x04");
+    terminal.expect("pvmd still running.");
+    assert!(terminal.child.wait().unwrap().success());
+    let history = std::fs::read_to_string(nest.directory.join("home/.pvm_history")).unwrap();
+    assert!(history.contains("getopt PvmRoute"), "{history}");
+}
+
+#[test]
+fn output_of_jobs_leaves_the_line_being_typed_whole() {
+    let nest = Nest::new();
+    let program = nest.program("prog", "sleep 0.5; echo hello");
+    let mut terminal = Terminal::open(&nest);
+    terminal.expect("pvm> ");
+    terminal.press(&format!("spawn -> {program}\r"));
+    terminal.expect("1 successful");
+    terminal.expect("pvm> ");
+    terminal.press("echo typ");
+    terminal.expect("[1:t40002] hello");
+    // The line is shown again below the output.
+    terminal.expect("echo typ");
+    terminal.press("ed\r");
+    terminal.expect("\r\ntyped");
+    terminal.press("halt\r");
+    assert!(terminal.child.wait().unwrap().success());
+    assert!(!nest.has_daemon());
+}
