@@ -1,9 +1,9 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
+use crate::copying::{self, Refusal};
 use crate::offer::{self, Look};
 use crate::queue::Entry;
 use crate::segment::{Mapping, PeerLine};
 use std::cell::{Cell, RefCell};
-use std::io::{IoSlice, IoSliceMut};
 use std::rc::Rc;
 
 /// Fragments that a body in the heap can have; a descriptor with so many fits the queue.
@@ -139,7 +139,7 @@ pub struct Offer<'a> {
     pub(crate) number: u64,
     pub(crate) address: u64,
     pub(crate) bytes: usize,
-    pub(crate) sender_lives: bool,
+    pub(crate) sender_lives: &'a dyn Fn() -> bool,
     /// Cleared when the system does not let us copy.
     pub(crate) allowed: &'a Cell<bool>,
     pub(crate) outcome: &'a Cell<Outcome>,
@@ -159,15 +159,15 @@ impl Offer<'_> {
     pub fn take(self, data: &mut [u8]) -> Result<(), OfferMissed> {
         let count = data.len().min(self.bytes);
         if self.allowed.get() {
-            match self.copy(&mut data[..count]) {
-                Ok(true) if offer::still_standing(&self.theirs.offer, self.number) == Look::Standing => {
+            let (header, lives) = (self.owner.mapping.header(), self.sender_lives);
+            match copying::receive(header, self.theirs, self.ours, self.number, self.address, &mut data[..count], lives) {
+                Ok(()) if offer::still_standing(&self.theirs.offer, self.number) == Look::Standing => {
                     offer::took(&self.ours.taken, self.number);
                     self.outcome.set(Outcome::Taken);
                     return Ok(());
                 }
-                Ok(_) => {}
-                Err(rustix::io::Errno::FAULT | rustix::io::Errno::SRCH) => {}
-                Err(_) => self.allowed.set(false),
+                Ok(()) | Err(Refusal::Gone) => {}
+                Err(Refusal::Forbidden) => self.allowed.set(false),
             }
         }
         self.missed()
@@ -179,34 +179,13 @@ impl Offer<'_> {
                 self.outcome.set(Outcome::Taken);
                 return Err(OfferMissed::Moved(remote));
             }
-        } else if self.sender_lives {
+        } else if (self.sender_lives)() {
             offer::please_move(&self.ours.taken, self.number);
             self.outcome.set(Outcome::Later);
             return Err(OfferMissed::Later);
         }
         self.outcome.set(Outcome::Lost);
         Err(OfferMissed::Lost)
-    }
-
-    /// Copies from the sender's memory; `false` when the process is another one than the sender.
-    fn copy(&self, data: &mut [u8]) -> rustix::io::Result<bool> {
-        let header = self.owner.mapping.header();
-        let pid = header.pid.load(crate::sync::Ordering::Relaxed);
-        let mut done = 0;
-        let mut nonce = [0u8; 8];
-        while done < data.len() {
-            let into = &mut [IoSliceMut::new(&mut nonce), IoSliceMut::new(&mut data[done..])];
-            let from = [
-                (header.nonce_address.load(crate::sync::Ordering::Relaxed), 8),
-                (self.address + done as u64, into[1].len()),
-            ];
-            let count = read_process(pid, into, from)?;
-            if count <= 8 || u64::from_ne_bytes(nonce) != header.nonce.load(crate::sync::Ordering::Relaxed) {
-                return Ok(false);
-            }
-            done += count - 8;
-        }
-        Ok(true)
     }
 }
 
@@ -215,18 +194,6 @@ pub(crate) fn moved_body(owner: &Rc<Owner>, theirs: &PeerLine) -> Option<Remote>
     let word = |word: &crate::sync::AtomicU64| word.load(crate::sync::Ordering::Relaxed);
     Remote::from_place(owner, word(&theirs.moved_token) as u32, word(&theirs.moved_offset), word(&theirs.moved_bytes))
 }
-
-fn read_process(pid: u32, into: &mut [IoSliceMut<'_>; 2], from: [(u64, usize); 2]) -> rustix::io::Result<usize> {
-    let remote = from.map(|(address, bytes)| libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes });
-    // SAFETY: the local vectors are `IoSliceMut`, which has the layout of iovec and owns writable
-    // bytes; the remote addresses are the kernel's to check.
-    let count = unsafe {
-        libc::process_vm_readv(pid as libc::pid_t, into.as_mut_ptr().cast::<libc::iovec>(), 2, remote.as_ptr(), 2, 0)
-    };
-    usize::try_from(count).map_err(|_| rustix::io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(rustix::io::Errno::FAULT))
-}
-
-const _: () = assert!(size_of::<IoSlice<'_>>() == size_of::<libc::iovec>());
 
 /// Why an [`Offer`] was not taken.
 pub enum OfferMissed {

@@ -14,6 +14,10 @@ mod sync;
 #[cfg(not(loom))]
 mod arrival;
 #[cfg(not(loom))]
+mod blank;
+#[cfg(not(loom))]
+mod copying;
+#[cfg(not(loom))]
 mod endpoint;
 #[cfg(not(loom))]
 mod heap;
@@ -36,6 +40,7 @@ mod tests;
 #[cfg(not(loom))]
 pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
+    blank::Blank,
     endpoint::{Endpoint, OFFER_BYTES_MIN},
     heap::Block,
     spin::{Spinner, Wait},

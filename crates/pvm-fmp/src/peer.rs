@@ -1,5 +1,6 @@
 //! One peer of a task: the queue to it, the queue from it, what it still reads of our heap.
 use crate::arrival::Owner;
+use crate::copying;
 use crate::heap::{Block, SharedHeap};
 use crate::queue::{Kind, LINE_BYTES, Line, Reader, Writer, lines_for};
 use crate::segment::{PEERS_MAX, PeerLine};
@@ -55,6 +56,22 @@ impl Peer {
     pub fn theirs(&mut self, us: u32) -> Option<&PeerLine> {
         let index = self.find_line(us)?;
         Some(self.owner.mapping.peer_line(index))
+    }
+
+    /// Copies a part of an offered body into the peer's buffer, if the peer has opened that.
+    #[inline]
+    pub fn help(&mut self, us: u32, number: u64, body: &[u8]) {
+        let Some(index) = self.find_line(us) else { return };
+        if self.owner.mapping.peer_line(index).into_number.load(Ordering::Acquire) == number {
+            self.help_now(index, number, body);
+        }
+    }
+
+    fn help_now(&mut self, index: usize, number: u64, body: &[u8]) {
+        let header = self.owner.mapping.header();
+        if *self.offers.reachable.get_or_insert_with(|| copying::is_reachable(header)) {
+            copying::help(header, self.owner.mapping.peer_line(index), self.our_line.get(), number, body);
+        }
     }
 
     /// Lines of our queue that the peer has read.
@@ -284,6 +301,8 @@ pub(crate) struct Offers {
     /// The last offer has moved to the heap under this token; the peer may have taken it all the
     /// same, and then the token will not come back by itself.
     pub moved: Option<u32>,
+    /// Whether we can copy to the peer, once that has been tried.
+    pub reachable: Option<bool>,
     /// The peer cannot copy from us.
     pub refused: bool,
     /// How often lingering for the peer's receive paid off lately.
@@ -292,6 +311,6 @@ pub(crate) struct Offers {
 
 impl Default for Offers {
     fn default() -> Offers {
-        Offers { number: 0, moved: None, refused: false, linger: 4 }
+        Offers { number: 0, moved: None, reachable: None, refused: false, linger: 4 }
     }
 }

@@ -73,12 +73,20 @@ pub struct PeerLine {
     pub moved_offset: AtomicU64,
     pub moved_bytes: AtomicU64,
     pub moved_token: AtomicU64,
-    _pad: [AtomicU64; 2],
+    /// The offered body from here on is being copied, or has been, by its sender.
+    pub back: AtomicU64,
+    pub back_done: AtomicU64,
     /// Lines read from the peer's queue, over all its rings.
     pub consumed: AtomicU64,
     /// The number of the last offer of the peer that has been dealt with, times two, plus one
     /// when it could not be copied.
     pub taken: AtomicU64,
+    /// The offer for which the receive buffer below is open to its sender; 0 for none.
+    pub into_number: AtomicU64,
+    pub into_address: AtomicU64,
+    pub into_bytes: AtomicU64,
+    /// The offered body up to here is being copied, or has been, by its receiver.
+    pub front: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerLine>() == 128);

@@ -1,0 +1,180 @@
+//! A task's place in the shared-memory layer.
+use crate::heap::{Heap, SharedHeap};
+use crate::peer::Peer;
+use crate::ports::PortView;
+use crate::segment::Segment;
+use crate::sync::Ordering;
+use rustix::event::EventfdFlags;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+mod offering;
+mod peers;
+mod receive;
+mod send;
+
+/// Bodies from this size on are offered to a waiting peer instead of copied twice, in bytes.
+pub const OFFER_BYTES_MIN: usize = 16 << 10;
+/// Doorbells kept open; those of further peers are rung by the daemon.
+const BELLS_MAX: usize = 256;
+/// Entries taken from one peer before the next one has its turn.
+const BATCH: usize = 256;
+/// Up to this many peers all are looked at in each poll; of more, the recent ones and some others.
+const GLANCE_PEERS: usize = 32;
+/// How long a sender waits for the answer to an offer, beside the time for the copy itself.
+const OFFER_PATIENCE: Duration = Duration::from_millis(2);
+/// The slowest copy that is still waited for, in bytes a microsecond.
+const OFFER_BYTES_PER_MICROSECOND: usize = 500;
+/// How long a sender of a long body waits for the peer to begin its receive.
+const LINGER: Duration = Duration::from_micros(4);
+/// Sends after which the sender should look for blocks that came back.
+const SENDS_PER_POLL: u32 = 64;
+/// Bytes sent through the heap after which it should.
+const BYTES_PER_POLL: usize = 1 << 20;
+/// Free memory that makes a nap worth interrupting to give it back, in bytes.
+const EXCESS_BYTES: u64 = 8 << 20;
+/// Tokens in one release entry (one line).
+const TOKENS_PER_RELEASE: usize = 8;
+/// Released bytes that are reported at once.
+const PROMPT_RELEASE_BYTES: usize = 32 << 10;
+
+/// A task's place in the shared-memory layer: its segment, its peers.
+pub struct Endpoint {
+    tid: u32,
+    ports: Option<PortView>,
+    heap: SharedHeap,
+    bell: OwnedFd,
+    /// Read by peers to make sure that our process id means us.
+    _nonce: Box<u64>,
+    peers: Vec<Option<Box<Peer>>>,
+    /// Index into `peers`, plus one, by slot.
+    by_slot: Vec<u32>,
+    /// Peers, those that sent lately first.
+    order: Vec<usize>,
+    /// Where the next glance at the others begins.
+    glance: usize,
+    /// Free lines of our table, and how many were ever used.
+    free_lines: Vec<usize>,
+    used_lines: usize,
+    bells: usize,
+    /// Some reading has not been reported to its writer yet.
+    unpublished: bool,
+    napping: bool,
+    nap: u32,
+    dirty: Rc<Cell<bool>>,
+    copy_allowed: Rc<Cell<bool>>,
+    sends: u32,
+    sent_bytes: usize,
+}
+
+/// What became of one entry.
+enum Step {
+    Message,
+    Other,
+    Wait,
+    Damaged,
+}
+
+impl Endpoint {
+    /// Makes the segment (memfd) and the doorbell (eventfd).
+    pub fn new() -> io::Result<Endpoint> {
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Endpoint::with(Segment::new()?, bell)
+    }
+
+    /// Takes over what the daemon made for this task before it came ([`crate::Blank`]).
+    pub fn adopt(segment: OwnedFd, bell: OwnedFd) -> io::Result<Endpoint> {
+        Endpoint::with(Segment::adopt(segment)?, bell)
+    }
+
+    fn with(segment: Segment, bell: OwnedFd) -> io::Result<Endpoint> {
+        let mut bytes = [0u8; 8];
+        rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+        let nonce = Box::new(u64::from_ne_bytes(bytes));
+        let header = segment.mapping.header();
+        header.nonce.store(*nonce, Ordering::Relaxed);
+        header.nonce_address.store(&raw const *nonce as u64, Ordering::Relaxed);
+        Ok(Endpoint {
+            tid: 0,
+            ports: None,
+            heap: Rc::new(RefCell::new(Heap::new(segment))),
+            bell,
+            _nonce: nonce,
+            peers: Vec::new(),
+            by_slot: Vec::new(),
+            order: Vec::new(),
+            glance: 0,
+            free_lines: Vec::new(),
+            used_lines: 0,
+            bells: 0,
+            unpublished: false,
+            napping: false,
+            nap: 0,
+            dirty: Rc::default(),
+            copy_allowed: Rc::new(Cell::new(true)),
+            sends: 0,
+            sent_bytes: 0,
+        })
+    }
+
+    /// Duplicates of the descriptors to hand to the daemon with `Hello`: the segment
+    /// (read-only), the doorbell.
+    pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
+        let heap = self.heap.borrow();
+        Ok([heap.source().descriptor().try_clone_to_owned()?, self.bell.try_clone()?])
+    }
+    /// The own doorbell, readable when a peer rang.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+    /// Tells the own tid and the host's port table, once known.
+    pub fn enrolled(&mut self, tid: u32, ports: PortView) {
+        self.tid = tid;
+        self.ports = Some(ports);
+    }
+    /// The port table.
+    pub fn ports(&self) -> Option<&PortView> {
+        self.ports.as_ref()
+    }
+    /// Whether tasks of this host outnumber its cores, so that waiting should sleep early.
+    pub fn crowded(&self) -> bool {
+        self.ports.as_ref().is_some_and(PortView::crowded)
+    }
+
+    /// Before sleeping on the doorbell: senders ring from now on. The caller must [`Endpoint::poll`]
+    /// once more before it sleeps.
+    pub fn prepare_sleep(&mut self) {
+        self.nap = self.nap.wrapping_add(1).max(1);
+        self.napping = true;
+        let heap = self.heap.borrow();
+        crate::bell::lie_down(&heap.source().mapping.header().waiting.0, self.nap);
+    }
+
+    /// After sleeping, or when the last poll brought something after all. Empties the doorbell.
+    pub fn awake(&mut self) {
+        if !std::mem::take(&mut self.napping) {
+            return;
+        }
+        self.heap.borrow().source().mapping.header().waiting.0.store(0, Ordering::Relaxed);
+        let mut count = [0u8; 8];
+        let _ = rustix::io::read(&self.bell, &mut count);
+    }
+
+    /// Whether so much free memory is held that an idle task should give it back: sleep a tenth of
+    /// a second at first, and when nothing came [`Endpoint::tidy`].
+    pub fn has_excess(&self) -> bool {
+        self.heap.borrow().free_bytes() > EXCESS_BYTES
+    }
+
+    /// Gives memory back that has not been used for a while.
+    pub fn tidy(&mut self) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.tidy(self.tid, &self.heap);
+            offering::settle(peer, self.tid);
+        }
+        self.heap.borrow_mut().tidy();
+    }
+}

@@ -1,0 +1,150 @@
+//! The sender's side of offers: long bodies go straight to a receiver that waits for them.
+
+use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE};
+use crate::copying;
+use crate::heap::Block;
+use crate::offer::{self, Answer};
+use crate::peer::Peer;
+use crate::queue::Kind;
+use crate::sync::{AtomicU32, Ordering};
+use crate::{Meta, NoMemory, SendError, Sent};
+use std::time::{Duration, Instant};
+
+impl Endpoint {
+    /// Whether the peer is in a one-call receive for a message like this.
+    pub(super) fn peer_waits_for(&mut self, index: usize, meta: &Meta) -> bool {
+        let crowded = self.crowded();
+        let (us, peer) = (self.tid, self.peers[index].as_mut().expect("connected"));
+        if peer.offers.refused || !settle(peer, us) {
+            return false;
+        }
+        let owner = peer.owner.clone();
+        let posted = &owner.mapping.header().posted.0;
+        let waits = || {
+            let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+            posted.active.load(Ordering::Acquire) != 0
+                && [0, us].contains(&word(&posted.from))
+                && (0..5).all(|at| meta[at] & word(&posted.mask[at]) == word(&posted.value[at]))
+        };
+        if waits() {
+            return true;
+        }
+        if crowded || peer.offers.linger == 0 {
+            return false;
+        }
+        let start = Instant::now();
+        while start.elapsed() < LINGER {
+            if waits() {
+                peer.offers.linger = 4;
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        peer.offers.linger -= 1;
+        false
+    }
+
+    /// Offers `body` to the waiting peer; after a while without answer it goes through the heap.
+    pub(super) fn send_offer(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+        let us = self.tid;
+        let peer = self.peers[index].as_mut().expect("connected");
+        let ours = peer.our_line;
+        peer.offers.number += 1;
+        let number = peer.offers.number;
+        let mut words = [0u8; 24];
+        for (place, word) in words.chunks_exact_mut(8).zip([body.as_ptr() as u64, body.len() as u64, number]) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        copying::begin(ours.get());
+        offer::stand(&ours.get().offer, number);
+        let to = peer.tid;
+        let sent = self.queue(to, Kind::Offer, &meta, &words)?;
+        let patience = OFFER_PATIENCE + Duration::from_micros((body.len() / OFFER_BYTES_PER_MICROSECOND) as u64);
+        if sent == Sent::RingByDaemon {
+            // The caller rings when we return, so there is nothing to wait for.
+            self.move_offer(index, number, body)?;
+            return Ok(sent);
+        }
+        let start = Instant::now();
+        let mut spins = 0u32;
+        loop {
+            let peer = self.peers[index].as_mut().expect("connected");
+            let answer = peer.theirs(us).map_or(Answer::Open, |line| offer::answer(&line.taken, number));
+            match answer {
+                Answer::Taken => {
+                    peer.offers.linger = 4;
+                    return Ok(sent);
+                }
+                Answer::PleaseMove => {
+                    peer.offers.refused = true;
+                    break;
+                }
+                Answer::Open => peer.help(us, number, body),
+            }
+            spins += 1;
+            if spins % 64 == 0 {
+                if self.ports.as_ref().is_some_and(|ports| !ports.alive(to)) {
+                    return Ok(sent);
+                }
+                if start.elapsed() > patience {
+                    break;
+                }
+                if spins > 20_000 || self.crowded() {
+                    std::thread::yield_now();
+                }
+            }
+            std::hint::spin_loop();
+        }
+        self.move_offer(index, number, body)?;
+        Ok(sent)
+    }
+
+    /// Moves an offered body to the heap and tells the peer. Where there is no memory the offer
+    /// stands until the peer takes it: it has said that it waits for it.
+    fn move_offer(&mut self, index: usize, number: u64, body: &[u8]) -> Result<(), SendError> {
+        let (heap, us) = (self.heap.clone(), self.tid);
+        let block = loop {
+            match Block::allocate(&heap, body.len()) {
+                Ok(block) => break block,
+                Err(NoMemory) => {
+                    let peer = self.peers[index].as_mut().expect("connected");
+                    let taken = peer.theirs(us).is_some_and(|line| offer::answer(&line.taken, number) == Answer::Taken);
+                    let lives = self.ports.as_ref().is_none_or(|ports| ports.alive(peer.tid));
+                    if taken || !lives {
+                        return Ok(());
+                    }
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+        };
+        block.write(0, body);
+        let peer = self.peers[index].as_mut().expect("connected");
+        let line = peer.our_line;
+        let offset = block.offset();
+        let token = peer.outstanding.add(vec![block]);
+        line.get().moved_offset.store(offset, Ordering::Relaxed);
+        line.get().moved_bytes.store(body.len() as u64, Ordering::Relaxed);
+        line.get().moved_token.store(u64::from(token), Ordering::Relaxed);
+        offer::moved(&line.get().offer, number);
+        peer.offers.moved = Some(token);
+        Ok(())
+    }
+}
+
+/// Clears up after an offer that was moved: the peer may have taken it in the last moment, then
+/// its token does not come back. Returns whether all is clear for the next offer.
+pub(super) fn settle(peer: &mut Peer, us: u32) -> bool {
+    let Some(token) = peer.offers.moved else { return true };
+    let number = peer.offers.number;
+    let Some(line) = peer.theirs(us) else { return false };
+    let taken = offer::answer(&line.taken, number) == Answer::Taken;
+    if taken {
+        peer.outstanding.remove(token);
+    }
+    let settled = taken || !peer.outstanding.holds(token);
+    if settled {
+        peer.offers.moved = None;
+    }
+    settled
+}
+

@@ -1,0 +1,101 @@
+//! Who the peers are.
+
+use super::{BELLS_MAX, Endpoint};
+use crate::arrival::Owner;
+use crate::peer::{Offers, Outstanding, OwnLine, Peer};
+use crate::segment::{Mapping, PEERS_MAX};
+use crate::sync::Ordering;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+impl Endpoint {
+    /// A peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
+    pub fn connect(&mut self, tid: u32, segment: OwnedFd, bell: OwnedFd) -> io::Result<()> {
+        if self.is_connected(tid) {
+            return Ok(());
+        }
+        let mapping = Mapping::of_peer(segment)?;
+        let our_line = self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?;
+        let our_line = OwnLine::new(&self.heap, our_line);
+        let owner = Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
+        let keep_bell = self.bells < BELLS_MAX;
+        self.bells += usize::from(keep_bell);
+        let peer = Box::new(Peer {
+            tid,
+            owner: Rc::new(owner),
+            bell: keep_bell.then_some(bell),
+            rung: Cell::new(0),
+            our_line,
+            their_line: None,
+            searched: None,
+            out: None,
+            inbound: None,
+            outstanding: Outstanding::default(),
+            offers: Offers::default(),
+        });
+        let index = match self.peers.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.peers.push(None);
+                self.peers.len() - 1
+            }
+        };
+        self.peers[index] = Some(peer);
+        let slot = slot_of(tid);
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, 0);
+        }
+        self.by_slot[slot] = index as u32 + 1;
+        self.order.insert(0, index);
+        Ok(())
+    }
+
+    /// A line of our table for the peer.
+    fn take_line(&mut self, tid: u32) -> Option<usize> {
+        let index = self.free_lines.pop().or_else(|| {
+            (self.used_lines < PEERS_MAX).then(|| {
+                self.used_lines += 1;
+                self.used_lines - 1
+            })
+        })?;
+        let heap = self.heap.borrow();
+        let (header, line) = (heap.source().mapping.header(), heap.source().mapping.peer_line(index));
+        for word in [&line.ring, &line.offer, &line.consumed, &line.taken] {
+            word.store(0, Ordering::Relaxed);
+        }
+        // Pairs with the acquire in `Peer::find_line`: who finds the line finds it clean.
+        line.tid.store(tid, Ordering::Release);
+        header.peers.0.store(self.used_lines as u32, Ordering::Release);
+        header.table_version.fetch_add(1, Ordering::Release);
+        Some(index)
+    }
+
+    /// Whether `send_*` to that tid can work.
+    pub fn is_connected(&self, tid: u32) -> bool {
+        self.index_of(tid).is_some()
+    }
+
+    #[inline]
+    pub(super) fn index_of(&self, tid: u32) -> Option<usize> {
+        let index = (*self.by_slot.get(slot_of(tid))?).checked_sub(1)? as usize;
+        (self.peers[index].as_ref()?.tid == tid).then_some(index)
+    }
+
+    /// The peer is dead (`ToTask::PeerGone`); call after a [`Endpoint::poll`] that followed the
+    /// news. Bodies of it that are still held stay readable.
+    pub fn peer_gone(&mut self, tid: u32) {
+        let Some(index) = self.index_of(tid) else { return };
+        let peer = self.peers[index].take().expect("found just now");
+        self.by_slot[slot_of(tid)] = 0;
+        self.order.retain(|other| *other != index);
+        self.bells -= usize::from(peer.bell.is_some());
+        peer.our_line.get().tid.store(0, Ordering::Release);
+        self.free_lines.push(peer.our_line.index);
+    }
+}
+
+fn slot_of(tid: u32) -> usize {
+    tid as usize % crate::ports::SLOTS
+}

@@ -1,0 +1,281 @@
+//! Receiving: the queues are read, what arrives goes to the sink.
+
+use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE};
+use crate::arrival::{Arrival, Inline, Offer, Outcome, Owner, Remote, Sink, moved_body};
+use crate::offer::{self, Look};
+use crate::peer::{Inbound, Peer};
+use crate::queue::{Entry, Kind};
+use crate::segment::PeerLine;
+use crate::sync::Ordering;
+use crate::{INLINE_BYTES_MAX, Posted};
+use std::cell::Cell;
+use std::rc::Rc;
+
+impl Endpoint {
+    /// Hands everything that has arrived to `sink`. Returns how many messages. No system call.
+    #[inline]
+    pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
+        (self.sends, self.sent_bytes) = (0, 0);
+        let count = if self.napping || self.order.len() <= GLANCE_PEERS {
+            (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
+        } else {
+            self.poll_some(sink)
+        };
+        if count == 0 && (self.unpublished || self.dirty.get()) {
+            self.idle();
+        }
+        count
+    }
+
+    /// With many peers: those that sent lately, and some of the others.
+    fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
+        let recent = GLANCE_PEERS / 2;
+        let mut count = (0..recent).map(|place| self.drain(place, sink)).sum();
+        for _ in 0..GLANCE_PEERS - recent {
+            self.glance = if self.glance + 1 >= self.order.len() { recent } else { self.glance + 1 };
+            let got = self.drain(self.glance, sink);
+            if got > 0 {
+                self.order[..=self.glance].rotate_right(1);
+                count += got;
+            }
+        }
+        count
+    }
+
+    /// Takes what one peer has sent.
+    #[inline]
+    fn drain(&mut self, place: usize, sink: &mut impl Sink) -> usize {
+        let index = self.order[place];
+        let peer = self.peers[index].as_mut().expect("ordered peers exist");
+        let Some(inbound) = &peer.inbound else { return self.find_queue(index, sink) };
+        // SAFETY: the slice is used within this statement, the peer holds the mapping.
+        if matches!(inbound.reader.next(unsafe { inbound.lines() }), Ok(None)) {
+            return 0;
+        }
+        self.drain_some(index, sink)
+    }
+
+    /// The peer had no queue to us when we last looked.
+    #[cold]
+    fn find_queue(&mut self, index: usize, sink: &mut impl Sink) -> usize {
+        let us = self.tid;
+        let peer = self.peers[index].as_mut().expect("ordered peers exist");
+        let Some(line) = peer.find_line(us) else { return 0 };
+        peer.inbound = Inbound::find(&peer.owner, peer.owner.mapping.peer_line(line));
+        if peer.inbound.is_some() { self.drain_some(index, sink) } else { 0 }
+    }
+
+    fn drain_some(&mut self, index: usize, sink: &mut impl Sink) -> usize {
+        let mut count = 0;
+        for _ in 0..BATCH {
+            match self.step(index, sink) {
+                Some(Step::Message) => count += 1,
+                Some(Step::Other) => {}
+                Some(Step::Wait) | None => break,
+                Some(Step::Damaged) => {
+                    self.shun(index);
+                    break;
+                }
+            }
+        }
+        if self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref()).is_some_and(Inbound::should_publish) {
+            self.publish(index);
+        } else {
+            self.unpublished = true;
+        }
+        if self.dirty.get() {
+            self.flush_releases(false);
+        }
+        count
+    }
+
+    /// Says how far we have read.
+    fn publish(&mut self, index: usize) {
+        let Some(peer) = self.peers[index].as_mut() else { return };
+        if let Some(inbound) = peer.inbound.as_mut().filter(|inbound| inbound.consumed != inbound.published) {
+            inbound.published = inbound.consumed;
+            // Pairs with the acquire in `Peer::consumed`: our reads of those lines are over.
+            peer.our_line.get().consumed.store(inbound.consumed, Ordering::Release);
+        }
+    }
+
+    /// Nothing has arrived: time for what can wait.
+    #[cold]
+    fn idle(&mut self) {
+        if std::mem::take(&mut self.unpublished) {
+            (0..self.peers.len()).for_each(|index| self.publish(index));
+        }
+        if self.dirty.get() {
+            self.flush_releases(true);
+        }
+    }
+
+    /// A peer whose queue is damaged is not listened to any more.
+    fn shun(&mut self, index: usize) {
+        self.order.retain(|other| *other != index);
+    }
+
+    /// Handles the next entry of a peer's queue.
+    #[inline]
+    fn step(&mut self, index: usize, sink: &mut impl Sink) -> Option<Step> {
+        let peer = self.peers[index].as_mut().expect("connected");
+        let inbound = peer.inbound.as_mut()?;
+        // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
+        let ring = unsafe { inbound.lines() };
+        let entry = match inbound.reader.next(ring) {
+            Ok(entry) => entry?,
+            Err(_) => return Some(Step::Damaged),
+        };
+        let lines = entry.lines();
+        let step = match entry.kind {
+            Kind::Message => {
+                sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
+                Step::Message
+            }
+            Kind::Link => {
+                inbound.consumed += lines as u64;
+                return Some(follow_link(peer, &entry));
+            }
+            _ => self.step_long(index, &entry, sink),
+        };
+        if matches!(step, Step::Message | Step::Other) {
+            let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
+            inbound.consumed += lines as u64;
+            inbound.reader.advance(lines);
+        }
+        Some(step)
+    }
+
+    /// Entries whose matter lies elsewhere.
+    fn step_long(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+        let peer = self.peers[index].as_mut().expect("connected");
+        let owner = peer.owner.clone();
+        match entry.kind {
+            Kind::Blocks => {
+                let mut descriptor = [0u8; INLINE_BYTES_MAX];
+                let bytes = entry.copy_to(&mut descriptor);
+                match Remote::from_descriptor(&owner, &descriptor[..bytes]) {
+                    Some(remote) => {
+                        sink.arrived(peer.tid, entry.meta(), Arrival::Remote(remote));
+                        Step::Message
+                    }
+                    None => Step::Damaged,
+                }
+            }
+            Kind::Offer => {
+                let (ports, tid) = (&self.ports, peer.tid);
+                let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
+                let Some(line) = peer.find_line(self.tid) else { return Step::Damaged };
+                let (theirs, ours) = (owner.mapping.peer_line(line), peer.our_line);
+                receive_offer(peer.tid, &owner, theirs, ours.get(), &self.copy_allowed, &lives, entry, sink)
+            }
+            _ => {
+                let mut tokens = [0u8; 4 * TOKENS_PER_RELEASE];
+                let bytes = entry.copy_to(&mut tokens);
+                for token in tokens[..bytes].chunks_exact(4) {
+                    peer.outstanding.remove(u32::from_ne_bytes(token.try_into().expect("four")));
+                }
+                Step::Other
+            }
+        }
+    }
+
+    /// Tells senders which of their blocks are no longer read.
+    fn flush_releases(&mut self, all: bool) {
+        self.dirty.set(false);
+        for index in 0..self.peers.len() {
+            let Some(peer) = self.peers[index].as_mut() else { continue };
+            let count = peer.owner.released.borrow().len();
+            if count == 0 {
+                continue;
+            }
+            if !all && count < TOKENS_PER_RELEASE && peer.owner.released_bytes.get() < PROMPT_RELEASE_BYTES {
+                self.dirty.set(true);
+                continue;
+            }
+            let tokens = std::mem::take(&mut *peer.owner.released.borrow_mut());
+            peer.owner.released_bytes.set(0);
+            for group in tokens.chunks(TOKENS_PER_RELEASE) {
+                let mut body = [0u8; 4 * TOKENS_PER_RELEASE];
+                for (place, token) in body.chunks_exact_mut(4).zip(group) {
+                    place.copy_from_slice(&token.to_ne_bytes());
+                }
+                let pushed = peer.push(self.tid, &self.heap, Kind::Release, &[0; 5], &body[..4 * group.len()]);
+                if pushed.is_err() {
+                    // No memory for the news: it waits for the next time.
+                    peer.owner.released.borrow_mut().extend_from_slice(group);
+                    self.dirty.set(true);
+                }
+            }
+        }
+    }
+
+    /// Says what the task waits for in a one-call receive; `None` when it no longer does.
+    #[inline]
+    pub fn post(&mut self, wanted: Option<Posted>) {
+        let heap = self.heap.borrow();
+        let words = &heap.source().mapping.header().posted.0;
+        let Some(wanted) = wanted else {
+            return words.active.store(0, Ordering::Release);
+        };
+        words.active.store(0, Ordering::Relaxed);
+        words.from.store(wanted.from, Ordering::Relaxed);
+        for at in 0..5 {
+            words.mask[at].store(wanted.mask[at], Ordering::Relaxed);
+            words.value[at].store(wanted.value[at] & wanted.mask[at], Ordering::Relaxed);
+        }
+        words.active.store(1, Ordering::Release);
+    }
+}
+
+/// The queue goes on in another ring.
+#[cold]
+fn follow_link(peer: &mut Peer, entry: &Entry<'_>) -> Step {
+    let mut body = [0u8; 16];
+    entry.copy_to(&mut body);
+    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body));
+    if followed.is_some() { Step::Other } else { Step::Damaged }
+}
+
+/// Offers an entry's body to the sink.
+#[allow(clippy::too_many_arguments)] // the pieces of one borrow
+fn receive_offer(
+    from: u32,
+    owner: &Rc<Owner>,
+    theirs: &PeerLine,
+    ours: &PeerLine,
+    allowed: &Cell<bool>,
+    sender_lives: &dyn Fn() -> bool,
+    entry: &Entry<'_>,
+    sink: &mut impl Sink,
+) -> Step {
+    let mut words = [0u8; 24];
+    entry.copy_to(&mut words);
+    let word = |from: usize| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight"));
+    let number = word(16);
+    match offer::look(&theirs.offer, number) {
+        Look::Moved => match moved_body(owner, theirs) {
+            Some(remote) => {
+                sink.arrived(from, entry.meta(), Arrival::Remote(remote));
+                Step::Message
+            }
+            None => Step::Damaged,
+        },
+        Look::Standing => {
+            let outcome = Cell::new(Outcome::Later);
+            let bytes = word(8) as usize;
+            let offer = Offer { owner, theirs, ours, number, address: word(0), bytes, sender_lives, allowed, outcome: &outcome };
+            sink.arrived(from, entry.meta(), Arrival::Offer(offer));
+            match outcome.get() {
+                Outcome::Taken => Step::Message,
+                Outcome::Lost => Step::Other,
+                Outcome::Later => {
+                    offer::please_move(&ours.taken, number);
+                    Step::Wait
+                }
+            }
+        }
+        Look::Other => Step::Damaged,
+    }
+}
+

@@ -1,0 +1,110 @@
+//! Sending: into the queue, or into the heap and its descriptor into the queue.
+
+use super::{BYTES_PER_POLL, Endpoint, OFFER_BYTES_MIN, SENDS_PER_POLL};
+use crate::arrival::FRAGMENTS_MAX;
+use crate::heap::Block;
+use crate::peer::Peer;
+use crate::queue::Kind;
+use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
+
+impl Endpoint {
+    /// A block of at least `bytes` in the own heap.
+    pub fn allocate(&mut self, bytes: usize) -> Result<Block, NoMemory> {
+        Block::allocate(&self.heap, bytes)
+    }
+
+    /// Sends bytes: in the queue when they are few, straight from `body` when they are many and
+    /// the peer waits for them, else through the heap. `body` is free when the call returns.
+    /// Never waits for the peer to receive.
+    #[inline]
+    pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+        if body.len() <= INLINE_BYTES_MAX {
+            return self.queue(to, Kind::Message, &meta, body);
+        }
+        self.send_long(to, meta, body)
+    }
+
+    fn send_long(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+        let index = self.index_of(to).ok_or(SendError::NotConnected)?;
+        if body.len() >= OFFER_BYTES_MIN && self.peer_waits_for(index, &meta) {
+            return self.send_offer(index, meta, body);
+        }
+        let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
+        block.write(0, body);
+        self.send_blocks(to, meta, &[(block, body.len())])
+    }
+
+    /// Sends what lies in blocks (each with its used length), without a copy. The blocks may be
+    /// sent again, to others too; what was sent must not be overwritten as long as somebody may
+    /// read it (append behind it instead).
+    pub fn send_blocks(&mut self, to: u32, meta: Meta, body: &[(Block, usize)]) -> Result<Sent, SendError> {
+        let index = self.index_of(to).ok_or(SendError::NotConnected)?;
+        let bytes = body.iter().map(|(_, used)| used).sum::<usize>();
+        if body.len() > FRAGMENTS_MAX {
+            return self.send_joined(to, meta, body, bytes);
+        }
+        let peer = self.peers[index].as_mut().expect("connected");
+        let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()).collect());
+        let mut descriptor = [0u8; 8 + 16 * FRAGMENTS_MAX];
+        descriptor[..4].copy_from_slice(&token.to_ne_bytes());
+        descriptor[4..8].copy_from_slice(&(body.len() as u32).to_ne_bytes());
+        for ((block, used), place) in body.iter().zip(descriptor[8..].chunks_exact_mut(16)) {
+            place[..8].copy_from_slice(&block.offset().to_ne_bytes());
+            place[8..].copy_from_slice(&(*used as u64).to_ne_bytes());
+        }
+        let sent = self.queue(to, Kind::Blocks, &meta, &descriptor[..8 + 16 * body.len()]);
+        if sent.is_err() {
+            self.peers[index].as_mut().expect("connected").outstanding.remove(token);
+        }
+        self.sent_bytes += bytes;
+        sent
+    }
+
+    /// Too many fragments for a descriptor: one block instead.
+    fn send_joined(&mut self, to: u32, meta: Meta, body: &[(Block, usize)], bytes: usize) -> Result<Sent, SendError> {
+        let whole = self.allocate(bytes).map_err(|_| SendError::NoMemory)?;
+        let mut done = 0;
+        for (block, used) in body {
+            whole.fill_from(done, block, *used);
+            done += used;
+        }
+        self.send_blocks(to, meta, &[(whole, bytes)])
+    }
+
+    /// Puts an entry into the queue to `to` and wakes it.
+    #[inline]
+    pub(super) fn queue(&mut self, to: u32, kind: Kind, meta: &Meta, body: &[u8]) -> Result<Sent, SendError> {
+        let index = self.index_of(to).ok_or(SendError::NotConnected)?;
+        if self.ports.as_ref().is_some_and(|ports| !ports.alive(to)) {
+            return Ok(Sent::Done);
+        }
+        self.sends += 1;
+        let peer = self.peers[index].as_mut().expect("connected");
+        peer.push(self.tid, &self.heap, kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;
+        Ok(ring(peer))
+    }
+
+    /// Whether enough has been sent since the last [`Endpoint::poll`] that blocks should be
+    /// collected which receivers have returned.
+    pub fn should_poll(&self) -> bool {
+        self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
+    }
+}
+
+/// Wakes the peer if it sleeps.
+#[inline]
+fn ring(peer: &Peer) -> Sent {
+    let Some(nap) = crate::bell::sleeper(&peer.owner.mapping.header().waiting.0) else { return Sent::Done };
+    if peer.rung.replace(nap) == nap {
+        return Sent::Done;
+    }
+    match &peer.bell {
+        Some(bell) => {
+            // A full counter has rung already.
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            Sent::Done
+        }
+        None => Sent::RingByDaemon,
+    }
+}
+
