@@ -248,6 +248,22 @@ impl Task {
         }
     }
 
+    /// Leaves the task as if it slept, for programs that watch its descriptors themselves: senders
+    /// ring. What has come meanwhile rings too, for the program has not heard of it.
+    pub fn arm(&mut self) {
+        self.rise();
+        self.prepare_sleep();
+        if let Some(member) = &mut self.member {
+            member.look_at_socket = true;
+        }
+        if self.progress() > 0 {
+            if let Some(member) = &self.member {
+                // Fails only when the counter is full; then it is readable all the same.
+                let _ = rustix::io::write(member.endpoint.bell(), &1u64.to_ne_bytes());
+            }
+        }
+    }
+
     /// The descriptors to sleep on, after a last look.
     pub(crate) fn lie_down(&mut self, timeout: Option<Duration>) -> Sleep {
         let lonely = Some(timeout.map_or(LONELY_PAUSE, |time| time.min(LONELY_PAUSE)));
