@@ -76,7 +76,11 @@ impl Member {
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         link.send_to_daemon(&hello, &borrowed).map_err(|_| EnrollError::Broken)?;
         let (welcome, descriptors) = wait_for_welcome(&mut link)?;
-        let ports = descriptors.into_iter().next().ok_or(EnrollError::Broken)?;
+        let mut descriptors = descriptors.into_iter();
+        let ports = descriptors.next().ok_or(EnrollError::Broken)?;
+        if let (Some(segment), Some(bell)) = (descriptors.next(), descriptors.next()) {
+            endpoint = Endpoint::adopt(segment, bell).map_err(EnrollError::System)?;
+        }
         endpoint.enrolled(welcome.tid.0, PortView::new(ports).map_err(EnrollError::System)?);
         let member = Member {
             tid: welcome.tid,

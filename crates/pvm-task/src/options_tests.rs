@@ -1,1 +1,56 @@
 use super::*;
+
+fn task() -> Task {
+    Task::new(&Environment::from_lookup(|_| None))
+}
+
+#[test]
+fn defaults_are_those_of_the_contract() {
+    let task = task();
+    for number in 1..=25 {
+        let expected = match OptionNumber::from_number(number) {
+            Some(OptionNumber::Route) => Ok(2),
+            Some(OptionNumber::AutoErr | OptionNumber::ShowTids) => Ok(1),
+            Some(OptionNumber::FragSize) => Ok(4080),
+            Some(OptionNumber::PollType | OptionNumber::PollTime) => Err(Code::BadParam),
+            _ => Ok(0),
+        };
+        assert_eq!(task.option(number), expected, "{number}");
+    }
+    assert_eq!(task.option(0), Err(Code::BadParam));
+    assert_eq!(task.option(26), Err(Code::BadParam));
+}
+
+#[test]
+fn values_are_checked_as_in_pvm_3_4() {
+    let mut task = task();
+    let cases = [
+        (OptionNumber::Route, 0, Err(Code::BadParam)),
+        (OptionNumber::Route, 3, Ok(2)),
+        (OptionNumber::FragSize, 51, Err(Code::BadParam)),
+        (OptionNumber::FragSize, 52, Ok(4080)),
+        (OptionNumber::FragSize, 1_048_577, Err(Code::BadParam)),
+        (OptionNumber::TraceOptions, 0, Err(Code::BadParam)),
+        (OptionNumber::TraceOptions, 3, Ok(0)),
+        (OptionNumber::OutputTid, 0x40005, Err(Code::BadParam)),
+        (OptionNumber::OutputTid, 0, Ok(0)),
+        (OptionNumber::OutputCode, -7, Ok(0)),
+        (OptionNumber::SelfOutputContext, 1, Err(Code::NotImpl)),
+        (OptionNumber::PollType, 1, Err(Code::NotImpl)),
+        (OptionNumber::AutoErr, 7, Ok(1)),
+    ];
+    for (option, value, result) in cases {
+        assert_eq!(task.set_option(option as i32, value), result, "{option:?} {value}");
+    }
+    assert_eq!(task.set_option(26, 1), Err(Code::BadParam));
+}
+
+#[test]
+fn a_tag_for_own_output_needs_a_collector() {
+    let mut task = task();
+    assert_eq!(task.set_option(OptionNumber::SelfOutputCode as i32, 5), Ok(0));
+    assert_eq!(task.option(OptionNumber::SelfOutputCode as i32), Ok(0));
+    assert_eq!(task.set_option(OptionNumber::SelfOutputTid as i32, 0x40009), Ok(0));
+    assert_eq!(task.set_option(OptionNumber::SelfOutputCode as i32, 5), Ok(0));
+    assert_eq!(task.option(OptionNumber::SelfOutputCode as i32), Ok(5));
+}

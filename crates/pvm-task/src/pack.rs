@@ -157,3 +157,7 @@ fn widen(shorts: &[u8], signed: bool, wide: &mut [u8]) {
         word.copy_from_slice(&value.to_ne_bytes());
     }
 }
+
+#[cfg(test)]
+#[path = "pack_tests.rs"]
+mod tests;

@@ -1,1 +1,74 @@
 use super::*;
+use crate::message::Place;
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32 % sides
+    }
+}
+
+fn message(ctx: i32, tag: i32, src: i32) -> Message {
+    Message { ctx, tag, src, place: Place::Queued, ..Message::vacant() }
+}
+
+/// Runs the queue and a plain list side by side.
+fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
+    let mut dice = Dice(seed);
+    let (mut table, mut queue, mut list) = (Vec::new(), Queue::new(), Vec::<u32>::new());
+    for _ in 0..3000 {
+        let mut word = |low: i32| dice.roll(kinds) as i32 + low;
+        let (ctx, tag, src) = (word(0), word(0), word(0x40001));
+        if dice.roll(10) < inserts_of_ten {
+            table.push(message(ctx, tag, src));
+            let place = table.len() as u32 - 1;
+            queue.push(&mut table, place);
+            list.push(place);
+            continue;
+        }
+        let mut wild = |word: i32| if dice.roll(3) == 0 { ANY } else { word };
+        let filter = Filter { ctx: wild(ctx), tag: wild(tag), src: wild(src) };
+        let expected = list.iter().position(|place| fits(&table[*place as usize], &filter));
+        assert_eq!(queue.find(&mut table, &filter), expected.map(|at| list[at]), "{filter:?}");
+        if let Some(at) = expected {
+            queue.remove(&mut table, list.remove(at));
+        }
+        assert_eq!(queue.len(), list.len());
+    }
+    assert!(queue.walk(&table).eq(list.iter().copied()));
+}
+
+#[test]
+fn it_finds_what_a_plain_list_finds() {
+    for seed in 0..8 {
+        compare(seed, 3, 5);
+        compare(seed, 5, 6);
+        compare(seed, 20, 9);
+        compare(seed, 2, 8);
+    }
+}
+
+#[test]
+fn an_index_is_made_only_for_a_long_search_and_goes_with_the_last_message() {
+    let mut table: Vec<Message> = (0..200).map(|tag| message(0, tag, 1)).collect();
+    let mut queue = Queue::new();
+    for place in 0..200 {
+        queue.push(&mut table, place);
+    }
+    assert_eq!(queue.find(&mut table, &Filter { src: ANY, tag: 10, ctx: 0 }), Some(10));
+    assert!(queue.index.is_none());
+    assert_eq!(queue.find(&mut table, &Filter { src: ANY, tag: 150, ctx: 0 }), Some(150));
+    assert!(queue.index.is_some());
+    for place in 0..200 {
+        queue.remove(&mut table, place);
+    }
+    assert!(queue.index.is_none());
+}
+
+#[test]
+fn a_message_takes_less_than_200_bytes_beside_its_body() {
+    assert!(size_of::<Message>() < 200, "{}", size_of::<Message>());
+}
