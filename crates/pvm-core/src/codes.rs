@@ -246,7 +246,33 @@ pub const TASK_TRACER: u32 = 0x800;
 
 /// The data signature of x86-64 (contract 5.8).
 pub const DSIG_X86_64: i32 = 0x0040_8c41;
+/// The data signature of the machine that this runs on (contract 5.8).
+pub const fn native_dsig() -> i32 {
+    let order = if cfg!(target_endian = "big") { 3 } else { 0 };
+    let long = if cfg!(target_pointer_width = "64") { 3 } else { 2 };
+    let formats = 1 | 2 << 5 | long << 10 | 1 << 15 | 2 << 21;
+    formats | order << 3 | order << 8 | order << 13 | order << 19 | order << 25
+}
+
 /// The default of `hi_speed` (contract 5.3, `sp=`).
 pub const SPEED_DEFAULT: i32 = 1000;
 /// The version whose interface this is.
 pub const PVM_VERSION: &str = "3.4.6";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_signature_of_this_machine_is_the_one_of_the_contract() {
+        assert_eq!(native_dsig(), DSIG_X86_64);
+    }
+
+    #[test]
+    fn every_code_is_found_by_its_number() {
+        assert_eq!(Code::from_number(-36), Some(Code::IPLoopback));
+        assert_eq!(Code::from_number(0), None);
+        assert!(ALL.iter().all(|code| Code::from_number(code.number()) == Some(*code)));
+    }
+}

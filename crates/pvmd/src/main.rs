@@ -1,3 +1,66 @@
-//! The daemon.
+//! The daemon of a host: starts tasks, tells them of one another, notices their deaths.
+//!
+//! One thread, one loop around `epoll`. What is to be done decides `pvm_core::machine`; this
+//! program finds out what happens and does what the machine says.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod arguments;
+mod children;
+mod connections;
+mod daemon;
+mod log;
+mod nest;
+mod resolve;
+mod settings;
+
+use arguments::{Command, Options};
+use settings::Settings;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let command = match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(command) => command,
+        Err(error) => {
+            eprintln!("pvmd: {error}\n{}", arguments::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let result = match command {
+        Command::Help => say(arguments::HELP),
+        Command::Version => say(&arguments::version()),
+        Command::Test => say(&arguments::test(std::env::args().skip(1))),
+        Command::Resolve(names) => say(&resolve::answers(&names)),
+        Command::Serve(options) => serve(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pvmd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn say(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Becomes the daemon; returns when the machine has halted.
+fn serve(options: &Options) -> Result<()> {
+    // What a starter left open is not for tasks.
+    close_fds::set_fds_cloexec(3, &[]);
+    let settings = Settings::find(options)?;
+    let nest = nest::Nest::build(&settings.places)?;
+    let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
+    // Fails for the leader of a process group, that is when a shell has started the daemon in the
+    // foreground; then it shall stay there.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir(&settings.directory);
+    let mut daemon = daemon::Daemon::new(settings, nest, log)?;
+    daemon.announce()?;
+    daemon.run()
+}

@@ -2,13 +2,15 @@
 use super::tasks::{Origin, Task};
 use super::{Action, Machine, Start};
 use crate::codes::{Code, HOST_COMPL, NO_SPAWN_PARENT, TASK_ARCH, TASK_DEBUG, TASK_HOST};
-use crate::proto::{ByteBuf, Reply, Spawn};
+use crate::proto::{ByteBuf, Reply, Spawn, TraceSettings};
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::BTreeMap;
 
 /// Who asked for a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
+    /// The daemon itself.
+    Daemon,
     /// A task, by a request.
     Task { tid: Tid, wait: u32 },
     /// The resource manager, by a message, for a parent.
@@ -101,6 +103,22 @@ fn split_place(flags: i32, place: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 impl Machine {
+    /// Starts a helper of the daemon (`PVM_TASKER` and so on); its words.
+    pub fn start_helper(&mut self, words: &[&str]) {
+        let mut words = words.iter().map(|word| ByteBuf::from(word.as_bytes().to_vec()));
+        let Some(file) = words.next() else { return };
+        let spawn = Spawn {
+            file,
+            arguments: words.collect(),
+            flags: 0,
+            place: ByteBuf::new(),
+            count: 1,
+            environment: Vec::new(),
+            children: TraceSettings::default(),
+        };
+        self.spawn(Asker::Daemon, spawn);
+    }
+
     pub(super) fn spawn(&mut self, asker: Asker, request: Spawn) {
         let (first, total) = (0, request.count);
         self.spawn_part(asker, request, first, total);
@@ -210,6 +228,7 @@ impl Machine {
             _ if request.flags & NO_SPAWN_PARENT != 0 => Code::ParentNotSet.number(),
             Asker::Task { tid, .. } => tid.0 as i32,
             Asker::Manager { parent, .. } => parent,
+            Asker::Daemon => 0,
         };
         let found = pending.found.clone()?;
         let mut arguments: Vec<ByteBuf> = found.debugger.iter().cloned().collect();
@@ -269,6 +288,7 @@ impl Machine {
 
     fn answer_spawn(&mut self, asker: Asker, result: Result<Vec<i32>, Code>) {
         match asker {
+            Asker::Daemon => {}
             Asker::Task { tid, wait } => self.reply(tid, wait, result.map(Reply::Tids)),
             Asker::Manager { tid, wid, ctx, .. } => {
                 self.answer_manager_spawn(tid, wid, ctx, result.unwrap_or_else(|code| vec![code.number()]));

@@ -123,12 +123,13 @@ impl Tasks {
 
     /// Gives the task a number: the next one whose slot is free.
     fn add(&mut self, task: Task) -> Option<Tid> {
-        if self.slots.len() > SLOT_MASK as usize {
+        if self.slots.len() >= SLOT_MASK as usize {
             return None;
         }
         loop {
             self.last = self.last % LOCAL_MASK + 1;
-            if self.slots.insert(self.last & SLOT_MASK) {
+            // Slot 0 means nobody in the port table.
+            if self.last & SLOT_MASK != 0 && self.slots.insert(self.last & SLOT_MASK) {
                 let tid = Tid(self.host.0 | self.last);
                 self.tasks.insert(tid, task);
                 return Some(tid);

@@ -1,0 +1,205 @@
+//! The daemon's end of each task: its connection, its descriptors, what waits for it.
+use pvm_core::machine::Connection;
+use pvm_core::proto::{ToTask, Welcome};
+use pvm_core::tid::Tid;
+use pvm_fmp::Blank;
+use pvm_fmp::ports::PortTable;
+use pvm_link::{Link, LinkError};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+/// A task's segment (read-only) and doorbell.
+pub struct Descriptors {
+    /// The segment.
+    pub segment: OwnedFd,
+    /// The doorbell.
+    pub bell: OwnedFd,
+}
+
+/// A connection; a task once it has been welcomed.
+pub struct Client {
+    /// The socket with its queue.
+    pub link: Link,
+    /// The task.
+    pub tid: Option<Tid>,
+    /// What came with the greeting.
+    pub offered: Option<Descriptors>,
+    /// Whether `epoll` tells when the socket can be written.
+    pub watches_write: bool,
+    /// Nothing can be sent any more; what the task has sent before is still to be read.
+    pub mute: bool,
+}
+
+/// A task as the daemon's edge sees it.
+#[derive(Default)]
+struct Place {
+    connection: Option<Connection>,
+    descriptors: Option<Rc<Descriptors>>,
+    /// The writable segment that was made for a task which has not come yet.
+    blank: Option<OwnedFd>,
+    /// Frames for it.
+    waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
+}
+
+/// All connections and tasks.
+pub struct Connections {
+    clients: HashMap<Connection, Client>,
+    places: HashMap<Tid, Place>,
+    ports: PortTable,
+    last: Connection,
+    /// Whose queue has changed since the last look.
+    touched: Vec<Connection>,
+    connected: u32,
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new() -> io::Result<Connections> {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        Ok(Connections {
+            clients: HashMap::new(),
+            places: HashMap::new(),
+            ports: PortTable::new(cores)?,
+            last: 0,
+            touched: Vec::new(),
+            connected: 0,
+        })
+    }
+
+    /// A new connection.
+    pub fn add(&mut self, link: Link) -> Connection {
+        self.last += 1;
+        let client = Client { link, tid: None, offered: None, watches_write: false, mute: false };
+        self.clients.insert(self.last, client);
+        self.last
+    }
+
+    /// The connection of that number.
+    pub fn get_mut(&mut self, connection: Connection) -> Option<&mut Client> {
+        self.clients.get_mut(&connection)
+    }
+
+    /// The connection of a task.
+    pub fn of_task(&self, tid: Tid) -> Option<Connection> {
+        self.places.get(&tid)?.connection
+    }
+
+    /// Closes a connection; gives the task that it was.
+    pub fn close(&mut self, connection: Connection) -> Option<Tid> {
+        let tid = self.clients.remove(&connection)?.tid?;
+        if let Some(place) = self.places.get_mut(&tid).filter(|place| place.connection == Some(connection)) {
+            (place.connection, place.descriptors) = (None, None);
+        }
+        self.count(-1);
+        Some(tid)
+    }
+
+    fn count(&mut self, change: i32) {
+        self.connected = self.connected.saturating_add_signed(change);
+        self.ports.set_tasks(self.connected);
+    }
+
+    /// Connections whose queue may have begun or ceased to wait for the socket.
+    pub fn take_touched(&mut self) -> Vec<Connection> {
+        std::mem::take(&mut self.touched)
+    }
+
+    // ----- what the machine wants
+
+    /// The task's number is in use.
+    pub fn born(&mut self, tid: Tid) {
+        self.places.insert(tid, Place::default());
+        self.ports.set(tid.0);
+    }
+
+    /// The task is gone. Gives the connection that is to be closed.
+    pub fn forget(&mut self, tid: Tid) -> Option<Connection> {
+        self.ports.clear(tid.0);
+        self.places.remove(&tid)?.connection
+    }
+
+    /// Lets a task in and gives it what has waited for it.
+    pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
+        let (Some(client), Some(place)) = (self.clients.get_mut(&connection), self.places.get_mut(&tid)) else {
+            return;
+        };
+        client.tid = Some(tid);
+        place.connection = Some(connection);
+        let offered = client.offered.take();
+        let table = self.ports.descriptor();
+        let frame = ToTask::Welcome(welcome);
+        let result = match (place.blank.take(), &place.descriptors) {
+            (Some(segment), Some(own)) => {
+                client.link.send_to_task(&frame, &[table, segment.as_fd(), own.bell.as_fd()])
+            }
+            _ => {
+                place.descriptors = offered.map(Rc::new);
+                client.link.send_to_task(&frame, &[table])
+            }
+        };
+        let waiting = std::mem::take(&mut place.waiting);
+        self.sent(connection, tid, result);
+        self.count(1);
+        for (frame, descriptors) in waiting {
+            self.deliver(tid, frame, descriptors);
+        }
+    }
+
+    /// Sends a frame to a task, or keeps it until the task has come.
+    pub fn send(&mut self, tid: Tid, frame: ToTask) {
+        self.deliver(tid, frame, None);
+    }
+
+    /// Introduces two tasks to each other.
+    pub fn introduce(&mut self, one: Tid, other: Tid) -> io::Result<()> {
+        let (ones, others) = (self.descriptors(one)?, self.descriptors(other)?);
+        self.deliver(one, ToTask::Peer(other), others);
+        if one != other {
+            self.deliver(other, ToTask::Peer(one), ones);
+        }
+        Ok(())
+    }
+
+    /// The descriptors of a task; for one that has not come yet they are made.
+    fn descriptors(&mut self, tid: Tid) -> io::Result<Option<Rc<Descriptors>>> {
+        let Some(place) = self.places.get_mut(&tid) else { return Ok(None) };
+        if place.descriptors.is_none() && place.connection.is_none() {
+            let Blank { segment, readable, bell } = Blank::new()?;
+            place.blank = Some(segment);
+            place.descriptors = Some(Rc::new(Descriptors { segment: readable, bell }));
+        }
+        Ok(place.descriptors.clone())
+    }
+
+    fn deliver(&mut self, tid: Tid, frame: ToTask, descriptors: Option<Rc<Descriptors>>) {
+        let Some(place) = self.places.get_mut(&tid) else { return };
+        let Some(connection) = place.connection else {
+            return place.waiting.push((frame, descriptors));
+        };
+        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
+        let carried: Vec<BorrowedFd<'_>> = match &descriptors {
+            Some(own) => vec![own.segment.as_fd(), own.bell.as_fd()],
+            None => Vec::new(),
+        };
+        let result = client.link.send_to_task(&frame, &carried);
+        self.sent(connection, tid, result);
+    }
+
+    fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), LinkError>) {
+        if let (Err(_), Some(client)) = (result, self.clients.get_mut(&connection)) {
+            client.mute = true;
+        }
+        self.ports.frame_sent(tid.0);
+        self.touched.push(connection);
+    }
+
+    /// Rings a task's doorbell.
+    pub fn ring(&self, tid: Tid) {
+        if let Some(own) = self.places.get(&tid).and_then(|place| place.descriptors.as_ref()) {
+            // A bell that rings already needs no second pull.
+            let _ = rustix::io::write(&own.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}

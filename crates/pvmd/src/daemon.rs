@@ -1,0 +1,499 @@
+//! The loop: waits for what happens, tells the machine, does what the machine says.
+use crate::children::{self, Nursery, Process};
+use crate::connections::{Connections, Descriptors};
+use crate::log::Log;
+use crate::nest::Nest;
+use crate::resolve;
+use crate::settings::Settings;
+use pvm_core::codes::Code;
+use pvm_core::machine::{Action, Connection, Machine, Start, Time};
+use pvm_core::proto::{ByteBuf, Hello, Reply, ToDaemon, ToTask};
+use pvm_core::tid::{DAEMON_BIT, Tid};
+use pvm_link::{Link, LinkError};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use rustix::process::{Pid, Signal};
+use rustix::time::Timespec;
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the daemon looks whether its socket and its rendezvous file still stand.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Events taken in one go.
+const EVENTS_MAX: usize = 256;
+/// Frames taken from one task before others have their turn.
+const FRAMES_IN_TURN_MAX: usize = 64;
+/// Connections accepted before others have their turn.
+const ACCEPTS_IN_TURN_MAX: usize = 64;
+/// Pause when there is no descriptor left for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Bytes of output read in one go.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// Bytes of output read of one task before others have their turn.
+const OUTPUT_IN_TURN_MAX: usize = 16 * OUTPUT_BYTES;
+
+/// What a readiness event is about. The number is the lower part of the event's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Listener,
+    Signals,
+    Client(Connection),
+    Output(Tid),
+    Process(Tid),
+    Check(u32),
+}
+
+/// Where the kind of a source stands in an event's data.
+const KIND_SHIFT: u32 = 56;
+
+impl Source {
+    fn data(self) -> EventData {
+        let (kind, number) = match self {
+            Source::Listener => (0, 0),
+            Source::Signals => (1, 0),
+            Source::Client(connection) => (2, connection),
+            Source::Output(tid) => (3, u64::from(tid.0)),
+            Source::Process(tid) => (4, u64::from(tid.0)),
+            Source::Check(request) => (5, u64::from(request)),
+        };
+        EventData::new_u64(kind << KIND_SHIFT | number)
+    }
+
+    fn of(data: EventData) -> Source {
+        let number = data.u64() & ((1 << KIND_SHIFT) - 1);
+        match data.u64() >> KIND_SHIFT {
+            0 => Source::Listener,
+            1 => Source::Signals,
+            2 => Source::Client(number),
+            3 => Source::Output(Tid(number as u32)),
+            4 => Source::Process(Tid(number as u32)),
+            _ => Source::Check(number as u32),
+        }
+    }
+}
+
+/// The process of a task.
+struct Running {
+    child: Child,
+    /// Readable when it has ended.
+    pidfd: OwnedFd,
+}
+
+/// A look-up of host names under way.
+struct Check {
+    child: Child,
+    text: Vec<u8>,
+}
+
+/// The daemon.
+pub struct Daemon {
+    settings: Settings,
+    nest: Nest,
+    log: Log,
+    machine: Machine,
+    connections: Connections,
+    nursery: Nursery,
+    running: HashMap<Tid, Running>,
+    /// What tasks print. Can outlive the process, when that was a script that started the task.
+    outputs: HashMap<Tid, OwnedFd>,
+    checks: HashMap<u32, Check>,
+    epoll: OwnedFd,
+    signals: UnixStream,
+    started: Instant,
+    next_look: Instant,
+    stopped: bool,
+}
+
+impl Daemon {
+    /// A daemon that has not begun to serve.
+    pub fn new(settings: Settings, nest: Nest, mut log: Log) -> crate::Result<Daemon> {
+        let mut machine = Machine::new(settings.machine.clone());
+        machine.set_debug_mask(settings.debug_mask);
+        log.name(Tid(DAEMON_BIT | machine.own_host().0));
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let (signals, sender) = UnixStream::pair()?;
+        signals.set_nonblocking(true)?;
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        // Caught, not ignored: what is ignored would stay so in tasks.
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
+        epoll::add(&epoll, &nest.listener, Source::Listener.data(), EventFlags::IN)?;
+        epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
+        let nursery = Nursery::new(nest.socket())?;
+        Ok(Daemon {
+            settings,
+            nest,
+            log,
+            machine,
+            connections: Connections::new()?,
+            nursery,
+            running: HashMap::new(),
+            outputs: HashMap::new(),
+            checks: HashMap::new(),
+            epoll,
+            signals,
+            started: Instant::now(),
+            next_look: Instant::now() + LOOK_INTERVAL,
+            stopped: false,
+        })
+    }
+
+    /// Tells the starter where the socket is, then lets go of the terminal.
+    pub fn announce(&mut self) -> crate::Result<()> {
+        let host = &self.settings.machine.host;
+        self.log.line(&format!("{} ({}) {} {}", host.name, self.nest.socket().display(), host.arch, crate::arguments::version().trim()));
+        for complaint in std::mem::take(&mut self.settings.complaints) {
+            eprintln!("pvmd: {complaint}");
+            self.log.line(&complaint);
+        }
+        for helper in std::mem::take(&mut self.settings.helpers) {
+            self.machine.start_helper(&helper.split_ascii_whitespace().collect::<Vec<_>>());
+        }
+        self.work();
+        let mut output = std::io::stdout();
+        // A starter that does not listen is no reason not to serve.
+        let _ = writeln!(output, "{}", self.nest.socket().display()).and_then(|()| output.flush());
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        rustix::stdio::dup2_stderr(&null)?;
+        self.log.line("ready");
+        Ok(())
+    }
+
+    /// Serves until the machine has halted.
+    pub fn run(&mut self) -> crate::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while !self.stopped {
+            events.clear();
+            let timeout = self.timeout();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            for event in &events {
+                self.happened(Source::of(event.data), event.flags);
+                self.work();
+            }
+            self.pass_time();
+        }
+        self.log.line("halted");
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        self.started.elapsed()
+    }
+
+    fn timeout(&self) -> Timespec {
+        let look = self.next_look.saturating_duration_since(Instant::now());
+        let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
+        let wait = wakeup.map_or(look, |wakeup| wakeup.min(look));
+        // A little late is better than a little early, and once more.
+        let wait = wait + Duration::from_millis(1);
+        Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
+    }
+
+    fn pass_time(&mut self) {
+        let now = self.now();
+        if self.machine.next_wakeup().is_some_and(|when| when <= now) {
+            self.machine.handle_time(now);
+            self.work();
+        }
+        if Instant::now() >= self.next_look {
+            self.next_look = Instant::now() + LOOK_INTERVAL;
+            if !self.nest.stands() {
+                self.log.line("socket or rendezvous file has vanished");
+                self.machine.halt(now);
+                self.work();
+            }
+        }
+    }
+
+    fn happened(&mut self, source: Source, flags: EventFlags) {
+        match source {
+            Source::Listener => self.accept(),
+            Source::Signals => self.signalled(),
+            Source::Client(connection) => {
+                if flags.contains(EventFlags::OUT) {
+                    self.flush(connection);
+                }
+                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                    self.receive(connection, FRAMES_IN_TURN_MAX);
+                }
+            }
+            Source::Output(tid) => self.read_output(tid, OUTPUT_IN_TURN_MAX),
+            Source::Process(tid) => self.process_ended(tid),
+            Source::Check(request) => self.read_check(request),
+        }
+    }
+
+    fn signalled(&mut self) {
+        let mut bytes = [0; 64];
+        if self.signals.read(&mut bytes).is_ok_and(|count| count > 0) {
+            self.log.line("signalled to end");
+            self.machine.halt(self.now());
+        }
+    }
+
+    // ----- connections
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_IN_TURN_MAX {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = match rustix::net::accept_with(&self.nest.listener, flags) {
+                Ok(socket) => socket,
+                Err(Errno::MFILE | Errno::NFILE) => return std::thread::sleep(ACCEPT_PAUSE),
+                Err(_) => return,
+            };
+            // Strangers are sent away here.
+            let Ok(link) = Link::new(socket) else { continue };
+            let connection = self.connections.add(link);
+            let client = self.connections.get_mut(connection).expect("added just now");
+            if epoll::add(&self.epoll, client.link.as_fd(), Source::Client(connection).data(), EventFlags::IN).is_err() {
+                self.connections.close(connection);
+            }
+        }
+    }
+
+    /// Takes frames of a connection.
+    fn receive(&mut self, connection: Connection, frames_max: usize) {
+        for _ in 0..frames_max {
+            let Some(client) = self.connections.get_mut(connection) else { return };
+            match client.link.receive_from_task() {
+                Ok(None) => return,
+                Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
+                Ok(Some((frame, _))) => match client.tid {
+                    Some(tid) => self.machine.handle_frame(self.now(), tid, frame),
+                    None => return self.close(connection),
+                },
+                Err(error) => {
+                    if error != LinkError::Closed {
+                        let who = client.tid.unwrap_or(Tid::NONE);
+                        self.log.line(&format!("{who}: {error}, disconnected"));
+                    }
+                    return self.close(connection);
+                }
+            }
+            self.work();
+        }
+    }
+
+    fn greet(&mut self, connection: Connection, hello: &Hello, descriptors: Vec<OwnedFd>) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        if client.tid.is_some() {
+            return;
+        }
+        let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            return self.refuse(connection, Code::OutOfRes);
+        };
+        // A bell that could make the daemon wait is none.
+        let patient = rustix::fs::fcntl_getfl(&bell).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
+        if !patient {
+            return self.refuse(connection, Code::BadParam);
+        }
+        client.offered = Some(Descriptors { segment, bell });
+        let process = client.link.peer_process();
+        self.machine.handle_hello(connection, process, hello);
+    }
+
+    fn refuse(&mut self, connection: Connection, code: Code) {
+        if let Some(client) = self.connections.get_mut(connection) {
+            // A peer that is gone needs no refusal.
+            let _ = client.link.send_to_task(&ToTask::Refused(code), &[]);
+        }
+        self.close(connection);
+    }
+
+    fn close(&mut self, connection: Connection) {
+        if let Some(tid) = self.connections.close(connection) {
+            if !self.running.contains_key(&tid) {
+                self.read_output(tid, usize::MAX);
+            }
+            self.machine.handle_disconnect(tid);
+        }
+    }
+
+    fn flush(&mut self, connection: Connection) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        if client.link.flush().is_err() {
+            client.mute = true;
+        }
+        self.watch_write(connection);
+    }
+
+    /// Has `epoll` tell when the socket can be written exactly while something waits for it.
+    fn watch_write(&mut self, connection: Connection) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        let wanted = client.link.wants_write() && !client.mute;
+        if wanted != client.watches_write {
+            client.watches_write = wanted;
+            let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            let data = Source::Client(connection).data();
+            if epoll::modify(&self.epoll, client.link.as_fd(), data, flags).is_err() {
+                self.close(connection);
+            }
+        }
+    }
+
+    // ----- processes
+
+    fn start(&mut self, start: &Start) {
+        let result = self.nursery.start(&self.settings, start);
+        let result = result.and_then(|process| self.watch(start.tid, process));
+        self.machine.handle_started(start.tid, result);
+    }
+
+    fn watch(&mut self, tid: Tid, process: Process) -> Result<i32, Code> {
+        let Process { child, pidfd, output } = process;
+        let number = child.id() as i32;
+        let add = |descriptor: BorrowedFd<'_>, source: Source| {
+            epoll::add(&self.epoll, descriptor, source.data(), EventFlags::IN).map_err(|_| Code::OutOfRes)
+        };
+        let result = add(pidfd.as_fd(), Source::Process(tid)).and_then(|()| add(output.as_fd(), Source::Output(tid)));
+        let mut running = Running { child, pidfd };
+        match result {
+            Ok(()) => {
+                self.running.insert(tid, running);
+                self.outputs.insert(tid, output);
+                Ok(number)
+            }
+            Err(code) => {
+                let _ = running.child.kill().and_then(|()| running.child.wait());
+                Err(code)
+            }
+        }
+    }
+
+    fn read_output(&mut self, tid: Tid, bytes_max: usize) {
+        let mut data = [0; OUTPUT_BYTES];
+        let mut total = 0;
+        while total < bytes_max {
+            let Some(output) = self.outputs.get(&tid) else { return };
+            match rustix::io::read(output, &mut data) {
+                Ok(count) if count > 0 => {
+                    total += count;
+                    self.machine.handle_output(tid, &data[..count]);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                // The end, or a pipe that is broken.
+                _ => drop(self.outputs.remove(&tid)),
+            }
+        }
+    }
+
+    /// A process has ended: first everything that it sent and printed, then its end.
+    fn process_ended(&mut self, tid: Tid) {
+        let Some(running) = self.running.get_mut(&tid) else { return };
+        let Ok(Some(status)) = running.child.try_wait() else { return };
+        if let Some(connection) = self.connections.of_task(tid) {
+            self.receive(connection, usize::MAX);
+        }
+        self.work();
+        self.read_output(tid, usize::MAX);
+        // Closing takes it out of `epoll`.
+        self.running.remove(&tid);
+        self.machine.handle_process_end(tid, status.into_raw());
+    }
+
+    // ----- host names
+
+    fn check_hosts(&mut self, request: u32, names: &[ByteBuf]) {
+        let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("--resolve").args(names).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(child) = command.spawn() else { return self.machine.handle_hosts_checked(request, &[]) };
+        let output = child.stdout.as_ref().expect("asked for").as_fd();
+        let watched = epoll::add(&self.epoll, output, Source::Check(request).data(), EventFlags::IN);
+        self.checks.insert(request, Check { child, text: Vec::new() });
+        if watched.is_err() {
+            self.read_check(request);
+        }
+    }
+
+    fn read_check(&mut self, request: u32) {
+        let Some(check) = self.checks.get_mut(&request) else { return };
+        let mut data = [0; 4096];
+        let count = check.child.stdout.as_mut().map_or(0, |output| output.read(&mut data).unwrap_or(0));
+        check.text.extend_from_slice(&data[..count]);
+        if count == 0 {
+            let mut check = self.checks.remove(&request).expect("looked up above");
+            let _ = check.child.wait();
+            self.machine.handle_hosts_checked(request, &resolve::read_answers(&check.text));
+        }
+    }
+
+    // ----- what the machine says
+
+    fn work(&mut self) {
+        while let Some(action) = self.machine.poll_action() {
+            self.act(action);
+        }
+        for connection in self.connections.take_touched() {
+            self.watch_write(connection);
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Welcome { connection, tid, welcome } => self.connections.welcome(connection, tid, welcome),
+            Action::Refuse { connection, code } => self.refuse(connection, code),
+            Action::Send { to, frame } => self.connections.send(to, frame),
+            Action::Introduce { one, other } => {
+                if let Err(error) = self.connections.introduce(one, other) {
+                    self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
+                }
+            }
+            Action::Ring { tid } => self.connections.ring(tid),
+            Action::Find { spawn, file, directory, debug } => {
+                let found = children::find(&self.settings, &file, directory.as_ref(), debug);
+                self.machine.handle_found(spawn, found);
+            }
+            Action::Start(start) => self.start(&start),
+            Action::Signal { tid, process, signal } => self.signal(tid, process, signal),
+            Action::Born { tid } => self.connections.born(tid),
+            Action::Forget { tid } => {
+                self.outputs.remove(&tid);
+                if let Some(connection) = self.connections.forget(tid) {
+                    self.connections.close(connection);
+                }
+            }
+            Action::Log { tid, line } => match tid {
+                Tid::DAEMON => self.log.bytes_line(&line),
+                tid => self.log.bytes_line(&[format!("[{tid}] ").as_bytes(), &line].concat()),
+            },
+            Action::TellTime { to, wait } => self.tell_time(to, wait),
+            Action::CheckHosts { request, names } => self.check_hosts(request, &names),
+            Action::Stop => self.stopped = true,
+        }
+    }
+
+    fn tell_time(&mut self, to: Tid, wait: u32) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let reply = Reply::Clock { seconds: now.as_secs() as i64, microseconds: now.subsec_micros() as i32 };
+        self.connections.send(to, ToTask::Reply { wait, reply });
+    }
+
+    fn signal(&self, tid: Tid, process: i32, signal: i32) {
+        let Some(pid) = Pid::from_raw(process) else { return };
+        let own = self.running.get(&tid).filter(|running| running.child.id() as i32 == process);
+        match (Signal::from_named_raw(signal), own) {
+            // A process that has ended meanwhile needs no signal; others of that number get none.
+            (Some(signal), Some(running)) => drop(rustix::process::pidfd_send_signal(&running.pidfd, signal)),
+            (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
+            (None, _) if signal == 0 => {}
+            // Real-time signals have no names here.
+            (None, _) => {
+                let arguments = [format!("-{signal}"), "--".into(), process.to_string()];
+                let _ = Command::new("kill").args(arguments).stderr(Stdio::null()).status();
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The log file (contract 5.2): `<tmp>/pvml.<uid>`.
+//!
+//! A fresh daemon begins a fresh log in place of its own old one (D23); a full one is kept as
+//! `.old` (D59). A name that a stranger has taken is passed over.
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The log; writes nowhere when no file could be had.
+pub struct Log {
+    file: Option<File>,
+    path: PathBuf,
+    bytes: u64,
+    bytes_max: u64,
+    prefix: String,
+}
+
+impl Log {
+    /// Opens the log that belongs to the first usable of the rendezvous files.
+    pub fn open(rendezvous: &[PathBuf], temporary: &Path, bytes_max: u64) -> Log {
+        let prefix = format!("[pvmd pid{}]", std::process::id());
+        let mut log = Log { file: None, path: temporary.join("pvml"), bytes: 0, bytes_max, prefix };
+        for path in rendezvous.iter().filter_map(|file| log_name(file)) {
+            if let Some(file) = open_own(&path) {
+                (log.file, log.path) = (Some(file), path);
+                break;
+            }
+        }
+        log
+    }
+
+    /// From now on lines begin with the daemon's tid.
+    pub fn name(&mut self, daemon: pvm_core::tid::Tid) {
+        self.prefix = format!("[{daemon}]");
+    }
+
+    /// Writes a line of the daemon's own.
+    pub fn line(&mut self, text: &str) {
+        self.bytes_line(text.as_bytes());
+    }
+
+    /// Writes a line.
+    pub fn bytes_line(&mut self, text: &[u8]) {
+        let time = jiff::Zoned::now().strftime("%m/%d %H:%M:%S").to_string();
+        let line = [self.prefix.as_bytes(), b" ", time.as_bytes(), b" ", text, b"\n"].concat();
+        if self.bytes + line.len() as u64 > self.bytes_max {
+            self.rotate();
+        }
+        if let Some(file) = &mut self.file {
+            // A full disk must not end the daemon.
+            let _ = file.write_all(&line);
+            self.bytes += line.len() as u64;
+        }
+    }
+
+    fn rotate(&mut self) {
+        let mut old = self.path.clone().into_os_string();
+        old.push(".old");
+        if std::fs::rename(&self.path, &old).is_err() {
+            // The name is a stranger's: begin again in the same file.
+            let _ = self.file.as_ref().map(|file| file.set_len(0));
+        }
+        self.file = open_own(&self.path);
+        self.bytes = 0;
+    }
+}
+
+/// `pvml.…` for `pvmd.…`, `.pvml.…` for `.pvmd.…`.
+fn log_name(rendezvous: &Path) -> Option<PathBuf> {
+    let name = rendezvous.file_name()?.to_str()?;
+    Some(rendezvous.with_file_name(name.replacen("pvmd.", "pvml.", 1)))
+}
+
+/// Opens the file, emptied, if it is new or an own regular one.
+fn open_own(path: &Path) -> Option<File> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file: File = match rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        Ok(file) => file.into(),
+        Err(_) => {
+            let file = rustix::fs::open(path, flags, mode).ok()?;
+            let status = rustix::fs::fstat(&file).ok()?;
+            let own = status.st_uid == rustix::process::geteuid().as_raw() && status.st_nlink == 1;
+            (own && FileType::from_raw_mode(status.st_mode) == FileType::RegularFile).then_some(file)?.into()
+        }
+    };
+    file.set_len(0).ok()?;
+    Some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_begins_afresh_and_is_turned_over_when_full() {
+        let directory = std::env::temp_dir().join(format!("pvmd-log-test-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let rendezvous = [directory.join("pvmd.7")];
+        let path = directory.join("pvml.7");
+        std::fs::write(&path, "old").unwrap();
+        let mut log = Log::open(&rendezvous, &directory, 100);
+        log.name(pvm_core::tid::Tid(0x8004_0000));
+        log.line("first");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("[t80040000] ") && text.ends_with(" first\n"), "{text}");
+        assert_eq!(text.len(), "[t80040000] MM/DD hh:mm:ss first\n".len());
+        for _ in 0..5 {
+            log.line("more");
+        }
+        assert!(std::fs::read(directory.join("pvml.7.old")).unwrap().len() <= 100);
+        assert!(std::fs::read(&path).unwrap().len() <= 100);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let directory = std::env::temp_dir().join(format!("pvmd-log-link-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("target"), "keep").unwrap();
+        std::os::unix::fs::symlink(directory.join("target"), directory.join("pvml.7")).unwrap();
+        let mut log = Log::open(&[directory.join("pvmd.7")], &directory, 100);
+        log.line("text");
+        assert!(log.file.is_none());
+        assert_eq!(std::fs::read(directory.join("target")).unwrap(), b"keep");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

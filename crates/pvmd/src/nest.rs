@@ -1,0 +1,120 @@
+//! The daemon's socket in its private directory, and the file that names it.
+use pvm_link::rendezvous::{Places, PublishError, Published};
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// The socket's name in its directory.
+const SOCKET: &str = "s";
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// Random bytes in the directory's name.
+const NAME_BYTES: usize = 6;
+
+/// The private directory with the listening socket. Dropping it removes all files.
+pub struct Nest {
+    /// Accepts connections.
+    pub listener: OwnedFd,
+    directory: PathBuf,
+    socket: PathBuf,
+    identity: (u64, u64),
+    published: Option<Published>,
+}
+
+impl Nest {
+    /// Makes the directory and the socket, and makes the socket known.
+    pub fn build(places: &Places) -> crate::Result<Nest> {
+        let mut nest = Nest::in_directory(places)?;
+        let published = places.publish(&nest.socket).map_err(|error| match error {
+            PublishError::Running(file, _) => format!("already running ({} names its socket)", file.display()),
+            error => error.to_string(),
+        })?;
+        if let Some(stale) = published.stale_socket() {
+            remove_stale(stale);
+        }
+        nest.published = Some(published);
+        Ok(nest)
+    }
+
+    fn in_directory(places: &Places) -> crate::Result<Nest> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let bases = [Some(std::path::absolute(&places.temporary)?), runtime, Some("/tmp".into())];
+        let mut problem = None;
+        for base in bases.into_iter().flatten() {
+            match Nest::try_in(&base) {
+                Ok(nest) => return Ok(nest),
+                Err(error) => {
+                    problem.get_or_insert(format!("{}: {error}", base.display()));
+                }
+            }
+        }
+        Err(problem.unwrap_or_default().into())
+    }
+
+    fn try_in(base: &Path) -> Result<Nest, Errno> {
+        let mut random = [0; NAME_BYTES];
+        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
+        let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let directory = base.join(format!("{}{random}", directory_prefix()));
+        let socket = directory.join(SOCKET);
+        // Too long a path (D36) is noticed here, before anything is made.
+        let address = SocketAddrUnix::new(&socket)?;
+        rustix::fs::mkdir(&directory, Mode::RWXU)?;
+        match listen(&address, &socket) {
+            Ok((listener, identity)) => Ok(Nest { listener, directory, socket, identity, published: None }),
+            Err(errno) => {
+                let _ = std::fs::remove_dir_all(&directory);
+                Err(errno)
+            }
+        }
+    }
+
+    /// The socket's path.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Whether socket and rendezvous file still stand where they were made.
+    pub fn stands(&self) -> bool {
+        let socket = rustix::fs::lstat(&self.socket).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity);
+        socket && self.published.as_ref().is_none_or(Published::stands)
+    }
+}
+
+fn listen(address: &SocketAddrUnix, path: &Path) -> Result<(OwnedFd, (u64, u64)), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&listener, address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    let status = rustix::fs::lstat(path)?;
+    Ok((listener, (status.st_dev, status.st_ino)))
+}
+
+impl Drop for Nest {
+    fn drop(&mut self) {
+        // The name goes first, so that nobody finds a socket that is about to vanish.
+        self.published = None;
+        let _ = std::fs::remove_file(&self.socket);
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+fn directory_prefix() -> String {
+    format!("pvmd-{}-", rustix::process::geteuid().as_raw())
+}
+
+/// Removes the socket and the directory of a daemon that was killed, if they look like ours.
+fn remove_stale(socket: &Path) {
+    let Some(directory) = socket.parent() else { return };
+    let named = directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&directory_prefix()));
+    let own = rustix::fs::lstat(socket).is_ok_and(|status| {
+        status.st_uid == rustix::process::geteuid().as_raw()
+            && FileType::from_raw_mode(status.st_mode) == FileType::Socket
+    });
+    if named && own && socket.ends_with(SOCKET) {
+        let _ = std::fs::remove_file(socket);
+        let _ = std::fs::remove_dir(directory);
+    }
+}
