@@ -1,0 +1,264 @@
+/*
+ * pvm_packf and pvm_unpackf: the functions of PVM with variable arguments.
+ *
+ * A format is a row of items: '%' [count] ['.' stride] {h|l|u} letter. Count and stride are digits
+ * or '*' (an int argument). Other characters between items mean nothing. "%+" may be the first
+ * item when packing: it takes an encoding and begins a new message.
+ */
+#include <limits.h>
+#include <stdarg.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+#define BAD_PARAMETER (-2)
+
+/* Numbers of the data types, as in pvm3.h. */
+enum kind {
+    KIND_STRING = 0, KIND_BYTE = 1, KIND_SHORT = 2, KIND_INT = 3, KIND_FLOAT = 4, KIND_CPLX = 5,
+    KIND_DOUBLE = 6, KIND_DCPLX = 7, KIND_LONG = 8, KIND_USHORT = 9, KIND_UINT = 10, KIND_ULONG = 11
+};
+
+/* Written in Rust; they return a code and print nothing. */
+int hpvm_shim_init_send(int encoding);
+int hpvm_shim_pack(int kind, const void *items, int count, int stride);
+int hpvm_shim_unpack(int kind, void *items, int count, int stride);
+int hpvm_shim_pack_string(const char *text);
+int hpvm_shim_unpack_string(char *text);
+/* Says that the function of that name failed; returns the code. */
+int hpvm_shim_failed(const char *function, int code);
+
+EXPORTED int pvm_vpackf(const char *format, va_list arguments);
+EXPORTED int pvm_vunpackf(const char *format, va_list arguments);
+EXPORTED int pvm_packf(const char *format, ...);
+EXPORTED int pvm_unpackf(const char *format, ...);
+
+/* A va_list that functions can pass on and still see moved afterwards. */
+struct arguments {
+    va_list list;
+};
+
+struct item {
+    int count;
+    int stride;
+    int by_value; /* neither count nor stride was given */
+    int is_short;
+    int is_long;
+    int is_unsigned;
+    char letter;
+};
+
+static int is_digit(char character)
+{
+    return character >= '0' && character <= '9';
+}
+
+/* Reads digits or '*'. */
+static const char *read_number(const char *at, struct arguments *arguments, int *number)
+{
+    int value = 0;
+
+    if (*at == '*') {
+        *number = va_arg(arguments->list, int);
+        return at + 1;
+    }
+    for (; is_digit(*at); at++)
+        value = value > (INT_MAX - 9) / 10 ? INT_MAX : value * 10 + (*at - '0');
+    *number = value;
+    return at;
+}
+
+/* Reads what follows a '%'; returns where the item ends. */
+static const char *read_item(const char *at, struct arguments *arguments, struct item *item)
+{
+    item->count = 1;
+    item->stride = 1;
+    item->by_value = 1;
+    item->is_short = item->is_long = item->is_unsigned = 0;
+    if (*at == '*' || is_digit(*at)) {
+        at = read_number(at, arguments, &item->count);
+        item->by_value = 0;
+    }
+    if (*at == '.') {
+        at = read_number(at + 1, arguments, &item->stride);
+        item->by_value = 0;
+    }
+    for (;; at++) {
+        if (*at == 'h')
+            item->is_short = 1;
+        else if (*at == 'l')
+            item->is_long = 1;
+        else if (*at == 'u')
+            item->is_unsigned = 1;
+        else
+            break;
+    }
+    item->letter = *at;
+    return *at ? at + 1 : at;
+}
+
+/* The data type of an item; a negative code for an unknown letter. */
+static int kind_of(const struct item *item)
+{
+    switch (item->letter) {
+    case 'c':
+        return KIND_BYTE;
+    case 'd':
+        if (item->is_long)
+            return item->is_unsigned ? KIND_ULONG : KIND_LONG;
+        if (item->is_short)
+            return item->is_unsigned ? KIND_USHORT : KIND_SHORT;
+        return item->is_unsigned ? KIND_UINT : KIND_INT;
+    case 'f':
+        return item->is_long ? KIND_DOUBLE : KIND_FLOAT;
+    case 'x':
+        return item->is_long ? KIND_DCPLX : KIND_CPLX;
+    case 's':
+        return KIND_STRING;
+    default:
+        return BAD_PARAMETER;
+    }
+}
+
+/* Packs one item whose value is the argument itself. */
+static int pack_value(int kind, struct arguments *arguments)
+{
+    union {
+        char byte;
+        short small;
+        int plain;
+        long large;
+        float single;
+        double real;
+    } value;
+
+    switch (kind) {
+    case KIND_BYTE:
+        value.byte = (char)va_arg(arguments->list, int);
+        break;
+    case KIND_SHORT:
+    case KIND_USHORT:
+        value.small = (short)va_arg(arguments->list, int);
+        break;
+    case KIND_INT:
+    case KIND_UINT:
+        value.plain = va_arg(arguments->list, int);
+        break;
+    case KIND_LONG:
+    case KIND_ULONG:
+        value.large = va_arg(arguments->list, long);
+        break;
+    case KIND_FLOAT:
+        value.single = (float)va_arg(arguments->list, double);
+        break;
+    case KIND_DOUBLE:
+        value.real = va_arg(arguments->list, double);
+        break;
+    default: /* complex numbers always come by pointer */
+        return hpvm_shim_pack(kind, va_arg(arguments->list, void *), 1, 1);
+    }
+    return hpvm_shim_pack(kind, &value, 1, 1);
+}
+
+static int pack_item(const struct item *item, struct arguments *arguments)
+{
+    int kind = kind_of(item);
+
+    if (kind < 0)
+        return kind;
+    if (kind == KIND_STRING)
+        return hpvm_shim_pack_string(va_arg(arguments->list, char *));
+    if (item->by_value)
+        return pack_value(kind, arguments);
+    return hpvm_shim_pack(kind, va_arg(arguments->list, void *), item->count, item->stride);
+}
+
+static int unpack_item(const struct item *item, struct arguments *arguments)
+{
+    int kind = kind_of(item);
+
+    if (kind < 0)
+        return kind;
+    if (kind == KIND_STRING)
+        return hpvm_shim_unpack_string(va_arg(arguments->list, char *));
+    return hpvm_shim_unpack(kind, va_arg(arguments->list, void *), item->count, item->stride);
+}
+
+static int pack_format(const char *at, struct arguments *arguments)
+{
+    struct item item;
+    int code = 0;
+
+    if (!at)
+        return BAD_PARAMETER;
+    if (at[0] == '%' && at[1] == '+') {
+        code = hpvm_shim_init_send(va_arg(arguments->list, int));
+        at += 2;
+    }
+    while (*at && code >= 0) {
+        if (*at++ != '%')
+            continue;
+        at = read_item(at, arguments, &item);
+        code = pack_item(&item, arguments);
+    }
+    return code < 0 ? code : 0;
+}
+
+static int unpack_format(const char *at, struct arguments *arguments)
+{
+    struct item item;
+    int code = 0;
+
+    if (!at)
+        return BAD_PARAMETER;
+    while (*at && code >= 0) {
+        if (*at++ != '%')
+            continue;
+        at = read_item(at, arguments, &item);
+        code = unpack_item(&item, arguments);
+    }
+    return code < 0 ? code : 0;
+}
+
+int pvm_vpackf(const char *format, va_list list)
+{
+    struct arguments arguments;
+    int code;
+
+    va_copy(arguments.list, list);
+    code = pack_format(format, &arguments);
+    va_end(arguments.list);
+    return code < 0 ? hpvm_shim_failed("pvm_packf", code) : code;
+}
+
+int pvm_vunpackf(const char *format, va_list list)
+{
+    struct arguments arguments;
+    int code;
+
+    va_copy(arguments.list, list);
+    code = unpack_format(format, &arguments);
+    va_end(arguments.list);
+    return code < 0 ? hpvm_shim_failed("pvm_unpackf", code) : code;
+}
+
+int pvm_packf(const char *format, ...)
+{
+    va_list list;
+    int code;
+
+    va_start(list, format);
+    code = pvm_vpackf(format, list);
+    va_end(list);
+    return code;
+}
+
+int pvm_unpackf(const char *format, ...)
+{
+    va_list list;
+    int code;
+
+    va_start(list, format);
+    code = pvm_vunpackf(format, list);
+    va_end(list);
+    return code;
+}

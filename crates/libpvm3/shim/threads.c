@@ -1,0 +1,14 @@
+/*
+ * Where the C library says whether the process has one thread. The symbol is weak, so that the
+ * library still works where it is missing: there the answer is always "no".
+ */
+extern char __libc_single_threaded __attribute__((weak));
+
+static const char unknown = 0;
+
+const volatile char *hpvm_single_threaded_byte(void);
+
+const volatile char *hpvm_single_threaded_byte(void)
+{
+    return &__libc_single_threaded ? &__libc_single_threaded : &unknown;
+}

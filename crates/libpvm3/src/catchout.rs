@@ -1,0 +1,93 @@
+//! Output of children (contract 2.8).
+use crate::data::pvmshowtaskid;
+use crate::errors::{call, say};
+use crate::process::Entry;
+use crate::wait::wait;
+use pvm_core::codes::Code;
+use pvm_task::{OutputEvent, OutputKind};
+use std::ffi::c_int;
+use std::sync::atomic::Ordering::Relaxed;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
+    call("pvm_catchout", |entry| {
+        entry.enrolled()?;
+        if file.is_null() {
+            entry.task().stop_catching_output();
+        } else {
+            entry.state().output = file;
+            entry.state().attentive = true;
+            entry.task().catch_output();
+        }
+        entry.publish_settings();
+        Ok(0)
+    })
+}
+
+/// Prints what has come.
+pub fn print(entry: &mut Entry) {
+    let mut text = Vec::new();
+    while let Some(event) = entry.task().next_output() {
+        append(&mut text, &event);
+    }
+    let file = entry.state().output;
+    if !text.is_empty() && !file.is_null() {
+        // SAFETY: the stream that the user gave to `pvm_catchout`.
+        unsafe { write(file, &text) }
+    }
+}
+
+/// One event as it is shown: with the task's name, or the text alone (`PvmShowTids`).
+fn append(text: &mut Vec<u8>, event: &OutputEvent) {
+    let named = pvmshowtaskid.load(Relaxed) != 0;
+    let what: &[u8] = match &event.kind {
+        OutputKind::Line(line) => line,
+        _ if !named => return,
+        OutputKind::Begin => b"BEGIN",
+        OutputKind::End => b"EOF",
+    };
+    if named {
+        text.extend_from_slice(format!("[{}] ", event.task).as_bytes());
+    }
+    text.extend_from_slice(what);
+    text.push(b'\n');
+}
+
+/// # Safety
+/// An open stream.
+unsafe fn write(file: *mut libc::FILE, text: &[u8]) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        libc::fwrite(text.as_ptr().cast(), 1, text.len(), file);
+        libc::fflush(file);
+    }
+}
+
+/// Prints to the program's standard output.
+pub fn print_to_stdout(text: &[u8]) {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    // SAFETY: the C library's stream.
+    unsafe { write(stdout, text) }
+}
+
+/// Before the task leaves: waits until every task whose output it collects has ended.
+pub fn finish(entry: &mut Entry) -> Result<(), Code> {
+    if entry.state().output.is_null() {
+        return Ok(());
+    }
+    entry.progress();
+    print(entry);
+    if entry.task().collecting() > 0 && pvmshowtaskid.load(Relaxed) != 0 {
+        say(b"child task(s) still running.  waiting...");
+    }
+    let ended = wait(entry, None, |entry| match entry.task() {
+        task if task.collecting() == 0 => Some(Ok(())),
+        task if !task.is_connected() => Some(Err(Code::SysErr)),
+        _ => None,
+    });
+    print(entry);
+    entry.state().output = std::ptr::null_mut();
+    ended.unwrap_or(Ok(()))
+}

@@ -1,0 +1,218 @@
+//! The data symbols of the library (contract 1.5), with the sizes that linked programs expect:
+//! a program that is not position independent holds copies of them.
+//!
+//! Programs read them, and write some (`pvmautoerr`, `pvm_errno`); so where the library has the
+//! same value elsewhere, these follow it, and error policy and task tags live here alone.
+#![allow(non_upper_case_globals)] // the names are PVM's
+use pvm_core::codes::TEXTS;
+use pvm_core::proto::TraceSettings;
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicPtr};
+
+macro_rules! integers {
+    ($($(#[$doc:meta])* $name:ident = $value:expr;)*) => {
+        $($(#[$doc])* #[unsafe(no_mangle)] pub static $name: AtomicI32 = AtomicI32::new($value);)*
+    };
+}
+
+integers! {
+    /// The code of the last call that failed.
+    pvm_errno = 0;
+    /// Entries of `pvm_errlist`.
+    pvm_nerr = TEXTS.len() as c_int;
+    /// The user whose daemon is sought; -1 before the first search.
+    pvm_useruid = -1;
+    /// `PvmAutoErr`.
+    pvmautoerr = 1;
+    /// The own tid, -1 before enrolment.
+    pvmmytid = -1;
+    /// The parent's tid, 0 for none, -1 before enrolment.
+    pvmmyptid = -1;
+    /// The process id under which the task enrolled.
+    pvmmyupid = -1;
+    /// The current context.
+    pvmmyctx = 0;
+    /// The data signature of this host.
+    pvmmydsig = 0;
+    /// `PvmRoute`.
+    pvmrouteopt = 2;
+    /// `PvmFragSize`.
+    pvmfrgsiz = FRAGMENT_BYTES_DEFAULT;
+    /// What a packet between daemons of 3.4.6 carries.
+    pvmudpmtu = FRAGMENT_BYTES_DEFAULT;
+    /// `PvmResvTids`.
+    pvmrescode = 0;
+    /// `PvmShowTids`.
+    pvmshowtaskid = 1;
+    /// `PvmDebugMask`.
+    pvmdebmask = 0;
+    /// `PvmNoReset`.
+    pvmnoreset = 0;
+    /// The index of the own entry among those that a reset spares.
+    pvmnoresetindex = -1;
+    /// The length of `pvmsibtids`; -1 before `pvm_siblings` was called.
+    pvmnsibs = -1;
+    /// The resource manager.
+    pvmschedtid = 0;
+}
+
+/// What `PvmFragSize` says until it is set.
+const FRAGMENT_BYTES_DEFAULT: c_int = 4080;
+
+/// The tasks that were spawned together with this one.
+#[unsafe(no_mangle)]
+pub static pvmsibtids: AtomicPtr<c_int> = AtomicPtr::new(null_mut());
+/// In 3.4.6 the active receive buffer's innards; here always null.
+#[unsafe(no_mangle)]
+pub static pvmrbuf: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// In 3.4.6 the active send buffer's innards; here always null.
+#[unsafe(no_mangle)]
+pub static pvmsbuf: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// In 3.4.6 the queue of messages; here always null.
+#[unsafe(no_mangle)]
+pub static pvmrxlist: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// A C string constant that can lie in a static.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Text(pub *const c_char);
+// SAFETY: it points to constant bytes with a zero at their end.
+unsafe impl Sync for Text {}
+
+macro_rules! text_table {
+    ($($text:literal)*) => { [$(Text(concat!($text, "\0").as_ptr().cast())),*] };
+}
+
+/// The texts of the codes 0, -1, …
+#[unsafe(no_mangle)]
+pub static pvm_errlist: [Text; TEXTS.len()] = text_table! {
+    "Error 0" "Error 1" "Bad parameter" "Parameter mismatch" "Value too large" "End of buffer"
+    "No such host" "No such file" "Permission denied" "Error 9" "Malloc failed" "Error 11"
+    "Can't decode message" "Error 13" "Can't contact local daemon" "No current buffer"
+    "No such buffer" "Null group name" "Already in group" "No such group" "Not in group"
+    "No such instance" "Host failed" "No parent task" "Not implemented" "Pvmd system error"
+    "Version mismatch" "Out of resources" "Duplicate host" "Can't start pvmd"
+    "Already in progress" "No such task" "Not Found" "Already Exists"
+    "Hoster must run on master host" "Spawning parent set PvmNoParent"
+    "Master Host IP Address is Loopback! (See pvm3/Readme)"
+};
+
+/// The text of codes without one.
+pub const UNKNOWN_ERROR: Text = Text(c"Unknown Error".as_ptr());
+
+/// The text of a code as a C string.
+pub fn error_text(code: c_int) -> Text {
+    let index = usize::try_from(-i64::from(code)).unwrap_or(usize::MAX);
+    pvm_errlist.get(index).copied().unwrap_or(UNKNOWN_ERROR)
+}
+
+/// Length of a trace mask with its closing zero.
+pub const MASK_BYTES: usize = 36;
+/// The character of a mask without events.
+const MASK_EMPTY: u8 = b'@';
+
+/// `struct Pvmtracer` (contract 1.6): where output and traces go.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Tracer {
+    trctid: c_int,
+    trcctx: c_int,
+    trctag: c_int,
+    outtid: c_int,
+    outctx: c_int,
+    outtag: c_int,
+    trcbuf: c_int,
+    trcopt: c_int,
+    tmask: [u8; MASK_BYTES],
+}
+const _: () = assert!(size_of::<Tracer>() == 68);
+
+/// A `struct Pvmtracer` that programs look at.
+#[repr(transparent)]
+pub struct TracerSymbol(UnsafeCell<Tracer>);
+// SAFETY: written under the process lock only (`publish`); programs that read it while other
+// threads call the library have the same race with 3.4.6.
+unsafe impl Sync for TracerSymbol {}
+
+const TRACER_EMPTY: Tracer = Tracer {
+    trctid: 0,
+    trcctx: 0,
+    trctag: 0,
+    outtid: 0,
+    outctx: 0,
+    outtag: 0,
+    trcbuf: 0,
+    trcopt: 0,
+    tmask: [0; MASK_BYTES],
+};
+
+/// Settings of children.
+#[unsafe(no_mangle)]
+pub static pvmctrc: TracerSymbol = TracerSymbol(UnsafeCell::new(TRACER_EMPTY));
+/// Own settings.
+#[unsafe(no_mangle)]
+pub static pvmtrc: TracerSymbol = TracerSymbol(UnsafeCell::new(TRACER_EMPTY));
+
+impl TracerSymbol {
+    /// Shows `settings` to programs. The caller holds the process lock.
+    pub fn publish(&self, settings: &TraceSettings) {
+        let tracer = Tracer {
+            trctid: settings.trace_tid,
+            trcctx: settings.trace_ctx,
+            trctag: settings.trace_tag,
+            outtid: settings.output_tid,
+            outctx: settings.output_ctx,
+            outtag: settings.output_tag,
+            trcbuf: settings.trace_buffer,
+            trcopt: settings.trace_options,
+            tmask: mask(&settings.mask),
+        };
+        // SAFETY: see `Sync`; a plain write through a pointer that is valid for ever.
+        unsafe { self.0.get().write(tracer) }
+    }
+}
+
+/// A trace mask in its full length: missing characters say "no event".
+pub fn mask(text: &[u8]) -> [u8; MASK_BYTES] {
+    let mut mask = [MASK_EMPTY; MASK_BYTES];
+    mask[MASK_BYTES - 1] = 0;
+    for (place, &character) in mask[..MASK_BYTES - 1].iter_mut().zip(text) {
+        *place = character;
+    }
+    mask
+}
+
+/// The symbols that say who the task is, as they are outside the machine.
+pub fn forget_identity() {
+    pvmmytid.store(-1, Relaxed);
+    pvmmyptid.store(-1, Relaxed);
+    pvmmyupid.store(-1, Relaxed);
+    pvmnsibs.store(-1, Relaxed);
+    pvmsibtids.store(null_mut(), Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    #[test]
+    fn the_exported_texts_are_the_texts_of_the_codes() {
+        for (text, expected) in pvm_errlist.iter().zip(TEXTS) {
+            // SAFETY: every entry is a constant C string.
+            assert_eq!(unsafe { CStr::from_ptr(text.0) }.to_str(), Ok(expected));
+        }
+        assert_eq!(error_text(-37).0, UNKNOWN_ERROR.0);
+        assert_eq!(error_text(3).0, UNKNOWN_ERROR.0);
+        assert_eq!(error_text(c_int::MIN).0, UNKNOWN_ERROR.0);
+    }
+
+    #[test]
+    fn short_masks_are_filled_and_long_ones_cut() {
+        assert_eq!(&mask(b"AB")[..4], b"AB@@");
+        assert_eq!(mask(&[b'A'; 60])[MASK_BYTES - 1], 0);
+    }
+}

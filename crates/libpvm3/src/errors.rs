@@ -1,0 +1,159 @@
+//! How calls fail (contract 2.0): `pvm_errno`, the line on stderr, what `PvmAutoErr` says.
+use crate::data::{self, pvm_errno, pvmautoerr, pvmmytid};
+use crate::process::{Entry, enter};
+use pvm_core::codes::Code;
+use pvm_task::{EnrollError, Environment};
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `PvmAutoErr`: say it, leave the machine, end the process.
+const AUTO_ERROR_EXIT: c_int = 2;
+/// `PvmAutoErr`: say it, abort.
+const AUTO_ERROR_ABORT: c_int = 3;
+
+/// The number of a failure; a user's matching function may choose any.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failure(pub c_int);
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Failure {
+        Failure(code.number())
+    }
+}
+
+/// What the body of a call gives.
+pub type Outcome = Result<c_int, Failure>;
+
+/// One call of the interface: goes inside, does it, says what went wrong.
+#[inline(always)]
+pub fn call(function: &'static str, body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+    match attempt(body) {
+        Ok(value) => value,
+        Err(failure) => failed(function, failure),
+    }
+}
+
+/// A call that does not print some of its failures, because they are answers.
+#[inline(always)]
+pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+    match attempt(body) {
+        Ok(value) => value,
+        Err(Failure(number)) if quiet.iter().any(|code| code.number() == number) => {
+            pvm_errno.store(number, Relaxed);
+            number
+        }
+        Err(failure) => failed(function, failure),
+    }
+}
+
+/// A call without any word about its failure.
+pub fn call_silent(body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+    match attempt(body) {
+        Ok(value) => value,
+        Err(Failure(number)) => number,
+    }
+}
+
+#[inline(always)]
+fn attempt(body: impl FnOnce(&mut Entry) -> Outcome) -> Outcome {
+    match enter() {
+        Some(mut entry) => body(&mut entry),
+        None => Err(Code::SysErr.into()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn failed(function: &str, Failure(number): Failure) -> c_int {
+    lpvm_error(function.as_bytes(), number)
+}
+
+/// Notes the failure and does what `PvmAutoErr` says. The lock must not be held, for the process
+/// may end here.
+pub fn lpvm_error(function: &[u8], number: c_int) -> c_int {
+    pvm_errno.store(number, Relaxed);
+    let policy = pvmautoerr.load(Relaxed);
+    if policy > 0 {
+        say(&[function, b"(): ", text(number)].concat());
+    }
+    match policy {
+        AUTO_ERROR_EXIT => {
+            pvmautoerr.store(1, Relaxed);
+            crate::tasks::pvm_exit();
+            // SAFETY: the lock is not held, so handlers of the exit may call the library.
+            unsafe { libc::exit(number) }
+        }
+        AUTO_ERROR_ABORT => std::process::abort(),
+        _ => number,
+    }
+}
+
+fn text(number: c_int) -> &'static [u8] {
+    // SAFETY: the texts are constant C strings.
+    unsafe { CStr::from_ptr(data::error_text(number).0) }.to_bytes()
+}
+
+/// `[t40001]`, or `[pid1234]` outside the machine.
+fn tag() -> String {
+    match pvmmytid.load(Relaxed) {
+        -1 => format!("[pid{}]", std::process::id()),
+        tid => format!("[t{tid:x}]"),
+    }
+}
+
+/// A line as failed calls print it.
+pub fn say(message: &[u8]) {
+    print_error(&[b"libpvm ", tag().as_bytes(), b": ", message, b"\n"].concat());
+}
+
+/// A line of the library's own log.
+fn log(message: &[u8]) {
+    print_error(&[b"libpvm ", tag().as_bytes(), b" ", message, b"\n"].concat());
+}
+
+fn print_error(line: &[u8]) {
+    unsafe extern "C" {
+        static stderr: *mut libc::FILE;
+    }
+    // SAFETY: the C library's stream; programs may have redirected it.
+    unsafe {
+        libc::fwrite(line.as_ptr().cast(), 1, line.len(), stderr);
+        libc::fflush(stderr);
+    }
+}
+
+/// Says why there is no way into the machine.
+#[cold]
+pub fn log_enroll_failure(environment: &Environment, error: &EnrollError) {
+    use std::os::unix::ffi::OsStrExt;
+    let message = match (error, environment.places.files.first()) {
+        (EnrollError::NoDaemon, Some(file)) => {
+            [file.as_os_str().as_bytes(), b": No such file or directory"].concat()
+        }
+        _ => error.to_string().into_bytes(),
+    };
+    log(&message);
+}
+
+/// `pvm_perror`: says `message` and what the last failure was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_perror(message: *const c_char) -> c_int {
+    // SAFETY: as promised by the caller.
+    let message = unsafe { crate::memory::bytes(message) }.unwrap_or(b"(null)");
+    say(&[message, b": ", text(pvm_errno.load(Relaxed))].concat());
+    0
+}
+
+/// `pvm_strerror`: what the last failure was.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_strerror() -> *const c_char {
+    data::error_text(pvm_errno.load(Relaxed)).0
+}
+
+/// `lpvmerr`: lets a program fail as calls of the library do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    let function = unsafe { crate::memory::bytes(function) }.unwrap_or(b"(null)");
+    lpvm_error(function, code)
+}

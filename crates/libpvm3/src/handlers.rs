@@ -1,0 +1,95 @@
+//! Contexts and message handlers (contract 2.4).
+use crate::data::pvmmyctx;
+use crate::errors::{call, call_silent};
+use crate::process::Entry;
+use crate::wait::{request, unexpected};
+use pvm_core::codes::Code;
+use pvm_core::proto::{Reply, Request};
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A user's message handler.
+type Handler = unsafe extern "C" fn(c_int) -> c_int;
+
+/// Runs the handlers whose messages have come.
+pub fn run(entry: &mut Entry) {
+    while let Some(call) = entry.task().next_handler_call() {
+        pvmmyctx.store(entry.task().context(), Relaxed);
+        // SAFETY: `pvm_addmhf` made the number of such a function.
+        let handler: Handler = unsafe { std::mem::transmute::<usize, Handler>(call.function as usize) };
+        // SAFETY: the function that the user gave for that.
+        entry.user_code(|| unsafe { handler(call.mid) });
+        entry.task().handler_done();
+        pvmmyctx.store(entry.task().context(), Relaxed);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_addmhf(src: c_int, tag: c_int, ctx: c_int, handler: Option<Handler>) -> c_int {
+    call("pvm_addmhf", |entry| {
+        let handler = handler.ok_or(Code::BadParam)?;
+        let id = entry.task().add_handler(src, tag, ctx, handler as usize as u64)?;
+        entry.state().attentive = true;
+        Ok(id)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_delmhf(id: c_int) -> c_int {
+    call("pvm_delmhf", |entry| {
+        entry.task().delete_handler(id)?;
+        Ok(0)
+    })
+}
+
+/// Prints the table of handlers, for people who look for a fault.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmdisplaymhfinfo(who: *const c_char, message: *const c_char, tid: c_int) {
+    // SAFETY: strings as the caller promises.
+    let (who, message) = unsafe { (crate::memory::bytes(who), crate::memory::bytes(message)) };
+    let mut handlers = Vec::new();
+    call_silent(|entry| {
+        handlers = entry.task().handlers().collect();
+        Ok(0)
+    });
+    let line = |text: &[u8]| [who.unwrap_or(b"(null)"), format!(" t{tid:x}: ").as_bytes(), text, b"\n"].concat();
+    let mut text = line(format!("{} message handlers", handlers.len()).as_bytes());
+    text.extend(line(message.unwrap_or(b"(null)")));
+    for (id, src, tag, ctx) in handlers {
+        text.extend(line(format!("handler {id:2}: src t{src:x} tag {tag} ctx {ctx}").as_bytes()));
+    }
+    crate::catchout::print_to_stdout(&text);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_getcontext() -> c_int {
+    call("pvm_getcontext", |entry| Ok(entry.task().context()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_setcontext(ctx: c_int) -> c_int {
+    call("pvm_setcontext", |entry| {
+        let previous = entry.task().set_context(ctx);
+        pvmmyctx.store(ctx, Relaxed);
+        Ok(previous)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_newcontext() -> c_int {
+    call("pvm_newcontext", |entry| match request(entry, Request::NewContext)? {
+        Reply::Int(ctx) => Ok(ctx),
+        other => Ok(unexpected(other)?),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_freecontext(ctx: c_int) -> c_int {
+    call("pvm_freecontext", |entry| {
+        if ctx == 0 {
+            return Err(Code::BadParam.into());
+        }
+        request(entry, Request::FreeContext(ctx))?;
+        Ok(0)
+    })
+}

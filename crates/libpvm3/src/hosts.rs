@@ -1,0 +1,200 @@
+//! The machine and its hosts (contract 2.7).
+use crate::errors::{Failure, Outcome, call, call_quiet};
+use crate::lists::{CHostInfo, HostList};
+use crate::memory::{items, required_bytes, store, store_all, strings};
+use crate::misc::now;
+use crate::process::Entry;
+use crate::wait::{request, unexpected, wait};
+use pvm_core::codes::Code;
+use pvm_core::proto::{ByteBuf, Host, Reply, Request};
+use pvm_core::tid::Tid;
+use std::ffi::{c_char, c_int};
+
+/// Hosts that one call can add.
+const HOSTS_MAX: c_int = 4095;
+/// Arguments of `pvm_tickle`.
+const TICKLE_ARGUMENTS_MAX: c_int = 10;
+const MICROSECONDS: i64 = 1_000_000;
+
+fn configuration(entry: &mut Entry) -> Result<(Vec<Host>, c_int), Code> {
+    match request(entry, Request::Config)? {
+        Reply::Hosts { hosts, formats } => Ok((hosts, formats)),
+        other => unexpected(other),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_config(
+    hosts: *mut c_int,
+    formats: *mut c_int,
+    list: *mut *mut CHostInfo,
+) -> c_int {
+    call("pvm_config", |entry| {
+        entry.state().lists.hosts = HostList::default();
+        let (found, count) = configuration(entry)?;
+        let lists = &mut entry.state().lists;
+        lists.hosts = HostList::new(found);
+        // SAFETY: places that the caller gave for it, or null.
+        unsafe {
+            store(hosts, lists.hosts.len());
+            store(formats, count);
+            store(list, lists.hosts.as_mut_ptr());
+        }
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_addhosts(names: *const *const c_char, count: c_int, results: *mut c_int) -> c_int {
+    call("pvm_addhosts", |entry| {
+        // SAFETY: strings as the caller promises.
+        let names = unsafe { host_names(entry, names, count) }?;
+        match request(entry, Request::AddHosts(names))? {
+            Reply::AddedHosts { count: added, hosts } => {
+                // SAFETY: room for `count` results, as the caller promises, or null.
+                unsafe { store_all(results, count, &hosts) };
+                Ok(added)
+            }
+            other => Ok(unexpected(other)?),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_delhosts(names: *const *const c_char, count: c_int, results: *mut c_int) -> c_int {
+    call("pvm_delhosts", |entry| {
+        // SAFETY: strings as the caller promises.
+        let names = unsafe { host_names(entry, names, count) }?;
+        match request(entry, Request::DeleteHosts(names))? {
+            Reply::Codes(codes) => {
+                // SAFETY: room for `count` results, as the caller promises, or null.
+                unsafe { store_all(results, count, &codes) };
+                Ok(codes.iter().filter(|&&code| code >= 0).count() as c_int)
+            }
+            other => Ok(unexpected(other)?),
+        }
+    })
+}
+
+/// The names of at least one host and at most as many as there can be.
+///
+/// # Safety
+/// `names` are `count` C strings.
+unsafe fn host_names(
+    entry: &mut Entry,
+    names: *const *const c_char,
+    count: c_int,
+) -> Result<Vec<ByteBuf>, Failure> {
+    if !(1..=HOSTS_MAX).contains(&count) {
+        return Err(Code::BadParam.into());
+    }
+    entry.enrolled()?;
+    // SAFETY: as promised by the caller.
+    let names = unsafe { strings(names, count) }?;
+    Ok(names.into_iter().map(ByteBuf::from).collect())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_mstat(name: *const c_char) -> c_int {
+    call_quiet("pvm_mstat", &[Code::NoHost, Code::HostFail], |entry| {
+        // SAFETY: a string as the caller promises.
+        let name = unsafe { required_bytes(name) }?;
+        if name.is_empty() {
+            return Err(Code::BadParam.into());
+        }
+        match request(entry, Request::HostStatus(ByteBuf::from(name)))? {
+            Reply::Code(0) | Reply::Done => Ok(0),
+            Reply::Code(code) => Err(Failure(code)),
+            other => Ok(unexpected(other)?),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
+    call("pvm_archcode", |entry| {
+        // SAFETY: a string as the caller promises.
+        let arch = unsafe { required_bytes(arch) }?;
+        let (hosts, _) = configuration(entry)?;
+        let host = hosts.into_iter().find(|host| host.arch.as_bytes() == arch);
+        Ok(host.ok_or(Code::NotFound)?.dsig)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_hostsync(
+    host: c_int,
+    clock: *mut libc::timeval,
+    difference: *mut libc::timeval,
+) -> c_int {
+    call("pvm_hostsync", |entry| {
+        entry.enrolled()?;
+        let before = microseconds(now());
+        let Reply::Clock { seconds, microseconds: rest } = request(entry, Request::HostSync(Tid(host as u32)))? else {
+            return Err(Code::BadMsg.into());
+        };
+        let here = (before + microseconds(now())) / 2;
+        let there = seconds.saturating_mul(MICROSECONDS).saturating_add(rest.into());
+        // SAFETY: places that the caller gave for it, or null.
+        unsafe {
+            store(clock, time(there));
+            store(difference, time(here.saturating_sub(there)));
+        }
+        Ok(0)
+    })
+}
+
+fn microseconds(time: libc::timeval) -> i64 {
+    i64::from(time.tv_sec) * MICROSECONDS + i64::from(time.tv_usec)
+}
+
+/// Microseconds as a C time: the sign is in the seconds.
+fn time(microseconds: i64) -> libc::timeval {
+    libc::timeval {
+        tv_sec: microseconds.div_euclid(MICROSECONDS) as libc::time_t,
+        tv_usec: microseconds.rem_euclid(MICROSECONDS) as libc::suseconds_t,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_tickle(
+    count: c_int,
+    arguments: *const c_int,
+    answers: *mut c_int,
+    answer: *mut c_int,
+) -> c_int {
+    call("pvm_tickle", |entry| {
+        if !(1..=TICKLE_ARGUMENTS_MAX).contains(&count) {
+            return Err(Code::BadParam.into());
+        }
+        // SAFETY: arguments as the caller promises.
+        let arguments = unsafe { items(arguments, count) }?.to_vec();
+        match request(entry, Request::Tickle(arguments))? {
+            Reply::Ints(ints) => {
+                // SAFETY: places that the caller gave for it, with room for as many answers as
+                // there can be, or null.
+                unsafe {
+                    store(answers, ints.len() as c_int);
+                    store_all(answer, TICKLE_ARGUMENTS_MAX, &ints);
+                }
+                Ok(0)
+            }
+            other => Ok(unexpected(other)?),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_halt() -> c_int {
+    call("pvm_halt", halt)
+}
+
+/// The end of the machine. A caller that SIGTERM does not end sees its daemon go.
+fn halt(entry: &mut Entry) -> Outcome {
+    entry.enrolled()?;
+    let ticket = entry.task().begin(Request::Halt)?;
+    // The daemon may be gone before its answer is here; both are an end.
+    let _ = wait(entry, None, |entry| entry.task().poll_reply(&ticket));
+    wait(entry, None, |entry| (!entry.task().is_connected()).then_some(()));
+    Ok(0)
+}

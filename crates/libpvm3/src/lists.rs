@@ -1,0 +1,147 @@
+//! Arrays that belong to the library and that programs look at (contract 1.4): each stands until
+//! the next call of the function that made it.
+use pvm_core::proto::{Host, Mailbox, TaskInfo};
+use std::ffi::{CString, c_char, c_int};
+use std::ptr::null_mut;
+
+/// `struct pvmhostinfo` (contract 1.6).
+#[repr(C)]
+pub struct CHostInfo {
+    tid: c_int,
+    name: *mut c_char,
+    arch: *mut c_char,
+    speed: c_int,
+    dsig: c_int,
+}
+/// `struct pvmtaskinfo` (contract 1.6).
+#[repr(C)]
+pub struct CTaskInfo {
+    tid: c_int,
+    parent: c_int,
+    host: c_int,
+    flags: c_int,
+    name: *mut c_char,
+    pid: c_int,
+}
+/// `struct pvmmboxinfo` (contract 1.6).
+#[repr(C)]
+pub struct CMailboxInfo {
+    name: *mut c_char,
+    count: c_int,
+    indices: *mut c_int,
+    owners: *mut c_int,
+    flags: *mut c_int,
+}
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<CHostInfo>() == 32 && size_of::<CTaskInfo>() == 32 && size_of::<CMailboxInfo>() == 40);
+
+/// An array and the texts to which its entries point.
+pub struct List<T> {
+    entries: Vec<T>,
+    texts: Vec<CString>,
+    numbers: Vec<Vec<c_int>>,
+}
+
+/// What `pvm_config` gave.
+pub type HostList = List<CHostInfo>;
+/// What `pvm_tasks` gave.
+pub type TaskList = List<CTaskInfo>;
+/// What `pvm_getmboxinfo` gave.
+pub type MailboxList = List<CMailboxInfo>;
+
+impl<T> Default for List<T> {
+    fn default() -> List<T> {
+        List { entries: Vec::new(), texts: Vec::new(), numbers: Vec::new() }
+    }
+}
+
+impl<T> List<T> {
+    /// Entries.
+    pub fn len(&self) -> c_int {
+        self.entries.len() as c_int
+    }
+    /// Where the program finds them; null for none.
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        if self.entries.is_empty() { null_mut() } else { self.entries.as_mut_ptr() }
+    }
+    /// Keeps a text and says where it is. A text ends at its first zero.
+    fn keep(&mut self, text: &[u8]) -> *mut c_char {
+        let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+        let text = CString::new(&text[..end]).unwrap_or_default();
+        let place = text.as_ptr().cast_mut();
+        self.texts.push(text);
+        place
+    }
+    /// Keeps numbers and says where they are.
+    fn keep_numbers(&mut self, mut numbers: Vec<c_int>) -> *mut c_int {
+        let place = numbers.as_mut_ptr();
+        self.numbers.push(numbers);
+        place
+    }
+}
+
+impl HostList {
+    /// The hosts as C programs see them.
+    pub fn new(hosts: Vec<Host>) -> HostList {
+        let mut list = List::default();
+        for host in hosts {
+            let (name, arch) = (list.keep(host.name.as_bytes()), list.keep(host.arch.as_bytes()));
+            list.entries.push(CHostInfo { tid: host.tid.0 as c_int, name, arch, speed: host.speed, dsig: host.dsig });
+        }
+        list
+    }
+}
+
+impl TaskList {
+    /// The tasks as C programs see them.
+    pub fn new(tasks: Vec<TaskInfo>) -> TaskList {
+        let mut list = List::default();
+        for task in tasks {
+            let name = list.keep(&task.name);
+            list.entries.push(CTaskInfo {
+                tid: task.tid.0 as c_int,
+                parent: task.parent,
+                host: task.host.0 as c_int,
+                flags: task.flags as c_int,
+                name,
+                pid: task.pid,
+            });
+        }
+        list
+    }
+}
+
+impl MailboxList {
+    /// The mailboxes as C programs see them.
+    pub fn new(mailboxes: Vec<Mailbox>) -> MailboxList {
+        let mut list = List::default();
+        for mailbox in mailboxes {
+            let name = list.keep(&mailbox.name);
+            let entries = &mailbox.entries;
+            let indices = list.keep_numbers(entries.iter().map(|entry| entry.0).collect());
+            let owners = list.keep_numbers(entries.iter().map(|entry| entry.1.0 as c_int).collect());
+            let flags = list.keep_numbers(entries.iter().map(|entry| entry.2).collect());
+            list.entries.push(CMailboxInfo { name, count: entries.len() as c_int, indices, owners, flags });
+        }
+        list
+    }
+}
+
+/// One array for each function that gives one.
+#[derive(Default)]
+pub struct Lists {
+    /// `pvm_config`.
+    pub hosts: HostList,
+    /// `pvm_reg_rm`.
+    pub manager_hosts: HostList,
+    /// `pvm_tasks`.
+    pub tasks: TaskList,
+    /// `pvm_getmboxinfo`.
+    pub mailboxes: MailboxList,
+    /// `pvm_siblings`.
+    pub siblings: Vec<c_int>,
+    /// `pvm_getfds`.
+    pub descriptors: Vec<c_int>,
+    /// `pvm_getnoresets`.
+    pub no_resets: Vec<c_int>,
+}

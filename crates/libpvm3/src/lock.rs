@@ -1,0 +1,202 @@
+//! The lock of the process.
+//!
+//! Its word lies in a page that the kernel wipes in a child of `fork()`, so one look at the word
+//! says three things: whether this process has set itself up, whether somebody is inside, and
+//! whether others wait. While the process has one thread, taking and giving it is a plain store.
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::time::Duration;
+
+/// The process is new, or the child of a fork: the word of a wiped page.
+const FRESH: u32 = 0;
+const FREE: u32 = 1;
+const HELD: u32 = 2;
+/// Held, and somebody sleeps on the word.
+const CONTENDED: u32 = 3;
+
+/// What the word is before there is a page.
+static NO_PAGE: AtomicU32 = AtomicU32::new(FRESH);
+static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_PAGE).cast_mut());
+/// The thread inside, where more than one could be. Written by the holder alone.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+/// How the lock was had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It was free.
+    Held,
+    /// It was free, and this process uses it for the first time.
+    First,
+    /// This thread has it already.
+    Already,
+}
+
+fn word() -> &'static AtomicU32 {
+    // SAFETY: points to `NO_PAGE` or to a page that is never unmapped.
+    unsafe { &*WORD.load(Acquire) }
+}
+
+unsafe extern "C" {
+    fn hpvm_single_threaded_byte() -> *const u8;
+}
+
+/// Where the C library says whether the process has one thread.
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new((&raw const MANY_THREADS).cast_mut());
+static MANY_THREADS: u8 = 0;
+
+/// Whether this thread is the only one, so that nobody can take the lock between two instructions.
+#[inline(always)]
+fn alone() -> bool {
+    // SAFETY: points to a constant or to the C library's byte, which is there for ever. Other
+    // threads write it only when threads come and go, and then this thread is in the C library.
+    unsafe { SINGLE_THREADED.load(Relaxed).read_volatile() != 0 }
+}
+
+fn this_thread() -> usize {
+    // SAFETY: has no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Takes the lock, unless this thread has it.
+#[inline(always)]
+pub fn take() -> Taken {
+    let word = word();
+    if alone() && word.load(Relaxed) == FREE {
+        word.store(HELD, Relaxed);
+        return Taken::Held;
+    }
+    take_slowly()
+}
+
+#[cold]
+#[inline(never)]
+fn take_slowly() -> Taken {
+    make_page();
+    let word = word();
+    if matches!(word.load(Relaxed), HELD | CONTENDED) && (alone() || OWNER.load(Relaxed) == this_thread()) {
+        return Taken::Already;
+    }
+    let mut held = HELD;
+    loop {
+        match word.compare_exchange(FREE, held, Acquire, Relaxed) {
+            Ok(_) => return taken(Taken::Held),
+            Err(FRESH) => {
+                if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() {
+                    return taken(Taken::First);
+                }
+            }
+            Err(HELD) => {
+                let _ = word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed);
+            }
+            Err(_) => {
+                futex_wait(word, CONTENDED, None);
+                held = CONTENDED; // others may sleep too
+            }
+        }
+    }
+}
+
+fn taken(how: Taken) -> Taken {
+    OWNER.store(this_thread(), Relaxed);
+    how
+}
+
+/// Gives the lock free. Does nothing in the child of a fork that happened inside.
+#[inline(always)]
+pub fn give() {
+    let word = word();
+    if alone() && word.load(Relaxed) == HELD {
+        word.store(FREE, Relaxed);
+        return;
+    }
+    give_slowly(word);
+}
+
+#[cold]
+#[inline(never)]
+fn give_slowly(word: &AtomicU32) {
+    if word.load(Relaxed) == FRESH {
+        return;
+    }
+    OWNER.store(0, Relaxed);
+    if word.swap(FREE, Release) == CONTENDED {
+        futex_wake(word, 1);
+    }
+}
+
+/// Before code of the user runs inside: says who is inside, should that code start threads.
+pub fn announce_owner() {
+    OWNER.store(this_thread(), Relaxed);
+}
+
+/// After code of the user ran inside: takes the lock back where that code forked and this is the
+/// child. `true` if the child has no state of its own yet.
+pub fn reclaim() -> bool {
+    let word = word();
+    match word.load(Relaxed) {
+        FRESH => word.compare_exchange(FRESH, HELD, Relaxed, Relaxed).is_ok(),
+        FREE => take() == Taken::First,
+        _ => false,
+    }
+}
+
+/// Makes the page at the first call of the process.
+fn make_page() {
+    static MAKING: Mutex<()> = Mutex::new(());
+    if !std::ptr::eq(word(), &NO_PAGE) {
+        return;
+    }
+    let _making = MAKING.lock();
+    if !std::ptr::eq(word(), &NO_PAGE) {
+        return;
+    }
+    // SAFETY: has no preconditions; the pointer it gives is valid for ever.
+    SINGLE_THREADED.store(unsafe { hpvm_single_threaded_byte() }.cast_mut(), Relaxed);
+    let page = wiped_page().unwrap_or_else(word_wiped_by_handler);
+    WORD.store(page, Release);
+}
+
+/// A page that the kernel wipes in children.
+fn wiped_page() -> Option<*mut AtomicU32> {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh anonymous mapping touches nothing that exists.
+    let page = unsafe { libc::mmap(null_mut(), size_of::<AtomicU32>(), prot, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the page was mapped just above and belongs to nobody else.
+    let wiped = unsafe { libc::madvise(page, size_of::<AtomicU32>(), libc::MADV_WIPEONFORK) } == 0;
+    wiped.then_some(page.cast())
+}
+
+/// Where the kernel cannot wipe: a handler that the C library runs in children.
+fn word_wiped_by_handler() -> *mut AtomicU32 {
+    static PLAIN: AtomicU32 = AtomicU32::new(FRESH);
+    extern "C" fn wipe() {
+        PLAIN.store(FRESH, Relaxed);
+    }
+    // SAFETY: the handler only stores to a static.
+    unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
+    (&raw const PLAIN).cast_mut()
+}
+
+/// Sleeps while `word` is `value`, at most that long; may return early.
+pub fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs().min(libc::time_t::MAX as u64) as libc::time_t,
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let limit: *const libc::timespec = limit.as_ref().map_or(std::ptr::null(), |limit| limit);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: word and time limit live until the call returns.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, limit) };
+}
+
+/// Wakes that many who sleep on `word`.
+pub fn futex_wake(word: &AtomicU32, count: i32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: waking touches no memory.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
+}

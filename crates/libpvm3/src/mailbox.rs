@@ -1,0 +1,219 @@
+//! Mailboxes (contract 2.10), and the older calls that are now built on them.
+use crate::errors::{Failure, Outcome, call, call_quiet};
+use crate::lists::{CMailboxInfo, MailboxList};
+use crate::memory::{bytes, required_bytes, store};
+use crate::process::Entry;
+use crate::wait::{request, unexpected};
+use pvm_core::codes::{
+    CLASS_NO_RESET, Code, ENC_XDR, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT,
+};
+use pvm_core::encoding::{Reader, Writer};
+use pvm_core::proto::{ByteBuf, Mailbox, Message, Reply, Request};
+use pvm_core::tid::Tid;
+use std::ffi::{c_char, c_int};
+
+/// The first index that has no flag of its own (`PvmMboxDirectIndex`).
+const DIRECT_INDEX_END: c_int = 1 << (31 - MBOX_DIRECT_INDEX_SHIFT);
+/// `pvm_insert` and `pvm_lookup`: any index.
+const ANY_INDEX: c_int = -1;
+
+/// The name of a class; it may not be empty.
+///
+/// # Safety
+/// Null or a C string.
+unsafe fn class<'a>(name: *const c_char) -> Result<&'a [u8], Code> {
+    // SAFETY: as promised by the caller.
+    Some(unsafe { required_bytes(name) }?).filter(|name| !name.is_empty()).ok_or(Code::BadParam)
+}
+
+fn index_of(reply: Reply) -> Outcome {
+    match reply {
+        Reply::Int(index) => Ok(index),
+        other => Ok(unexpected(other)?),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, mid: c_int, flags: c_int) -> c_int {
+    call_quiet("pvm_putinfo", &[Code::Denied, Code::Exists], |entry| {
+        // SAFETY: a string as the caller promises.
+        let name = unsafe { class(name) }?;
+        entry.enrolled()?;
+        let message = entry.task().export_message(mid)?;
+        put(entry, name, flags, message)
+    })
+}
+
+fn put(entry: &mut Entry, name: &[u8], flags: c_int, message: Message) -> Outcome {
+    index_of(request(entry, Request::PutInfo { name: ByteBuf::from(name), flags, message })?)
+}
+
+/// Puts a message of ints of one's own making.
+pub fn put_body(entry: &mut Entry, name: &[u8], flags: c_int, body: Vec<u8>) -> Outcome {
+    entry.enrolled()?;
+    let src = entry.task().tid().unwrap_or(Tid::NONE);
+    let body = ByteBuf::from(body);
+    let message = Message { src, dst: Tid::NONE, ctx: 0, tag: 0, wid: 0, enc: ENC_XDR, body };
+    put(entry, name, flags, message)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
+    call_quiet("pvm_recvinfo", &[Code::NotFound], |entry| {
+        // SAFETY: a string as the caller promises.
+        let name = unsafe { class(name) }?;
+        if index < 0 {
+            return Err(Code::BadParam.into());
+        }
+        entry.enrolled()?;
+        let message = fetch(entry, name, index, flags);
+        entry.task().drop_receive_buffer();
+        let mid = entry.task().import_message(message?);
+        entry.task().set_receive_buffer(mid)?;
+        Ok(mid)
+    })
+}
+
+fn fetch(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Result<Message, Failure> {
+    match request(entry, Request::RecvInfo { name: ByteBuf::from(name), index, flags })? {
+        Reply::Info(message) => Ok(message),
+        other => Ok(unexpected(other)?),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
+    call_quiet("pvm_delinfo", &[Code::Denied, Code::NotFound], |entry| {
+        // SAFETY: a string as the caller promises.
+        delete(entry, unsafe { class(name) }?, index, flags)
+    })
+}
+
+fn delete(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Outcome {
+    if index < 0 {
+        return Err(Code::BadParam.into());
+    }
+    index_of(request(entry, Request::DeleteInfo { name: ByteBuf::from(name), index, flags })?)
+}
+
+fn mailboxes(entry: &mut Entry, pattern: &[u8]) -> Result<Vec<Mailbox>, Code> {
+    match request(entry, Request::MailboxInfo { pattern: ByteBuf::from(pattern) })? {
+        Reply::Mailboxes(mailboxes) => Ok(mailboxes),
+        other => unexpected(other),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_getmboxinfo(
+    pattern: *const c_char,
+    count: *mut c_int,
+    list: *mut *mut CMailboxInfo,
+) -> c_int {
+    call("pvm_getmboxinfo", |entry| {
+        entry.state().lists.mailboxes = MailboxList::default();
+        // SAFETY: a string as the caller promises.
+        let found = mailboxes(entry, unsafe { bytes(pattern) }.unwrap_or_default())?;
+        let lists = &mut entry.state().lists;
+        lists.mailboxes = MailboxList::new(found);
+        // SAFETY: places that the caller gave for it, or null.
+        unsafe {
+            store(count, lists.mailboxes.len());
+            store(list, lists.mailboxes.as_mut_ptr());
+        }
+        Ok(0)
+    })
+}
+
+/// The entries of a class by its exact name: index, owner, flags.
+fn entries(entry: &mut Entry, name: &[u8]) -> Result<Vec<(c_int, Tid, c_int)>, Code> {
+    let found = mailboxes(entry, &literal_pattern(name))?;
+    Ok(found.into_iter().find(|mailbox| mailbox.name == name).map(|mailbox| mailbox.entries).unwrap_or_default())
+}
+
+/// A pattern that stands for the name itself.
+fn literal_pattern(name: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(name.len());
+    for &byte in name {
+        if byte == b'*' {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_int) -> c_int {
+    call_quiet("pvm_insert", &[Code::Denied], |entry| {
+        // SAFETY: a string as the caller promises.
+        let name = unsafe { class(name) }?;
+        let direct = match index {
+            ANY_INDEX => 0,
+            0..DIRECT_INDEX_END => index << MBOX_DIRECT_INDEX_SHIFT,
+            _ => return Err(Code::BadParam.into()),
+        };
+        let flags = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE | direct;
+        let given = put_body(entry, name, flags, Writer::new().int(value).finish())?;
+        if index != ANY_INDEX && given != index {
+            // The wanted place was taken: a near one is of no use.
+            delete(entry, name, given, 0)?;
+            return Err(Code::Denied.into());
+        }
+        Ok(given)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, value: *mut c_int) -> c_int {
+    call_quiet("pvm_lookup", &[Code::NotFound], |entry| {
+        // SAFETY: a string as the caller promises.
+        let name = unsafe { class(name) }?;
+        entry.enrolled()?;
+        let index = match index {
+            ANY_INDEX => entries(entry, name)?.first().ok_or(Code::NotFound)?.0,
+            ..0 => return Err(Code::BadParam.into()),
+            _ => index,
+        };
+        let message = fetch(entry, name, index, 0)?;
+        let found = Reader::new(&message.body).int().ok_or(Code::NoData)?;
+        // SAFETY: the place that the caller gave for it, or null.
+        unsafe { store(value, found) };
+        Ok(index)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int {
+    call_quiet("pvm_delete", &[Code::NotFound], |entry| {
+        // SAFETY: a string as the caller promises.
+        delete(entry, unsafe { class(name) }?, index, 0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_int) -> c_int {
+    call("pvm_getnoresets", |entry| {
+        entry.state().lists.no_resets = Vec::new();
+        let owners = entries(entry, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1.0 as c_int).collect();
+        let lists = &mut entry.state().lists;
+        lists.no_resets = owners;
+        // SAFETY: places that the caller gave for it, or null.
+        unsafe {
+            store(count, lists.no_resets.len() as c_int);
+            store(tids, lists.no_resets.as_mut_ptr());
+        }
+        Ok(0)
+    })
+}
+
+/// Enters the task among those that a reset spares; its index there.
+pub fn enter_no_reset(entry: &mut Entry) -> Outcome {
+    entry.enrolled()?;
+    let tid = entry.task().tid().map_or(0, |tid| tid.0 as c_int);
+    put_body(entry, CLASS_NO_RESET.as_bytes(), MBOX_MULTI_INSTANCE, Writer::new().int(tid).finish())
+}
+
+/// Takes the task out of them.
+pub fn leave_no_reset(entry: &mut Entry, index: c_int) -> Outcome {
+    delete(entry, CLASS_NO_RESET.as_bytes(), index, 0)
+}

@@ -1,0 +1,97 @@
+//! The user's memory: what pointers of C callers become inside the library.
+use pvm_core::codes::Code;
+use std::ffi::{CStr, c_char, c_int};
+use std::slice;
+
+/// A C string; `None` for a null pointer.
+///
+/// # Safety
+/// Null, or a C string that does not change during the call.
+pub unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: as promised by the caller.
+    Some(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// A C string that may not be missing.
+///
+/// # Safety
+/// As [`bytes`].
+pub unsafe fn required_bytes<'a>(text: *const c_char) -> Result<&'a [u8], Code> {
+    // SAFETY: as promised by the caller.
+    unsafe { bytes(text) }.ok_or(Code::BadParam)
+}
+
+/// `count` items at `items`. A null pointer is good for none; a negative count is none.
+///
+/// # Safety
+/// `items` is null or points to that many items that do not change during the call.
+pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Code> {
+    let count = usize::try_from(count).unwrap_or(0);
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if items.is_null() {
+        return Err(Code::BadParam);
+    }
+    // SAFETY: as promised by the caller.
+    Ok(unsafe { slice::from_raw_parts(items, count) })
+}
+
+/// A null-terminated array of C strings, such as `argv`; null is none.
+///
+/// # Safety
+/// Null, or as described, and unchanged during the call.
+pub unsafe fn string_array<'a>(array: *const *const c_char) -> Vec<&'a [u8]> {
+    let mut strings = Vec::new();
+    if array.is_null() {
+        return strings;
+    }
+    // SAFETY: entries up to the null one are valid, as promised by the caller.
+    while let Some(text) = unsafe { bytes(*array.add(strings.len())) } {
+        strings.push(text);
+    }
+    strings
+}
+
+/// An array of `count` C strings.
+///
+/// # Safety
+/// `array` is null or points to `count` C strings.
+pub unsafe fn strings<'a>(array: *const *const c_char, count: c_int) -> Result<Vec<&'a [u8]>, Code> {
+    // SAFETY: as promised by the caller.
+    unsafe { items(array, count) }?
+        .iter()
+        // SAFETY: as promised by the caller.
+        .map(|&text| unsafe { required_bytes(text) })
+        .collect()
+}
+
+/// Stores a result, if the caller wants it.
+///
+/// # Safety
+/// `place` is null or valid for a write.
+#[inline(always)]
+pub unsafe fn store<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: as promised by the caller.
+        unsafe { place.write(value) }
+    }
+}
+
+/// Stores results one after another, if the caller wants them; at most `room`.
+///
+/// # Safety
+/// `place` is null or valid for `room` writes.
+pub unsafe fn store_all<T: Copy>(place: *mut T, room: c_int, values: &[T]) {
+    let room = usize::try_from(room).unwrap_or(0);
+    if place.is_null() {
+        return;
+    }
+    for (index, &value) in values.iter().take(room).enumerate() {
+        // SAFETY: as promised by the caller.
+        unsafe { place.add(index).write(value) }
+    }
+}

@@ -1,0 +1,150 @@
+//! Small things that programs count on (contract 1.2, tiers B and D).
+use crate::errors::call;
+use crate::memory::{bytes, store};
+use pvm_core::codes::{Code, DM_FIRST, SM_FIRST, TC_FIRST, TM_FIRST};
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::io::Write;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_version() -> *const c_char {
+    c"3.4.6".as_ptr()
+}
+
+/// The wall clock.
+pub fn now() -> libc::timeval {
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    // SAFETY: room for a time; the zone is not asked for.
+    unsafe { libc::gettimeofday(&mut time, std::ptr::null_mut()) };
+    time
+}
+
+/// `pvmgetclock`: the wall clock.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmgetclock(time: *mut libc::timeval) -> c_int {
+    // SAFETY: the place that the caller gave for it, or null.
+    unsafe { store(time, now()) };
+    0
+}
+
+/// `pvmsleep`: sleeps for so many seconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvmsleep(seconds: c_int) -> c_int {
+    // SAFETY: has no preconditions.
+    unsafe { libc::sleep(seconds as c_uint) as c_int }
+}
+
+/// `pvmgettmp`: where temporary files go.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvmgettmp() -> *const c_char {
+    // SAFETY: a C string; what comes back belongs to the environment.
+    let set = unsafe { libc::getenv(c"PVM_TMP".as_ptr()) };
+    if set.is_null() { c"/tmp".as_ptr() } else { set }
+}
+
+/// `pvmsettaskname`: the name under which the task will show up; only before it enrols.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
+    call("pvmsettaskname", |entry| {
+        // SAFETY: a string as the caller promises.
+        let name = unsafe { bytes(name) }.ok_or(Code::BadParam)?;
+        if entry.task().is_enrolled() {
+            return Err(Code::Exists.into());
+        }
+        entry.state().name = name.to_vec();
+        Ok(0)
+    })
+}
+
+/// The names of the reserved tags, range by range, each from its first tag on.
+const RESERVED: [(c_int, &[&CStr]); 4] = [
+    (
+        TM_FIRST,
+        &[
+            c"TM_CONNECT", c"TM_CONN2", c"TM_EXIT", c"TM_ADDHOST", c"TM_DELHOST", c"TM_CONFIG", c"TM_MSTAT",
+            c"TM_HALT", c"TM_TICKLE", c"TM_SPAWN", c"TM_PSTAT", c"TM_SENDSIG", c"TM_TASK", c"TM_MCA",
+            c"TM_NOTIFY", c"TM_DB", c"TM_SCHED", c"TM_TASKER", c"TM_HOSTER", c"TM_TRACER", c"TM_HOSTSYNC",
+            c"TM_SETOPT", c"TM_GETOPT", c"TM_CONTEXT", c"TM_SHMCONN",
+        ],
+    ),
+    (
+        DM_FIRST,
+        &[
+            c"DM_ADD", c"DM_ADDACK", c"DM_EXEC", c"DM_EXECACK", c"DM_SENDSIG", c"DM_HTUPD", c"DM_HTUPDACK",
+            c"DM_HTCOMMIT", c"DM_SLCONF", c"DM_STARTACK", c"DM_TASK", c"DM_TASKACK", c"DM_DELHOST",
+            c"DM_DELHOSTACK", c"DM_NULL", c"DM_TASKOUT", c"DM_PSTAT", c"DM_PSTATACK", c"DM_HALT", c"DM_MCA",
+            c"DM_NOTIFY", c"DM_NOTIFYACK", c"DM_DB", c"DM_DBACK", c"DM_RESET", c"DM_RESETACK", c"DM_HTDEL",
+            c"DM_HOSTSYNC", c"DM_HOSTSYNCACK",
+        ],
+    ),
+    (
+        TC_FIRST,
+        &[
+            c"TC_CONREQ", c"TC_CONACK", c"TC_TASKEXIT", c"TC_NOOP", c"TC_OUTPUT", c"TC_SETTRACE", c"TC_SETTMASK",
+            c"TC_SETTRCBUF", c"TC_SETTRCOPT", c"TC_SHMAT", c"TC_OUTPUTX", c"TC_SIBLINGS",
+        ],
+    ),
+    (
+        SM_FIRST,
+        &[
+            c"SM_SPAWN", c"SM_EXEC", c"SM_EXECACK", c"SM_TASK", c"SM_CONFIG", c"SM_ADDHOST", c"SM_DELHOST",
+            c"SM_ADD", c"SM_ADDACK", c"SM_NOTIFY", c"SM_TASKX", c"SM_HOSTX", c"SM_HANDOFF", c"SM_SCHED",
+            c"SM_STHOST", c"SM_STHOSTACK", c"SM_STTASK",
+        ],
+    ),
+];
+
+/// The name of a reserved tag.
+fn reserved_name(tag: c_int) -> Option<&'static CStr> {
+    RESERVED.iter().find_map(|(first, names)| {
+        let index = usize::try_from(i64::from(tag) - i64::from(*first)).ok()?;
+        names.get(index).copied()
+    })
+}
+
+/// Room for a number as text: sign, ten digits, the closing zero.
+const NUMBER_BYTES: usize = 12;
+
+thread_local! {
+    /// The text of the last tag without a name; the caller may look at it until the next call.
+    static NUMBER: UnsafeCell<[u8; NUMBER_BYTES]> = const { UnsafeCell::new([0; NUMBER_BYTES]) };
+}
+
+/// `pvmnametag`: the name of a reserved tag, of other tags the number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmnametag(tag: c_int, found: *mut c_int) -> *const c_char {
+    let name = reserved_name(tag);
+    // SAFETY: the place that the caller gave for it, or null.
+    unsafe { store(found, c_int::from(name.is_some())) };
+    match name {
+        Some(name) => name.as_ptr(),
+        None => NUMBER.with(|place| {
+            let mut text = [0; NUMBER_BYTES];
+            // Every `int` fits, so there is nothing to fail; the rest stays zero.
+            let _ = write!(&mut text[..NUMBER_BYTES - 1], "{tag}");
+            // SAFETY: nobody borrows the place; it lives as long as the thread.
+            unsafe { place.get().write(text) };
+            place.get().cast()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_tags_have_names_and_others_are_numbers() {
+        let name = |tag| {
+            let mut found = -1;
+            // SAFETY: `found` is valid, the text stands until the next call.
+            let text = unsafe { CStr::from_ptr(pvmnametag(tag, &mut found)) };
+            (text.to_str().unwrap_or_default().to_owned(), found)
+        };
+        assert_eq!(name(SM_FIRST), ("SM_SPAWN".into(), 1));
+        assert_eq!(name(TC_FIRST + 10), ("TC_OUTPUTX".into(), 1));
+        assert_eq!(name(SM_FIRST + 17), ((SM_FIRST + 17).to_string(), 0));
+        assert_eq!(name(c_int::MIN), (c_int::MIN.to_string(), 0));
+        assert_eq!(name(77), ("77".into(), 0));
+    }
+}

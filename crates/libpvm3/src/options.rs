@@ -1,0 +1,128 @@
+//! Options (contract 2.9) and trace masks.
+use crate::data::{self, MASK_BYTES};
+use crate::errors::{Failure, Outcome, call};
+use crate::mailbox::{enter_no_reset, leave_no_reset};
+use crate::memory::bytes;
+use crate::process::Entry;
+use pvm_core::codes::Code;
+use pvm_task::OptionNumber;
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `pvm_settmask`: one's own mask, the children's mask.
+const TASK_SELF: c_int = 0;
+const TASK_CHILD: c_int = 1;
+
+/// The options whose home is a data symbol that programs may write to as well.
+fn symbol(what: c_int) -> Option<&'static AtomicI32> {
+    const AUTO_ERROR: c_int = OptionNumber::AutoErr as c_int;
+    const SHOW_TIDS: c_int = OptionNumber::ShowTids as c_int;
+    const DEBUG_MASK: c_int = OptionNumber::DebugMask as c_int;
+    match what {
+        AUTO_ERROR => Some(&data::pvmautoerr),
+        SHOW_TIDS => Some(&data::pvmshowtaskid),
+        DEBUG_MASK => Some(&data::pvmdebmask),
+        _ => None,
+    }
+}
+
+/// The options that a data symbol shows.
+fn shown(what: c_int) -> Option<&'static AtomicI32> {
+    const ROUTE: c_int = OptionNumber::Route as c_int;
+    const FRAGMENT: c_int = OptionNumber::FragSize as c_int;
+    const RESERVED: c_int = OptionNumber::ResvTids as c_int;
+    match what {
+        ROUTE => Some(&data::pvmrouteopt),
+        FRAGMENT => Some(&data::pvmfrgsiz),
+        RESERVED => Some(&data::pvmrescode),
+        _ => None,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
+    call("pvm_setopt", |entry| {
+        if what == OptionNumber::NoReset as c_int {
+            return set_no_reset(entry, value != 0);
+        }
+        if needs_enrolment(what) {
+            entry.enrolled()?;
+        }
+        let previous = entry.task().set_option(what, value)?;
+        if let Some(symbol) = shown(what) {
+            symbol.store(value, Relaxed);
+        }
+        entry.publish_settings();
+        Ok(symbol(what).map_or(previous, |symbol| symbol.swap(value, Relaxed)))
+    })
+}
+
+/// The options that say where one's own output and traces go: the daemon keeps them.
+fn needs_enrolment(what: c_int) -> bool {
+    const FIRST: c_int = OptionNumber::OutputTid as c_int;
+    const LAST: c_int = OptionNumber::TraceOptions as c_int;
+    const SELF_FIRST: c_int = OptionNumber::SelfOutputTid as c_int;
+    const SELF_LAST: c_int = OptionNumber::SelfTraceOptions as c_int;
+    const CONTEXT_FIRST: c_int = OptionNumber::OutputContext as c_int;
+    const CONTEXT_LAST: c_int = OptionNumber::SelfTraceContext as c_int;
+    matches!(what, FIRST..=LAST | SELF_FIRST..=SELF_LAST | CONTEXT_FIRST..=CONTEXT_LAST)
+}
+
+fn set_no_reset(entry: &mut Entry, on: bool) -> Outcome {
+    let previous = entry.task().no_reset();
+    let index = match (on, previous) {
+        (true, None) => Some(enter_no_reset(entry).map_err(|_| Failure::from(Code::BadParam))?),
+        (false, Some(index)) => {
+            leave_no_reset(entry, index)?;
+            None
+        }
+        (_, unchanged) => unchanged,
+    };
+    entry.task().set_no_reset(index);
+    data::pvmnoreset.store(c_int::from(on), Relaxed);
+    data::pvmnoresetindex.store(index.unwrap_or(-1), Relaxed);
+    Ok(c_int::from(previous.is_some()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
+    call("pvm_getopt", |entry| {
+        let value = entry.task().option(what)?;
+        Ok(symbol(what).map_or(value, |symbol| symbol.load(Relaxed)))
+    })
+}
+
+/// Whether the mask is that of the children.
+fn of_children(who: c_int) -> Result<bool, Code> {
+    match who {
+        TASK_SELF => Ok(false),
+        TASK_CHILD => Ok(true),
+        _ => Err(Code::BadParam),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int {
+    call("pvm_settmask", |entry| {
+        let children = of_children(who)?;
+        // SAFETY: a mask, which is a C string, as the caller promises.
+        let mask = unsafe { bytes(mask) }.ok_or(Code::BadParam)?;
+        entry.task().set_trace_mask(children, &data::mask(mask)[..MASK_BYTES - 1])?;
+        entry.publish_settings();
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_gettmask(who: c_int, mask: *mut [u8; MASK_BYTES]) -> c_int {
+    call("pvm_gettmask", |entry| {
+        let settings = match of_children(who)? {
+            true => entry.task().child_settings(),
+            false => entry.task().own_settings(),
+        };
+        // SAFETY: a mask in its full length, as the caller promises, or null.
+        unsafe { crate::memory::store(mask, data::mask(&settings.mask)) };
+        Ok(0)
+    })
+}

@@ -1,0 +1,301 @@
+//! Packing and unpacking (contract 2.1). No call here needs a daemon.
+use crate::errors::{Outcome, call, call_silent, lpvm_error};
+use crate::memory::required_bytes;
+use crate::process::Entry;
+use pvm_core::codes::Code;
+use pvm_task::{Encoding, Kind, Source};
+use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_short, c_uint, c_ulong, c_ushort};
+use std::ptr::NonNull;
+use std::slice;
+
+macro_rules! packers {
+    ($($pack:ident $unpack:ident $type:ty, $kind:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $pack(items: *const $type, count: c_int, stride: c_int) -> c_int {
+            // SAFETY: items as the caller promises.
+            call(stringify!($pack), |entry| unsafe { pack(entry, Kind::$kind, items.cast(), count, stride) })
+        }
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $unpack(items: *mut $type, count: c_int, stride: c_int) -> c_int {
+            // SAFETY: items as the caller promises.
+            call(stringify!($unpack), |entry| unsafe { unpack(entry, Kind::$kind, items.cast(), count, stride) })
+        }
+    )*};
+}
+
+packers! {
+    pvm_pkbyte pvm_upkbyte c_char, Byte;
+    pvm_pkshort pvm_upkshort c_short, Short;
+    pvm_pkushort pvm_upkushort c_ushort, Ushort;
+    pvm_pkint pvm_upkint c_int, Int;
+    pvm_pkuint pvm_upkuint c_uint, Uint;
+    pvm_pklong pvm_upklong c_long, Long;
+    pvm_pkulong pvm_upkulong c_ulong, Ulong;
+    pvm_pkfloat pvm_upkfloat c_float, Float;
+    pvm_pkdouble pvm_upkdouble c_double, Double;
+    pvm_pkcplx pvm_upkcplx c_float, Cplx;
+    pvm_pkdcplx pvm_upkdcplx c_double, Dcplx;
+}
+
+/// How many items; none may lie nowhere.
+#[inline(always)]
+fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
+    match usize::try_from(count) {
+        Ok(count) if count == 0 || !items.is_null() => Ok(count),
+        _ => Err(Code::BadParam),
+    }
+}
+
+/// Packs `count` items, the next `stride` items further on each time.
+///
+/// # Safety
+/// The items are there, and do not change during the call (in place: until after the send).
+#[inline(always)]
+unsafe fn pack(entry: &mut Entry, kind: Kind, items: *const u8, count: c_int, stride: c_int) -> Outcome {
+    let count = checked_count(items, count)?;
+    if stride != 1 {
+        // SAFETY: as promised by the caller.
+        return unsafe { pack_strided(entry, kind, items, count, stride) };
+    }
+    let items = if count == 0 { NonNull::dangling().as_ptr() } else { items };
+    // SAFETY: as promised by the caller.
+    let bytes = unsafe { slice::from_raw_parts(items, count * kind.size()) };
+    match entry.task().pack(kind, bytes) {
+        Ok(()) => Ok(0),
+        Err(Code::NotImpl) => Ok(pack_in_place(entry, bytes)?),
+        Err(code) => Err(code.into()),
+    }
+}
+
+/// A piece of the user's memory that a send will read.
+struct Piece {
+    start: *const u8,
+    bytes: usize,
+}
+// SAFETY: a plain address; which thread reads the memory makes no difference.
+unsafe impl Send for Piece {}
+impl Source for Piece {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: who packs in place promises that the memory stays until it was sent.
+        unsafe { slice::from_raw_parts(self.start, self.bytes) }
+    }
+}
+
+#[cold]
+fn pack_in_place(entry: &mut Entry, piece: &[u8]) -> Result<c_int, Code> {
+    entry.task().pack_in_place(Box::new(Piece { start: piece.as_ptr(), bytes: piece.len() }))?;
+    Ok(0)
+}
+
+/// The address of item `index`.
+fn strided(items: *const u8, index: usize, stride: c_int, size: usize) -> *const u8 {
+    items.wrapping_offset(index as isize * stride as isize * size as isize)
+}
+
+/// Calls `$body` with the size of an item as a constant, so that the copy is one move.
+macro_rules! with_item_size {
+    ($kind:expr, $function:ident ( $($argument:expr),* )) => {
+        match $kind.size() {
+            1 => $function::<1>($($argument),*),
+            2 => $function::<2>($($argument),*),
+            4 => $function::<4>($($argument),*),
+            8 => $function::<8>($($argument),*),
+            _ => $function::<16>($($argument),*),
+        }
+    };
+}
+
+/// # Safety
+/// As [`pack`].
+#[inline(never)]
+unsafe fn pack_strided(entry: &mut Entry, kind: Kind, items: *const u8, count: usize, stride: c_int) -> Outcome {
+    if entry.task().send_encoding()? == Encoding::InPlace {
+        return Err(Code::NotImpl.into());
+    }
+    entry.task().pack_with(kind, count, &mut |first, room| {
+        // SAFETY: the task asks for items below `count` only, which are there.
+        unsafe { with_item_size!(kind, gather(items, first, stride, room)) }
+    })?;
+    Ok(0)
+}
+
+/// Copies items from `first` on into `room`.
+///
+/// # Safety
+/// As many items as fit in `room` are there.
+unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_int, room: &mut [u8]) {
+    for (index, place) in room.chunks_exact_mut(SIZE).enumerate() {
+        let item = strided(items, first + index, stride, SIZE).cast::<[u8; SIZE]>();
+        // SAFETY: as promised by the caller.
+        place.copy_from_slice(&unsafe { item.read_unaligned() });
+    }
+}
+
+/// Unpacks `count` items, the next `stride` items further on each time.
+///
+/// # Safety
+/// There is room for the items, and nobody else looks at it during the call.
+#[inline(always)]
+unsafe fn unpack(entry: &mut Entry, kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> Outcome {
+    let count = checked_count(items, count)?;
+    if stride != 1 {
+        // SAFETY: as promised by the caller.
+        return unsafe { unpack_strided(entry, kind, items, count, stride) };
+    }
+    let items = if count == 0 { NonNull::dangling().as_ptr() } else { items };
+    // SAFETY: as promised by the caller.
+    let bytes = unsafe { slice::from_raw_parts_mut(items, count * kind.size()) };
+    entry.task().unpack(kind, bytes)?;
+    Ok(0)
+}
+
+/// # Safety
+/// As [`unpack`].
+#[inline(never)]
+unsafe fn unpack_strided(entry: &mut Entry, kind: Kind, items: *mut u8, count: usize, stride: c_int) -> Outcome {
+    entry.task().unpack_with(kind, count, &mut |first, from| {
+        // SAFETY: the task brings items below `count` only, for which there is room.
+        unsafe { with_item_size!(kind, scatter(items, first, stride, from)) }
+    })?;
+    Ok(0)
+}
+
+/// Copies items to their places, from place `first` on.
+///
+/// # Safety
+/// There is room for as many items as there are in `from`.
+unsafe fn scatter<const SIZE: usize>(items: *mut u8, first: usize, stride: c_int, from: &[u8]) {
+    for (index, item) in from.chunks_exact(SIZE).enumerate() {
+        let place = strided(items, first + index, stride, SIZE).cast_mut();
+        // SAFETY: as promised by the caller.
+        unsafe { place.copy_from(item.as_ptr(), SIZE) };
+    }
+}
+
+/// # Safety
+/// A C string, or null.
+unsafe fn pack_string(entry: &mut Entry, text: *const c_char) -> Outcome {
+    // SAFETY: as promised by the caller.
+    entry.task().pack_string(unsafe { required_bytes(text) }?)?;
+    Ok(0)
+}
+
+/// # Safety
+/// There is room for the string that comes next in the message; `pvm_upkstr` has no bound.
+unsafe fn unpack_string(entry: &mut Entry, text: *mut c_char) -> Outcome {
+    if text.is_null() {
+        return Err(Code::BadParam.into());
+    }
+    let bytes = entry.task().string_bytes()?;
+    // SAFETY: as promised by the caller.
+    entry.task().unpack_string(unsafe { slice::from_raw_parts_mut(text.cast(), bytes) })?;
+    Ok(0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_pkstr(text: *const c_char) -> c_int {
+    // SAFETY: a string as the caller promises.
+    call("pvm_pkstr", |entry| unsafe { pack_string(entry, text) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_upkstr(text: *mut c_char) -> c_int {
+    // SAFETY: room as the caller promises.
+    call("pvm_upkstr", |entry| unsafe { unpack_string(entry, text) })
+}
+
+/// `pvmupkstralloc`: unpacks a string into memory of its own, for the caller to `free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmupkstralloc(place: *mut *mut c_char) -> c_int {
+    call_silent(|entry| {
+        if place.is_null() {
+            return Err(Code::BadParam.into());
+        }
+        let bytes = entry.task().string_bytes()?;
+        // SAFETY: has no preconditions.
+        let text = unsafe { libc::malloc(bytes.max(1)) }.cast::<u8>();
+        if text.is_null() {
+            return Err(Code::NoMem.into());
+        }
+        // SAFETY: the memory was made just now with that size, at least 1; `place` is the caller's.
+        unsafe {
+            text.write(0);
+            let unpacked = entry.task().unpack_string(slice::from_raw_parts_mut(text, bytes));
+            if unpacked.is_err() {
+                libc::free(text.cast());
+            } else {
+                place.write(text.cast());
+            }
+            unpacked?;
+        }
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_pkmesg(mid: c_int) -> c_int {
+    call_silent(|entry| {
+        entry.task().pack_message(mid)?;
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_pkmesgbody(mid: c_int) -> c_int {
+    call_silent(|entry| {
+        entry.task().pack_message_body(mid)?;
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_upkmesg() -> c_int {
+    call_silent(|entry| Ok(entry.task().unpack_message()?))
+}
+
+/// `pvm_initsend` for `shim/format.c`.
+#[unsafe(no_mangle)]
+pub extern "C" fn hpvm_shim_init_send(encoding: c_int) -> c_int {
+    call_silent(|entry| Ok(entry.task().init_send(encoding)?))
+}
+
+/// Packing for `shim/format.c`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hpvm_shim_pack(kind: c_int, items: *const u8, count: c_int, stride: c_int) -> c_int {
+    call_silent(|entry| {
+        let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
+        // SAFETY: items as the caller of `pvm_packf` promises.
+        unsafe { pack(entry, kind, items, count, stride) }
+    })
+}
+
+/// Unpacking for `shim/format.c`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hpvm_shim_unpack(kind: c_int, items: *mut u8, count: c_int, stride: c_int) -> c_int {
+    call_silent(|entry| {
+        let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
+        // SAFETY: room as the caller of `pvm_unpackf` promises.
+        unsafe { unpack(entry, kind, items, count, stride) }
+    })
+}
+
+/// Packing of a string for `shim/format.c`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hpvm_shim_pack_string(text: *const c_char) -> c_int {
+    // SAFETY: a string as the caller of `pvm_packf` promises.
+    call_silent(|entry| unsafe { pack_string(entry, text) })
+}
+
+/// Unpacking of a string for `shim/format.c`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hpvm_shim_unpack_string(text: *mut c_char) -> c_int {
+    // SAFETY: room as the caller of `pvm_unpackf` promises.
+    call_silent(|entry| unsafe { unpack_string(entry, text) })
+}
+
+/// Failures for `shim/format.c`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hpvm_shim_failed(function: *const c_char, code: c_int) -> c_int {
+    // SAFETY: the shim gives constant names.
+    lpvm_error(unsafe { CStr::from_ptr(function) }.to_bytes(), code)
+}

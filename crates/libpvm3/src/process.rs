@@ -1,0 +1,310 @@
+//! The task that this process is: one state, behind one lock.
+//!
+//! Every call of the interface goes through [`enter`]. The holder of an [`Entry`] reaches the
+//! state by short borrows; while code of the user runs ([`Entry::user_code`]) the lock is held but
+//! nothing is borrowed, so that code may call the library again.
+use crate::lists::Lists;
+use crate::lock::{self, Taken};
+use crate::{catchout, data, handlers};
+use pvm_core::codes::Code;
+use pvm_task::{Environment, Task};
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::mem;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Duration;
+
+/// A user's function that picks messages (`pvm_recvf`).
+pub type Matcher = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+
+/// How often enrolment is tried when a daemon is there but does not answer.
+const ENROLL_TRIES: u32 = 5;
+/// Time between those tries.
+const ENROLL_PAUSE: Duration = Duration::from_secs(1);
+
+/// All that the process knows.
+pub struct State {
+    /// The task.
+    pub task: Task,
+    /// The user's matching function.
+    pub matcher: Option<Matcher>,
+    /// Where output of children goes; null for nowhere.
+    pub output: *mut libc::FILE,
+    /// Whether children's output or handlers want a look at the network in sends too.
+    pub attentive: bool,
+    /// Whether `pvm_getfds` gave a descriptor away.
+    pub watched: Option<crate::descriptors::Watch>,
+    /// The name under which the task will show up.
+    pub name: Vec<u8>,
+    /// Arrays that programs hold pointers to.
+    pub lists: Lists,
+    /// Which servers this task is.
+    pub registered: crate::register::Registered,
+    /// Whether the place that a spawn made for this process is taken (or was the parent's).
+    cookie_used: bool,
+}
+
+impl State {
+    fn new(cookie_used: bool) -> State {
+        State {
+            task: Task::new(&environment(cookie_used)),
+            matcher: None,
+            output: std::ptr::null_mut(),
+            attentive: false,
+            watched: None,
+            name: Vec::new(),
+            lists: Lists::default(),
+            registered: Default::default(),
+            cookie_used,
+        }
+    }
+}
+
+fn environment(cookie_used: bool) -> Environment {
+    let mut environment = Environment::from_process();
+    environment.cookie = environment.cookie.filter(|_| !cookie_used);
+    environment
+}
+
+struct Process {
+    state: UnsafeCell<Option<State>>,
+}
+// SAFETY: the state is reached by the holder of the process lock only.
+unsafe impl Sync for Process {}
+
+static PROCESS: Process = Process { state: UnsafeCell::new(None) };
+/// Whether the holder of the lock runs code of the user.
+static USER_CODE: AtomicBool = AtomicBool::new(false);
+/// Threads that wait for the one that sleeps on the descriptors; changed under the lock.
+static JOINED: AtomicU32 = AtomicU32::new(0);
+/// Changes when those have to look again.
+static NEWS: AtomicU32 = AtomicU32::new(0);
+
+/// Being inside the library, with the lock held.
+pub struct Entry {
+    /// Inside user code inside the library: the lock stays with the outer entry.
+    nested: bool,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// Goes inside. `None` where a signal handler interrupted the library: nothing can be done there.
+#[inline(always)]
+pub fn enter() -> Option<Entry> {
+    let entry = Entry { nested: false, not_send: PhantomData };
+    match lock::take() {
+        Taken::Held => Some(entry),
+        other => enter_slowly(entry, other),
+    }
+}
+
+#[cold]
+fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
+    match taken {
+        Taken::Held => Some(entry),
+        Taken::First => {
+            renew();
+            Some(entry)
+        }
+        Taken::Already => {
+            if !USER_CODE.swap(false, Relaxed) {
+                mem::forget(entry);
+                return None;
+            }
+            entry.nested = true;
+            Some(entry)
+        }
+    }
+}
+
+/// Makes the state of a process that has none of its own. What a parent left is thrown away
+/// without a touch to what the parent shares with its daemon and peers.
+fn renew() {
+    USER_CODE.store(false, Relaxed);
+    JOINED.store(0, Relaxed);
+    // SAFETY: the lock is held and nobody borrows the state: a new process has no other thread,
+    // and user code, the only place where a fork can happen inside, runs without a borrow.
+    let state = unsafe { &mut *PROCESS.state.get() };
+    let inherited = state.take();
+    *state = Some(State::new(inherited.is_some()));
+    if let Some(State { task, lists, .. }) = inherited {
+        task.abandon();
+        mem::forget(lists); // the program may still hold pointers into them
+        data::forget_identity();
+    }
+}
+
+impl Drop for Entry {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.nested {
+            USER_CODE.store(true, Relaxed);
+            return;
+        }
+        if self.state().watched.is_some() {
+            crate::descriptors::arm(self);
+        }
+        self.pass_news_on();
+        lock::give();
+    }
+}
+
+impl Entry {
+    /// The state, for a moment.
+    #[inline(always)]
+    pub fn state(&mut self) -> &mut State {
+        // SAFETY: the lock is held; the borrow of `self` keeps this entry from lending it twice,
+        // and entries further out lend nothing while this one lives (`user_code` takes them by
+        // `&mut`). `renew` filled it before the first entry of the process came to be.
+        unsafe { (*PROCESS.state.get()).as_mut().unwrap_unchecked() }
+    }
+
+    /// The task, for a moment.
+    #[inline(always)]
+    pub fn task(&mut self) -> &mut Task {
+        &mut self.state().task
+    }
+
+    /// Runs code of the user. It may call the library, and even fork.
+    pub fn user_code<T>(&mut self, code: impl FnOnce() -> T) -> T {
+        lock::announce_owner();
+        USER_CODE.store(true, Relaxed);
+        let value = code();
+        USER_CODE.store(false, Relaxed);
+        if lock::reclaim() {
+            renew();
+        }
+        value
+    }
+
+    /// Does something long without the lock, if this entry can give it.
+    pub fn outside<T>(&mut self, long: impl FnOnce() -> T) -> T {
+        if self.nested {
+            return long();
+        }
+        self.pass_news_on();
+        lock::give();
+        let value = long();
+        self.come_back();
+        value
+    }
+
+    fn come_back(&mut self) {
+        match lock::take() {
+            Taken::Held | Taken::Already => {}
+            Taken::First => renew(),
+        }
+    }
+
+    /// Waits until the thread that sleeps on the descriptors has news.
+    pub fn join(&mut self, limit: Option<Duration>) {
+        if self.nested {
+            // The lock stays here, so the sleeper could not tell: look again soon.
+            std::thread::sleep(limit.unwrap_or(NESTED_PAUSE).min(NESTED_PAUSE));
+            return;
+        }
+        let seen = NEWS.load(Relaxed);
+        JOINED.fetch_add(1, Relaxed);
+        self.outside(|| lock::futex_wait(&NEWS, seen, limit));
+        let _ = JOINED.fetch_update(Relaxed, Relaxed, |joined| joined.checked_sub(1));
+    }
+
+    /// Wakes the threads that wait for news, if there are both.
+    #[inline(always)]
+    fn pass_news_on(&mut self) {
+        if JOINED.load(Relaxed) != 0 && self.task().take_news() {
+            self.wake_joined();
+        }
+    }
+
+    /// Wakes the threads that wait for the sleeper: one of them becomes it.
+    #[cold]
+    pub fn wake_joined(&mut self) {
+        NEWS.fetch_add(1, Relaxed);
+        lock::futex_wake(&NEWS, i32::MAX);
+    }
+
+    /// Whether threads wait for the sleeper.
+    pub fn others_wait(&self) -> bool {
+        JOINED.load(Relaxed) != 0
+    }
+
+    /// Takes in what has come, and does what it asks for at once: handlers, output of children.
+    #[inline(always)]
+    pub fn progress(&mut self) {
+        if self.task().progress() != 0 {
+            self.attend();
+        }
+    }
+
+    /// Runs handlers and prints output of children.
+    pub fn attend(&mut self) {
+        if self.state().attentive {
+            handlers::run(self);
+            catchout::print(self);
+        }
+    }
+
+    /// Makes sure that the process is a task.
+    #[inline(always)]
+    pub fn enrolled(&mut self) -> Result<(), Code> {
+        if self.task().is_enrolled() { Ok(()) } else { self.enroll() }
+    }
+
+    #[cold]
+    fn enroll(&mut self) -> Result<(), Code> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut environment = environment(self.state().cookie_used);
+            environment.name = self.state().name.clone();
+            let error = match self.task().enroll(&environment) {
+                Ok(_) => break,
+                Err(error) => error,
+            };
+            crate::errors::log_enroll_failure(&environment, &error);
+            if !error.is_transient() || tries == ENROLL_TRIES {
+                return Err(error.code());
+            }
+            self.outside(|| std::thread::sleep(ENROLL_PAUSE));
+            if self.task().is_enrolled() {
+                break; // another thread was faster
+            }
+        }
+        self.state().cookie_used = true;
+        self.publish_identity();
+        Ok(())
+    }
+
+    /// Shows programs who the task is.
+    fn publish_identity(&mut self) {
+        let task = self.task();
+        let tid = task.tid().map_or(-1, |tid| tid.0 as c_int);
+        let parent = match task.parent() {
+            Ok(parent) => parent.0 as c_int,
+            Err(Code::ParentNotSet) => Code::ParentNotSet.number(),
+            Err(_) => 0,
+        };
+        data::pvmmytid.store(tid, Relaxed);
+        data::pvmmyptid.store(parent, Relaxed);
+        data::pvmmyupid.store(std::process::id() as c_int, Relaxed);
+        data::pvmmydsig.store(task.dsig(), Relaxed);
+        data::pvmschedtid.store(task.resource_manager().0 as c_int, Relaxed);
+        data::pvmmyctx.store(task.context(), Relaxed);
+        // SAFETY: has no preconditions.
+        data::pvm_useruid.store(unsafe { libc::geteuid() } as c_int, Relaxed);
+        self.publish_settings();
+    }
+
+    /// Shows programs where output and traces go.
+    pub fn publish_settings(&mut self) {
+        let task = self.task();
+        data::pvmtrc.publish(task.own_settings());
+        data::pvmctrc.publish(task.child_settings());
+    }
+}
+
+/// How long a call from user code waits before it looks again, while another thread sleeps on the
+/// descriptors.
+const NESTED_PAUSE: Duration = Duration::from_micros(200);

@@ -1,0 +1,230 @@
+//! Receiving (contract 2.3).
+use crate::errors::{Failure, Outcome, call};
+use crate::memory::store;
+use crate::process::{Entry, Matcher};
+use crate::send::bytes_of;
+use crate::wait::{wait, wait_on};
+use pvm_core::codes::Code;
+use pvm_task::Filter;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::slice;
+use std::time::Duration;
+
+/// How long a call looks for its message; `None` for ever.
+type Limit = Option<Duration>;
+
+const AT_ONCE: Limit = Some(Duration::ZERO);
+
+/// `pvm_recv`, `pvm_nrecv`, `pvm_trecv`.
+#[inline(always)]
+fn receive(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
+    entry.enrolled()?;
+    if entry.task().in_handler() {
+        return if limit == AT_ONCE { Ok(0) } else { Err(Code::NotImpl.into()) };
+    }
+    entry.task().drop_receive_buffer();
+    if entry.state().matcher.is_some() {
+        return receive_by_matcher(entry, tid, tag, limit);
+    }
+    let filter = entry.task().filter(tid, tag);
+    wait(entry, limit, |entry| match entry.task().receive(&filter) {
+        Some(mid) => Some(Ok(mid)),
+        None => daemon_gone(entry),
+    })
+    .unwrap_or(Ok(0))
+}
+
+/// Without a daemon nothing can come any more.
+#[inline(always)]
+fn daemon_gone<T>(entry: &mut Entry) -> Option<Result<T, Failure>> {
+    if entry.task().is_connected() { None } else { Some(Err(Code::SysErr.into())) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_recv(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_recv", |entry| receive(entry, tid, tag, None))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_nrecv", |entry| receive(entry, tid, tag, AT_ONCE))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::timeval) -> c_int {
+    // SAFETY: null or a time that the caller gave.
+    let limit = unsafe { limit.as_ref() }.map(duration);
+    call("pvm_trecv", |entry| receive(entry, tid, tag, limit))
+}
+
+/// A time as C programs give it; negative ones are over at once, microseconds may be many.
+fn duration(time: &libc::timeval) -> Duration {
+    const MICROSECONDS: i128 = 1_000_000;
+    let microseconds = i128::from(time.tv_sec) * MICROSECONDS + i128::from(time.tv_usec);
+    Duration::from_micros(microseconds.clamp(0, i128::from(u64::MAX)) as u64)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_probe", |entry| {
+        entry.enrolled()?;
+        if entry.task().in_handler() {
+            return Ok(0);
+        }
+        entry.progress();
+        if let Some(matcher) = entry.state().matcher {
+            return Ok(match_queued(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
+        }
+        let filter = entry.task().filter(tid, tag);
+        match entry.task().probe(&filter) {
+            Some(mid) => Ok(mid),
+            None => daemon_gone(entry).unwrap_or(Ok(0)),
+        }
+    })
+}
+
+/// What a user's matching function said so far.
+struct Selection {
+    matcher: Matcher,
+    tid: c_int,
+    tag: c_int,
+    /// Messages that it has seen and refused.
+    refused: std::collections::HashSet<c_int>,
+}
+
+impl Selection {
+    fn new(matcher: Matcher, tid: c_int, tag: c_int) -> Selection {
+        Selection { matcher, tid, tag, refused: Default::default() }
+    }
+}
+
+/// Shows the queued messages to the matching function: the first one that it takes at once, else
+/// the first of those that it rates highest.
+fn match_queued(entry: &mut Entry, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
+    const TAKE: c_int = 1;
+    let queued: Vec<c_int> = entry.task().queued().map(|(mid, ..)| mid).collect();
+    let (matcher, tid, tag) = (selection.matcher, selection.tid, selection.tag);
+    let mut best = None;
+    for mid in queued {
+        if selection.refused.contains(&mid) {
+            continue;
+        }
+        // SAFETY: the function that the user gave for that.
+        match entry.user_code(|| unsafe { matcher(mid, tid, tag) }) {
+            code @ ..0 => return Err(Failure(code)),
+            0 => drop(selection.refused.insert(mid)),
+            TAKE => return Ok(Some(mid)),
+            rating if best.is_none_or(|(highest, _)| rating > highest) => best = Some((rating, mid)),
+            _ => {}
+        }
+    }
+    Ok(best.map(|(_, mid)| mid))
+}
+
+#[inline(never)]
+fn receive_by_matcher(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
+    let Some(matcher) = entry.state().matcher else { return Ok(0) };
+    let mut selection = Selection::new(matcher, tid, tag);
+    wait(entry, limit, |entry| match match_queued(entry, &mut selection) {
+        Ok(Some(mid)) => entry.task().take_queued(mid).then_some(Ok(mid)),
+        Ok(None) => daemon_gone(entry),
+        Err(failure) => Some(Err(failure)),
+    })
+    .unwrap_or(Ok(0))
+}
+
+/// The matching function of programs that never set one: what the library itself does.
+unsafe extern "C" fn default_matcher(mid: c_int, tid: c_int, tag: c_int) -> c_int {
+    crate::errors::call_silent(|entry| {
+        let info = entry.task().message_info(mid)?;
+        let ctx = entry.task().context();
+        let fits = |wanted: c_int, found: c_int| wanted == pvm_task::ANY || wanted == found;
+        Ok(c_int::from(fits(tid, info.src) && fits(tag, info.tag) && fits(ctx, info.ctx)))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_recvf(matcher: Option<Matcher>) -> Option<Matcher> {
+    let Some(mut entry) = crate::process::enter() else { return Some(default_matcher) };
+    // Whoever puts the default back gets the fast way back too.
+    let matcher = matcher.filter(|&matcher| matcher as *const () != default_matcher as *const ());
+    let previous = std::mem::replace(&mut entry.state().matcher, matcher);
+    Some(previous.unwrap_or(default_matcher))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_precv(
+    tid: c_int,
+    tag: c_int,
+    data: *mut c_void,
+    count: c_int,
+    data_type: c_int,
+    source: *mut c_int,
+    found_tag: *mut c_int,
+    length: *mut c_int,
+) -> c_int {
+    call("pvm_precv", |entry| {
+        let room = bytes_of(count, data_type)?;
+        if data.is_null() && room > 0 {
+            return Err(Code::BadParam.into());
+        }
+        let data = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
+        let room = Room { start: data, bytes: room };
+        let delivered = precv(entry, tid, tag, &room)?;
+        // SAFETY: places that the caller gave for it, or null.
+        unsafe {
+            store(source, delivered.src);
+            store(found_tag, delivered.tag);
+            store(length, delivered.len as c_int);
+        }
+        Ok(0)
+    })
+}
+
+/// Where the user wants the data.
+struct Room {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Room {
+    /// One try.
+    #[inline(always)]
+    fn fill(&self, entry: &mut Entry, filter: &Filter) -> Option<pvm_task::Delivered> {
+        // SAFETY: the caller of `pvm_precv` promises that there is room and that nobody looks at
+        // it before the call returns; each try is over before the thread sleeps.
+        entry.task().try_precv(filter, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
+    }
+}
+
+#[inline(always)]
+fn precv(entry: &mut Entry, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+    entry.enrolled()?;
+    if entry.task().in_handler() {
+        return Err(Code::NotImpl.into());
+    }
+    let filter = entry.task().filter(tid, tag);
+    match room.fill(entry, &filter) {
+        Some(delivered) => {
+            entry.attend();
+            Ok(delivered)
+        }
+        None => precv_slowly(entry, &filter, room),
+    }
+}
+
+#[inline(never)]
+fn precv_slowly(entry: &mut Entry, filter: &Filter, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+    entry.task().begin_precv(filter, room.bytes);
+    let delivered = wait_on(entry, None, &mut |entry| {
+        let delivered = room.fill(entry, filter);
+        entry.attend();
+        match delivered {
+            Some(delivered) => Some(Ok(delivered)),
+            None => daemon_gone(entry),
+        }
+    });
+    entry.task().end_precv();
+    delivered.unwrap_or(Err(Code::SysErr.into()))
+}

@@ -1,0 +1,90 @@
+//! Tasks that serve the machine: hoster, tasker, resource manager, tracer (contract 2.12).
+use crate::errors::{Outcome, call};
+use crate::lists::{CHostInfo, HostList};
+use crate::mailbox::put_body;
+use crate::memory::{bytes, store};
+use crate::process::Entry;
+use crate::wait::{request, unexpected};
+use pvm_core::codes::CLASS_TRACER;
+use pvm_core::encoding::Writer;
+use pvm_core::proto::{Reply, Request, Role};
+use std::ffi::{c_char, c_int};
+
+/// Which servers this task is: each call of the same function turns it round.
+#[derive(Default)]
+pub struct Registered {
+    hoster: bool,
+    tasker: bool,
+    tracer: bool,
+}
+
+fn toggle(entry: &mut Entry, role: Role, which: fn(&mut Registered) -> &mut bool) -> Result<bool, crate::errors::Failure> {
+    let on = !*which(&mut entry.state().registered);
+    request(entry, Request::Register { role, on })?;
+    *which(&mut entry.state().registered) = on;
+    Ok(on)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_reg_hoster() -> c_int {
+    call("pvm_reg_hoster", |entry| toggle(entry, Role::Hoster, |registered| &mut registered.hoster).map(|_| 0))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_reg_tasker() -> c_int {
+    call("pvm_reg_tasker", |entry| toggle(entry, Role::Tasker, |registered| &mut registered.tasker).map(|_| 0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_reg_rm(list: *mut *mut CHostInfo) -> c_int {
+    call("pvm_reg_rm", |entry| {
+        match request(entry, Request::Register { role: Role::ResourceManager, on: true })? {
+            Reply::Manager { previous, hosts } => {
+                let lists = &mut entry.state().lists;
+                lists.manager_hosts = HostList::new(hosts);
+                // SAFETY: the place that the caller gave for it, or null.
+                unsafe { store(list, lists.manager_hosts.as_mut_ptr()) };
+                Ok(previous.0 as c_int)
+            }
+            other => Ok(unexpected(other)?),
+        }
+    })
+}
+
+/// What a tracer wants of every task.
+struct TraceWish<'a> {
+    trace: (c_int, c_int),
+    output: (c_int, c_int),
+    mask: &'a [u8],
+    buffer: c_int,
+    options: c_int,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_reg_tracer(
+    trace_context: c_int,
+    trace_tag: c_int,
+    output_context: c_int,
+    output_tag: c_int,
+    mask: *const c_char,
+    buffer: c_int,
+    options: c_int,
+) -> c_int {
+    call("pvm_reg_tracer", |entry| {
+        // SAFETY: a mask, which is a C string, as the caller promises.
+        let mask = unsafe { bytes(mask) }.unwrap_or_default();
+        let (trace, output) = ((trace_context, trace_tag), (output_context, output_tag));
+        register_tracer(entry, &TraceWish { trace, output, mask, buffer, options })
+    })
+}
+
+fn register_tracer(entry: &mut Entry, wish: &TraceWish<'_>) -> Outcome {
+    if !toggle(entry, Role::Tracer, |registered| &mut registered.tracer)? {
+        return Ok(0);
+    }
+    let tid = entry.task().tid().map_or(0, |tid| tid.0 as c_int);
+    let body = Writer::new().int(tid).int(wish.trace.0).int(wish.trace.1).int(wish.output.0).int(wish.output.1);
+    let body = body.string(wish.mask).int(wish.buffer).int(wish.options);
+    put_body(entry, CLASS_TRACER.as_bytes(), 0, body.finish())?;
+    Ok(0)
+}

@@ -1,0 +1,80 @@
+//! Sending (contract 2.2).
+use crate::errors::{Outcome, call};
+use crate::memory::items;
+use crate::process::Entry;
+use crate::wait::wait;
+use pvm_core::codes::Code;
+use pvm_task::{Kind, Submit, Task};
+use std::ffi::{c_int, c_void};
+use std::slice;
+
+/// Sends, and waits where the daemon first has to introduce the receiver.
+#[inline(always)]
+fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
+    entry.enrolled()?;
+    if entry.state().attentive {
+        entry.progress();
+    }
+    match send(entry.task())? {
+        Submit::Done => Ok(0),
+        Submit::Again => Ok(submit_slowly(entry, &mut send)?),
+    }
+}
+
+#[cold]
+fn submit_slowly(entry: &mut Entry, send: &mut dyn FnMut(&mut Task) -> Result<Submit, Code>) -> Result<c_int, Code> {
+    wait(entry, None, |entry| match send(entry.task()) {
+        Ok(Submit::Again) => None,
+        Ok(Submit::Done) => Some(Ok(0)),
+        Err(code) => Some(Err(code)),
+    })
+    .unwrap_or(Err(Code::SysErr))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_send", |entry| submit(entry, |task| task.send(tid, tag)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int {
+    call("pvm_mcast", |entry| {
+        entry.enrolled()?;
+        if count < 0 {
+            return Err(Code::BadParam.into());
+        }
+        // SAFETY: tids as the caller promises.
+        let tids = unsafe { items(tids, count) }?;
+        submit(entry, |task| task.multicast(tids, tag))
+    })
+}
+
+/// Bytes of so many items of a data type; a negative count is none.
+pub fn bytes_of(count: c_int, data_type: c_int) -> Result<usize, Code> {
+    const STRING: c_int = 0;
+    match Kind::from_number(data_type) {
+        Some(kind) => Ok(usize::try_from(count).unwrap_or(0) * kind.size()),
+        None if data_type == STRING => Err(Code::NotImpl),
+        None => Err(Code::BadParam),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_psend(
+    tid: c_int,
+    tag: c_int,
+    data: *const c_void,
+    count: c_int,
+    data_type: c_int,
+) -> c_int {
+    call("pvm_psend", |entry| {
+        let bytes = bytes_of(count, data_type)?;
+        let body = match bytes {
+            0 => &[],
+            _ if data.is_null() => return Err(Code::BadParam.into()),
+            // SAFETY: data as the caller promises.
+            _ => unsafe { slice::from_raw_parts(data.cast(), bytes) },
+        };
+        submit(entry, |task| task.psend(tid, tag, body))
+    })
+}

@@ -1,0 +1,127 @@
+//! Starting tasks (contract 2.5), and the variables that they inherit.
+use crate::errors::{Failure, Outcome, call};
+use crate::memory::{bytes, required_bytes, store_all, string_array};
+use crate::process::Entry;
+use crate::wait::{request, unexpected};
+use pvm_core::codes::Code;
+use pvm_core::proto::Reply;
+use std::ffi::{CString, OsStr, c_char, c_int};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Lists the variables that spawned tasks get.
+const EXPORT: &str = "PVM_EXPORT";
+/// More spawn flags, for all spawns of a program.
+const EXTRA_FLAGS: &str = "PVMTASK";
+
+/// What a program asks for.
+struct Wanted<'a> {
+    file: &'a [u8],
+    arguments: Vec<&'a [u8]>,
+    flags: c_int,
+    place: &'a [u8],
+    count: c_int,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_spawn(
+    file: *const c_char,
+    arguments: *const *const c_char,
+    flags: c_int,
+    place: *const c_char,
+    count: c_int,
+    tids: *mut c_int,
+) -> c_int {
+    call("pvm_spawn", |entry| {
+        // SAFETY: strings as the caller promises.
+        let wanted = unsafe {
+            Wanted {
+                file: required_bytes(file)?,
+                arguments: string_array(arguments),
+                flags: flags | extra_flags(),
+                place: bytes(place).unwrap_or_default(),
+                count,
+            }
+        };
+        entry.enrolled()?;
+        let started = spawn(entry, &wanted)?;
+        // SAFETY: room for `count` tids, as the caller promises, or null.
+        unsafe { store_all(tids, count, &started) };
+        Ok(started.iter().filter(|&&tid| tid > 0).count() as c_int)
+    })
+}
+
+fn spawn(entry: &mut Entry, wanted: &Wanted<'_>) -> Result<Vec<c_int>, Failure> {
+    let Wanted { file, arguments, flags, place, count } = wanted;
+    let spawn = entry.task().spawn_request(file, arguments, *flags, place, *count, &exported())?;
+    match request(entry, spawn)? {
+        Reply::Tids(tids) => Ok(tids),
+        other => Ok(unexpected(other)?),
+    }
+}
+
+fn extra_flags() -> c_int {
+    let text = std::env::var_os(EXTRA_FLAGS).unwrap_or_default();
+    let Ok(text) = CString::new(text.into_vec()) else { return 0 };
+    // SAFETY: a C string; where the number ends is of no interest.
+    unsafe { libc::strtol(text.as_ptr(), std::ptr::null_mut(), 0) as c_int }
+}
+
+/// The names in `PVM_EXPORT`.
+fn exported_names() -> Vec<Vec<u8>> {
+    let list = std::env::var_os(EXPORT).unwrap_or_default();
+    list.as_bytes().split(|&byte| byte == b':').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+/// `PVM_EXPORT` itself and the variables that it names, as far as they are set.
+fn exported() -> Vec<Vec<u8>> {
+    let Some(list) = std::env::var_os(EXPORT) else { return Vec::new() };
+    let assignment = |name: &[u8], value: &[u8]| [name, b"=", value].concat();
+    let mut variables = vec![assignment(EXPORT.as_bytes(), list.as_bytes())];
+    for name in exported_names() {
+        if let Some(value) = std::env::var_os(OsStr::from_bytes(&name)) {
+            variables.push(assignment(&name, value.as_bytes()));
+        }
+    }
+    variables
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_export(name: *const c_char) -> c_int {
+    // SAFETY: a string as the caller promises.
+    change_export("pvm_export", unsafe { bytes(name) }, |names, name| {
+        if !name.is_empty() && !names.iter().any(|other| other == name) {
+            names.push(name.to_vec());
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_unexport(name: *const c_char) -> c_int {
+    // SAFETY: a string as the caller promises.
+    change_export("pvm_unexport", unsafe { bytes(name) }, |names, name| names.retain(|other| other != name))
+}
+
+fn change_export(
+    function: &'static str,
+    name: Option<&[u8]>,
+    change: impl FnOnce(&mut Vec<Vec<u8>>, &[u8]),
+) -> c_int {
+    call(function, |_| {
+        let name = name.ok_or(Code::BadParam)?;
+        let mut names = exported_names();
+        change(&mut names, name);
+        set_variable(EXPORT, &names.join(&b':'))
+    })
+}
+
+/// Sets a variable of the process's environment, where C programs see it.
+pub fn set_variable(name: &str, value: &[u8]) -> Outcome {
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| Failure::from(Code::BadParam));
+    let (name, value) = (text(name.as_bytes())?, text(value)?);
+    // SAFETY: two C strings. As with every change of the environment, no other thread may read it
+    // in the same moment; the calls that come here are documented to change it.
+    match unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) } {
+        0 => Ok(0),
+        _ => Err(Code::NoMem.into()),
+    }
+}

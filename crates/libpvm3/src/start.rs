@@ -1,0 +1,96 @@
+//! `pvm_start_pvmd` (contract 2.7): a machine from inside a program.
+use crate::errors::{Outcome, call};
+use crate::memory::strings;
+use crate::process::Entry;
+use crate::spawn::set_variable;
+use pvm_core::codes::Code;
+use pvm_task::Environment;
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The longest line that names the daemon's socket, in bytes.
+const LINE_BYTES_MAX: u64 = 4096;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char, _block: c_int) -> c_int {
+    call("pvm_start_pvmd", |entry| {
+        // SAFETY: strings as the caller promises.
+        let arguments: Vec<Vec<u8>> = unsafe { strings(argv, argc) }?.into_iter().map(<[u8]>::to_vec).collect();
+        start(entry, &arguments)
+    })
+}
+
+/// Starts a daemon and enrols. The daemon says where it listens when its host is ready, so there
+/// is nothing more to wait for.
+fn start(entry: &mut Entry, arguments: &[Vec<u8>]) -> Outcome {
+    if Environment::from_process().places.connect().is_ok() {
+        return Err(Code::DupHost.into());
+    }
+    let socket = entry.outside(|| launch(&daemon_program(), arguments)).ok_or(Code::CantStart)?;
+    set_variable("PVMSOCK", &socket)?;
+    entry.enrolled()?;
+    Ok(0)
+}
+
+/// Where the daemon's program is: beside this library, else where `PVM_ROOT` or `PATH` say.
+fn daemon_program() -> PathBuf {
+    let beside = own_directory().map(|directory| directory.join("../bin/pvmd"));
+    let root = std::env::var_os("PVM_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from);
+    let below = |directory: &str| root.as_ref().map(|root| root.join(directory).join("pvmd"));
+    let known = [beside, below("lib"), below("bin")];
+    known.into_iter().flatten().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("pvmd"))
+}
+
+/// The directory of the file that holds this code.
+fn own_directory() -> Option<PathBuf> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let address = own_directory as *const libc::c_void;
+    // SAFETY: an address of this code, and room for the answer.
+    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: zeroed, and filled above; all zero is a valid answer.
+    let file = unsafe { info.assume_init() }.dli_fname;
+    if file.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's name of the file, a C string.
+    let file = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(file) }.to_bytes()));
+    Some(file.canonicalize().ok()?.parent()?.to_owned())
+}
+
+/// Starts the daemon in a session of its own, as nobody's child, so that neither the terminal's
+/// end nor this program's end concerns it. The line that names its socket.
+fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let mut command = Command::new(program);
+    command.args(arguments.iter().map(|argument| OsStr::from_bytes(argument)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    // SAFETY: calls only what may be called between fork and exec.
+    unsafe { command.pre_exec(step_aside) };
+    let mut child = command.spawn().ok()?;
+    let output = child.stdout.take()?;
+    // What was started is the parent of the daemon, and has ended at once.
+    child.wait().ok()?;
+    let mut line = Vec::new();
+    BufReader::new(output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).ok()?;
+    let socket = line.trim_ascii().to_vec();
+    Some(socket).filter(|socket| Path::new(OsStr::from_bytes(socket)).is_absolute())
+}
+
+fn step_aside() -> std::io::Result<()> {
+    // SAFETY: after a fork only calls that are safe there; the parent half ends at once.
+    unsafe {
+        match libc::fork() {
+            -1 => Err(std::io::Error::last_os_error()),
+            0 => {
+                libc::setsid();
+                Ok(())
+            }
+            _ => libc::_exit(0),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Coming and going, and what tasks know of one another (contract 2.5).
+use crate::data::{self, pvmmyctx, pvmnsibs, pvmsibtids};
+use crate::errors::{call, call_quiet, call_silent, lpvm_error};
+use crate::lists::{CTaskInfo, TaskList};
+use crate::memory::store;
+use crate::wait::{request, unexpected};
+use crate::{catchout, handlers};
+use pvm_core::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_ROUTE_ADD};
+use pvm_core::proto::{Reply, Request};
+use pvm_core::tid::{HOST_MASK, Tid};
+use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_mytid() -> c_int {
+    call("pvm_mytid", |entry| {
+        entry.enrolled()?;
+        Ok(entry.task().tid().ok_or(Code::SysErr)?.0 as c_int)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_parent() -> c_int {
+    call_quiet("pvm_parent", &[Code::NoParent, Code::ParentNotSet], |entry| {
+        entry.enrolled()?;
+        Ok(entry.task().parent()?.0 as c_int)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_exit() -> c_int {
+    call("pvm_exit", |entry| {
+        if !entry.task().is_enrolled() {
+            return Ok(0);
+        }
+        if entry.task().in_handler() {
+            return Err(Code::NotImpl.into());
+        }
+        let collected = catchout::finish(entry);
+        entry.task().begin_leave();
+        handlers::run(entry);
+        // SAFETY: null stands for all streams.
+        unsafe { libc::fflush(null_mut()) };
+        let left = entry.task().leave();
+        entry.state().attentive = false;
+        entry.state().registered = Default::default();
+        entry.state().watched = None;
+        entry.state().lists.siblings = Vec::new();
+        data::forget_identity();
+        pvmmyctx.store(entry.task().context(), Relaxed);
+        collected.and(left)?;
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_tidtohost(tid: c_int) -> c_int {
+    tid & HOST_MASK as c_int
+}
+
+/// Sends a signal, without a word about failures.
+fn signal(tid: c_int, signal: c_int) -> c_int {
+    call_silent(|entry| {
+        entry.enrolled()?;
+        let tid = task_tid(tid)?;
+        request(entry, Request::Signal { tid, signal })?;
+        Ok(0)
+    })
+}
+
+/// A tid that can be a task's.
+fn task_tid(tid: c_int) -> Result<Tid, Code> {
+    Some(Tid(tid as u32)).filter(|tid| tid.is_task()).ok_or(Code::BadParam)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_sendsig(tid: c_int, number: c_int) -> c_int {
+    match signal(tid, number) {
+        code @ ..0 => lpvm_error(b"pvm_sendsig", code),
+        done => done,
+    }
+}
+
+/// In 3.4.6 this is two calls one in the other, and both say so when they fail.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
+    match pvm_sendsig(tid, libc::SIGTERM) {
+        code @ ..0 => lpvm_error(b"pvm_kill", code),
+        done => done,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_pstat(tid: c_int) -> c_int {
+    call_quiet("pvm_pstat", &[Code::NoTask], |entry| {
+        entry.enrolled()?;
+        let tid = task_tid(tid)?;
+        match request(entry, Request::TaskStatus(tid))? {
+            Reply::Code(0) | Reply::Done => Ok(0),
+            Reply::Code(code) => Err(crate::errors::Failure(code)),
+            other => Ok(unexpected(other)?),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_tasks(place: c_int, count: *mut c_int, list: *mut *mut CTaskInfo) -> c_int {
+    call("pvm_tasks", |entry| {
+        entry.state().lists.tasks = TaskList::default();
+        match request(entry, Request::Tasks(Tid(place as u32)))? {
+            Reply::Tasks(tasks) => {
+                let lists = &mut entry.state().lists;
+                lists.tasks = TaskList::new(tasks);
+                // SAFETY: places that the caller gave for it, or null.
+                unsafe {
+                    store(count, lists.tasks.len());
+                    store(list, lists.tasks.as_mut_ptr());
+                }
+                Ok(0)
+            }
+            other => Ok(unexpected(other)?),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
+    call("pvm_siblings", |entry| {
+        entry.enrolled()?;
+        if entry.state().lists.siblings.is_empty() {
+            let Reply::Tids(tids) = request(entry, Request::Siblings)? else { return Err(Code::BadMsg.into()) };
+            entry.state().lists.siblings = tids;
+        }
+        let siblings = &mut entry.state().lists.siblings;
+        let count = siblings.len() as c_int;
+        pvmnsibs.store(count, Relaxed);
+        pvmsibtids.store(siblings.as_mut_ptr(), Relaxed);
+        // SAFETY: the place that the caller gave for it, or null.
+        unsafe { store(list, siblings.as_mut_ptr()) };
+        Ok(count)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_notify(what: c_int, tag: c_int, count: c_int, tids: *const c_int) -> c_int {
+    call("pvm_notify", |entry| {
+        entry.enrolled()?;
+        let tids = match what & !NOTIFY_CANCEL {
+            // In these two the count is one of messages, and tids mean nothing.
+            NOTIFY_HOST_ADD | NOTIFY_ROUTE_ADD => &[],
+            // SAFETY: tids as the caller promises.
+            _ => unsafe { crate::memory::items(tids, count) }?,
+        };
+        if let Some(notify) = entry.task().notify(what, tag, count, tids)? {
+            request(entry, notify)?;
+        }
+        entry.attend();
+        Ok(0)
+    })
+}
