@@ -219,4 +219,9 @@ pub enum Arrival<'a> {
 pub trait Sink {
     /// A message of task `from`. Messages of one sender come in the order in which they were sent.
     fn arrived(&mut self, from: u32, meta: crate::Meta, body: Arrival<'_>);
+    /// Whether the sink has what it wanted; the rest then stays in the queues.
+    #[inline]
+    fn satisfied(&self) -> bool {
+        false
+    }
 }

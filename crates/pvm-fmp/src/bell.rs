@@ -4,22 +4,73 @@
 //! looks whether the peer sleeps. Whatever the order, one of them sees the other.
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// The sleeper: senders ring from now on. Poll after this, then sleep.
-pub fn lie_down(waiting: &AtomicU32, nap: u32) {
-    waiting.store(nap, Ordering::Relaxed);
-    // Pairs with the fence in `sleeper`.
-    fence(Ordering::SeqCst);
+/// Fences at each message would cost the sender as much as all the rest: it waits until its line
+/// has crossed the cores. So while cores are free, and sleeping is rare, the sleeper alone pays:
+/// it makes all cores pass a barrier (`membarrier(2)`), and senders need none. While tasks crowd
+/// the cores sleeping is frequent, and both sides fence.
+#[repr(C)]
+pub struct Waiting {
+    /// Nonzero: the owner sleeps or is about to, so whoever sends must ring.
+    nap: AtomicU32,
+    /// Nonzero: the owner passes a barrier on all cores before it sleeps.
+    asymmetric: AtomicU32,
 }
 
-/// The sender, after it has published: the nap from which the peer must be woken, if it sleeps.
-#[inline]
-pub fn sleeper(waiting: &AtomicU32) -> Option<u32> {
-    // Pairs with the fence in `lie_down`.
-    full_fence();
-    match waiting.load(Ordering::Relaxed) {
-        0 => None,
-        nap => Some(nap),
+impl Waiting {
+    #[cfg(loom)]
+    pub fn new() -> Waiting {
+        Waiting { nap: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
     }
+
+    /// The owner chooses who pays, before it lies down.
+    #[cfg(not(loom))]
+    pub fn choose(&self, asymmetric: bool) {
+        let before = self.asymmetric.load(Ordering::Relaxed) != 0;
+        if before != asymmetric {
+            self.asymmetric.store(u32::from(asymmetric), Ordering::Relaxed);
+            if before {
+                // From here on every sender sees that it has to fence.
+                barrier_on_all_cores();
+            }
+        }
+    }
+
+    /// The sleeper: senders ring from now on. Poll after this, then sleep.
+    pub fn lie_down(&self, nap: u32) {
+        self.nap.store(nap, Ordering::Relaxed);
+        #[cfg(not(loom))]
+        if self.asymmetric.load(Ordering::Relaxed) != 0 {
+            return barrier_on_all_cores();
+        }
+        // Pairs with the fence in `sleeper`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The owner is awake.
+    pub fn rise(&self) {
+        self.nap.store(0, Ordering::Relaxed);
+    }
+
+    /// The sender, after it has published: the nap from which the peer must be woken, if it
+    /// sleeps. `reached` tells whether barriers on all cores reach this process.
+    #[inline]
+    pub fn sleeper(&self, reached: bool) -> Option<u32> {
+        if reached && self.asymmetric.load(Ordering::Relaxed) != 0 {
+            compiler_fence();
+        } else {
+            // Pairs with the fence in `lie_down`.
+            full_fence();
+        }
+        match self.nap.load(Ordering::Relaxed) {
+            0 => None,
+            nap => Some(nap),
+        }
+    }
+}
+
+#[inline]
+fn compiler_fence() {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 /// A sequentially consistent fence. On x86-64 a locked instruction is one, and cheaper than the
@@ -28,12 +79,28 @@ pub fn sleeper(waiting: &AtomicU32) -> Option<u32> {
 fn full_fence() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     {
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        compiler_fence();
         // SAFETY: or with nothing changes no byte of the stack; the instruction orders all loads
         // and stores around it, and the compiler may move none across it.
         unsafe { std::arch::asm!("lock or dword ptr [rsp], 0") };
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        compiler_fence();
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
+}
+
+#[cfg(not(loom))]
+fn barrier_on_all_cores() {
+    // SAFETY: the call orders memory accesses and does nothing else. It was registered before.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) };
+    fence(Ordering::SeqCst);
+}
+
+/// Asks the system that barriers of other processes reach this one; whether they do, and this
+/// one may make them.
+#[cfg(not(loom))]
+pub fn register() -> bool {
+    // SAFETY: a registration touches no memory of ours.
+    let registered = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) };
+    registered == 0
 }

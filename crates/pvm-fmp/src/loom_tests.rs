@@ -1,5 +1,6 @@
 //! The lock-free algorithms under loom, which tries every order of their steps.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
+use crate::bell::Waiting;
 use crate::offer::{self, Answer, Look};
 use crate::queue::{Kind, Line, Reader, Writer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -10,7 +11,7 @@ use loom::thread;
 struct Shared {
     ring: Vec<Line>,
     consumed: AtomicU64,
-    waiting: AtomicU32,
+    waiting: Waiting,
     rung: AtomicU32,
 }
 
@@ -18,7 +19,7 @@ fn shared(shift: u32) -> Arc<Shared> {
     Arc::new(Shared {
         ring: (0..1 << shift).map(|_| Line::new()).collect(),
         consumed: AtomicU64::new(0),
-        waiting: AtomicU32::new(0),
+        waiting: Waiting::new(),
         rung: AtomicU32::new(0),
     })
 }
@@ -87,11 +88,11 @@ fn no_wake_up_is_lost() {
         let there = shared.clone();
         let sender = thread::spawn(move || {
             Writer::new(1).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0], &[]);
-            if crate::bell::sleeper(&there.waiting).is_some() {
+            if there.waiting.sleeper(false).is_some() {
                 there.rung.store(1, Ordering::Relaxed);
             }
         });
-        crate::bell::lie_down(&shared.waiting, 1);
+        shared.waiting.lie_down(1);
         let seen = Reader::new(1).next(&shared.ring).unwrap().is_some();
         sender.join().unwrap();
         assert!(seen || shared.rung.load(Ordering::Relaxed) == 1, "the task sleeps and nobody rings");

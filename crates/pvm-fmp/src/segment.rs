@@ -3,6 +3,7 @@
 //! Layout: [`Header`], a table of [`PeerLine`]s, the heap. The size is sealed, so a peer that has
 //! mapped it never faults, whatever the owner does. Memory is taken page by page on first use and
 //! given back by punching holes.
+use crate::bell::Waiting;
 use crate::memory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
@@ -39,8 +40,8 @@ pub struct Header {
     /// How many entries of the peer table are or were in use; also grows when one changes.
     pub peers: Apart<AtomicU32>,
     pub table_version: AtomicU32,
-    /// Nonzero: the owner sleeps or is about to, so whoever sends must ring.
-    pub waiting: Apart<AtomicU32>,
+    /// Whether the owner sleeps.
+    pub waiting: Apart<Waiting>,
     /// What the owner waits for in a one-call receive.
     pub posted: Apart<PostedWords>,
 }

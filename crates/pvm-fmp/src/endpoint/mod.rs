@@ -62,6 +62,8 @@ pub struct Endpoint {
     bells: usize,
     /// Some reading has not been reported to its writer yet.
     unpublished: bool,
+    /// Barriers on all cores reach this process, and it may make them.
+    barriers: bool,
     napping: bool,
     nap: u32,
     dirty: Rc<Cell<bool>>,
@@ -94,7 +96,9 @@ impl Endpoint {
         let mut bytes = [0u8; 8];
         rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
         let nonce = Box::new(u64::from_ne_bytes(bytes));
+        let barriers = crate::bell::register();
         let header = segment.mapping.header();
+        header.waiting.0.choose(barriers);
         header.nonce.store(*nonce, Ordering::Relaxed);
         header.nonce_address.store(&raw const *nonce as u64, Ordering::Relaxed);
         Ok(Endpoint {
@@ -111,6 +115,7 @@ impl Endpoint {
             used_lines: 0,
             bells: 0,
             unpublished: false,
+            barriers,
             napping: false,
             nap: 0,
             dirty: Rc::default(),
@@ -147,10 +152,13 @@ impl Endpoint {
     /// Before sleeping on the doorbell: senders ring from now on. The caller must [`Endpoint::poll`]
     /// once more before it sleeps.
     pub fn prepare_sleep(&mut self) {
+        let crowded = self.crowded();
         self.nap = self.nap.wrapping_add(1).max(1);
         self.napping = true;
         let heap = self.heap.borrow();
-        crate::bell::lie_down(&heap.source().mapping.header().waiting.0, self.nap);
+        let waiting = &heap.source().mapping.header().waiting.0;
+        waiting.choose(self.barriers && !crowded);
+        waiting.lie_down(self.nap);
     }
 
     /// After sleeping, or when the last poll brought something after all. Empties the doorbell.
@@ -158,7 +166,7 @@ impl Endpoint {
         if !std::mem::take(&mut self.napping) {
             return;
         }
-        self.heap.borrow().source().mapping.header().waiting.0.store(0, Ordering::Relaxed);
+        self.heap.borrow().source().mapping.header().waiting.0.rise();
         let mut count = [0u8; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
     }

@@ -69,7 +69,12 @@ impl Endpoint {
         let mut count = 0;
         for _ in 0..BATCH {
             match self.step(index, sink) {
-                Some(Step::Message) => count += 1,
+                Some(Step::Message) => {
+                    count += 1;
+                    if sink.satisfied() {
+                        break;
+                    }
+                }
                 Some(Step::Other) => {}
                 Some(Step::Wait) | None => break,
                 Some(Step::Damaged) => {

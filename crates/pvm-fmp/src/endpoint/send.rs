@@ -81,7 +81,7 @@ impl Endpoint {
         self.sends += 1;
         let peer = self.peers[index].as_mut().expect("connected");
         peer.push(self.tid, &self.heap, kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;
-        Ok(ring(peer))
+        Ok(ring(peer, self.barriers))
     }
 
     /// Whether enough has been sent since the last [`Endpoint::poll`] that blocks should be
@@ -93,8 +93,8 @@ impl Endpoint {
 
 /// Wakes the peer if it sleeps.
 #[inline]
-fn ring(peer: &Peer) -> Sent {
-    let Some(nap) = crate::bell::sleeper(&peer.owner.mapping.header().waiting.0) else { return Sent::Done };
+fn ring(peer: &Peer, reached: bool) -> Sent {
+    let Some(nap) = peer.owner.mapping.header().waiting.0.sleeper(reached) else { return Sent::Done };
     if peer.rung.replace(nap) == nap {
         return Sent::Done;
     }
