@@ -1,0 +1,260 @@
+//! A daemon of the test's own, and a client that speaks the control protocol.
+#![allow(dead_code)] // each test program uses a part
+
+use pvm_core::codes::Code;
+use pvm_core::encoding::Reader;
+use pvm_core::proto::{
+    ByteBuf, Hello, Message, Reply, Request, Spawn, ToDaemon, ToTask, TraceSettings, VERSION, Welcome,
+};
+use pvm_core::tid::Tid;
+use pvm_link::{Link, LinkError};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::fs::MemfdFlags;
+use std::io::{BufRead, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory of the test's own, removed at the end.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new() -> Directory {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("pvmd-test-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Directory(path)
+    }
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pvmd"));
+        for name in ["PVM_VMID", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_ROOT", "PVM_PATH", "PVM_WD", "PVMHOSTFILE"] {
+            command.env_remove(name);
+        }
+        command.env("PVM_TMP", &self.0).env("HOME", &self.0).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+    pub fn rendezvous(&self) -> PathBuf {
+        self.0.join(format!("pvmd.{}", rustix::process::geteuid().as_raw()))
+    }
+    pub fn log(&self) -> String {
+        let name = format!("pvml.{}", rustix::process::geteuid().as_raw());
+        std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+    /// What lies there beside the log.
+    pub fn leftovers(&self) -> Vec<String> {
+        let names = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with("pvmd")).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A daemon that ends asks its tasks to end, and the tasks of a test are the test itself.
+pub fn bear_termination() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, flag.clone()).unwrap();
+    flag
+}
+
+/// A running daemon, killed at the end.
+pub struct Daemon {
+    pub process: Child,
+    pub socket: PathBuf,
+    output: BufReader<ChildStdout>,
+}
+
+impl Daemon {
+    pub fn start(directory: &Directory) -> Daemon {
+        Daemon::run(&mut directory.command())
+    }
+
+    pub fn run(command: &mut Command) -> Daemon {
+        bear_termination();
+        let mut process = command.spawn().unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(line.ends_with('\n'), "the daemon says {line:?}");
+        Daemon { process, socket: line.trim_end().into(), output }
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn end(&mut self) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < end, "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A task without the shared memory.
+pub struct Client {
+    pub link: Link,
+    pub welcome: Welcome,
+    pub bell: OwnedFd,
+    /// Descriptors that came with the welcome.
+    pub gifts: Vec<OwnedFd>,
+    /// Frames that have come and were not asked for.
+    pub inbox: Vec<(ToTask, Vec<OwnedFd>)>,
+    last_wait: u32,
+}
+
+impl Client {
+    pub fn enroll(socket: &Path) -> Client {
+        Client::claim(socket, None).unwrap()
+    }
+
+    pub fn claim(socket: &Path, cookie: Option<u32>) -> Result<Client, Code> {
+        let mut link = Link::connect(socket).unwrap();
+        let segment = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let hello = Hello { version: VERSION, pid: std::process::id(), cookie, name: ByteBuf::new() };
+        link.send_to_daemon(&ToDaemon::Hello(hello), &[segment.as_fd(), bell.as_fd()]).unwrap();
+        match wait_for(&mut link).unwrap() {
+            (ToTask::Welcome(welcome), gifts) => {
+                Ok(Client { link, welcome, bell, gifts, inbox: Vec::new(), last_wait: 0 })
+            }
+            (ToTask::Refused(code), _) => Err(code),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+
+    pub fn tid(&self) -> Tid {
+        self.welcome.tid
+    }
+
+    pub fn begin(&mut self, request: Request) -> u32 {
+        self.last_wait += 1;
+        self.link.send_to_daemon(&ToDaemon::Request { wait: self.last_wait, request }, &[]).unwrap();
+        self.last_wait
+    }
+
+    pub fn finish(&mut self, wanted: u32) -> Reply {
+        loop {
+            match wait_for(&mut self.link).unwrap() {
+                (ToTask::Reply { wait, reply }, _) if wait == wanted => return reply,
+                other => self.inbox.push(other),
+            }
+        }
+    }
+
+    pub fn ask(&mut self, request: Request) -> Reply {
+        let wait = self.begin(request);
+        self.finish(wait)
+    }
+
+    /// The next frame that answers nothing.
+    pub fn next(&mut self) -> (ToTask, Vec<OwnedFd>) {
+        if !self.inbox.is_empty() {
+            return self.inbox.remove(0);
+        }
+        wait_for(&mut self.link).unwrap()
+    }
+
+    /// The next message, and the integers in it.
+    pub fn message(&mut self) -> (Message, Vec<i32>) {
+        loop {
+            if let (ToTask::Message(message), _) = self.next() {
+                let mut reader = Reader::new(&message.body);
+                let ints = std::iter::from_fn(|| reader.int()).collect();
+                return (message, ints);
+            }
+        }
+    }
+
+    pub fn spawn(&mut self, file: &str, arguments: &[&str]) -> Vec<i32> {
+        self.spawn_with(spawn_of(file, arguments, 1))
+    }
+
+    pub fn spawn_with(&mut self, spawn: Spawn) -> Vec<i32> {
+        match self.ask(Request::Spawn(spawn)) {
+            Reply::Tids(tids) => tids,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Runs a shell script as a task and gives what it prints.
+    pub fn output_of(&mut self, spawn: Spawn) -> String {
+        let children = TraceSettings { output_tid: self.tid().0 as i32, output_tag: 77, ..Default::default() };
+        let tids = self.spawn_with(Spawn { children, ..spawn });
+        assert!(tids[0] > 0, "{tids:?}");
+        let mut text = Vec::new();
+        loop {
+            let (message, ints) = self.message();
+            assert_eq!((message.tag, ints[0]), (77, tids[0]));
+            match ints[1] {
+                0 => return String::from_utf8(text).unwrap(),
+                length if length > 0 => text.extend_from_slice(&message.body[8..8 + length as usize]),
+                _ => {}
+            }
+        }
+    }
+}
+
+pub fn spawn_of(file: &str, arguments: &[&str], count: i32) -> Spawn {
+    Spawn {
+        file: text(file),
+        arguments: arguments.iter().map(|argument| text(argument)).collect(),
+        flags: 0,
+        place: ByteBuf::new(),
+        count,
+        environment: Vec::new(),
+        children: TraceSettings::default(),
+    }
+}
+
+pub fn text(text: &str) -> ByteBuf {
+    ByteBuf::from(text.as_bytes().to_vec())
+}
+
+/// The next frame, or why there is none.
+pub fn wait_for(link: &mut Link) -> Result<(ToTask, Vec<OwnedFd>), LinkError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        link.flush()?;
+        if let Some(frame) = link.receive_from_daemon()? {
+            return Ok(frame);
+        }
+        assert!(Instant::now() < end, "the daemon does not answer");
+        let events = if link.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let second = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
+        rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&second)).unwrap();
+    }
+}
+
+/// Waits until something is true.
+pub fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !check() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

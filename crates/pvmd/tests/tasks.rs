@@ -1,0 +1,219 @@
+//! Tasks, spawns, messages of the daemon: over the real socket, with real processes.
+mod common;
+
+use common::{Client, Daemon, Directory, eventually, spawn_of, text};
+use pvm_core::codes::{Code, NOTIFY_TASK_EXIT, TASK_DEBUG, TASK_HOST};
+use pvm_core::proto::{Message, Reply, Request, Spawn, ToDaemon, ToTask};
+use pvm_core::tid::Tid;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+#[test]
+fn tids_follow_one_another_and_self_enrolled_tasks_have_no_parent() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let tasks: Vec<Client> = (0..3).map(|_| Client::enroll(&daemon.socket)).collect();
+    assert_eq!(tasks.iter().map(|task| task.tid().0).collect::<Vec<_>>(), [0x40001, 0x40002, 0x40003]);
+    assert_eq!(tasks[0].welcome.parent, 0);
+    assert_eq!(tasks[0].gifts.len(), 1);
+}
+
+#[test]
+fn the_configuration_names_this_host() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(directory.command().arg("-nalfa"));
+    let mut task = Client::enroll(&daemon.socket);
+    let Reply::Hosts { hosts, formats } = task.ask(Request::Config) else { panic!() };
+    assert_eq!((hosts[0].name.as_str(), hosts[0].tid, hosts[0].speed, formats), ("alfa", Tid(0x40000), 1000, 1));
+    let Reply::Clock { seconds, .. } = task.ask(Request::HostSync(Tid(0x40000))) else { panic!() };
+    assert!(seconds > 1_600_000_000);
+}
+
+#[test]
+fn peers_get_each_others_descriptors_once_and_hear_of_the_end() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let (mut one, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    assert_eq!(one.ask(Request::Connect(other.tid())), Reply::Done);
+    let (frame, descriptors) = one.inbox.remove(0);
+    assert_eq!((frame, descriptors.len()), (ToTask::Peer(other.tid()), 2));
+    let (frame, descriptors) = other.next();
+    assert_eq!((frame, descriptors.len()), (ToTask::Peer(one.tid()), 2));
+    // The second descriptor is the peer's bell.
+    rustix::io::write(&descriptors[1], &1_u64.to_ne_bytes()).unwrap();
+    let mut count = [0; 8];
+    assert_eq!(rustix::io::read(one.bell.as_fd(), &mut count), Ok(8));
+    assert_eq!(other.ask(Request::Connect(one.tid())), Reply::Done);
+    assert!(other.inbox.is_empty());
+    let gone = other.tid();
+    drop(other);
+    assert_eq!(one.next().0, ToTask::PeerGone(gone));
+    assert_eq!(one.ask(Request::Connect(gone)), Reply::Error(Code::NoTask));
+}
+
+#[test]
+fn the_daemon_rings_for_a_task() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let (mut one, other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    one.link.send_to_daemon(&ToDaemon::Ring(other.tid()), &[]).unwrap();
+    let mut count = [0; 8];
+    eventually("the bell", || rustix::io::read(other.bell.as_fd(), &mut count).is_ok());
+}
+
+#[test]
+fn a_task_can_be_sent_to_before_it_comes() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut parent = Client::enroll(&daemon.socket);
+    // The child waits until told; then the test takes its place by the cookie.
+    let go = directory.0.join("go");
+    let script = format!("echo $PVMEPID > {0}.tmp; mv {0}.tmp {0}; exec sleep 3", go.display());
+    let child = Tid(parent.spawn("/bin/sh", &["-c", &script])[0] as u32);
+    assert_eq!(parent.ask(Request::Connect(child)), Reply::Done);
+    let (frame, descriptors) = parent.inbox.remove(0);
+    assert_eq!((frame, descriptors.len()), (ToTask::Peer(child), 2));
+    eventually("the cookie", || go.exists());
+    let cookie = std::fs::read_to_string(&go).unwrap().trim().parse().unwrap();
+    let mut task = Client::claim(&daemon.socket, Some(cookie)).unwrap();
+    assert_eq!((task.tid(), task.welcome.parent), (child, parent.tid().0 as i32));
+    assert_eq!(task.gifts.len(), 3);
+    let segment = |descriptor: &std::os::fd::OwnedFd| rustix::fs::fstat(descriptor).unwrap().st_ino;
+    assert_eq!(segment(&task.gifts[1]), segment(&descriptors[0]));
+    assert_eq!(task.next().0, ToTask::Peer(parent.tid()));
+}
+
+#[test]
+fn spawned_programs_run_in_the_promised_surroundings() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(directory.command().env("PVM_ROOT", "/the/root").env("GREETING", "hello"));
+    let mut task = Client::enroll(&daemon.socket);
+    let script = "echo $GREETING $PVM_ARCH $PVM_ROOT $X $#; echo $PVMSOCK >&2; pwd; ls /proc/self/fd | wc -l; \
+                  readlink /proc/self/fd/0; ulimit -n; cut -d' ' -f3 /proc/self/status | head -0; printf end";
+    let environment = vec![text("PVM_EXPORT=X"), text("X=exported")];
+    let spawn = Spawn { environment, ..spawn_of("/bin/sh", &["-c", script, "sh", "a b", "c"], 1) };
+    let output = task.output_of(spawn);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap();
+    let expected = format!(
+        "hello {} /the/root exported 2\n{}\n{}\n4\n/dev/null\n{limit}\nend",
+        if cfg!(target_pointer_width = "64") { "LINUX64" } else { "LINUX" },
+        daemon.socket.display(),
+        directory.0.display()
+    );
+    assert_eq!(output, expected);
+}
+
+#[test]
+fn a_working_directory_is_obeyed_and_a_missing_one_is_no_file() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut task = Client::enroll(&daemon.socket);
+    std::fs::create_dir(directory.0.join("sub")).unwrap();
+    let place = |place: &str| Spawn { place: text(place), flags: TASK_HOST, ..spawn_of("/bin/sh", &["-c", "pwd; echo $PVMSPAWNWD"], 1) };
+    assert_eq!(task.output_of(place(".:/")), "/\n/\n");
+    assert_eq!(task.output_of(place(".:sub")), format!("{}/sub\nsub\n", directory.0.display()));
+    assert_eq!(task.spawn_with(place(".:/nowhere")), [Code::NoFile.number()]);
+}
+
+#[test]
+fn programs_are_searched_for_and_failures_are_reported_at_once() {
+    let directory = Directory::new();
+    let bin = directory.0.join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("plain"), "no program").unwrap();
+    std::fs::write(bin.join("broken"), "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("broken"), mode).unwrap();
+    let search = format!("/nowhere:{}:/bin", bin.display());
+    let daemon = Daemon::run(directory.command().env("PVM_PATH", search));
+    let mut task = Client::enroll(&daemon.socket);
+    assert!(task.spawn("true", &[])[0] > 0);
+    assert!(task.spawn("/bin/true", &[])[0] > 0);
+    for file in ["plain", "broken", "bin/plain", "/bin", "no-such-program", "/no/such/program", ""] {
+        assert_eq!(task.spawn(file, &[]), [Code::NoFile.number()], "{file}");
+    }
+    let spawn = Spawn { flags: TASK_DEBUG, ..spawn_of("true", &[], 1) };
+    assert_eq!(task.spawn_with(spawn), [Code::NoFile.number()]);
+}
+
+#[test]
+fn the_end_of_a_process_is_noticed_with_its_status_after_its_output() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut task = Client::enroll(&daemon.socket);
+    let child = Tid(task.spawn("/bin/sh", &["-c", "read x < /dev/tty; sleep 0.2; echo last words; exit 3"])[0] as u32);
+    let notify = |tid| Request::Notify { what: NOTIFY_TASK_EXIT, ctx: 9, tag: 5, count: 1, tids: vec![tid] };
+    assert_eq!(task.ask(notify(child)), Reply::Done);
+    let wait = task.begin(Request::ExitStatus(child));
+    assert_eq!(task.finish(wait), Reply::Int(3 << 8));
+    let (message, ints) = task.message();
+    assert_eq!((message.src, message.ctx, message.tag, ints), (Tid::DAEMON, 9, 5, vec![child.0 as i32]));
+    assert!(directory.log().contains(&format!("[{child}] last words\n")), "{}", directory.log());
+    let killed = Tid(task.spawn("/bin/sleep", &["100"])[0] as u32);
+    let started = Instant::now();
+    task.ask(Request::Signal { tid: killed, signal: 9 });
+    assert_eq!(task.ask(Request::ExitStatus(killed)), Reply::Int(9));
+    assert!(started.elapsed().as_secs() < 5);
+}
+
+#[test]
+fn many_tasks_start_fast_and_leave_nothing_behind() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut task = Client::enroll(&daemon.socket);
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.process.id())).unwrap().count();
+    let before = descriptors();
+    let started = Instant::now();
+    let tids = task.spawn_with(spawn_of("/bin/true", &[], 200));
+    println!("200 spawns in {:?}", started.elapsed());
+    assert_eq!(tids, (0x40002..0x40002 + 200).collect::<Vec<_>>());
+    eventually("the end of all", || matches!(task.ask(Request::Tasks(Tid::NONE)), Reply::Tasks(list) if list.len() == 1));
+    assert_eq!(descriptors(), before);
+}
+
+#[test]
+fn mailboxes_keep_long_messages() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let (mut one, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    let body: Vec<u8> = (0..5_000_000_u32).map(|number| number as u8).collect();
+    let message = Message { src: one.tid(), dst: Tid::DAEMON, ctx: 1, tag: 2, wid: 3, enc: 4, body: body.into() };
+    let waiting = other.begin(Request::RecvInfo { name: text("box"), index: 0, flags: pvm_core::codes::MBOX_WAIT_FOR_INFO });
+    let put = Request::PutInfo { name: text("box"), flags: 0, message: message.clone() };
+    assert_eq!(one.ask(put), Reply::Int(0));
+    assert!(other.finish(waiting) == Reply::Info(message));
+    drop(one);
+    eventually("the owner's end", || {
+        other.ask(Request::RecvInfo { name: text("box"), index: 0, flags: 0 }) == Reply::Error(Code::NotFound)
+    });
+}
+
+#[test]
+fn a_task_that_does_not_read_hinders_nobody() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let (mut slow, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    let message = |dst| Message { src: Tid::NONE, dst, ctx: 0, tag: 1, wid: 0, enc: 0, body: vec![7; 100_000].into() };
+    for _ in 0..100 {
+        other.link.send_to_daemon(&ToDaemon::Message(message(slow.tid())), &[]).unwrap();
+    }
+    assert_eq!(other.ask(Request::TaskStatus(slow.tid())), Reply::Code(0));
+    for _ in 0..100 {
+        let (message, _) = slow.message();
+        assert_eq!((message.src, message.body.len()), (other.tid(), 100_000));
+    }
+}
+
+#[test]
+fn hosts_cannot_be_added_yet_but_each_gets_its_code() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut task = Client::enroll(&daemon.socket);
+    let names = ["127.0.0.1", "192.0.2.7", "x y z", "no such.invalid"].map(text).to_vec();
+    assert_eq!(
+        task.ask(Request::AddHosts(names)),
+        Reply::AddedHosts { count: 0, hosts: vec![-28, -29, -2, -2] }
+    );
+    let reply = task.ask(Request::AddHosts(vec![text("no-such-host.invalid")]));
+    assert_eq!(reply, Reply::AddedHosts { count: 0, hosts: vec![-6] });
+}
