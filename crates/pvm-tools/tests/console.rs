@@ -260,7 +260,7 @@ names a
 #[test]
 fn scripts_print_the_same_on_both_consoles() {
     let Some(debian) = Nest::of_debian() else { return };
-    let theirs = debian.script(BOTH);
+    let theirs = debian.script_slowly(BOTH);
     let ours = Nest::new().script(BOTH);
     let (theirs, ours) = (out(&theirs), out(&ours));
     for (place, (their, our)) in theirs.lines().zip(ours.lines()).enumerate() {
@@ -274,5 +274,5 @@ fn errors_are_printed_the_same_on_both_consoles() {
     let script = "pstat zz\nsetopt PvmRoute 9\nkill zz\nmstat \"\"\nput \"\" 0 x\nspawn -0 x\nsig 9 x\n";
     let Some(debian) = Nest::of_debian() else { return };
     let errors = |output: Output| err(&output);
-    assert_eq!(errors(Nest::new().script(script)), errors(debian.script(script)));
+    assert_eq!(errors(Nest::new().script(script)), errors(debian.script_slowly(script)));
 }

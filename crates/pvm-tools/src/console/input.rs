@@ -1,16 +1,19 @@
 //! Lines from the terminal or a pipe. A thread reads, so that the console can show the output of
 //! jobs meanwhile.
+use crate::console::display::Typing;
 use crate::console::{help, options};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::history::FileHistory;
-use rustyline::{Config, Context, Editor, ExternalPrinter};
-use rustyline_derive::{Helper, Highlighter, Hinter, Validator};
+use rustyline::{Config, Context, Editor};
+use rustyline_derive::{Helper, Hinter, Validator};
+use std::collections::VecDeque;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the console shows when it waits for a command.
 pub const PROMPT: &str = "pvm> ";
@@ -39,14 +42,28 @@ pub struct Names {
     pub tids: Vec<String>,
 }
 
+/// What the console and the thread with the line editor both look at.
+#[derive(Debug, Default)]
+struct Shared {
+    names: Names,
+    /// The line under way, while a person types.
+    typing: Option<Typing>,
+}
+
+type SharedState = Arc<Mutex<Shared>>;
+
+/// A panic of the other thread does not make the state less true.
+fn lock(shared: &SharedState) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The reader's end that the console holds.
 pub struct Input {
     /// One byte is readable here for each event.
     ready: OwnedFd,
     events: Receiver<Event>,
     requests: Sender<()>,
-    names: Arc<Mutex<Names>>,
-    printer: Option<Box<dyn ExternalPrinter + Send>>,
+    shared: SharedState,
     terminal: Option<rustix::termios::Termios>,
 }
 
@@ -77,39 +94,14 @@ impl Input {
         let (event_sender, events) = channel();
         let (requests, request_receiver) = channel();
         let reader = Reader { ready: ready_writer, events: event_sender, requests: request_receiver };
-        let names = Arc::new(Mutex::new(Names::default()));
-        let mut input = Input { ready, events, requests, names, printer: None, terminal: None };
+        let mut input = Input { ready, events, requests, shared: SharedState::default(), terminal: None };
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
-            input.edit_lines(reader)?;
+            input.terminal = rustix::termios::tcgetattr(io::stdin()).ok();
+            edit_lines(reader, input.shared.clone())?;
         } else {
             std::thread::Builder::new().name("input".into()).spawn(move || reader.run(read_plain_line))?;
         }
         Ok(input)
-    }
-
-    fn edit_lines(&mut self, reader: Reader) -> io::Result<()> {
-        let config = Config::builder().max_history_size(HISTORY_LINES_MAX).map_err(io::Error::other)?;
-        let config = config.auto_add_history(true).history_ignore_space(true).build();
-        let mut editor: Editor<Words, FileHistory> = Editor::with_config(config).map_err(io::Error::other)?;
-        editor.set_helper(Some(Words { names: self.names.clone(), files: FilenameCompleter::new() }));
-        self.terminal = rustix::termios::tcgetattr(io::stdin()).ok();
-        self.printer = Some(Box::new(editor.create_external_printer().map_err(io::Error::other)?));
-        let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(HISTORY_FILE));
-        std::thread::Builder::new().name("input".into()).spawn(move || {
-            if let Some(history) = &history {
-                // A first session has no history yet.
-                let _ = editor.load_history(history);
-            }
-            reader.run(|| {
-                let event = read_edited_line(&mut editor);
-                if let (Some(history), Event::Line(_)) = (&history, &event) {
-                    // A history that cannot be written is no reason to stop.
-                    let _ = editor.append_history(history);
-                }
-                event
-            });
-        })?;
-        Ok(())
     }
 
     /// Whether a person types.
@@ -120,10 +112,8 @@ impl Input {
     /// Asks for a line, with the prompt. `names` are what can be completed.
     pub fn request(&mut self, names: impl FnOnce() -> Names) -> io::Result<()> {
         if self.is_terminal() {
-            let fresh = names();
-            if let Ok(mut shared) = self.names.lock() {
-                *shared = fresh;
-            }
+            let names = names();
+            *lock(&self.shared) = Shared { names, typing: Some(Typing::default()) };
         } else {
             let mut out = io::stdout().lock();
             out.write_all(PROMPT.as_bytes())?;
@@ -142,17 +132,23 @@ impl Input {
     /// What was read. Waits for it.
     pub fn take(&mut self) -> Event {
         let _ = rustix::io::read(&self.ready, &mut [0; 1]);
-        self.events.recv().unwrap_or(Event::End)
+        let event = self.events.recv().unwrap_or(Event::End);
+        lock(&self.shared).typing = None;
+        event
     }
 
     /// Shows text that nobody waits for; what a person types meanwhile stays whole.
     pub fn show(&mut self, text: &[u8]) -> io::Result<()> {
-        if let Some(printer) = &mut self.printer {
-            let text = String::from_utf8_lossy(text).into_owned();
-            return printer.print(text).map_err(io::Error::other);
-        }
+        let shared = lock(&self.shared);
         let mut out = io::stdout().lock();
-        out.write_all(text)?;
+        match &shared.typing {
+            Some(typing) => {
+                typing.settle();
+                let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
+                out.write_all(&typing.with_text_above(PROMPT, text, columns.into()))?;
+            }
+            None => out.write_all(text)?,
+        }
         out.flush()
     }
 
@@ -162,6 +158,36 @@ impl Input {
             let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, terminal);
         }
     }
+}
+
+/// Starts the thread with the line editor.
+fn edit_lines(reader: Reader, shared: SharedState) -> io::Result<()> {
+    let config = Config::builder().max_history_size(HISTORY_LINES_MAX).map_err(io::Error::other)?;
+    let config = config.auto_add_history(true).history_ignore_space(true).build();
+    let mut editor: Editor<Words, FileHistory> = Editor::with_config(config).map_err(io::Error::other)?;
+    editor.set_helper(Some(Words { shared, files: FilenameCompleter::new() }));
+    let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(HISTORY_FILE));
+    std::thread::Builder::new().name("input".into()).spawn(move || {
+        if let Some(history) = &history {
+            // A first session has no history yet.
+            let _ = editor.load_history(history);
+        }
+        let mut pasted = VecDeque::new();
+        reader.run(|| {
+            if let Some(line) = pasted.pop_front() {
+                return Event::Line(line);
+            }
+            let Some(text) = read_edited_line(&mut editor) else { return Event::End };
+            if let Some(history) = &history {
+                // A history that cannot be written is no reason to stop.
+                let _ = editor.append_history(history);
+            }
+            // Several lines come at once when they are pasted.
+            pasted.extend(text.split('\n').map(str::to_owned));
+            Event::Line(pasted.pop_front().unwrap_or_default())
+        });
+    })?;
+    Ok(())
 }
 
 fn read_plain_line() -> Event {
@@ -177,28 +203,38 @@ fn read_plain_line() -> Event {
     }
 }
 
-fn read_edited_line(editor: &mut Editor<Words, FileHistory>) -> Event {
+fn read_edited_line(editor: &mut Editor<Words, FileHistory>) -> Option<String> {
     loop {
         match editor.readline(PROMPT) {
-            Ok(line) => return Event::Line(line),
+            Ok(line) => return Some(line),
             Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
-            Err(_) => return Event::End,
+            Err(_) => return None,
         }
     }
 }
 
-/// Completes words.
-#[derive(Helper, Highlighter, Hinter, Validator)]
+/// Completes words, and notes what is being typed.
+#[derive(Helper, Hinter, Validator)]
 struct Words {
-    names: Arc<Mutex<Names>>,
+    shared: SharedState,
     files: FilenameCompleter,
+}
+
+impl Highlighter for Words {
+    /// The editor asks this at every change of the line and every move in it.
+    fn highlight_char(&self, line: &str, position: usize, _kind: CmdKind) -> bool {
+        if let Some(typing) = &mut lock(&self.shared).typing {
+            typing.note(line, position);
+        }
+        false
+    }
 }
 
 impl Completer for Words {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, position: usize, context: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let names = self.names.lock().map(|names| names.clone()).unwrap_or_default();
+        let names = lock(&self.shared).names.clone();
         match candidates(&line[..position], &names) {
             Some((start, words)) => {
                 let pair = |word: String| Pair { display: word.clone(), replacement: word + " " };

@@ -1,6 +1,7 @@
 //! The console: lines in, commands done, text out.
 mod aliases;
 mod commands;
+mod display;
 pub mod driver;
 mod help;
 mod input;

@@ -12,6 +12,9 @@ pub const DEBIAN_PVM: &str = "/usr/bin/pvm";
 /// How long anything in these tests may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time for a console to do what a line says.
+const LINE_PAUSE: Duration = Duration::from_millis(20);
+
 /// The console under test; its daemon is built beside it.
 pub fn pvm() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -81,6 +84,16 @@ impl Nest {
     pub fn script(&self, lines: &str) -> Output {
         let mut console = self.console(&[]);
         console.say(lines);
+        console.end()
+    }
+
+    /// The same, line by line: after some errors Debian's console drops what it has read already.
+    pub fn script_slowly(&self, lines: &str) -> Output {
+        let mut console = self.console(&[]);
+        for line in lines.lines() {
+            console.say(&format!("{line}\n"));
+            std::thread::sleep(LINE_PAUSE);
+        }
         console.end()
     }
 
