@@ -47,7 +47,7 @@ impl Nursery {
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // Where that is forbidden, fewer tasks fit.
-        let _ = setrlimit(Resource::Nofile, own_limit.clone());
+        let _ = setrlimit(Resource::Nofile, own_limit);
         Ok(Nursery { null: null.into(), limit, own_limit, socket: socket.to_owned() })
     }
 
@@ -57,9 +57,9 @@ impl Nursery {
         // What is kept of the output is read without waiting; the task's end stays as usual.
         rustix::io::ioctl_fionbio(&output, true).map_err(|_| Code::OutOfRes)?;
         let mut command = self.command(settings, start, write_end).map_err(|_| Code::OutOfRes)?;
-        let _ = setrlimit(Resource::Nofile, self.limit.clone());
+        let _ = setrlimit(Resource::Nofile, self.limit);
         let result = command.spawn();
-        let _ = setrlimit(Resource::Nofile, self.own_limit.clone());
+        let _ = setrlimit(Resource::Nofile, self.own_limit);
         let mut child = result.map_err(|error| why(&error))?;
         let process = rustix::process::Pid::from_raw(child.id() as i32).ok_or(Code::OutOfRes)?;
         match pidfd_open(process, PidfdFlags::empty()) {

@@ -74,6 +74,12 @@ impl World {
         tid
     }
 
+    fn tasks(&mut self, count: usize) {
+        for _ in 0..count {
+            self.task();
+        }
+    }
+
     /// Asks, and gives the answer, if there is one.
     fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
         self.seen.clear();
@@ -289,7 +295,7 @@ fn siblings_are_those_of_the_same_spawn() {
 #[test]
 fn tasks_are_introduced_once_and_hear_of_each_others_end() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     assert_eq!(world.ask(ONE, Request::Connect(TWO)), Some(Reply::Done));
     assert_eq!(world.seen[0], Action::Introduce { one: ONE, other: TWO });
     assert_eq!(world.ask(TWO, Request::Connect(ONE)), Some(Reply::Done));
@@ -313,7 +319,7 @@ fn a_task_that_has_not_come_yet_can_be_sent_to() {
 #[test]
 fn the_end_of_a_task_is_told_to_all_who_asked_after_the_goodbye_of_the_peer() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     let notify = |what, tag, tids: Vec<Tid>| Request::Notify { what, ctx: 5, tag, count: 0, tids };
     for tag in [7, 7, 8] {
         assert_eq!(world.ask(ONE, notify(NOTIFY_TASK_EXIT, tag, vec![TWO])), Some(Reply::Done));
@@ -332,7 +338,7 @@ fn the_end_of_a_task_is_told_to_all_who_asked_after_the_goodbye_of_the_peer() {
 #[test]
 fn a_cancelled_notify_is_delivered_at_once_and_only_once() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     for (what, tids) in [(NOTIFY_TASK_EXIT, vec![TWO]), (NOTIFY_HOST_DELETE, vec![TWO])] {
         let notify = |what| Request::Notify { what, ctx: 0, tag: 3, count: 0, tids: tids.clone() };
         world.ask(ONE, notify(what));
@@ -441,7 +447,7 @@ fn output_without_collector_is_logged_by_the_line() {
 #[test]
 fn changed_own_output_ends_for_the_old_collector_and_starts_for_the_new() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     let to = |tid: Tid| TraceSettings { output_tid: tid.0 as i32, output_tag: 1, ..Default::default() };
     world.ask(ONE, Request::SetOwn(to(TWO)));
     assert_eq!(world.messages(TWO).iter().map(|one| ints(&one.body)[1]).collect::<Vec<_>>(), [-2, -1]);
@@ -452,7 +458,7 @@ fn changed_own_output_ends_for_the_old_collector_and_starts_for_the_new() {
 #[test]
 fn who_waits_for_a_mailbox_entry_gets_it_when_it_comes() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     let wait = || Request::RecvInfo { name: text("box"), index: 0, flags: MBOX_WAIT_FOR_INFO };
     let message = Message { src: ONE, dst: TWO, ctx: 3, tag: 4, wid: 5, enc: 6, body: text("body") };
     let put = || Request::PutInfo { name: text("box"), flags: MBOX_PERSISTENT, message: message.clone() };
@@ -507,7 +513,7 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
 #[test]
 fn a_hoster_is_asked_to_start_hosts_and_its_death_ends_the_wait() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     let register = |on| Request::Register { role: Role::Hoster, on };
     assert_eq!(world.ask(TWO, register(true)), Some(Reply::Int(0)));
     assert_eq!(world.ask(ONE, register(true)), Some(Reply::Error(Code::Already)));
@@ -533,7 +539,7 @@ fn a_hoster_is_asked_to_start_hosts_and_its_death_ends_the_wait() {
 #[test]
 fn a_tasker_starts_the_tasks_of_its_host() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     world.ask(TWO, Request::Register { role: Role::Tasker, on: true });
     let Some(Reply::Mailboxes(boxes)) = world.ask(ONE, Request::MailboxInfo { pattern: text(CLASS_TASKER) }) else { panic!() };
     assert_eq!(boxes[0].entries, [(0, TWO, 0)]);
@@ -559,7 +565,7 @@ fn a_tasker_starts_the_tasks_of_its_host() {
 #[test]
 fn a_manager_answers_for_the_tasks_that_came_after_it() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     let register = Request::Register { role: Role::ResourceManager, on: true };
     assert!(matches!(world.ask(ONE, register), Some(Reply::Manager { previous: Tid::NONE, .. })));
     let three = world.task();
@@ -604,7 +610,7 @@ fn a_server_unregisters_and_leaves_no_trace() {
 #[test]
 fn a_message_by_way_of_the_daemon_carries_its_true_sender() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     let message = Message { src: THREE, dst: TWO, ctx: 1, tag: 2, wid: 0, enc: 3, body: text("x") };
     world.machine.handle_frame(NOW, ONE, ToDaemon::Message(message));
     world.run();
@@ -665,7 +671,7 @@ fn a_halt_does_not_wait_for_what_cannot_be_killed() {
 #[test]
 fn contexts_of_the_dead_are_free_and_tickles_answer() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     assert_eq!(world.ask(ONE, Request::NewContext), Some(Reply::Int(0x40001)));
     assert_eq!(world.ask(TWO, Request::FreeContext(0x40001)), Some(Reply::Error(Code::NotFound)));
     world.disconnects(ONE);
@@ -681,7 +687,7 @@ fn contexts_of_the_dead_are_free_and_tickles_answer() {
 #[test]
 fn a_reset_of_mailboxes_spares_what_living_tasks_keep() {
     let mut world = World::new();
-    (world.task(), world.task());
+    world.tasks(2);
     let message = Message { src: ONE, dst: TWO, ctx: 0, tag: 0, wid: 0, enc: 0, body: text("") };
     for (task, name) in [(ONE, "orphan"), (TWO, CLASS_NO_RESET)] {
         world.ask(task, Request::PutInfo { name: text(name), flags: MBOX_PERSISTENT, message: message.clone() });
