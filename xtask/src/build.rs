@@ -15,6 +15,14 @@ pub const GROUP_SONAME: &str = "libgpvm3.so.3";
 /// Programs, by cargo's names.
 const PROGRAMS: &[&str] = &["pvm", "pvmd", "pvmgetarch"];
 
+/// Says to a command that checks what was built: take it as it is, build nothing.
+pub const AS_IT_IS: &str = "--as-it-is";
+
+/// Makes the distribution tree, unless the arguments say that it is to be taken as it is.
+pub fn build_unless_told(arguments: &[String]) -> Result<()> {
+    if arguments.iter().any(|argument| argument == AS_IT_IS) { Ok(()) } else { build() }
+}
+
 /// Runs the command.
 pub fn run(_arguments: &[String]) -> Result<()> {
     build()

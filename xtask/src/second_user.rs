@@ -5,15 +5,13 @@
 //! of root, since root may do more than it should.
 mod scene;
 
+use crate::build::{AS_IT_IS, build_unless_told};
 use crate::common::{Checks, dist, in_path, output, report};
 use anyhow::{Context, Result, bail, ensure};
 use scene::{Scene, Who};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-
-/// Built before, and in another user's name: build nothing.
-const AS_IT_IS: &str = "--as-it-is";
 
 type Check = (&'static str, fn(&Scene) -> Result<()>);
 
@@ -37,9 +35,7 @@ const CHECKS: &[Check] = &[
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
-    if !arguments.iter().any(|argument| argument == AS_IT_IS) {
-        crate::build::build()?;
-    }
+    build_unless_told(arguments)?;
     report(counted(arguments)?)
 }
 
