@@ -197,9 +197,10 @@ enum Next {
 fn names(session: &mut Session, console: &Console) -> Names {
     let hosts = control::hosts(session).unwrap_or_default().0;
     let tasks = control::tasks(session, Tid::NONE).unwrap_or_default();
+    let own = session.tid();
     Names {
         commands: console.command_names(),
         hosts: hosts.into_iter().map(|host| host.name).collect(),
-        tids: tasks.iter().map(|task| task.tid.to_string()).collect(),
+        tids: tasks.iter().filter(|task| task.tid != own).map(|task| task.tid.to_string()).collect(),
     }
 }

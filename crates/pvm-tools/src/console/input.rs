@@ -6,7 +6,7 @@ use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::history::FileHistory;
-use rustyline::{Config, Context, Editor};
+use rustyline::{CompletionType, Config, Context, Editor};
 use rustyline_derive::{Helper, Hinter, Validator};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -163,7 +163,7 @@ impl Input {
 /// Starts the thread with the line editor.
 fn edit_lines(reader: Reader, shared: SharedState) -> io::Result<()> {
     let config = Config::builder().max_history_size(HISTORY_LINES_MAX).map_err(io::Error::other)?;
-    let config = config.auto_add_history(true).history_ignore_space(true).build();
+    let config = config.auto_add_history(true).history_ignore_space(true).completion_type(CompletionType::List).build();
     let mut editor: Editor<Words, FileHistory> = Editor::with_config(config).map_err(io::Error::other)?;
     editor.set_helper(Some(Words { shared, files: FilenameCompleter::new() }));
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(HISTORY_FILE));
