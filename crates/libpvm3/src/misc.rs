@@ -42,6 +42,40 @@ pub extern "C" fn pvmgettmp() -> *const c_char {
     if set.is_null() { c"/tmp".as_ptr() } else { set }
 }
 
+/// `pvmgetrsh`: the program that starts commands on other hosts.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvmgetrsh() -> *const c_char {
+    // SAFETY: a C string; what comes back belongs to the environment.
+    let set = unsafe { libc::getenv(c"PVM_RSH".as_ptr()) };
+    if set.is_null() { c"ssh".as_ptr() } else { set }
+}
+
+/// `PVMTMPNAMLEN`: how long the name of a temporary file may be, its closing zero counted in.
+const TEMPORARY_NAME_BYTES: usize = 128;
+
+/// `pvmtmpnam`: a name that no file of the temporary directory has yet; null when none can be had.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
+    // SAFETY: a C string.
+    let directory = unsafe { CStr::from_ptr(pvmgettmp()) }.to_bytes();
+    let text = [directory, b"/pvmtmpXXXXXX\0"].concat();
+    if name.is_null() || text.len() > TEMPORARY_NAME_BYTES {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the caller's room has `PVMTMPNAMLEN` bytes, the text fits; the file is made only to
+    // find a name, and its descriptor is ours.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len());
+        let file = libc::mkstemp(name);
+        if file < 0 {
+            return std::ptr::null_mut();
+        }
+        libc::close(file);
+        libc::unlink(name);
+    }
+    name
+}
+
 /// `pvmsettaskname`: the name under which the task will show up; only before it enrols.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
