@@ -49,8 +49,9 @@ pub(crate) struct Member {
     /// Requests that have not been answered, or whose answers have not been fetched.
     pub requests: Vec<(u32, Fate)>,
     next_wait: u32,
-    /// Peers to which the daemon could not introduce us.
-    pub refused: Vec<Tid>,
+    /// Peers to which the daemon could not introduce us: dead ones (`NoTask`), and those for whose
+    /// descriptors or memory there was no room (`OutOfRes`).
+    pub refused: Vec<(Tid, Code)>,
     frames_seen: u32,
     quiet_polls: u32,
     /// The socket is worth a look whatever the port table says.
@@ -105,6 +106,7 @@ impl Member {
 
     /// Says goodbye. What was sent before stays with its receivers.
     pub fn leave(mut self) -> Result<(), Code> {
+        self.bed.nudge();
         self.send(&ToDaemon::Bye);
         let mut link = self.link.take().ok_or(Code::SysErr)?;
         let end = std::time::Instant::now() + GOODBYE_WAIT_MAX;
@@ -216,7 +218,8 @@ impl Member {
             }
             Fate::Introduction(peer) => {
                 if !self.endpoint.is_connected(peer.0) {
-                    self.refused.push(*peer);
+                    let dead = matches!(reply, Reply::Error(_));
+                    self.refused.push((*peer, if dead { Code::NoTask } else { Code::OutOfRes }));
                 }
                 self.requests.swap_remove(at);
             }

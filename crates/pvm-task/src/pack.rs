@@ -112,11 +112,15 @@ impl Task {
 
     /// Checks the message that goes into the active send buffer.
     fn check_embedded(&mut self, mid: i32) -> Result<(), Code> {
+        if mid <= 0 {
+            return Err(Code::BadParam);
+        }
+        self.state.store.get(mid)?;
         self.state.store.sending()?;
         if mid == self.state.store.send {
             return Err(Code::BadParam);
         }
-        self.state.store.get(mid).map(|_| ())
+        Ok(())
     }
 }
 

@@ -85,9 +85,11 @@ impl Member {
         if to.host() != self.tid.host() {
             return Ok(Route::Nowhere);
         }
-        if let Some(at) = self.refused.iter().position(|refused| *refused == to) {
-            self.refused.swap_remove(at);
-            return Ok(Route::Nowhere);
+        if let Some(at) = self.refused.iter().position(|(refused, _)| *refused == to) {
+            return match self.refused.swap_remove(at).1 {
+                Code::OutOfRes => Err(Code::OutOfRes),
+                _ => Ok(Route::Nowhere),
+            };
         }
         if !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
             return Ok(Route::Nowhere);

@@ -171,6 +171,7 @@ impl Waiter {
             }
             Phase::Prepared => {
                 self.phase = Phase::Asleep;
+                task.state.store.tidy();
                 let left = self.leave_time_to_tidy(task, left);
                 Step::Sleep(task.lie_down(left))
             }
@@ -182,7 +183,6 @@ impl Waiter {
         let Some(member) = task.member.as_mut().filter(|member| member.endpoint.has_excess()) else { return left };
         if self.tidied {
             member.endpoint.tidy();
-            task.state.store.tidy();
             return left;
         }
         self.tidied = true;
