@@ -28,7 +28,7 @@ pub use spawn::Found;
 
 use crate::codes::{Code, ENC_XDR};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
-use crate::tid::Tid;
+use crate::tid::{DAEMON_BIT, Tid};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -231,7 +231,7 @@ impl Machine {
     /// sent it, the socket says, not the message.
     fn handle_message(&mut self, from: Tid, mut message: Message) {
         message.src = from;
-        if message.dst == Tid::DAEMON || message.dst == self.own_host() {
+        if message.dst.0 & DAEMON_BIT != 0 {
             self.handle_server_message(from, &message);
         } else if self.answer_of_manager(from, &message) {
             // It has become a reply.
