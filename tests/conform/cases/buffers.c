@@ -5,6 +5,7 @@ int main(void)
 {
     int a, b, bytes, tag, tid;
     case_begin();
+    pvm_mytid();
     SHOW(pvm_getsbuf());
     SHOW(pvm_getrbuf());
     SHOW(pvm_freebuf(0));
@@ -52,7 +53,8 @@ int main(void)
     SHOW(pvm_getsbuf());
     a = pvm_initsend(PvmDataDefault);
     SHOW(pvm_getsbuf() == a);
-    SHOW(pvm_initsend(PvmDataRaw) == a); /* frees the active one */
+    b = pvm_initsend(PvmDataRaw); /* frees the active one */
+    SHOW(pvm_getsbuf() == b);
     SHOW(pvm_setrbuf(0));
     SHOW(pvm_errno);
     return 0;

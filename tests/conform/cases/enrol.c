@@ -11,12 +11,11 @@ int main(void)
     SHOW_HEX(first);
     SHOW(pvm_mytid() == first);
     SHOW(pvm_parent());
-    SHOW(pvm_errno);
     SHOW_HEX(pvm_tidtohost(first));
-    SHOW(pvm_exit());
     SHOW(pvm_exit());
     again = pvm_mytid();
     SHOW(again - first);
     SHOW(pvm_exit());
+    SHOW(pvm_exit()); /* again */
     return 0;
 }

@@ -75,7 +75,9 @@ int main(void)
     third = pvm_addmhf(pvm_mytid(), 7, -1, note);
     SHOW(third - second);
     SHOW(pvm_delmhf(-1));
+    pvm_setopt(PvmAutoErr, 0);
     SHOW(pvm_delmhf(4711));
+    pvm_setopt(PvmAutoErr, 1);
     SHOW(pvm_delmhf(second));
     SHOW(pvm_delmhf(second));
     SHOW(pvm_addmhf(-1, 6, 0, other) == second);
@@ -121,6 +123,7 @@ int main(void)
     /* PVM prints an error of its own in pvm_exit while a handler's place is empty. */
     SHOW(pvm_addmhf(-1, 5, 0, note) == first);
     SHOW(pvm_exit());
+    pvm_setopt(PvmAutoErr, 0);
     SHOW(pvm_delmhf(third));
     return 0;
 }

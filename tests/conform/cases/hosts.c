@@ -37,8 +37,10 @@ int main(void)
     SHOW(clock.tv_sec > 1000000000 && clock.tv_usec >= 0 && clock.tv_usec < 1000000);
     SHOW(delta.tv_sec >= -1 && delta.tv_sec <= 0 && delta.tv_usec >= 0 && delta.tv_usec < 1000000);
     SHOW(pvm_hostsync(me, &clock, &delta));
+    pvm_setopt(PvmAutoErr, 0);
     SHOW(pvm_hostsync(0, &clock, &delta));
     SHOW(pvm_hostsync(0x3ffc0000, &clock, &delta));
+    pvm_setopt(PvmAutoErr, 1);
     SHOW(pvm_hostsync(pvm_tidtohost(me), NULL, NULL));
     names[0] = "no-such-host";
     names[1] = here;

@@ -6,6 +6,7 @@ int main(void)
     struct pvmminfo info;
     int message;
     case_begin();
+    pvm_mytid();
     message = pvm_mkbuf(PvmDataRaw);
     SHOW(pvm_getminfo(message, &info));
     SHOW(pvm_freebuf(message));

@@ -72,12 +72,13 @@ int main(void)
     SHOW(pvm_packf("%+ %d %q %d", PvmDataDefault, 1, 2, 3));
     send_back();
     SHOW(pvm_packf("%d %+", 1, 2));
+    pvm_setopt(PvmAutoErr, 0); /* PVM prints for each function on the way */
     SHOW(pvm_packf("%+", 9));
+    pvm_setopt(PvmAutoErr, 1);
     SHOW(pvm_packf("%+ %-1d", PvmDataDefault, array));
     SHOW(pvm_packf("%"));
     SHOW(pvm_packf(""));
     SHOW(pvm_packf("no items"));
-    SHOW(pvm_packf("%*d", -1, array));
     SHOW(pvm_unpackf("%q", &i));
     pvm_exit();
     return 0;

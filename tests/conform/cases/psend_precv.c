@@ -40,6 +40,7 @@ int main(void)
     SHOW(pvm_psend(me, 5, letters, 3, PVM_STR));
     SHOW(pvm_psend(me, 5, letters, 3, 12));
     SHOW(pvm_psend(me, 5, letters, 3, -1));
+    pvm_setopt(PvmAutoErr, 0); /* PVM prints for each function on the way */
     SHOW(pvm_psend(me, -5, letters, 3, PVM_BYTE));
     SHOW(pvm_psend(0, 5, letters, 3, PVM_BYTE));
     SHOW(pvm_psend(-1, 5, letters, 3, PVM_BYTE));
@@ -49,6 +50,7 @@ int main(void)
     SHOW(pvm_psend(me, 6, values, -3, PVM_INT)); /* sent empty */
     SHOW(pvm_precv(me, 6, in, 8, PVM_INT, &tid, &tag, &length));
     SHOW(length);
+    pvm_setopt(PvmAutoErr, 1);
     SHOW(pvm_psend(me, 6, values, 8, PVM_INT));
     SHOW(pvm_precv(-1, -1, in, 3, PVM_INT, NULL, NULL, &length)); /* the rest is lost */
     printf("cut: %d %d %d %d of %d bytes\n", in[0], in[1], in[2], in[3], length);
@@ -65,6 +67,7 @@ int main(void)
     SHOW(pvm_psend(me, 9, values, 4, PVM_INT));
     SHOW(pvm_precv(me, 9, in, 4, PVM_STR, NULL, NULL, NULL));
     SHOW(pvm_precv(me, 9, in, 4, 99, NULL, NULL, NULL));
+    pvm_setopt(PvmAutoErr, 0);
     SHOW(pvm_precv(me, 9, in, -4, PVM_INT, NULL, NULL, &length));
     SHOW(length);
     pvm_exit();

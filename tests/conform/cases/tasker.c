@@ -71,7 +71,7 @@ static int tasker(void)
 
 int main(int argc, char **argv)
 {
-    int server, child, tid, flags, count, i, numbers[5];
+    int server, child, tid, flags, count, i, numbers[5], found = 0;
     char text[4096];
     case_begin();
     if (argc > 1 && !strcmp(argv[1], "tasker"))
@@ -102,11 +102,16 @@ int main(int argc, char **argv)
     }
     pvm_upkint(&count, 1, 1);
     for (i = 0; i < count; i++) {
+        static const char *known[] = {"PVMEPID=1000000", "PVMCTX=0x", "PVMTMASK=@", "PVMTRCBUF=", "PVMTRCOPT="};
+        unsigned j;
         pvm_upkstr(text);
-        if (i > 0 && strchr(text, '='))
-            strchr(text, '=')[1] = 0;
-        printf("environment: %s\n", text);
+        for (j = 0; j < 5; j++)
+            if (!strncmp(text, known[j], strlen(known[j])))
+                found |= 1 << j;
+        if (i == 0)
+            printf("environment begins with %.15s\n", text);
     }
+    SHOW_HEX(found);
     pvm_upkint(numbers, 5, 1);
     printf("instance %d here %d total %d src %x ctx %d\n", numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]);
     SHOW(case_receive(child, 3, 5) > 0);

@@ -59,7 +59,6 @@ int main(int argc, char **argv)
     SHOW(pvm_pstat(me));
     SHOW(pvm_pstat(tids[0]));
     SHOW(pvm_pstat(me | 0x3fff0));
-    SHOW(pvm_errno);
     SHOW(pvm_pstat(0x3ffc0001));
     SHOW(pvm_pstat(host));
     SHOW(pvm_pstat(0));

@@ -10,6 +10,3 @@ try() {
 try -z
 try no-such-file
 try a b
-printf 'host option=1\n' > bad
-try bad
-try -nno-such-host.invalid

@@ -11,6 +11,6 @@ $host ep=\$HOME/elsewhere:\${HOME}/nowhere wd=\$HOME/work sp=2345
 S
 pvmd hosts > said 2>&1 &
 wait_for_text said /
-printf '%s\n' conf 'spawn my-true' 'spawn -> /bin/pwd' | (cat; sleep 0.5) | pvm
-(echo halt | pvm) 2> /dev/null
+printf '%s\n' conf 'spawn my-true' 'spawn -> /bin/pwd' | (cat; sleep 0.5) | pvm | sed 's/^pvm> //' | sort
+(echo halt | pvm) > /dev/null 2>&1
 sleep 0.3

@@ -41,9 +41,14 @@ impl Side {
     pub fn programs(self) -> PathBuf {
         match self {
             Side::Theirs => "/usr/bin".into(),
-            Side::Ours => common::dist().join("bin"),
+            Side::Ours => ours().join("bin"),
         }
     }
+}
+
+/// hpvm's tree: `target/dist`, or what `CONFORM_OURS` names (an installed prefix, a debug build).
+fn ours() -> PathBuf {
+    std::env::var_os("CONFORM_OURS").map_or_else(common::dist, PathBuf::from)
 }
 
 /// Fails where a side that is wanted is not there.
@@ -121,7 +126,7 @@ impl Machine {
         command.env("CONFORM_BIN", compile::folder()).env("CONFORM", common::root().join("tests/conform"));
         command.env("CONFORM_PVMD", programs.join("pvmd"));
         if self.side == Side::Ours {
-            command.env("LD_LIBRARY_PATH", common::dist().join("lib"));
+            command.env("LD_LIBRARY_PATH", ours().join("lib"));
         }
         command.envs(self.daemon_env.iter().map(|(name, value)| (name, value)));
         command
