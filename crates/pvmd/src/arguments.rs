@@ -13,7 +13,7 @@ usage: pvmd [-dMASK] [-nNAME] [HOSTFILE]
 The daemon of a host. Prints the path of its socket when it is ready, then serves until the
 machine is halted or SIGTERM comes. Normally started by `pvm`.
 
-  -dMASK      what to log (decimal, 0x hexadecimal, 0 octal)
+  -dMASK      what to log beside errors: 4 for tasks (decimal, 0x hexadecimal, 0 octal)
   -nNAME      the name of this host
   -t          print versions and arguments, then end
   --help      print this

@@ -28,6 +28,9 @@ pub struct Client {
     pub offered: Option<Descriptors>,
     /// Whether `epoll` tells when the socket can be written.
     pub watches_write: bool,
+    /// Readable when the process has ended. The socket alone would not tell while a child of the
+    /// process holds it open.
+    pub process: Option<OwnedFd>,
     /// Nothing can be sent any more; what the task has sent before is still to be read.
     pub mute: bool,
 }
@@ -71,7 +74,8 @@ impl Connections {
     /// A new connection.
     pub fn add(&mut self, link: Link) -> Connection {
         self.last += 1;
-        let client = Client { link, tid: None, offered: None, watches_write: false, mute: false };
+        let client =
+            Client { link, tid: None, offered: None, watches_write: false, process: None, mute: false };
         self.clients.insert(self.last, client);
         self.last
     }

@@ -13,7 +13,7 @@ use pvm_link::{Link, LinkError};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -38,12 +38,17 @@ const OUTPUT_BYTES: usize = 64 << 10;
 /// Bytes of output read of one task before others have their turn.
 const OUTPUT_IN_TURN_MAX: usize = 16 * OUTPUT_BYTES;
 
+/// The bit of the debug mask for the coming and going of tasks.
+const DEBUG_TASKS: i32 = 0x4;
+
 /// What a readiness event is about. The number is the lower part of the event's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Listener,
     Signals,
     Client(Connection),
+    /// The process at the other end of a connection.
+    Peer(Connection),
     Output(Tid),
     Process(Tid),
     Check(u32),
@@ -61,6 +66,7 @@ impl Source {
             Source::Output(tid) => (3, u64::from(tid.0)),
             Source::Process(tid) => (4, u64::from(tid.0)),
             Source::Check(request) => (5, u64::from(request)),
+            Source::Peer(connection) => (6, connection),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -73,6 +79,7 @@ impl Source {
             2 => Source::Client(number),
             3 => Source::Output(Tid(number as u32)),
             4 => Source::Process(Tid(number as u32)),
+            6 => Source::Peer(number),
             _ => Source::Check(number as u32),
         }
     }
@@ -229,6 +236,10 @@ impl Daemon {
                     self.receive(connection, FRAMES_IN_TURN_MAX);
                 }
             }
+            Source::Peer(connection) => {
+                self.receive(connection, usize::MAX);
+                self.close(connection);
+            }
             Source::Output(tid) => self.read_output(tid, OUTPUT_IN_TURN_MAX),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
@@ -302,6 +313,26 @@ impl Daemon {
         client.offered = Some(Descriptors { segment, bell });
         let process = client.link.peer_process();
         self.machine.handle_hello(connection, process, hello);
+    }
+
+    /// Watches the process of a task that this daemon has not started.
+    fn watch_peer(&mut self, connection: Connection, tid: Tid) {
+        let started = self.running.get(&tid).map(|running| running.child.id() as i32);
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        let process = client.link.peer_process();
+        let Some(number) = Pid::from_raw(process).filter(|_| started != Some(process)) else { return };
+        // Without it the end of the socket still tells.
+        let Ok(pidfd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return };
+        if epoll::add(&self.epoll, &pidfd, Source::Peer(connection).data(), EventFlags::IN).is_ok() {
+            client.process = Some(pidfd);
+        }
+    }
+
+    /// Logs the fate of a task if the debug mask says so.
+    fn remark(&mut self, tid: Tid, fate: &str) {
+        if self.machine.debug_mask() & DEBUG_TASKS != 0 {
+            self.log.line(&format!("{tid} {fate}"));
+        }
     }
 
     fn refuse(&mut self, connection: Connection, code: Code) {
@@ -443,7 +474,11 @@ impl Daemon {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Welcome { connection, tid, welcome } => self.connections.welcome(connection, tid, welcome),
+            Action::Welcome { connection, tid, welcome } => {
+                self.connections.welcome(connection, tid, welcome);
+                self.watch_peer(connection, tid);
+                self.remark(tid, "has enrolled");
+            }
             Action::Refuse { connection, code } => self.refuse(connection, code),
             Action::Send { to, frame } => self.connections.send(to, frame),
             Action::Introduce { one, other } => {
@@ -461,6 +496,7 @@ impl Daemon {
             Action::Born { tid } => self.connections.born(tid),
             Action::Forget { tid } => {
                 self.outputs.remove(&tid);
+                self.remark(tid, "is gone");
                 if let Some(connection) = self.connections.forget(tid) {
                     self.connections.close(connection);
                 }

@@ -217,3 +217,32 @@ fn hosts_cannot_be_added_yet_but_each_gets_its_code() {
     let reply = task.ask(Request::AddHosts(vec![text("no-such-host.invalid")]));
     assert_eq!(reply, Reply::AddedHosts { count: 0, hosts: vec![-6] });
 }
+
+/// Not a test of its own: the other half of the next one, in a process of its own.
+#[test]
+fn helper_that_enrols_and_leaves_a_child_behind() {
+    let Some(socket) = std::env::var_os("TEST_SOCKET") else { return };
+    let task = Client::enroll(socket.as_ref());
+    // The child inherits the connection.
+    let held = rustix::io::fcntl_dupfd_cloexec(task.link.as_fd(), 100).unwrap();
+    rustix::io::fcntl_setfd(&held, rustix::io::FdFlags::empty()).unwrap();
+    std::process::Command::new("/bin/sleep").arg("2").stdout(std::process::Stdio::null()).spawn().unwrap();
+    std::fs::write(std::env::var_os("TEST_TID").unwrap(), task.tid().0.to_string()).unwrap();
+    std::process::exit(0);
+}
+
+#[test]
+fn the_end_of_a_process_is_noticed_while_its_child_holds_the_socket() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(directory.command().arg("-d4"));
+    let mut task = Client::enroll(&daemon.socket);
+    let mut helper = std::process::Command::new(std::env::current_exe().unwrap());
+    helper.args(["--exact", "helper_that_enrols_and_leaves_a_child_behind"]).stdout(std::process::Stdio::null());
+    let file = directory.0.join("tid");
+    assert!(helper.env("TEST_SOCKET", &daemon.socket).env("TEST_TID", &file).status().unwrap().success());
+    let tid = Tid(std::fs::read_to_string(&file).unwrap().parse().unwrap());
+    let started = Instant::now();
+    eventually("the end", || task.ask(Request::TaskStatus(tid)) == Reply::Code(Code::NoTask.number()));
+    assert!(started.elapsed().as_millis() < 1500);
+    assert!(directory.log().contains(&format!("{tid} is gone")));
+}

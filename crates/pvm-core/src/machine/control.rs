@@ -53,6 +53,11 @@ impl Machine {
         self.control.debug_mask = mask;
     }
 
+    /// The debug mask, as set at the start or by `pvm_tickle`.
+    pub fn debug_mask(&self) -> i32 {
+        self.control.debug_mask
+    }
+
     pub(super) fn signal(&mut self, tid: Tid, signal: i32) -> Result<Reply, Code> {
         if !tid.is_task() {
             return Err(Code::BadParam);

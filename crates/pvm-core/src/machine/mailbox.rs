@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 
 /// Indices go from 0 to this, less one.
 const INDEX_MAX: i32 = 1 << 21;
-/// The flags without the direct index.
-const FLAGS_MASK: i32 = (1 << MBOX_DIRECT_INDEX_SHIFT) - 1;
 
 struct Entry {
     /// `Tid::NONE` for an entry that outlived its owner.
     owner: Tid,
+    /// As they were given, with the direct index: programs see them so.
     flags: i32,
     message: Message,
 }
@@ -58,7 +57,6 @@ impl Mailboxes {
             return Err(Code::BadParam);
         }
         let mut index = flags >> MBOX_DIRECT_INDEX_SHIFT;
-        let flags = flags & FLAGS_MASK;
         let entry = Entry { owner, flags, message };
         let Some(class) = self.class(name) else {
             let entries = BTreeMap::from([(index, entry)]);

@@ -2,9 +2,9 @@
 use super::tasks::{Origin, State};
 use super::{Machine, Start, Time, hosts, spawn};
 use crate::codes::{
-    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, ENC_XDR, SM_ADD, SM_ADDHOST, SM_CONFIG, SM_DELHOST,
-    SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN, SM_STHOST, SM_STHOSTACK, SM_STTASK, SM_TASK, SM_TASKX,
-    TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
+    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, ENC_XDR, MBOX_MULTI_INSTANCE, SM_ADD, SM_ADDHOST,
+    SM_CONFIG, SM_DELHOST, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN, SM_STHOST, SM_STHOSTACK, SM_STTASK,
+    SM_TASK, SM_TASKX, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{ByteBuf, Host, Message, Reply, Request, Role, Spawn, TaskInfo, ToTask, TraceSettings};
@@ -82,8 +82,8 @@ impl Machine {
     fn announce_server(&mut self, tid: Tid, class: &str) {
         let body = ByteBuf::from(Writer::new().int(tid.0 as i32).finish());
         let message = Message { src: tid, dst: Tid::DAEMON, ctx: 0, tag: 0, wid: 0, enc: ENC_XDR, body };
-        // A name that another task has taken stays with it; the registration holds all the same.
-        let _ = self.put_info(tid, ByteBuf::from(class.as_bytes().to_vec()), 0, message);
+        // Where another task has put something under that name, both entries stand.
+        let _ = self.put_info(tid, ByteBuf::from(class.as_bytes().to_vec()), MBOX_MULTI_INSTANCE, message);
     }
 
     /// A task has left: what it served, nobody serves now.
@@ -105,7 +105,8 @@ impl Machine {
             Role::Hoster if self.servers.hosting.take().is_some() => self.fail_add(Code::DSysErr),
             Role::Hoster | Role::Tracer => {}
             Role::Tasker => {
-                let lost = |task: &super::tasks::Task| task.origin == Origin::Tasker(tid) && task.state != State::Connected;
+                let lost =
+                    |task: &super::tasks::Task| task.origin == Origin::Tasker(tid) && task.state != State::Connected;
                 let lost: Vec<Tid> = self.tasks.iter().filter(|(_, task)| lost(task)).map(|(tid, _)| tid).collect();
                 lost.into_iter().for_each(|tid| self.end(tid));
             }

@@ -1,7 +1,7 @@
 //! The machine as a whole, driven by hand.
 use super::*;
 use crate::codes::{
-    CLASS_NO_RESET, CLASS_TASKER, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL,
+    CLASS_NO_RESET, CLASS_TASKER, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL,
     NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_EXEC, SM_EXECACK, SM_SPAWN, SM_STHOST, SM_STHOSTACK,
     SM_STTASK, SM_TASKX, TASK_ARCH, TASK_CONNECTED, TASK_FORKED, TASK_HOST, TASK_TASKER,
 };
@@ -542,7 +542,7 @@ fn a_tasker_starts_the_tasks_of_its_host() {
     world.tasks(2);
     world.ask(TWO, Request::Register { role: Role::Tasker, on: true });
     let Some(Reply::Mailboxes(boxes)) = world.ask(ONE, Request::MailboxInfo { pattern: text(CLASS_TASKER) }) else { panic!() };
-    assert_eq!(boxes[0].entries, [(0, TWO, 0)]);
+    assert_eq!(boxes[0].entries, [(0, TWO, MBOX_MULTI_INSTANCE)]);
     let tids = world.spawn(ONE, spawn_of("prog", 2));
     assert_eq!((tids.len(), world.starts.len()), (2, 0));
     let asked = world.messages(TWO);
