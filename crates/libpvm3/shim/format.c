@@ -18,8 +18,8 @@ enum kind {
     KIND_DOUBLE = 6, KIND_DCPLX = 7, KIND_LONG = 8, KIND_USHORT = 9, KIND_UINT = 10, KIND_ULONG = 11
 };
 
+int pvm_initsend(int encoding);
 /* Written in Rust; they return a code and print nothing. */
-int hpvm_shim_init_send(int encoding);
 int hpvm_shim_pack(int kind, const void *items, int count, int stride);
 int hpvm_shim_unpack(int kind, void *items, int count, int stride);
 int hpvm_shim_pack_string(const char *text);
@@ -191,7 +191,7 @@ static int pack_format(const char *at, struct arguments *arguments)
     if (!at)
         return BAD_PARAMETER;
     if (at[0] == '%' && at[1] == '+') {
-        code = hpvm_shim_init_send(va_arg(arguments->list, int));
+        code = pvm_initsend(va_arg(arguments->list, int));
         at += 2;
     }
     while (*at && code >= 0) {

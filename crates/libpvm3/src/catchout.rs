@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering::Relaxed;
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
     call("pvm_catchout", |entry| {
-        entry.enrolled()?;
         if file.is_null() {
             entry.task().stop_catching_output();
         } else {
+            entry.enrolled()?;
             entry.state().output = file;
             entry.state().attentive = true;
             entry.task().catch_output();

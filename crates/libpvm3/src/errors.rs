@@ -33,7 +33,7 @@ pub fn call(function: &'static str, body: impl FnOnce(&mut Entry) -> Outcome) ->
     }
 }
 
-/// A call that does not print some of its failures, because they are answers.
+/// A call that notes but does not print some of its failures.
 #[inline(always)]
 pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
     match attempt(body) {

@@ -127,7 +127,8 @@ pub unsafe extern "C" fn pvm_hostsync(
     clock: *mut libc::timeval,
     difference: *mut libc::timeval,
 ) -> c_int {
-    call("pvm_hostsync", |entry| {
+    // The name under which 3.4.6 complains.
+    call("pvm_host_sync", |entry| {
         entry.enrolled()?;
         let before = microseconds(now());
         let Reply::Clock { seconds, microseconds: rest } = request(entry, Request::HostSync(Tid(host as u32)))? else {

@@ -89,7 +89,7 @@ fn pack_in_place(entry: &mut Entry, piece: &[u8]) -> Result<c_int, Code> {
 
 /// The address of item `index`.
 fn strided(items: *const u8, index: usize, stride: c_int, size: usize) -> *const u8 {
-    items.wrapping_offset(index as isize * stride as isize * size as isize)
+    items.wrapping_offset((index as isize).wrapping_mul(stride as isize).wrapping_mul(size as isize))
 }
 
 /// Calls `$body` with the size of an item as a constant, so that the copy is one move.
@@ -253,19 +253,13 @@ pub extern "C" fn pvm_upkmesg() -> c_int {
     call_silent(|entry| Ok(entry.task().unpack_message()?))
 }
 
-/// `pvm_initsend` for `shim/format.c`.
-#[unsafe(no_mangle)]
-pub extern "C" fn hpvm_shim_init_send(encoding: c_int) -> c_int {
-    call_silent(|entry| Ok(entry.task().init_send(encoding)?))
-}
-
 /// Packing for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_pack(kind: c_int, items: *const u8, count: c_int, stride: c_int) -> c_int {
     call_silent(|entry| {
         let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
-        // SAFETY: items as the caller of `pvm_packf` promises.
-        unsafe { pack(entry, kind, items, count, stride) }
+        // SAFETY: items as the caller of `pvm_packf` promises. Fewer than none are none there.
+        unsafe { pack(entry, kind, items, count.max(0), stride) }
     })
 }
 
@@ -274,8 +268,8 @@ pub unsafe extern "C" fn hpvm_shim_pack(kind: c_int, items: *const u8, count: c_
 pub unsafe extern "C" fn hpvm_shim_unpack(kind: c_int, items: *mut u8, count: c_int, stride: c_int) -> c_int {
     call_silent(|entry| {
         let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
-        // SAFETY: room as the caller of `pvm_unpackf` promises.
-        unsafe { unpack(entry, kind, items, count, stride) }
+        // SAFETY: room as the caller of `pvm_unpackf` promises. Fewer than none are none there.
+        unsafe { unpack(entry, kind, items, count.max(0), stride) }
     })
 }
 

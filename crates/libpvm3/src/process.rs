@@ -233,17 +233,22 @@ impl Entry {
     /// Takes in what has come, and does what it asks for at once: handlers, output of children.
     #[inline(always)]
     pub fn progress(&mut self) {
-        if self.task().progress() != 0 {
-            self.attend();
+        self.task().progress();
+        self.attend();
+    }
+
+    /// Runs handlers and prints output of children, if there can be any.
+    #[inline(always)]
+    pub fn attend(&mut self) {
+        if self.state().attentive {
+            self.attend_now();
         }
     }
 
-    /// Runs handlers and prints output of children.
-    pub fn attend(&mut self) {
-        if self.state().attentive {
-            handlers::run(self);
-            catchout::print(self);
-        }
+    #[inline(never)]
+    fn attend_now(&mut self) {
+        handlers::run(self);
+        catchout::print(self);
     }
 
     /// Makes sure that the process is a task.

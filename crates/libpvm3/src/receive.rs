@@ -1,5 +1,5 @@
 //! Receiving (contract 2.3).
-use crate::errors::{Failure, Outcome, call};
+use crate::errors::{Failure, Outcome, call, lpvm_error};
 use crate::memory::store;
 use crate::process::{Entry, Matcher};
 use crate::send::bytes_of;
@@ -28,11 +28,28 @@ fn receive(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
         return receive_by_matcher(entry, tid, tag, limit);
     }
     let filter = entry.task().filter(tid, tag);
-    wait(entry, limit, |entry| match entry.task().receive(&filter) {
-        Some(mid) => Some(Ok(mid)),
-        None => daemon_gone(entry),
-    })
-    .unwrap_or(Ok(0))
+    let found = entry.task().try_receive(&filter);
+    entry.attend();
+    match found {
+        Some(mid) => Ok(mid),
+        None => receive_slowly(entry, &filter, limit),
+    }
+}
+
+#[inline(never)]
+fn receive_slowly(entry: &mut Entry, filter: &Filter, limit: Limit) -> Outcome {
+    if let Some(gone) = daemon_gone(entry) {
+        return gone;
+    }
+    let found = wait_on(entry, limit, &mut |entry| {
+        let found = entry.task().try_receive(filter);
+        entry.attend();
+        match found {
+            Some(mid) => Some(Ok(mid)),
+            None => daemon_gone(entry),
+        }
+    });
+    found.unwrap_or(Ok(0))
 }
 
 /// Without a daemon nothing can come any more.
@@ -164,14 +181,14 @@ pub unsafe extern "C" fn pvm_precv(
     found_tag: *mut c_int,
     length: *mut c_int,
 ) -> c_int {
-    call("pvm_precv", |entry| {
-        let room = bytes_of(count, data_type)?;
-        if data.is_null() && room > 0 {
-            return Err(Code::BadParam.into());
-        }
-        let data = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
-        let room = Room { start: data, bytes: room };
-        let delivered = precv(entry, tid, tag, &room)?;
+    let room = match bytes_of(count, data_type) {
+        Ok(bytes) if bytes == 0 || !data.is_null() => bytes,
+        Ok(_) => return lpvm_error(b"pvm_precv", Code::BadParam.number()),
+        Err(code) => return lpvm_error(b"pvm_precv", code.number()),
+    };
+    let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
+    let code = call("pvm_precv", |entry| {
+        let delivered = precv(entry, tid, tag, &Room { start, bytes: room })?;
         // SAFETY: places that the caller gave for it, or null.
         unsafe {
             store(source, delivered.src);
@@ -179,7 +196,11 @@ pub unsafe extern "C" fn pvm_precv(
             store(length, delivered.len as c_int);
         }
         Ok(0)
-    })
+    });
+    if count < 0 {
+        lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
+    }
+    code
 }
 
 /// Where the user wants the data.

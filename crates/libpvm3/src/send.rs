@@ -1,11 +1,12 @@
 //! Sending (contract 2.2).
-use crate::errors::{Outcome, call};
+use crate::errors::{Outcome, call, call_silent, lpvm_error};
 use crate::memory::items;
 use crate::process::Entry;
 use crate::wait::wait;
 use pvm_core::codes::Code;
 use pvm_task::{Kind, Submit, Task};
 use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 use std::slice;
 
 /// Sends, and waits where the daemon first has to introduce the receiver.
@@ -14,6 +15,9 @@ fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submit, C
     entry.enrolled()?;
     if entry.state().attentive {
         entry.progress();
+    }
+    if !entry.task().is_connected() {
+        return Err(Code::SysErr.into());
     }
     match send(entry.task())? {
         Submit::Done => Ok(0),
@@ -67,14 +71,28 @@ pub unsafe extern "C" fn pvm_psend(
     count: c_int,
     data_type: c_int,
 ) -> c_int {
-    call("pvm_psend", |entry| {
-        let bytes = bytes_of(count, data_type)?;
-        let body = match bytes {
-            0 => &[],
-            _ if data.is_null() => return Err(Code::BadParam.into()),
-            // SAFETY: data as the caller promises.
-            _ => unsafe { slice::from_raw_parts(data.cast(), bytes) },
-        };
-        submit(entry, |task| task.psend(tid, tag, body))
-    })
+    let bytes = match bytes_of(count, data_type) {
+        Ok(bytes) if bytes == 0 || !data.is_null() => bytes,
+        Ok(_) => return lpvm_error(b"pvm_psend", Code::BadParam.number()),
+        Err(code) => return lpvm_error(b"pvm_psend", code.number()),
+    };
+    if count < 0 {
+        lpvm_error(b"pvm_pkbyte", Code::BadParam.number()); // said, and then taken for none
+    }
+    let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast_mut().cast() };
+    // SAFETY: data as the caller promises.
+    let body = unsafe { slice::from_raw_parts(data, bytes) };
+    match call_silent(|entry| submit(entry, |task| task.psend(tid, tag, body))) {
+        code @ ..0 => psend_failed(code),
+        done => done,
+    }
+}
+
+/// In 3.4.6 this is two calls one in the other, and both say so.
+#[cold]
+fn psend_failed(code: c_int) -> c_int {
+    if code == Code::BadParam.number() {
+        lpvm_error(b"pvm_send", code);
+    }
+    lpvm_error(b"pvm_psend", code)
 }

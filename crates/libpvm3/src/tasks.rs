@@ -108,6 +108,8 @@ pub extern "C" fn pvm_pstat(tid: c_int) -> c_int {
 pub unsafe extern "C" fn pvm_tasks(place: c_int, count: *mut c_int, list: *mut *mut CTaskInfo) -> c_int {
     call("pvm_tasks", |entry| {
         entry.state().lists.tasks = TaskList::default();
+        // SAFETY: the place that the caller gave for it, or null.
+        unsafe { store(count, 0) };
         match request(entry, Request::Tasks(Tid(place as u32)))? {
             Reply::Tasks(tasks) => {
                 let lists = &mut entry.state().lists;

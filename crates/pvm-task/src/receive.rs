@@ -83,6 +83,30 @@ impl Sink for Delivering<'_> {
     }
 }
 
+/// Queues what comes, until one fits.
+struct Receiving<'a> {
+    state: &'a mut State,
+    own: i32,
+    filter: &'a Filter,
+    found: bool,
+}
+
+impl Sink for Receiving<'_> {
+    #[inline]
+    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+        let envelope = Envelope::new(from, self.own, meta);
+        let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
+        self.found |= fits && !self.state.is_special(&envelope);
+        self.state.arrived(envelope, body);
+    }
+
+    /// A program may add a handler because of the message, for those that follow.
+    #[inline]
+    fn satisfied(&self) -> bool {
+        self.found
+    }
+}
+
 /// Takes an offer into `data`; the true length, or `None` when there is no message (yet).
 fn take_offer(offer: Offer<'_>, data: &mut [u8]) -> Option<usize> {
     let len = offer.len();
@@ -261,6 +285,29 @@ impl Task {
     pub fn receive(&mut self, filter: &Filter) -> Option<i32> {
         let entry = self.state.store.find(filter)?;
         Some(self.state.store.receive(entry))
+    }
+
+    /// [`Task::receive`] that takes in what has come (like [`Task::progress`]) if no queued message
+    /// fits, but not more than it takes to find one.
+    #[inline]
+    pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
+        if let Some(mid) = self.receive(filter) {
+            return Some(mid);
+        }
+        let member = self.member.as_mut()?;
+        let own = member.tid.0 as i32;
+        let mut sink = Receiving { state: &mut self.state, own, filter, found: false };
+        let count = member.endpoint.poll(&mut sink);
+        if sink.found {
+            if let Some(mid) = self.receive(filter) {
+                self.note(count - 1);
+                return Some(mid);
+            }
+        }
+        match self.progress_control(count) {
+            0 => None,
+            _ => self.receive(filter),
+        }
     }
 
     /// `pvm_probe`: the oldest message that fits; it stays queued.
