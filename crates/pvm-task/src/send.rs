@@ -4,7 +4,7 @@ use crate::control::{Fate, Member};
 use crate::message::{Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
 use crate::types::{Source, Submit};
-use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR};
+use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
@@ -155,7 +155,8 @@ impl Task {
         let message = self.state.store.sending()?;
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
         let to = Tid(to as u32);
-        match member.route(to)? {
+        let route = if is_answer(tag) { Route::Daemon } else { member.route(to)? };
+        match route {
             Route::Shared => {}
             Route::Soon => return Ok(Submit::Again),
             Route::Nowhere => return Ok(Submit::Done),
@@ -278,11 +279,18 @@ impl Member {
     /// A message for a daemon.
     fn send_to_daemon(&mut self, dst: Tid, meta: Meta, body: Vec<u8>) -> Result<(), Code> {
         let [ctx, tag, wid, enc, _] = meta.map(|word| word as i32);
-        let dst = if dst.0 & DAEMON_BIT == 0 { Tid(dst.0 | DAEMON_BIT) } else { dst };
+        let dst = if dst.is_task() { dst } else { Tid(dst.0 | DAEMON_BIT) };
         let body = ByteBuf::from(body);
         self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, body }));
         if self.link.is_none() { Err(Code::SysErr) } else { Ok(()) }
     }
+}
+
+/// Whether a message of that tag is how a registered server answers a task: the daemon, which
+/// passed the task's request on, passes that on too.
+#[inline]
+fn is_answer(tag: i32) -> bool {
+    (SM_FIRST..=SM_STTASK).contains(&tag)
 }
 
 fn own_envelope(own: Tid, meta: Meta) -> Envelope {
