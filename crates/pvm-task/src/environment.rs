@@ -90,6 +90,10 @@ impl EnrollError {
             _ => Code::SysErr,
         }
     }
+    /// Whether no daemon runs, so that one can be started: none was ever there, or it is dead.
+    pub fn means_no_daemon(&self) -> bool {
+        matches!(self, EnrollError::NoDaemon | EnrollError::Unreachable(FindError::Dead))
+    }
     /// Whether it is worth trying again (5 times, 1 s apart).
     pub fn is_transient(&self) -> bool {
         matches!(self, EnrollError::Unreachable(FindError::Link(_)) | EnrollError::Broken)

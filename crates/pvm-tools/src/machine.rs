@@ -50,7 +50,7 @@ impl std::error::Error for MachineError {}
 pub fn join() -> Result<Session, MachineError> {
     match Session::enroll(&Environment::from_process()) {
         Ok(session) => Ok(session),
-        Err(EnrollError::NoDaemon) => Err(MachineError::None),
+        Err(error) if error.means_no_daemon() => Err(MachineError::None),
         Err(error) => Err(MachineError::Join(error)),
     }
 }
