@@ -102,6 +102,7 @@ pub struct Heap<S: Source> {
     /// Start of each span of small blocks, its class.
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
+    retired: bool,
 }
 
 impl<S: Source> Heap<S> {
@@ -110,7 +111,7 @@ impl<S: Source> Heap<S> {
         let mut hollow = Runs::default();
         hollow.add(HEAP_START, source.end() - HEAP_START);
         let small = std::array::from_fn(|_| Vec::new());
-        Heap { source, resident: Runs::default(), hollow, small, spans: BTreeMap::new(), in_use_bytes: 0 }
+        Heap { source, resident: Runs::default(), hollow, small, spans: BTreeMap::new(), in_use_bytes: 0, retired: false }
     }
     /// Where memory comes from.
     pub fn source(&self) -> &S {
@@ -140,8 +141,17 @@ impl<S: Source> Heap<S> {
         Ok((offset, size))
     }
 
+    /// The endpoint ends. Receivers still read what was sent: nothing is given back any more, and
+    /// the segment goes with its last reader.
+    pub fn retire(&mut self) {
+        self.retired = true;
+    }
+
     /// Frees what `allocate` gave.
     pub fn free(&mut self, offset: u64, size: u64) {
+        if self.retired {
+            return;
+        }
         self.in_use_bytes -= size;
         match class_of(size) {
             Some(class) => self.small[class].push(offset),

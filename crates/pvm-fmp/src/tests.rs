@@ -213,12 +213,16 @@ fn what_a_dead_task_had_sent_is_still_received() {
     for index in 0..500 {
         a.send_bytes(B, [index, 0, 0, 0, 0], &body(index as usize * 10, 1)).map(|_| ()).unwrap();
     }
+    // More than a living task would keep in free memory.
+    a.send_bytes(B, [500, 0, 0, 0, 0], &body(100 << 20, 1)).map(|_| ()).unwrap();
     host.table.clear(A);
     drop(a);
     let mut kept = Kept { keep_remotes: true, ..Kept::default() };
     while b.poll(&mut kept) > 0 {}
     b.peer_gone(A);
-    assert_eq!(kept.messages.len(), 500);
+    assert_eq!(kept.messages.len(), 501);
+    assert!(kept.messages.pop().unwrap().2 == body(100 << 20, 1), "a long body outlives its sender");
+    kept.remotes.pop();
     let mut bytes = vec![0; 4990];
     kept.remotes.last().unwrap().read(0, &mut bytes);
     assert!(bytes == body(4990, 1), "a held body outlives its sender");

@@ -72,6 +72,12 @@ pub struct Endpoint {
     sent_bytes: usize,
 }
 
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.heap.borrow_mut().retire();
+    }
+}
+
 /// What became of one entry.
 enum Step {
     Message,
