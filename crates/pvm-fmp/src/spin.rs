@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 const SPINS: u32 = 2_000;
 /// How long a task yields before it sleeps while cores are free.
 const YIELD_TIME: Duration = Duration::from_micros(200);
-/// Yields before sleeping while tasks outnumber cores: enough for the neighbour on the core to
-/// answer, so that a ping-pong on one core needs no wake-up.
-const CROWDED_YIELDS: u32 = 8;
+/// Yields before sleeping while tasks outnumber cores: the neighbour on the core gets the chance to
+/// answer without a wake-up. More would keep the core from those who have work.
+const CROWDED_YIELDS: u32 = 1;
 /// A yield that took longer has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
 /// How often others may have run before the task gets out of their way.
