@@ -2,7 +2,7 @@
  * The chief: starts the workers, kills and replaces them, leads from phase to phase, and notices
  * when something hangs. Speaks with its caller by lines:
  *
- *     out: quiet ROUND PID:KIND ...     everything is received, nobody sends; waits for a line
+ *     out: quiet ROUND PID:KIND:HEAP .. everything is received, nobody sends; waits for a line
  *     out: running                      (lose=1 only) traffic has begun
  *     out: error TEXT                   the run has failed; waits for a line, then kills its tasks
  *     out: total NAME=NUMBER ...        the last line of a run that did not fail
@@ -23,7 +23,8 @@ enum {
     SPARE_INCARNATIONS = 8,
     BURST_OF_KILLS = 3,
     NEWBORN_KILLED_PERCENT = 12, LEAVES_PERCENT = 8, BURSTS_PERCENT = 8,
-    RING_PASSES_A_TASK = 12
+    RING_PASSES_A_TASK = 12,
+    SETTLE_MS = 800                   /* of quiet, before memory is looked at */
 };
 
 static struct random killing;
@@ -289,10 +290,13 @@ static void run(unsigned round)
 static void report_quiet(unsigned round)
 {
     char line[200];
-    unsigned position;
-    printf("quiet %u %d:chief", round, (int)getpid());
+    unsigned position, wait;
+    for (wait = 0; wait < SETTLE_MS / 10; wait++)
+        listen_for(10);
+    printf("quiet %u %d:chief:0", round, (int)getpid());
     for (position = 0; position < table->tasks; position++)
-        printf(" %u:%s", (unsigned)at_position(position)->pid, position < table->immortals ? "immortal" : "mortal");
+        printf(" %u:%s:%llu", (unsigned)at_position(position)->pid, position < table->immortals ? "immortal" : "mortal",
+               (unsigned long long)at_position(position)->heap_bytes);
     printf("\n");
     while (fgets(line, sizeof line, stdin) == NULL)
         exit(5); /* the caller is gone */

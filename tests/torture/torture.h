@@ -53,6 +53,7 @@ struct log {
     atomic_uint pid, own_tid, state, round, loops;
     atomic_uint blind;               /* waits for whatever may come */
     atomic_ullong messages_sent, bytes_sent, messages_received, bytes_received;
+    atomic_ullong heap_bytes;        /* of malloc, in use; counted while all is quiet */
     atomic_ullong wait_longest_ns;   /* from a send to the end of the receive that waited for it */
     char doing[96];                  /* the call that it is in */
     char error[ERROR_BYTES_MAX];

@@ -69,9 +69,11 @@ impl Plan {
                 "--round" => plan.round_seconds = number()?,
                 "--no-kills" => plan.killing = false,
                 "--theirs" => plan.whose = Whose::Theirs,
+                "--as-it-is" => {} // build nothing
                 "--self-test" => self_test_only = true,
                 _ => bail!(
-                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--no-kills] [--theirs] [--self-test]"
+                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--no-kills] [--theirs] \
+                     [--as-it-is] [--self-test]"
                 ),
             }
         }
@@ -107,7 +109,7 @@ fn table(machine: &Machine) -> PathBuf {
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
-    if !arguments.iter().any(|argument| argument == "--theirs") {
+    if !arguments.iter().any(|argument| argument == "--theirs" || argument == "--as-it-is") {
         build::build()?;
     }
     report_counts(counted(arguments)?)
@@ -196,7 +198,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
             }
         };
         if let Some(error) = line.strip_prefix("error ") {
-            if error.starts_with("hang") {
+            if error.starts_with("hang") && plan.talkative {
                 report::stacks(&machine);
             }
             let log = machine.log();

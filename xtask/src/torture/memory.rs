@@ -5,8 +5,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// How much a process that lives through it all may have gained in private memory, in bytes.
-const PRIVATE_GROWTH_MAX: u64 = 3 << 20;
+/// How much the heap of a task that lives through it all may have gained, in bytes in use.
+const HEAP_GROWTH_MAX: u64 = 1 << 20;
+/// How much its private memory may have gained, in bytes: what malloc keeps after a peak included.
+const PRIVATE_GROWTH_MAX: u64 = 16 << 20;
+/// How much the daemon's private memory may have gained, in bytes.
+const DAEMON_GROWTH_MAX: u64 = 1 << 20;
 /// How much the shared memory of all processes together may have gained, in bytes a task.
 const SHARED_GROWTH_MAX: u64 = 512 << 10;
 /// How many descriptors a process may have gained.
@@ -24,6 +28,8 @@ const BLOCK_BYTES: u64 = 512;
 #[derive(Clone, Copy, Default, Debug)]
 struct Use {
     private_bytes: u64,
+    /// As the task counts it itself; 0 for others.
+    heap_bytes: u64,
     /// This process's share of memory that several have mapped.
     shared_bytes: u64,
     descriptors: usize,
@@ -55,14 +61,14 @@ impl Watch {
         Watch { daemon, settle_time: patience.min(SETTLE_TIME_MAX), first: None, last: None }
     }
 
-    /// Looks at the processes in a line of the chief (`ROUND PID:KIND …`), again and again until
+    /// Looks at the processes in a line of the chief (`ROUND PID:KIND:HEAP …`), again and again until
     /// all is back to the first look's values. Gives a text of what there is.
     pub fn look(&mut self, line: &str) -> Result<String> {
         let began = Instant::now();
         std::thread::sleep(SETTLE_TIME_MIN);
         loop {
             let look = self.take(line)?;
-            let verdict = self.first.as_ref().map_or(Ok(()), |first| compare(first, &look));
+            let verdict = self.first.as_ref().map_or(Ok(()), |first| compare(first, &look, self.daemon));
             let text = self.describe(&look);
             self.first.get_or_insert_with(|| look.clone());
             match verdict {
@@ -87,10 +93,11 @@ impl Watch {
     fn take(&self, line: &str) -> Result<Look> {
         let mut look = Look::default();
         let mut files = BTreeMap::new();
-        let daemon = format!("{}:daemon", self.daemon);
+        let daemon = format!("{}:daemon:0", self.daemon);
         for word in line.split_whitespace().skip(1).chain([daemon.as_str()]) {
-            let (pid, kind) = word.split_once(':').context("PID:KIND")?;
-            let used = used_by(pid, &mut files).with_context(|| format!("process {pid}, a {kind}"))?;
+            let [pid, kind, heap] = word.split(':').collect::<Vec<_>>()[..] else { bail!("not PID:KIND:HEAP: {word}") };
+            let mut used = used_by(pid, &mut files).with_context(|| format!("process {pid}, a {kind}"))?;
+            used.heap_bytes = heap.parse()?;
             look.shared_bytes += used.shared_bytes;
             look.tasks += 1;
             if kind != "mortal" {
@@ -118,10 +125,14 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn compare(first: &Look, now: &Look) -> Result<()> {
+fn compare(first: &Look, now: &Look, daemon: u32) -> Result<()> {
     for (pid, used) in &now.survivors {
         let Some(before) = first.survivors.get(pid) else { bail!("process {pid} is new") };
-        if used.private_bytes > before.private_bytes + PRIVATE_GROWTH_MAX {
+        if used.heap_bytes > before.heap_bytes + HEAP_GROWTH_MAX {
+            bail!("memory of process {pid}: {} bytes of heap, it had {}", used.heap_bytes, before.heap_bytes);
+        }
+        let growth_max = if *pid == daemon { DAEMON_GROWTH_MAX } else { PRIVATE_GROWTH_MAX };
+        if used.private_bytes > before.private_bytes + growth_max {
             bail!(
                 "memory of process {pid}: {:.1} MiB, it was {:.1} MiB",
                 mebibytes(used.private_bytes),
@@ -153,8 +164,8 @@ fn used_by(pid: &str, files: &mut BTreeMap<u64, u64>) -> Result<Use> {
     let mut used = Use {
         private_bytes: kibibytes_after(&status, "RssAnon:")? << 10,
         shared_bytes: kibibytes_after(&rollup, "Pss_Shmem:")? << 10,
-        descriptors: 0,
         mappings: fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().count(),
+        ..Use::default()
     };
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = entry?.path();
@@ -189,11 +200,12 @@ mod tests {
     #[test]
     fn growth_beyond_the_limits_is_noticed() {
         let first = look(1 << 20, 10);
-        assert!(compare(&first, &look(2 << 20, 12)).is_ok());
-        assert!(compare(&first, &look(5 << 20, 10)).is_err());
-        assert!(compare(&first, &look(1 << 20, 13)).is_err());
+        assert!(compare(&first, &look(2 << 20, 12), 0).is_ok());
+        assert!(compare(&first, &look(18 << 20, 10), 0).is_err());
+        assert!(compare(&look(1 << 20, 10), &look(5 << 20, 10), 1).is_err());
+        assert!(compare(&first, &look(1 << 20, 13), 0).is_err());
         let shared = Look { memory_file_bytes: 1 << 20, ..look(1 << 20, 10) };
-        assert!(compare(&first, &shared).is_err());
+        assert!(compare(&first, &shared, 0).is_err());
     }
 
     #[test]
