@@ -97,7 +97,8 @@ fn shared_library(archive: &Path, map: &Path, lib: &Path) -> Result<()> {
     let scratch = Scratch::new("link")?;
     let main = scratch.path().join(SONAME);
     sh(shared(SONAME, &main)
-        .args(["-Wl,--gc-sections", "-Wl,--whole-archive"])
+        // The compiler's helpers come along: one library less for each task to find at its start.
+        .args(["-static-libgcc", "-Wl,--gc-sections", "-Wl,--whole-archive"])
         .arg(archive)
         .arg("-Wl,--no-whole-archive")
         .arg(format!("-Wl,--version-script={}", map.display())))?;
