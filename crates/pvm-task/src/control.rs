@@ -174,17 +174,15 @@ impl Member {
         self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
     }
 
-    /// Handles the frames that have come. Before each one the shared memory is emptied: what a peer
-    /// sent before the daemon's news about it comes first.
+    /// Handles the frames that have come. The news of a peer's end comes before all that the daemon
+    /// tells others about it; then everything that the peer had sent is taken in first.
     pub fn read_control(&mut self, state: &mut State) -> usize {
         self.look_at_socket = false;
         self.quiet_polls = 0;
         self.frames_seen = self.frames();
         let mut count = 0;
         while let Some(link) = &mut self.link {
-            let received = link.flush().and_then(|()| link.receive_from_daemon());
-            count += self.poll(state);
-            match received {
+            match link.flush().and_then(|()| link.receive_from_daemon()) {
                 Ok(Some((frame, descriptors))) => self.handle(state, frame, descriptors),
                 Ok(None) => break,
                 Err(_) => self.lose_daemon(),
@@ -200,6 +198,8 @@ impl Member {
             ToTask::Message(message) => deliver(state, message),
             ToTask::Peer(peer) => self.meet(state, peer, descriptors),
             ToTask::PeerGone(peer) => {
+                let own = self.tid.0 as i32;
+                self.endpoint.poll_dead(peer.0, &mut Arriving { state, own });
                 self.endpoint.peer_gone(peer.0);
                 state.route_changed(peer, None);
             }

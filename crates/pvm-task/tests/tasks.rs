@@ -296,6 +296,7 @@ fn a_forwarded_message_keeps_its_body() {
 
 #[test]
 fn the_news_of_a_death_comes_after_the_last_message() {
+    const MESSAGES: i32 = 3000;
     let daemon = Running::start();
     for _ in 0..20 {
         two(
@@ -306,7 +307,9 @@ fn the_news_of_a_death_comes_after_the_last_message() {
                 assert_eq!(wait(task, |task| task.poll_reply(&ticket)), Ok(Reply::Done));
                 task.init_send(DATA_RAW).unwrap();
                 send(task, peer, 0);
-                for number in 0..100 {
+                // All of it is there before the first look.
+                std::thread::sleep(Duration::from_millis(50));
+                for number in 0..MESSAGES {
                     receive(task, ANY, ANY);
                     assert_eq!(int(task), number);
                 }
@@ -316,7 +319,7 @@ fn the_news_of_a_death_comes_after_the_last_message() {
             },
             |task, peer| {
                 receive(task, peer, 0);
-                for number in 0..100i32 {
+                for number in 0..MESSAGES {
                     task.init_send(DATA_RAW).unwrap();
                     task.pack(Kind::Int, &number.to_ne_bytes()).unwrap();
                     send(task, peer, 3);

@@ -83,8 +83,7 @@ impl Endpoint {
         (self.peers[index].as_ref()?.tid == tid).then_some(index)
     }
 
-    /// The peer is dead (`ToTask::PeerGone`); call after a [`Endpoint::poll`] that followed the
-    /// news. Bodies of it that are still held stay readable.
+    /// The peer is dead (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies of it that are still held stay readable.
     pub fn peer_gone(&mut self, tid: u32) {
         let Some(index) = self.index_of(tid) else { return };
         let peer = self.peers[index].take().expect("found just now");

@@ -12,7 +12,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Endpoint {
-    /// Hands everything that has arrived to `sink`. Returns how many messages. No system call.
+    /// Hands what has arrived to `sink`: of each peer so much that the others have their turn, and of
+    /// many peers those that sent lately and some others. Returns how many messages; 0 when asleep
+    /// (after [`Endpoint::prepare_sleep`]) means that nothing is there. No system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes) = (0, 0);
@@ -53,6 +55,27 @@ impl Endpoint {
             return 0;
         }
         self.drain_some(index, sink)
+    }
+
+    /// Hands over all that a dead peer had sent, however much that is; before [`Endpoint::peer_gone`].
+    pub fn poll_dead(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
+        let Some(index) = self.index_of(tid) else { return 0 };
+        let mut count = 0;
+        if self.peers[index].as_ref().is_some_and(|peer| peer.inbound.is_none()) {
+            count += self.find_queue(index, sink);
+        }
+        // Ends because the dead write no more.
+        loop {
+            match self.step(index, sink) {
+                Some(Step::Message) => count += 1,
+                Some(Step::Other) => {}
+                Some(Step::Wait) | None => return count,
+                Some(Step::Damaged) => {
+                    self.shun(index);
+                    return count;
+                }
+            }
+        }
     }
 
     /// The peer had no queue to us when we last looked.
