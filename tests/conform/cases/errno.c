@@ -3,6 +3,7 @@
 //@ differs 2.0: pvm_parent(): -23 errno 77 => pvm_parent(): -23 errno -23
 //@ differs 2.0: pvm_pstat(me | 0x3fff0): -31 errno 77 => pvm_pstat(me | 0x3fff0): -31 errno -31
 //@ differs 2.0: pvm_mstat("no-such-host"): -6 errno 77 => pvm_mstat("no-such-host"): -6 errno -6
+//@ differs D17: pvm_upkmesg(): -5 errno 77 => pvm_upkmesg(): -15 errno 77
 #include "case.h"
 
 #define AFTER(call)                                                                                \

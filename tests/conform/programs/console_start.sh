@@ -5,7 +5,7 @@ echo "status $?"
 pvm < /dev/null
 echo "status $?"
 echo "echo again" | pvm -d0x0
-(echo halt | pvm) 2> /dev/null | head -1
+(echo halt | pvm) > /dev/null 2>&1
 sleep 0.3
 ls "$PVM_TMP" | grep -v -E 'pvml|output|input|home'
 pvm a b < /dev/null > /dev/null 2>&1 || echo "refused"
@@ -13,5 +13,5 @@ echo "conf" > .pvmrc
 echo "# comment" >> .pvmrc
 echo "echo from the rc file" >> .pvmrc
 echo "alias" | pvm
-(echo halt | pvm) 2> /dev/null | head -1
+(echo halt | pvm) > /dev/null 2>&1
 sleep 0.2

@@ -8,8 +8,7 @@ run() {
     daemon=$!
     wait_for_text said /
     printf '%s\n' 'spawn /bin/hostname' | (cat; sleep 0.4) | pvm > /dev/null
-    kill $daemon
-    wait $daemon
+    end_daemon $daemon
     rm -f said
 }
 run

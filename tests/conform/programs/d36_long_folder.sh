@@ -10,5 +10,4 @@ pvmd > said 2>&1 &
 daemon=$!
 wait_for_text said /
 /usr/bin/master1 | wc -l
-kill $daemon
-wait $daemon
+end_daemon $daemon

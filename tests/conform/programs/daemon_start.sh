@@ -9,8 +9,7 @@ echo "lines: $(wc -l < said)"
 test "$(cat said)" = "$(cat "$PVM_TMP/pvmd.$uid")" && echo "the file says the same"
 test -S "$(cat said)" && echo "it is a socket"
 stat -c %a "$PVM_TMP/pvmd.$uid" "$PVM_TMP/pvml.$uid"
-kill $first
-wait $first && true
+end_daemon $first
 echo "ended"
 socket=$(cat said)
 rm said
@@ -21,5 +20,4 @@ first=$!
 wait_for_text said /
 ls "$PVM_TMP" | grep 'pvmd\.'
 echo conf | PVM_VMID=other pvm | tail -n +3 | head -3
-kill $first
-wait $first || true
+end_daemon $first

@@ -3,6 +3,6 @@
 #@ fresh
 . "$CONFORM/functions"
 /usr/bin/srm.pvm > manager.out 2>&1 &
-wait_for sh -c 'echo "ps -a" | pvm | grep -q "/.*R"'
+wait_for sh -c 'echo names | pvm | grep -q PVM_RM'
 /usr/bin/hello.pvm
 /usr/bin/master1 | sort
