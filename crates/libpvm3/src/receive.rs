@@ -41,6 +41,13 @@ fn receive_slowly(entry: &mut Entry, filter: &Filter, limit: Limit) -> Outcome {
     if let Some(gone) = daemon_gone(entry) {
         return gone;
     }
+    if limit == AT_ONCE {
+        // It has looked at those that sent lately; now at the others.
+        entry.task().progress_all();
+        let found = entry.task().receive(filter);
+        entry.attend();
+        return Ok(found.unwrap_or(0));
+    }
     let found = wait_on(entry, limit, &mut |entry| {
         let found = entry.task().try_receive(filter);
         entry.attend();
@@ -89,7 +96,8 @@ pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
         if entry.task().in_handler() {
             return Ok(0);
         }
-        entry.progress();
+        entry.task().progress_all();
+        entry.attend();
         if let Some(matcher) = entry.state().matcher {
             return Ok(match_queued(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
         }

@@ -1,0 +1,206 @@
+//! C programs against the library as it is linked for users, on a machine of their own.
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long anything in these tests may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `target/debug` or `target/release`.
+fn profile() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+fn source() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A tree with `bin/pvmd`, `lib/libpvm3.so.3` and `lib/libpvm3.a`, made once.
+fn tree() -> &'static Path {
+    static TREE: OnceLock<PathBuf> = OnceLock::new();
+    TREE.get_or_init(|| {
+        let profile = profile();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "pvmd", "--package", "libpvm3", "--target-dir"]);
+        cargo.arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        run(&mut cargo);
+        let tree = profile.join("libpvm3-tests");
+        fs::create_dir_all(tree.join("bin")).unwrap();
+        fs::create_dir_all(tree.join("lib")).unwrap();
+        fs::copy(profile.join("pvmd"), tree.join("bin/pvmd")).unwrap();
+        fs::copy(profile.join("libpvm3.a"), tree.join("lib/libpvm3.a")).unwrap();
+        let map = source().join("exports.map");
+        run(Command::new("cc")
+            .args(["-shared", "-Wl,-soname,libpvm3.so.3", "-Wl,-z,now", "-Wl,-z,defs", "-Wl,--gc-sections"])
+            .arg(format!("-Wl,--version-script={}", map.display()))
+            .arg("-Wl,--whole-archive")
+            .arg(profile.join("libpvm3.a"))
+            .arg("-Wl,--no-whole-archive")
+            .arg("-o")
+            .arg(tree.join("lib/libpvm3.so.3")));
+        tree
+    })
+}
+
+/// How a program is linked.
+#[derive(Clone, Copy, Debug)]
+enum Linked {
+    /// To the shared library, with copies of its data symbols.
+    Shared,
+    /// To the archive.
+    Static,
+}
+
+fn compiled(name: &str, linked: Linked) -> PathBuf {
+    let program = tree().join(format!("{name}-{linked:?}"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]).arg(source().join("../../include"));
+    cc.arg(source().join("tests/programs").join(format!("{name}.c"))).arg("-o").arg(&program);
+    match linked {
+        Linked::Shared => cc.arg("-no-pie").arg(tree().join("lib/libpvm3.so.3")).arg("-Wl,-rpath,$ORIGIN/lib"),
+        Linked::Static => cc.arg(tree().join("lib/libpvm3.a")).args(["-lgcc_s", "-lm", "-ldl"]),
+    };
+    run(&mut cc);
+    program
+}
+
+/// A temporary directory for `PVM_TMP`, and perhaps a daemon; both end with the value.
+struct Nest {
+    directory: PathBuf,
+    daemon: Option<Child>,
+}
+
+impl Nest {
+    fn empty() -> Nest {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("libpvm3-test.{}.{number}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        Nest { directory, daemon: None }
+    }
+
+    fn with_daemon() -> Nest {
+        let mut nest = Nest::empty();
+        let daemon = nest.command(&tree().join("bin/pvmd")).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut daemon = daemon.unwrap();
+        let mut line = String::new();
+        let output = daemon.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+        assert!(line.starts_with('/'), "the daemon said {line:?}");
+        nest.daemon = Some(daemon);
+        nest
+    }
+
+    /// A command on this machine.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PVM")) {
+            command.env_remove(name);
+        }
+        command.env("PVM_TMP", &self.directory).env("HOME", &self.directory).env_remove("XDG_RUNTIME_DIR");
+        command
+    }
+
+    /// Runs a program to its end.
+    fn run(&self, program: &Path) -> Output {
+        let log = self.directory.join("output");
+        let file = fs::File::create(&log).unwrap();
+        let mut command = self.command(program);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().unwrap();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return Output { status, stdout: Vec::new(), stderr: fs::read(&log).unwrap() };
+            }
+            if Instant::now() > end {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("{} takes too long; so far {:?}", program.display(), fs::read_to_string(&log));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Nest {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            // SAFETY: a child of ours that has not been waited for.
+            unsafe { libc::kill(daemon.id() as i32, libc::SIGTERM) };
+            daemon.wait().unwrap();
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn succeeds(nest: &Nest, program: &Path) {
+    let output = nest.run(program);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}: {}: {said}", program.display(), output.status);
+}
+
+fn passes(name: &str, linked: Linked) {
+    succeeds(&Nest::with_daemon(), &compiled(name, linked));
+}
+
+#[test]
+fn a_forked_child_is_a_task_of_its_own() {
+    passes("fork", Linked::Shared);
+}
+
+#[test]
+fn many_threads_call_and_wait_at_once() {
+    passes("threads", Linked::Shared);
+}
+
+#[test]
+fn select_tells_of_all_news() {
+    passes("descriptors", Linked::Shared);
+}
+
+#[test]
+fn functions_of_the_user_may_call_the_library() {
+    passes("callbacks", Linked::Shared);
+}
+
+#[test]
+fn signal_handlers_do_no_harm() {
+    passes("signals", Linked::Shared);
+}
+
+#[test]
+fn long_messages_arrive_whole_or_cut_off() {
+    passes("large", Linked::Shared);
+}
+
+#[test]
+fn programs_share_the_data_symbols() {
+    passes("symbols", Linked::Shared);
+}
+
+#[test]
+fn the_archive_does_what_the_shared_library_does() {
+    passes("callbacks", Linked::Static);
+    passes("symbols", Linked::Static);
+}
+
+#[test]
+fn a_program_starts_and_ends_a_machine() {
+    let nest = Nest::empty();
+    succeeds(&nest, &compiled("start", Linked::Shared));
+    let rendezvous: Vec<_> =
+        fs::read_dir(&nest.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!rendezvous.iter().any(|name| name.to_string_lossy().starts_with("pvmd.")), "{rendezvous:?}");
+}
