@@ -207,16 +207,28 @@ pub enum Reply {
     Ints(Vec<i32>),
     /// Good tids first, then codes.
     Tids(Vec<i32>),
-    Hosts { hosts: Vec<Host>, formats: i32 },
+    Hosts {
+        hosts: Vec<Host>,
+        formats: i32,
+    },
     /// How many were added, and for each its tid or code.
-    AddedHosts { count: i32, hosts: Vec<i32> },
+    AddedHosts {
+        count: i32,
+        hosts: Vec<i32>,
+    },
     Codes(Vec<i32>),
     Tasks(Vec<TaskInfo>),
     Info(Message),
     Mailboxes(Vec<Mailbox>),
     /// The previous manager, and the hosts.
-    Manager { previous: Tid, hosts: Vec<Host> },
-    Clock { seconds: i64, microseconds: i32 },
+    Manager {
+        previous: Tid,
+        hosts: Vec<Host>,
+    },
+    Clock {
+        seconds: i64,
+        microseconds: i32,
+    },
 }
 
 /// `struct pvmhostinfo`.

@@ -209,6 +209,12 @@ impl Link {
         }
     }
 
+    /// Whether a complete frame has been read that [`Link::receive`] has not given yet. The socket
+    /// then need not be readable.
+    pub fn has_frame(&self) -> bool {
+        matches!(self.head(), Ok(Some((length, _))) if self.incoming.len() >= HEAD_BYTES + length)
+    }
+
     /// Takes the first frame out of what has arrived, if it is complete.
     fn take_frame(&mut self) -> Result<Option<Received<Vec<u8>>>, LinkError> {
         let Some((length, count)) = self.head()? else { return Ok(None) };
@@ -316,16 +322,11 @@ fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>])
 }
 
 /// Reads once; `None` when nothing is there.
-fn read_once(
-    socket: &OwnedFd,
-    data: &mut [u8],
-    batches: &mut VecDeque<Batch>,
-) -> Result<Option<usize>, LinkError> {
+fn read_once(socket: &OwnedFd, data: &mut [u8], batches: &mut VecDeque<Batch>) -> Result<Option<usize>, LinkError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let result =
-        rustix::io::retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut *data)], &mut control, flags));
+    let result = rustix::io::retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut *data)], &mut control, flags));
     let message = match result {
         Ok(message) => message,
         Err(Errno::AGAIN) => return Ok(None),

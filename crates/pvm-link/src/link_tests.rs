@@ -18,8 +18,9 @@ fn frames_arrive_whole_and_in_order() {
     here.send(b"one", &[]).unwrap();
     here.send(b"", &[]).unwrap();
     here.send(b"three", &[]).unwrap();
-    for expected in [&b"one"[..], b"", b"three"] {
+    for (expected, more) in [(&b"one"[..], true), (b"", true), (b"three", false)] {
         assert_eq!(there.receive().unwrap().unwrap().0, expected);
+        assert_eq!(there.has_frame(), more);
     }
     assert!(there.receive().unwrap().is_none());
 }

@@ -180,6 +180,14 @@ impl Published {
         self.stale.as_deref()
     }
 
+    /// Makes the file look fresh to programs that tidy up old temporary files.
+    pub fn refresh(&self) {
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
+        // Failing brings the file in danger at most.
+        let _ = rustix::fs::futimens(&self.handle, &times);
+    }
+
     /// Whether the file is still the one that was written.
     pub fn stands(&self) -> bool {
         is_at(&self.handle, &self.file)

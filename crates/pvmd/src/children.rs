@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 /// The file's owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;
 /// Variables that a daemon started by a task has inherited and must not pass on.
-const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMSPAWNWD", "PVM_EXPORT", "PVMTASK"];
+const NOT_INHERITED: [&str; 2] = ["PVMCTX", "PVMSPAWNWD"];
 
 /// A process that was started.
 pub struct Process {

@@ -74,8 +74,7 @@ impl Connections {
     /// A new connection.
     pub fn add(&mut self, link: Link) -> Connection {
         self.last += 1;
-        let client =
-            Client { link, tid: None, offered: None, watches_write: false, process: None, mute: false };
+        let client = Client { link, tid: None, offered: None, watches_write: false, process: None, mute: false };
         self.clients.insert(self.last, client);
         self.last
     }
@@ -135,9 +134,7 @@ impl Connections {
         let table = self.ports.descriptor();
         let frame = ToTask::Welcome(welcome);
         let result = match (place.blank.take(), &place.descriptors) {
-            (Some(segment), Some(own)) => {
-                client.link.send_to_task(&frame, &[table, segment.as_fd(), own.bell.as_fd()])
-            }
+            (Some(segment), Some(own)) => client.link.send_to_task(&frame, &[table, segment.as_fd(), own.bell.as_fd()]),
             _ => {
                 place.descriptors = offered.map(Rc::new);
                 client.link.send_to_task(&frame, &[table])

@@ -25,6 +25,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the rendezvous file is made to look fresh.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 /// Events taken in one go.
 const EVENTS_MAX: usize = 256;
 /// Frames taken from one task before others have their turn.
@@ -114,6 +116,9 @@ pub struct Daemon {
     signals: UnixStream,
     started: Instant,
     next_look: Instant,
+    next_refresh: Instant,
+    /// Connections from which more frames were read than handled in their turn.
+    unfinished: Vec<Connection>,
     stopped: bool,
 }
 
@@ -148,6 +153,8 @@ impl Daemon {
             signals,
             started: Instant::now(),
             next_look: Instant::now() + LOOK_INTERVAL,
+            next_refresh: Instant::now() + REFRESH_INTERVAL,
+            unfinished: Vec::new(),
             stopped: false,
         })
     }
@@ -155,7 +162,13 @@ impl Daemon {
     /// Tells the starter where the socket is, then lets go of the terminal.
     pub fn announce(&mut self) -> crate::Result<()> {
         let host = &self.settings.machine.host;
-        self.log.line(&format!("{} ({}) {} {}", host.name, self.nest.socket().display(), host.arch, crate::arguments::version().trim()));
+        self.log.line(&format!(
+            "{} ({}) {} {}",
+            host.name,
+            self.nest.socket().display(),
+            host.arch,
+            crate::arguments::version().trim()
+        ));
         for complaint in std::mem::take(&mut self.settings.complaints) {
             eprintln!("pvmd: {complaint}");
             self.log.line(&complaint);
@@ -189,6 +202,10 @@ impl Daemon {
                 self.happened(Source::of(event.data), event.flags);
                 self.work();
             }
+            for connection in std::mem::take(&mut self.unfinished) {
+                self.receive(connection, FRAMES_IN_TURN_MAX);
+                self.work();
+            }
             self.pass_time();
         }
         self.log.line("halted");
@@ -200,6 +217,9 @@ impl Daemon {
     }
 
     fn timeout(&self) -> Timespec {
+        if !self.unfinished.is_empty() {
+            return Timespec::default();
+        }
         let look = self.next_look.saturating_duration_since(Instant::now());
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
         let wait = wakeup.map_or(look, |wakeup| wakeup.min(look));
@@ -216,6 +236,10 @@ impl Daemon {
         }
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
+            if Instant::now() >= self.next_refresh {
+                self.next_refresh = Instant::now() + REFRESH_INTERVAL;
+                self.nest.refresh();
+            }
             if !self.nest.stands() {
                 self.log.line("socket or rendezvous file has vanished");
                 self.machine.halt(now);
@@ -268,7 +292,8 @@ impl Daemon {
             let Ok(link) = Link::new(socket) else { continue };
             let connection = self.connections.add(link);
             let client = self.connections.get_mut(connection).expect("added just now");
-            if epoll::add(&self.epoll, client.link.as_fd(), Source::Client(connection).data(), EventFlags::IN).is_err() {
+            if epoll::add(&self.epoll, client.link.as_fd(), Source::Client(connection).data(), EventFlags::IN).is_err()
+            {
                 self.connections.close(connection);
             }
         }
@@ -294,6 +319,9 @@ impl Daemon {
                 }
             }
             self.work();
+        }
+        if self.connections.get_mut(connection).is_some_and(|client| client.link.has_frame()) {
+            self.unfinished.push(connection);
         }
     }
 

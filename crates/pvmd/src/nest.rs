@@ -76,9 +76,17 @@ impl Nest {
         &self.socket
     }
 
+    /// Keeps the rendezvous file from looking forgotten.
+    pub fn refresh(&self) {
+        if let Some(published) = &self.published {
+            published.refresh();
+        }
+    }
+
     /// Whether socket and rendezvous file still stand where they were made.
     pub fn stands(&self) -> bool {
-        let socket = rustix::fs::lstat(&self.socket).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity);
+        let socket =
+            rustix::fs::lstat(&self.socket).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity);
         socket && self.published.as_ref().is_none_or(Published::stands)
     }
 }

@@ -9,7 +9,8 @@ pub fn answers(names: &[String]) -> String {
 
 /// Reads what [`answers`] wrote.
 pub fn read_answers(text: &[u8]) -> Vec<Option<Code>> {
-    let numbers = String::from_utf8_lossy(text).lines().map(|line| line.trim().parse().unwrap_or(0)).collect::<Vec<_>>();
+    let numbers =
+        String::from_utf8_lossy(text).lines().map(|line| line.trim().parse().unwrap_or(0)).collect::<Vec<_>>();
     numbers.into_iter().map(Code::from_number).collect()
 }
 

@@ -57,7 +57,8 @@ fn of_many_started_at_once_one_serves() {
     let directory = Directory::new();
     let mut starts: Vec<_> = (0..6).map(|_| directory.command().spawn().unwrap()).collect();
     eventually("five refusals", || {
-        let refused = |start: &mut std::process::Child| start.try_wait().unwrap().is_some_and(|end| end.code() == Some(1));
+        let refused =
+            |start: &mut std::process::Child| start.try_wait().unwrap().is_some_and(|end| end.code() == Some(1));
         starts.iter_mut().map(refused).filter(|refused| *refused).count() == 5
     });
     let places_socket = std::fs::read_to_string(directory.rendezvous()).unwrap();
@@ -247,7 +248,8 @@ fn another_user_gets_nowhere() {
     // Another user does not even see the socket.
     let own = Directory::new();
     let own_daemon = Daemon::start(&own);
-    let script = format!("test -e {} && exit 1; cat {}; exit 0", own_daemon.socket.display(), own.rendezvous().display());
+    let script =
+        format!("test -e {} && exit 1; cat {}; exit 0", own_daemon.socket.display(), own.rendezvous().display());
     let output = Command::new("/bin/sh").args(["-c", &script]).uid(STRANGER).gid(STRANGER).output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty());
 }

@@ -109,7 +109,11 @@ fn a_working_directory_is_obeyed_and_a_missing_one_is_no_file() {
     let daemon = Daemon::start(&directory);
     let mut task = Client::enroll(&daemon.socket);
     std::fs::create_dir(directory.0.join("sub")).unwrap();
-    let place = |place: &str| Spawn { place: text(place), flags: TASK_HOST, ..spawn_of("/bin/sh", &["-c", "pwd; echo $PVMSPAWNWD"], 1) };
+    let place = |place: &str| Spawn {
+        place: text(place),
+        flags: TASK_HOST,
+        ..spawn_of("/bin/sh", &["-c", "pwd; echo $PVMSPAWNWD"], 1)
+    };
     assert_eq!(task.output_of(place(".:/")), "/\n/\n");
     assert_eq!(task.output_of(place(".:sub")), format!("{}/sub\nsub\n", directory.0.display()));
     assert_eq!(task.spawn_with(place(".:/nowhere")), [Code::NoFile.number()]);
@@ -167,7 +171,10 @@ fn many_tasks_start_fast_and_leave_nothing_behind() {
     let tids = task.spawn_with(spawn_of("/bin/true", &[], 200));
     println!("200 spawns in {:?}", started.elapsed());
     assert_eq!(tids, (0x40002..0x40002 + 200).collect::<Vec<_>>());
-    eventually("the end of all", || matches!(task.ask(Request::Tasks(Tid::NONE)), Reply::Tasks(list) if list.len() == 1));
+    eventually(
+        "the end of all",
+        || matches!(task.ask(Request::Tasks(Tid::NONE)), Reply::Tasks(list) if list.len() == 1),
+    );
     assert_eq!(descriptors(), before);
 }
 
@@ -178,7 +185,8 @@ fn mailboxes_keep_long_messages() {
     let (mut one, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
     let body: Vec<u8> = (0..5_000_000_u32).map(|number| number as u8).collect();
     let message = Message { src: one.tid(), dst: Tid::DAEMON, ctx: 1, tag: 2, wid: 3, enc: 4, body: body.into() };
-    let waiting = other.begin(Request::RecvInfo { name: text("box"), index: 0, flags: pvm_core::codes::MBOX_WAIT_FOR_INFO });
+    let waiting =
+        other.begin(Request::RecvInfo { name: text("box"), index: 0, flags: pvm_core::codes::MBOX_WAIT_FOR_INFO });
     let put = Request::PutInfo { name: text("box"), flags: 0, message: message.clone() };
     assert_eq!(one.ask(put), Reply::Int(0));
     assert!(other.finish(waiting) == Reply::Info(message));
@@ -205,15 +213,21 @@ fn a_task_that_does_not_read_hinders_nobody() {
 }
 
 #[test]
+fn many_requests_at_once_are_all_answered() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut task = Client::enroll(&daemon.socket);
+    let waits: Vec<u32> = (0..1000).map(|_| task.begin(Request::TaskStatus(Tid(0x40001)))).collect();
+    assert!(waits.into_iter().all(|wait| task.finish(wait) == Reply::Code(0)));
+}
+
+#[test]
 fn hosts_cannot_be_added_yet_but_each_gets_its_code() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);
     let mut task = Client::enroll(&daemon.socket);
     let names = ["127.0.0.1", "192.0.2.7", "x y z", "no such.invalid"].map(text).to_vec();
-    assert_eq!(
-        task.ask(Request::AddHosts(names)),
-        Reply::AddedHosts { count: 0, hosts: vec![-28, -29, -2, -2] }
-    );
+    assert_eq!(task.ask(Request::AddHosts(names)), Reply::AddedHosts { count: 0, hosts: vec![-28, -29, -2, -2] });
     let reply = task.ask(Request::AddHosts(vec![text("no-such-host.invalid")]));
     assert_eq!(reply, Reply::AddedHosts { count: 0, hosts: vec![-6] });
 }

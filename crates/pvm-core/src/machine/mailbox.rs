@@ -134,9 +134,9 @@ impl Mailboxes {
     /// Removes entries that have outlived their owner: all, or those of a class, or one.
     pub fn reset(&mut self, name: Option<&[u8]>, index: Option<i32>) {
         for class in self.classes.iter_mut().filter(|class| name.is_none_or(|name| name == class.name)) {
-            class.entries.retain(|number, entry| {
-                entry.owner != Tid::NONE || index.is_some_and(|index| index != *number)
-            });
+            class
+                .entries
+                .retain(|number, entry| entry.owner != Tid::NONE || index.is_some_and(|index| index != *number));
         }
         self.drop_empty();
     }
@@ -163,9 +163,9 @@ impl Mailboxes {
 
     /// A line for each class, for the log.
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
-        self.classes.iter().map(|class| {
-            format!("mailbox {}: {} entries", String::from_utf8_lossy(&class.name), class.entries.len())
-        })
+        self.classes
+            .iter()
+            .map(|class| format!("mailbox {}: {} entries", String::from_utf8_lossy(&class.name), class.entries.len()))
     }
 }
 

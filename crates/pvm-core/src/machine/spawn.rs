@@ -288,7 +288,13 @@ impl Machine {
 
     fn answer_spawn(&mut self, asker: Asker, result: Result<Vec<i32>, Code>) {
         match asker {
-            Asker::Daemon => {}
+            Asker::Daemon => {
+                let codes = result.unwrap_or_else(|code| vec![code.number()]);
+                for code in codes.into_iter().filter(|code| *code < 0) {
+                    let line = format!("cannot start a helper: {}", crate::codes::text(code)).into_bytes();
+                    self.actions.push_back(Action::Log { tid: Tid::DAEMON, line });
+                }
+            }
             Asker::Task { tid, wait } => self.reply(tid, wait, result.map(Reply::Tids)),
             Asker::Manager { tid, wid, ctx, .. } => {
                 self.answer_manager_spawn(tid, wid, ctx, result.unwrap_or_else(|code| vec![code.number()]));

@@ -1,9 +1,9 @@
 //! The machine as a whole, driven by hand.
 use super::*;
 use crate::codes::{
-    CLASS_NO_RESET, CLASS_TASKER, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL,
-    NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_EXEC, SM_EXECACK, SM_SPAWN, SM_STHOST, SM_STHOSTACK,
-    SM_STTASK, SM_TASKX, TASK_ARCH, TASK_CONNECTED, TASK_FORKED, TASK_HOST, TASK_TASKER,
+    CLASS_NO_RESET, CLASS_TASKER, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT,
+    NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_EXEC, SM_EXECACK, SM_SPAWN, SM_STHOST,
+    SM_STHOSTACK, SM_STTASK, SM_TASKX, TASK_ARCH, TASK_CONNECTED, TASK_FORKED, TASK_HOST, TASK_TASKER,
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{Role, Spawn, TraceSettings, VERSION};
@@ -467,7 +467,10 @@ fn who_waits_for_a_mailbox_entry_gets_it_when_it_comes() {
     assert_eq!(world.replies(ONE), [Reply::Info(message.clone())]);
     world.disconnects(TWO);
     assert_eq!(world.ask(ONE, Request::DeleteInfo { name: text("box"), index: 0, flags: 0 }), Some(Reply::Int(0)));
-    assert_eq!(world.ask(ONE, Request::RecvInfo { name: text("box"), index: 0, flags: 0 }), Some(Reply::Error(Code::NotFound)));
+    assert_eq!(
+        world.ask(ONE, Request::RecvInfo { name: text("box"), index: 0, flags: 0 }),
+        Some(Reply::Error(Code::NotFound))
+    );
 }
 
 #[test]
@@ -500,7 +503,10 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
     world.task();
     let names = ["alfa", "x y", "nowhere", "beta ip=10.0.0.2"].map(text).to_vec();
     assert_eq!(world.ask(ONE, Request::AddHosts(names.clone())), None);
-    assert_eq!(world.seen, [Action::CheckHosts { request: 1, names: ["alfa", "nowhere", "10.0.0.2"].map(text).to_vec() }]);
+    assert_eq!(
+        world.seen,
+        [Action::CheckHosts { request: 1, names: ["alfa", "nowhere", "10.0.0.2"].map(text).to_vec() }]
+    );
     assert_eq!(world.ask(ONE, Request::AddHosts(names)), Some(Reply::Error(Code::Already)));
     world.machine.handle_hosts_checked(1, &[Some(Code::DupHost), Some(Code::NoHost), None]);
     world.run();
@@ -541,14 +547,19 @@ fn a_tasker_starts_the_tasks_of_its_host() {
     let mut world = World::new();
     world.tasks(2);
     world.ask(TWO, Request::Register { role: Role::Tasker, on: true });
-    let Some(Reply::Mailboxes(boxes)) = world.ask(ONE, Request::MailboxInfo { pattern: text(CLASS_TASKER) }) else { panic!() };
+    let Some(Reply::Mailboxes(boxes)) = world.ask(ONE, Request::MailboxInfo { pattern: text(CLASS_TASKER) }) else {
+        panic!()
+    };
     assert_eq!(boxes[0].entries, [(0, TWO, MBOX_MULTI_INSTANCE)]);
     let tids = world.spawn(ONE, spawn_of("prog", 2));
     assert_eq!((tids.len(), world.starts.len()), (2, 0));
     let asked = world.messages(TWO);
     let mut body = Reader::new(&asked[0].body);
     assert_eq!((asked.len(), asked[0].tag, body.int()), (2, SM_STTASK, Some(THREE.0 as i32)));
-    assert_eq!((body.int(), body.string(), body.int(), body.string()), (Some(0), Some(&b"prog"[..]), Some(1), Some(&b"prog"[..])));
+    assert_eq!(
+        (body.int(), body.string(), body.int(), body.string()),
+        (Some(0), Some(&b"prog"[..]), Some(1), Some(&b"prog"[..]))
+    );
     let count = body.int().unwrap();
     let variables: Vec<_> = (0..count).map(|_| body.string().unwrap().to_vec()).collect();
     assert!(variables[0].starts_with(b"PVMEPID=1000000"));
@@ -705,4 +716,17 @@ fn the_time_of_day_is_asked_of_the_edge() {
     assert_eq!(world.ask(ONE, Request::HostSync(ONE)), None);
     assert_eq!(world.seen, [Action::TellTime { to: ONE, wait: 42 }]);
     assert_eq!(world.ask(ONE, Request::HostSync(Tid::NONE)), Some(Reply::Error(Code::NoHost)));
+}
+
+#[test]
+fn a_helper_that_cannot_be_started_is_named_in_the_log() {
+    let mut world = World::new();
+    world.machine.start_helper(&["prog", "a"]);
+    world.run();
+    assert_eq!((world.starts[0].tid, world.starts[0].arguments.len()), (ONE, 2));
+    world.machine.start_helper(&["missing"]);
+    world.machine.start_helper(&[]);
+    world.run();
+    let line = b"cannot start a helper: No such file".to_vec();
+    assert_eq!(world.seen.last(), Some(&Action::Log { tid: Tid::DAEMON, line }));
 }
