@@ -8,6 +8,9 @@ use crate::types::{ANY, Delivered, Filter, HandlerCall};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_fmp::{Arrival, Meta, OFFER_BYTES_MIN, Offer, OfferMissed, Posted, Sink};
 
+/// Rounds of looking at all peers before a call that does not wait gives up, while more comes.
+const LOOKS_MAX: usize = 64;
+
 /// The words of an arriving message.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope {
@@ -227,6 +230,21 @@ impl Task {
     pub fn progress(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         let count = member.poll(&mut self.state);
+        self.progress_control(count)
+    }
+
+    /// [`Task::progress`] for who will not try again: takes in all that has come until now, from
+    /// however many peers. Others that send on and on do not hold it up.
+    pub fn progress_all(&mut self) -> usize {
+        let Some(member) = &mut self.member else { return 0 };
+        let mut arriving = Arriving { state: &mut self.state, own: member.tid.0 as i32 };
+        let mut count = 0;
+        for _ in 0..LOOKS_MAX {
+            match member.endpoint.poll_all(&mut arriving) {
+                0 => break,
+                more => count += more,
+            }
+        }
         self.progress_control(count)
     }
 

@@ -519,3 +519,32 @@ fn a_wait_ends_in_time() {
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(150) && waited < LONG, "{waited:?}");
 }
+
+#[test]
+fn one_look_at_everything_finds_what_lies_there_from_many_peers() {
+    const PEERS: i32 = 50;
+    const EACH: i32 = 400;
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    let own = task.tid().unwrap().0 as i32;
+    let barrier = std::sync::Barrier::new(PEERS as usize + 1);
+    std::thread::scope(|scope| {
+        for tag in 0..PEERS {
+            let (daemon, barrier) = (&daemon, &barrier);
+            scope.spawn(move || {
+                let mut task = enroll(daemon);
+                for _ in 0..EACH {
+                    psend(&mut task, own, tag, b"x");
+                }
+                barrier.wait();
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        // First the introductions, then all that lies in the queues.
+        task.progress_all();
+        task.progress_all();
+        assert_eq!(task.queued().count() as i32, PEERS * EACH);
+        barrier.wait();
+    });
+}

@@ -29,6 +29,11 @@ impl Endpoint {
         count
     }
 
+    /// [`Endpoint::poll`] that looks at every peer, however many they are.
+    pub fn poll_all(&mut self, sink: &mut impl Sink) -> usize {
+        (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
+    }
+
     /// With many peers: those that sent lately, and some of the others.
     fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
         let recent = GLANCE_PEERS / 2;
