@@ -44,6 +44,10 @@ impl Contexts {
         Ok(Reply::Done)
     }
 
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.owners.is_empty()
+    }
     /// The contexts of a task that has ended are free again.
     pub fn forget(&mut self, owner: Tid) {
         self.owners.retain(|_, other| *other != owner);

@@ -17,6 +17,8 @@ mod hosts;
 mod mailbox;
 mod notify;
 mod output;
+#[cfg(test)]
+mod random_tests;
 mod servers;
 mod spawn;
 mod tasks;
@@ -143,6 +145,16 @@ impl Machine {
         self.control.next_wakeup()
     }
 
+    /// Whether nothing is remembered of any task.
+    #[cfg(test)]
+    fn is_idle(&self) -> bool {
+        self.tasks.is_idle()
+            && self.spawns.is_idle()
+            && self.notify.is_idle()
+            && self.contexts.is_idle()
+            && self.servers.is_idle()
+    }
+
     /// The tid of the own host.
     pub fn own_host(&self) -> Tid {
         self.hosts.own()
@@ -155,6 +167,10 @@ impl Machine {
 
     /// A frame of a task.
     pub fn handle_frame(&mut self, now: Time, from: Tid, frame: ToDaemon) {
+        if !self.tasks.is_connected(from) {
+            // It has said goodbye, or is gone.
+            return;
+        }
         match frame {
             // A second greeting means nothing.
             ToDaemon::Hello(_) => {}

@@ -32,6 +32,10 @@ impl Notify {
         self.exits.remove(&task).unwrap_or_default()
     }
 
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.exits.is_empty() && self.deletions.is_empty() && self.additions.is_empty()
+    }
     /// A task has left: it asks no more.
     pub fn withdraw(&mut self, task: Tid) {
         self.exits.values_mut().for_each(|targets| targets.retain(|target| target.task != task));

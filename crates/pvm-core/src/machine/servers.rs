@@ -32,6 +32,12 @@ pub(super) struct Servers {
 }
 
 impl Servers {
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        let servers = [self.hoster, self.tasker, self.manager, self.tracer];
+        servers.iter().all(Option::is_none) && self.forwarded.is_empty() && self.hosting.is_none()
+    }
+
     fn of(&mut self, role: Role) -> (&mut Option<Tid>, &'static str) {
         match role {
             Role::Hoster => (&mut self.hoster, CLASS_HOSTER),

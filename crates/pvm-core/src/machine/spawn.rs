@@ -66,6 +66,10 @@ impl Spawns {
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.groups.is_empty()
+    }
     /// A task of that group has ended.
     pub fn forget(&mut self, group: Option<u32>) {
         let Some(id) = group else { return };

@@ -116,6 +116,14 @@ impl Tasks {
     pub fn iter(&self) -> impl Iterator<Item = (Tid, &Task)> {
         self.tasks.iter().map(|(tid, task)| (*tid, task))
     }
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.slots.is_empty() && self.cookies.is_empty() && self.waiting.is_empty()
+    }
+    /// Whether the task has said hello and not goodbye.
+    pub fn is_connected(&self, tid: Tid) -> bool {
+        self.get(tid).is_some_and(|task| task.state == State::Connected)
+    }
     /// Whether frames reach the task, now or when it enrols.
     pub fn takes_frames(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state != State::Left)

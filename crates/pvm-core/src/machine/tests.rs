@@ -15,23 +15,23 @@ const NOW: Time = Duration::from_secs(100);
 
 /// A machine whose programs are found unless they are called "missing", and whose processes are
 /// numbered from 500.
-struct World {
-    machine: Machine,
+pub(super) struct World {
+    pub machine: Machine,
     connections: u64,
     processes: i32,
-    starts: Vec<Start>,
+    pub starts: Vec<Start>,
     seen: Vec<Action>,
 }
 
 impl World {
-    fn new() -> World {
+    pub fn new() -> World {
         let host = HostSettings { name: "alfa".into(), arch: "LINUX64".into(), speed: 1000, dsig: 7 };
         let settings = Settings { host, tasks_max: 1000, halt_grace: Duration::from_secs(2) };
         World { machine: Machine::new(settings), connections: 0, processes: 500, starts: Vec::new(), seen: Vec::new() }
     }
 
     /// Does what the machine says, and remembers it.
-    fn run(&mut self) {
+    pub fn run(&mut self) {
         while let Some(action) = self.machine.poll_action() {
             match &action {
                 Action::Find { spawn, file, .. } if file.as_slice() == b"missing" => {
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    fn hello(&mut self, process: i32, cookie: Option<u32>) -> Welcome {
+    pub fn hello(&mut self, process: i32, cookie: Option<u32>) -> Welcome {
         self.connections += 1;
         let hello = Hello { version: VERSION, pid: 1, cookie, name: ByteBuf::new() };
         self.machine.handle_hello(self.connections, process, &hello);
@@ -68,27 +68,27 @@ impl World {
     }
 
     /// A fresh task that came by itself.
-    fn task(&mut self) -> Tid {
+    pub fn task(&mut self) -> Tid {
         let tid = self.hello(99, None).tid;
         self.seen.clear();
         tid
     }
 
-    fn tasks(&mut self, count: usize) {
+    pub fn tasks(&mut self, count: usize) {
         for _ in 0..count {
             self.task();
         }
     }
 
     /// Asks, and gives the answer, if there is one.
-    fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
+    pub fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
         self.seen.clear();
         self.machine.handle_frame(NOW, from, ToDaemon::Request { wait: 42, request });
         self.run();
         self.replies(from).into_iter().next()
     }
 
-    fn frames(&self, to: Tid) -> Vec<ToTask> {
+    pub fn frames(&self, to: Tid) -> Vec<ToTask> {
         let frame = |action: &Action| match action {
             Action::Send { to: receiver, frame } if *receiver == to => Some(frame.clone()),
             _ => None,
@@ -96,7 +96,7 @@ impl World {
         self.seen.iter().filter_map(frame).collect()
     }
 
-    fn replies(&self, to: Tid) -> Vec<Reply> {
+    pub fn replies(&self, to: Tid) -> Vec<Reply> {
         let reply = |frame| match frame {
             ToTask::Reply { wait: 42, reply } => Some(reply),
             _ => None,
@@ -104,7 +104,7 @@ impl World {
         self.frames(to).into_iter().filter_map(reply).collect()
     }
 
-    fn messages(&self, to: Tid) -> Vec<Message> {
+    pub fn messages(&self, to: Tid) -> Vec<Message> {
         let message = |frame| match frame {
             ToTask::Message(message) => Some(message),
             _ => None,
@@ -112,7 +112,7 @@ impl World {
         self.frames(to).into_iter().filter_map(message).collect()
     }
 
-    fn message(&mut self, from: Tid, tag: i32, wid: i32, body: Writer) {
+    pub fn message(&mut self, from: Tid, tag: i32, wid: i32, body: Writer) {
         self.seen.clear();
         let body = ByteBuf::from(body.finish());
         let message = Message { src: from, dst: Tid::DAEMON, ctx: 0, tag, wid, enc: ENC_XDR, body };
@@ -120,27 +120,27 @@ impl World {
         self.run();
     }
 
-    fn spawn(&mut self, from: Tid, spawn: Spawn) -> Vec<i32> {
+    pub fn spawn(&mut self, from: Tid, spawn: Spawn) -> Vec<i32> {
         match self.ask(from, Request::Spawn(spawn)) {
             Some(Reply::Tids(tids)) => tids,
             other => panic!("{other:?}"),
         }
     }
 
-    fn ends(&mut self, tid: Tid, status: i32) {
+    pub fn ends(&mut self, tid: Tid, status: i32) {
         self.seen.clear();
         self.machine.handle_process_end(tid, status);
         self.run();
     }
 
-    fn disconnects(&mut self, tid: Tid) {
+    pub fn disconnects(&mut self, tid: Tid) {
         self.seen.clear();
         self.machine.handle_disconnect(tid);
         self.run();
     }
 }
 
-fn spawn_of(file: &str, count: i32) -> Spawn {
+pub(super) fn spawn_of(file: &str, count: i32) -> Spawn {
     Spawn {
         file: ByteBuf::from(file.as_bytes().to_vec()),
         arguments: Vec::new(),
@@ -157,7 +157,7 @@ fn ints(body: &[u8]) -> Vec<i32> {
     std::iter::from_fn(|| reader.int()).collect()
 }
 
-fn text(text: &str) -> ByteBuf {
+pub(super) fn text(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 

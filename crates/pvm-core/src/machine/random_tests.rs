@@ -1,0 +1,151 @@
+//! The machine under random requests, deaths and answers, from a seed.
+use super::tests::{World, spawn_of, text};
+use super::*;
+use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX};
+use crate::encoding::Writer;
+use crate::proto::{Role, Spawn, TraceSettings};
+
+/// A small generator of numbers that look random (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+    fn int(&mut self) -> i32 {
+        [0, 1, 2, -1, 5, 8, 16, 32, 256, 257, i32::MAX, i32::MIN][self.roll(12) as usize]
+    }
+    fn tid(&mut self) -> Tid {
+        match self.roll(12) {
+            0 => Tid(self.int() as u32),
+            1 => Tid(0x40000),
+            2 => Tid(0x80001),
+            _ => Tid(0x40001 + self.roll(40) as u32),
+        }
+    }
+    fn name(&mut self) -> ByteBuf {
+        text(["", "a", "b", "alfa", "missing", "prog", "broken", "*", "###_PVM_TASKER_###"][self.roll(9) as usize])
+    }
+    fn settings(&mut self) -> TraceSettings {
+        TraceSettings { output_tid: self.tid().0 as i32, output_tag: self.int(), ..Default::default() }
+    }
+    fn role(&mut self) -> Role {
+        [Role::Hoster, Role::Tasker, Role::ResourceManager, Role::Tracer][self.roll(4) as usize]
+    }
+
+    fn request(&mut self) -> Request {
+        let spawn = |dice: &mut Dice| Spawn {
+            flags: dice.int(),
+            place: dice.name(),
+            children: dice.settings(),
+            count: dice.roll(4) as i32,
+            ..spawn_of(["prog", "missing", "broken"][dice.roll(3) as usize], 1)
+        };
+        let message = Message {
+            src: self.tid(),
+            dst: self.tid(),
+            ctx: self.int(),
+            tag: self.int(),
+            wid: 0,
+            enc: 0,
+            body: self.name(),
+        };
+        match self.roll(26) {
+            0 | 1 => Request::Connect(self.tid()),
+            2..=4 => Request::Spawn(spawn(self)),
+            5 => Request::Siblings,
+            6 => Request::Config,
+            7 => Request::AddHosts((0..self.roll(3)).map(|_| self.name()).collect()),
+            8 => Request::DeleteHosts((0..self.roll(3)).map(|_| self.name()).collect()),
+            9 => Request::HostStatus(self.name()),
+            10 => Request::TaskStatus(self.tid()),
+            11 => Request::Tasks(self.tid()),
+            12 => Request::Signal { tid: self.tid(), signal: self.int() },
+            13 | 14 => {
+                let tids = (0..self.roll(3)).map(|_| self.tid()).collect();
+                Request::Notify { what: self.int(), ctx: 0, tag: self.int(), count: self.int(), tids }
+            }
+            15 => Request::NewContext,
+            16 => Request::FreeContext(0x40001 + self.roll(5) as i32),
+            17 => Request::PutInfo { name: self.name(), flags: self.int(), message },
+            18 => Request::RecvInfo { name: self.name(), index: self.int(), flags: self.int() },
+            19 => Request::DeleteInfo { name: self.name(), index: self.int(), flags: self.int() },
+            20 => Request::MailboxInfo { pattern: self.name() },
+            21 => Request::ResetInfo { name: Some(self.name()), index: Some(self.int()) },
+            22 => Request::Register { role: self.role(), on: self.roll(2) == 0 },
+            23 => Request::SetOwn(self.settings()),
+            24 => Request::ExitStatus(self.tid()),
+            _ => Request::Tickle((0..self.roll(3)).map(|_| self.int()).collect()),
+        }
+    }
+
+    fn server_message(&mut self) -> (i32, Writer) {
+        let tag = [SM_EXEC, SM_TASKX, SM_STHOSTACK, SM_ADD, SM_HANDOFF, SM_SPAWN][self.roll(6) as usize];
+        let mut body = Writer::new();
+        for _ in 0..self.roll(16) {
+            body = match self.roll(3) {
+                0 => body.int(self.tid().0 as i32),
+                1 => body.int(self.int()),
+                _ => body.string(&self.name()),
+            };
+        }
+        (tag, body)
+    }
+}
+
+fn one_life(seed: u64) {
+    let mut world = World::new();
+    let mut dice = Dice(seed);
+    let alive = |world: &World| world.machine.tasks.iter().map(|(tid, _)| tid).collect::<Vec<_>>();
+    for _ in 0..600 {
+        let tasks = alive(&world);
+        let who = tasks.get(dice.roll(tasks.len().max(1) as u64) as usize).copied().unwrap_or(dice.tid());
+        match dice.roll(12) {
+            0 => drop(world.hello(99, None)),
+            1 if !world.starts.is_empty() => {
+                let start = world.starts[dice.roll(world.starts.len() as u64) as usize].clone();
+                world.hello(600, Some(start.cookie));
+            }
+            2 => world.disconnects(who),
+            3 => world.ends(who, 0),
+            4 => world.machine.handle_frame(NOW, who, ToDaemon::Bye),
+            5 => world.machine.handle_output(who, b"some\nlines"),
+            6 => {
+                let (tag, body) = dice.server_message();
+                world.message(who, tag, dice.roll(3) as i32, body);
+            }
+            7 => world.machine.handle_hosts_checked(dice.roll(5) as u32, &[None, Some(Code::NoHost)]),
+            _ => {
+                let request = dice.request();
+                let may_wait = match request {
+                    Request::RecvInfo { .. } | Request::ExitStatus(_) | Request::AddHosts(_) => true,
+                    _ => world.machine.servers.manager.is_some() || !world.machine.tasks.is_connected(who),
+                };
+                world.ask(who, request.clone());
+                assert!(may_wait || !world.replies(who).is_empty(), "{request:?} was not answered");
+            }
+        }
+        world.run();
+    }
+    // More than once: when a manager goes, what it was asked is done after all.
+    while let Some(tid) = alive(&world).first().copied() {
+        world.disconnects(tid);
+        world.ends(tid, 0);
+    }
+    world.machine.mailboxes.reset(None, None);
+    assert_eq!(alive(&world), []);
+    assert_eq!(world.machine.mailboxes.list(b""), []);
+    assert!(world.machine.is_idle(), "seed {seed}");
+}
+
+const NOW: Time = Duration::from_secs(1);
+
+#[test]
+fn whatever_is_asked_the_machine_survives_and_forgets_the_dead() {
+    for seed in 1..200 {
+        one_life(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+    }
+}
