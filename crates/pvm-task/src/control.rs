@@ -20,6 +20,8 @@ use std::time::Duration;
 const WELCOME_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a task that leaves waits for the socket to take its last frames.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Frames taken in one look, so that a task whose children print without end comes to show it.
+const FRAMES_IN_TURN_MAX: usize = 256;
 /// Polls without news after which the socket is looked at, to see that the daemon has died.
 const QUIET_POLLS_MAX: u32 = 4096;
 
@@ -182,6 +184,10 @@ impl Member {
         self.frames_seen = self.frames();
         let mut count = 0;
         while let Some(link) = &mut self.link {
+            if count == FRAMES_IN_TURN_MAX {
+                self.look_at_socket = true;
+                break;
+            }
             match link.flush().and_then(|()| link.receive_from_daemon()) {
                 Ok(Some((frame, descriptors))) => self.handle(state, frame, descriptors),
                 Ok(None) => break,
