@@ -11,7 +11,7 @@ mod machine;
 mod normalise;
 mod verdict;
 
-use crate::common;
+use crate::{build, common};
 use anyhow::{Result, bail};
 use case::Case;
 use execute::Worker;
@@ -55,6 +55,9 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     if cases.is_empty() {
         bail!("no such case");
     }
+    if options.side != Some(Side::Theirs) && std::env::var_os(machine::OURS_VARIABLE).is_none() {
+        build::build_unless_told(arguments)?;
+    }
     machine::require(options.side)?;
     if let Some(side) = options.side {
         return show(&cases, side);
@@ -78,6 +81,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             },
             "--ours" => options.side = Some(Side::Ours),
             "--theirs" => options.side = Some(Side::Theirs),
+            build::AS_IT_IS => {}
             other => bail!("{other}: conform [--only NAME] [--ours|--theirs]"),
         }
     }

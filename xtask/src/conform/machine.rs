@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Names a tree to take in the place of `target/dist`.
+pub const OURS_VARIABLE: &str = "CONFORM_OURS";
 /// How often a condition is looked at again.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
@@ -48,7 +50,7 @@ impl Side {
 
 /// hpvm's tree: `target/dist`, or what `CONFORM_OURS` names (an installed prefix, a debug build).
 fn ours() -> PathBuf {
-    std::env::var_os("CONFORM_OURS").map_or_else(common::dist, PathBuf::from)
+    std::env::var_os(OURS_VARIABLE).map_or_else(common::dist, PathBuf::from)
 }
 
 /// Fails where a side that is wanted is not there.
@@ -135,8 +137,8 @@ impl Machine {
     /// The daemon's log.
     pub fn log(&self) -> String {
         let name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("pvml.");
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let log = entries.filter(name).next().and_then(|entry| std::fs::read(entry.path()).ok());
+        let mut entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let log = entries.find(name).and_then(|entry| std::fs::read(entry.path()).ok());
         String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
     }
 
