@@ -22,7 +22,8 @@ enum {
     KILL_INTERVAL_MS = 110,           /* mean */
     SPARE_INCARNATIONS = 8,
     BURST_OF_KILLS = 3,
-    NEWBORN_KILLED_PERCENT = 12, LEAVES_PERCENT = 8, BURSTS_PERCENT = 8,
+    NEWBORN_KILLED_PERCENT = 12, LEAVES_PERCENT = 8, BURSTS_PERCENT = 8, ACTS_PERCENT = 34,
+    WATCH_FOR_ACTS_NS = 3000000,
     RING_PASSES_A_TASK = 12,
     SETTLE_MS = 800                   /* of quiet, before memory is looked at */
 };
@@ -91,6 +92,22 @@ static void kill_task(unsigned incarnation)
     log->fate = TO_BE_KILLED;
     kills++;
     kill((pid_t)log->pid, SIGKILL);
+}
+
+/* A task in the middle of a long psend or of a precv, if one comes along soon. */
+static void kill_in_the_act(void)
+{
+    uint64_t start = now_ns();
+    unsigned position, first = below(&killing, table->tasks - table->immortals);
+    while (now_ns() - start < WATCH_FOR_ACTS_NS) {
+        for (position = 0; position < table->tasks - table->immortals; position++) {
+            struct log *log = at_position(table->immortals + (first + position) % (table->tasks - table->immortals));
+            if (log->blind == BLIND_IN_PRECV || strncmp(log->doing, "psend of ", 9) == 0) {
+                kill_task((unsigned)(log - table->logs));
+                return;
+            }
+        }
+    }
 }
 
 static void kill_newborn(unsigned incarnation)
@@ -254,6 +271,8 @@ static void kill_somebody(void)
     } else if (roll < LEAVES_PERCENT + BURSTS_PERCENT) {
         for (count = 0; count < BURST_OF_KILLS; count++)
             kill_task(table->current[table->immortals + below(&killing, mortals)]);
+    } else if (roll < LEAVES_PERCENT + BURSTS_PERCENT + ACTS_PERCENT) {
+        kill_in_the_act();
     } else {
         kill_task(victim);
     }

@@ -202,15 +202,15 @@ static void receive_blindly(struct random *random)
 {
     unsigned index, blind = 0;
     for (index = 0; index < peer_count; index++)
-        blind += table->logs[peers[index]].blind;
+        blind += table->logs[peers[index]].blind != SEES;
     if (blind * 3 >= peer_count)
         return;
-    mine->blind = 1;
-    if (below(random, 2))
+    mine->blind = below(random, 3) ? BLIND_IN_PRECV : BLIND_IN_RECV;
+    if (mine->blind == BLIND_IN_PRECV)
         precv_message(-1, PAYLOAD_BYTES_MAX + 4096);
     else
         receive(-1, -1);
-    mine->blind = 0;
+    mine->blind = SEES;
 }
 
 void receive_somehow(struct random *random)

@@ -43,6 +43,9 @@ enum fate { LIVES, TO_BE_KILLED, TO_LEAVE };
 
 typedef uint32_t counts[CLASSES];
 
+/* Waits of which only the next message is the end. */
+enum blind { SEES, BLIND_IN_RECV, BLIND_IN_PRECV };
+
 /* Written by its task alone, except the first group, which is the chief's. */
 struct log {
     /* by the chief */
@@ -51,7 +54,7 @@ struct log {
     unsigned position;
     /* by the task */
     atomic_uint pid, own_tid, state, round, loops;
-    atomic_uint blind;               /* waits for whatever may come */
+    atomic_uint blind;               /* how it waits for whatever may come */
     atomic_ullong messages_sent, bytes_sent, messages_received, bytes_received;
     atomic_ullong heap_bytes;        /* of malloc, in use; counted while all is quiet */
     atomic_ullong wait_longest_ns;   /* from a send to the end of the receive that waited for it */

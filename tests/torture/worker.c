@@ -100,11 +100,28 @@ static void send_to_many(struct random *random)
         send_message(random, MCAST, targets, count, random_size(random), (struct note){0, 0});
 }
 
+/* Much, to a task that waits in pvm_precv: the message may go there without a stop on its way. */
+static int send_to_waiting(struct random *random)
+{
+    unsigned start = peer_count ? below(random, peer_count) : 0, index;
+    for (index = 0; index < peer_count; index++) {
+        unsigned target = peers[(start + index) % peer_count];
+        if (table->logs[target].blind == BLIND_IN_PRECV && unreceived(target) < CREDIT_BYTES / 4) {
+            unsigned size = (4 << 10) << below(random, 11);
+            send_message(random, PSEND, &target, 1, size - below(random, size / 2), (struct note){0, 0});
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void send_something(struct random *random)
 {
     unsigned way = below(random, 100), target = random_target(random), burst;
     if (way < 10) {
         send_to_many(random);
+    } else if (way >= 85 && send_to_waiting(random)) {
+        return;
     } else if (target == 0) {
         return;
     } else if (way < 40) {
