@@ -14,3 +14,5 @@ echo conf | pvm | head -2
 after=$(date +%s)
 test $((after - before)) -le 2 && echo "soon"
 (echo halt | pvm) > /dev/null 2>&1
+sleep 0.2
+ls "$PVM_TMP" | grep -v -E '^(home|output|pvml\..*)$'

@@ -1,0 +1,7 @@
+# D28: root may run everything without a word.
+#@ nodaemon
+#@ ours-only D28: skip
+unset PVM_ALLOW_ROOT
+echo conf | pvm | head -2
+/usr/bin/hello.pvm | wc -l
+(echo halt | pvm) > /dev/null 2>&1

@@ -1,0 +1,11 @@
+# What tasks print and nobody collects is in the log, a line for each of theirs.
+#@ fresh
+cat > sayer <<'S'
+#!/bin/sh
+echo "first line"
+echo "to stderr" >&2
+printf 'no end'
+S
+chmod +x sayer
+(echo "spawn sayer"; sleep 0.5) | pvm > /dev/null
+grep -h -E ' \[t4' "$PVM_TMP"/pvml.*
