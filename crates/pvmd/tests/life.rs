@@ -1,4 +1,5 @@
 //! The daemon's own life: start, second start, strangers, end.
+#![forbid(unsafe_code)]
 mod common;
 
 use common::{Client, Daemon, Directory, PATIENCE, bear_termination, eventually, spawn_of, text, wait_for};

@@ -1,4 +1,5 @@
 //! Tasks, spawns, messages of the daemon: over the real socket, with real processes.
+#![forbid(unsafe_code)]
 mod common;
 
 use common::{Client, Daemon, Directory, eventually, spawn_of, text};
