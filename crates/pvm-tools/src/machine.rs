@@ -1,13 +1,18 @@
 //! Finding the virtual machine, starting and ending it.
-use pvm_core::codes::Code;
-use pvm_core::proto::Request;
+use crate::control;
+use pvm_core::codes::{self, Code};
+use pvm_core::proto::{Reply, Request};
+use pvm_core::tid::Tid;
 use pvm_task::{EnrollError, Environment, Session};
+use serde_bytes::ByteBuf;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The mailbox that notes that `pvm run` started the machine.
+const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
 /// How long a machine may take to end.
 const HALT_WAIT: Duration = Duration::from_secs(10);
 /// How often it is looked whether it has.
@@ -24,8 +29,8 @@ pub enum MachineError {
     NoProgram(Vec<PathBuf>),
     /// It did not start.
     Start(PathBuf, io::Error),
-    /// It started and ended at once; it has said why.
-    Ended,
+    /// It started and ended at once, with these complaints.
+    Ended(String),
 }
 
 impl std::fmt::Display for MachineError {
@@ -40,7 +45,7 @@ impl std::fmt::Display for MachineError {
                 write!(f, "{}: no pvmd in {}, nor in PATH", Code::CantStart, places.join(", "))
             }
             MachineError::Start(path, error) => write!(f, "{}: {}: {error}", Code::CantStart, path.display()),
-            MachineError::Ended => write!(f, "{}", Code::CantStart),
+            MachineError::Ended(complaints) => write!(f, "{}\n{}", Code::CantStart, complaints.trim_end()),
         }
     }
 }
@@ -60,10 +65,12 @@ pub fn join() -> Result<Session, MachineError> {
 pub fn join_or_start(arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
     match join() {
         Ok(session) => Ok((session, None)),
-        Err(MachineError::None) => {
-            let daemon = start(arguments)?;
-            Ok((join()?, Some(daemon)))
-        }
+        Err(MachineError::None) => match start(arguments) {
+            Ok(daemon) => Ok((join()?, Some(daemon))),
+            // Somebody else may have started one at the same moment.
+            Err(ended @ MachineError::Ended(_)) => join().map(|session| (session, None)).map_err(|_| ended),
+            Err(error) => Err(error),
+        },
         Err(error) => Err(error),
     }
 }
@@ -79,33 +86,68 @@ fn daemon_places() -> Vec<PathBuf> {
 fn start(arguments: &[OsString]) -> Result<Child, MachineError> {
     let places = daemon_places();
     let program = places.iter().find(|place| place.is_file()).cloned().unwrap_or_else(|| "pvmd".into());
-    let command = Command::new(&program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut daemon = match command {
+    let mut command = Command::new(&program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut daemon = match command.spawn() {
         Ok(daemon) => daemon,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(MachineError::NoProgram(places)),
         Err(error) => return Err(MachineError::Start(program, error)),
     };
-    // Its first line is the path of its socket: it is ready.
+    // Its first line is the path of its socket: it is ready. Then it lets go of our pipes.
     let mut line = String::new();
-    let read = daemon.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
-    match read {
-        Some(Ok(count)) if count > 0 => Ok(daemon),
-        Some(Err(error)) => Err(MachineError::Start(program, error)),
-        _ => {
-            let _ = daemon.wait();
-            Err(MachineError::Ended)
-        }
+    let read = daemon.stdout.take().map_or(Ok(0), |out| BufReader::new(out).read_line(&mut line));
+    let mut complaints = Vec::new();
+    if let Some(mut stderr) = daemon.stderr.take() {
+        // Complaints that cannot be read cannot be passed on.
+        let _ = stderr.read_to_end(&mut complaints);
     }
+    let complaints = String::from_utf8_lossy(&complaints).into_owned();
+    match read {
+        Ok(count) if count > 0 => {
+            eprint!("{complaints}");
+            Ok(daemon)
+        }
+        Ok(_) => {
+            let _ = daemon.wait();
+            Err(MachineError::Ended(complaints))
+        }
+        Err(error) => Err(MachineError::Start(program, error)),
+    }
+}
+
+/// Notes in the machine that it is to end with the last of those who run programs on it.
+pub fn mark_transient(session: &mut Session) -> Result<(), Code> {
+    let request = Request::PutInfo {
+        name: ByteBuf::from(TRANSIENT_CLASS),
+        flags: codes::MBOX_PERSISTENT | codes::MBOX_OVER_WRITABLE,
+        message: control::own_message(session.tid(), Vec::new()),
+    };
+    session.request(request).map(|_| ())
+}
+
+/// A person uses the machine: it is to stay.
+pub fn keep(session: &mut Session) {
+    let name = ByteBuf::from(TRANSIENT_CLASS);
+    // There is no such note in a machine that stays anyway.
+    let _ = session.request(Request::DeleteInfo { name, index: 0, flags: 0 });
+}
+
+/// Whether the machine is to end now that this one has done its work: nobody is in it but this one
+/// and its own tasks, which are at their end.
+pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
+    let own = session.tid();
+    let tasks = control::tasks(session, Tid::NONE)?;
+    let alone = tasks.iter().all(|task| task.tid == own || ending.contains(&task.tid));
+    let classes = session.request(Request::MailboxInfo { pattern: ByteBuf::from(TRANSIENT_CLASS) })?;
+    Ok(alone && matches!(classes, Reply::Mailboxes(classes) if !classes.is_empty()))
 }
 
 /// Ends the machine and waits until it is gone. `daemon` is its process where this one started it.
 pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {
     let end = Instant::now() + HALT_WAIT;
-    match session.request(Request::Halt) {
-        // The connection may break before the answer comes.
-        Ok(_) | Err(Code::SysErr) => {}
-        Err(code) => return Err(code),
-    }
+    // The answer may come late or never; the end of the connection tells.
+    let ticket = session.task().begin(Request::Halt)?;
+    session.task().forget(ticket);
     while session.is_connected() && Instant::now() < end {
         session.wait(&[], Some(HALT_PAUSE));
     }

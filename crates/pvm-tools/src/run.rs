@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGKILL};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Child, ExitCode};
 
 /// The tag of the output; the context tells it from all else.
 const OUTPUT_TAG: i32 = 1;
@@ -21,6 +21,8 @@ const OUTPUT_TAG: i32 = 1;
 const EXIT_NOT_FOUND: u8 = 127;
 /// The status of a run that failed for other reasons than its program.
 const EXIT_FAILURE: u8 = 1;
+/// The status when nobody reads the output any more: that of a death by SIGPIPE.
+const EXIT_NO_READER: u8 = 141;
 /// The status of a command line that cannot be understood.
 const EXIT_USAGE: u8 = 2;
 /// Added to the number of the signal that ended a task, as shells do.
@@ -35,29 +37,38 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
         eprintln!("pvm run: unknown option {} (see pvm run --help)", arguments.program());
         return ExitCode::from(EXIT_USAGE);
     }
-    let (session, daemon) = match machine::join_or_start(&[]) {
+    let (mut session, daemon) = match machine::join_or_start(&[]) {
         Ok(joined) => joined,
         Err(error) => {
             eprintln!("pvm run: {error}");
             return ExitCode::from(EXIT_FAILURE);
         }
     };
-    let mut session = session;
-    let status = match Run::start(&mut session, arguments) {
+    let marked = if daemon.is_some() { machine::mark_transient(&mut session) } else { Ok(()) };
+    let started = marked.map_err(RunError::Code).and_then(|()| Run::start(&mut session, arguments));
+    let (status, ending) = match started {
         Ok(run) => run.watch(),
         Err(error) => {
             eprintln!("pvm run: {error}");
-            error.status()
+            (error.status(), Vec::new())
         }
     };
-    let end = match daemon {
-        Some(daemon) => machine::halt(session, Some(daemon)),
-        None => session.leave(),
-    };
-    if let Err(code) = end {
+    if let Err(code) = finish(session, daemon, &ending) {
         eprintln!("pvm run: {code}");
     }
     ExitCode::from(status)
+}
+
+/// Leaves the machine, and ends it if it was made for this and nobody else is in it.
+/// `ending` are its own tasks that may not have ended quite.
+fn finish(mut session: Session, daemon: Option<Child>, ending: &[Tid]) -> Result<(), Code> {
+    if !session.is_connected() {
+        return Ok(());
+    }
+    match machine::is_to_end(&mut session, ending)? {
+        true => machine::halt(session, daemon),
+        false => session.leave(),
+    }
 }
 
 /// Why a program did not come to run.
@@ -137,6 +148,7 @@ impl<'a> Run<'a> {
         if let Some(code) = tids.iter().find(|tid| **tid <= 0) {
             for tid in roots {
                 session.request(Request::Signal { tid, signal: SIGKILL })?;
+                session.request(Request::ExitStatus(tid))?;
             }
             return Err(match *code == Code::NoFile.number() {
                 true => RunError::NotFound(arguments.program().to_owned()),
@@ -152,10 +164,19 @@ impl<'a> Run<'a> {
         Ok(Run { session, tag, roots, tasks, open, status: 0, interrupts: 0, signals })
     }
 
-    /// Shows output until every task has ended; answers the exit status.
-    fn watch(mut self) -> u8 {
+    /// Shows output until every task has ended; answers the exit status, and the tasks.
+    fn watch(mut self) -> (u8, Vec<Tid>) {
+        let status = self.watch_to_the_end();
+        (status, self.tasks.into_keys().collect())
+    }
+
+    fn watch_to_the_end(&mut self) -> u8 {
         loop {
-            self.show_output();
+            if self.show_output().is_err() {
+                // Nobody reads any more: the tasks get what they would have got without us.
+                self.signal_all(SIGKILL);
+                return EXIT_NO_READER;
+            }
             self.take_answers();
             if self.open.is_empty() && self.tasks.values().all(|ended| *ended) {
                 return self.status;
@@ -174,7 +195,7 @@ impl<'a> Run<'a> {
     }
 
     /// Shows the output that has come, whole lines at a time.
-    fn show_output(&mut self) {
+    fn show_output(&mut self) -> io::Result<()> {
         let mut text = Vec::new();
         while let Some(event) = self.session.next_output() {
             let ended = self.tasks.entry(event.task).or_insert(false);
@@ -189,10 +210,7 @@ impl<'a> Run<'a> {
             }
         }
         let mut out = io::stdout().lock();
-        // Nobody reads any more: the tasks get what they would have got without us.
-        if out.write_all(&text).and_then(|()| out.flush()).is_err() {
-            self.signal_all(SIGKILL);
-        }
+        out.write_all(&text).and_then(|()| out.flush())
     }
 
     /// What stands before the lines of a task.
@@ -233,8 +251,11 @@ impl<'a> Run<'a> {
     fn signal_all(&mut self, signal: i32) {
         let running: Vec<Tid> = self.tasks.iter().filter(|(_, ended)| !**ended).map(|(tid, _)| *tid).collect();
         for tid in running {
-            // Without a daemon there are no tasks either; the loop notices.
-            let _ = self.session.request(Request::Signal { tid, signal });
+            // Without a daemon there are no tasks either; the loop notices. The answer says nothing
+            // and may come after much output.
+            if let Ok(ticket) = self.session.task().begin(Request::Signal { tid, signal }) {
+                self.session.task().forget(ticket);
+            }
         }
     }
 }

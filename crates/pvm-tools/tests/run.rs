@@ -26,6 +26,39 @@ fn a_machine_that_ran_goes_on() {
 }
 
 #[test]
+fn programs_that_run_at_the_same_time_share_a_machine_and_the_last_ends_it() {
+    let nest = Nest::new();
+    let children: Vec<_> = ["0.1", "0.4", "0.7"]
+        .into_iter()
+        .map(|time| nest.command(&["run", "sleep", time]).stdin(Stdio::null()).spawn().unwrap())
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert!(!nest.has_daemon());
+}
+
+#[test]
+fn a_console_keeps_the_machine_of_a_run() {
+    let nest = Nest::new();
+    let program = nest.program("prog", "touch ready; sleep 0.5");
+    let mut run = nest.command(&["run", &program]).stdin(Stdio::null()).spawn().unwrap();
+    assert!(wait_until(|| nest.directory.join("ready").exists()));
+    assert!(out(&nest.script("id\n")).starts_with("pvmd already running.\n"));
+    assert!(run.wait().unwrap().success());
+    assert!(nest.has_daemon());
+}
+
+#[test]
+fn nobody_reads_the_output() {
+    let nest = Nest::new();
+    let mut child = nest.command(&["run", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert!(!nest.has_daemon());
+}
+
+#[test]
 fn the_status_is_that_of_the_program() {
     let nest = Nest::new();
     let program = nest.program("prog", "[ \"$1\" = kill ] && kill -9 $$; exit $1");

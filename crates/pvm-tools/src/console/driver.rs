@@ -62,6 +62,7 @@ impl Driver {
     fn new(mut session: Session, daemon: Option<Child>) -> io::Result<Driver> {
         let signals = Signals::catch()?;
         if daemon.is_none() {
+            machine::keep(&mut session);
             say("pvmd already running.\n")?;
         }
         let context = match session.request(Request::NewContext) {
