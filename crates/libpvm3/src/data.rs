@@ -38,7 +38,7 @@ integers! {
     /// The data signature of this host.
     pvmmydsig = 0;
     /// `PvmRoute`.
-    pvmrouteopt = 2;
+    pvmrouteopt = ROUTE_DEFAULT;
     /// `PvmFragSize`.
     pvmfrgsiz = FRAGMENT_BYTES_DEFAULT;
     /// What a packet between daemons of 3.4.6 carries.
@@ -59,6 +59,8 @@ integers! {
     pvmschedtid = 0;
 }
 
+/// What `PvmRoute` says until it is set: `PvmAllowDirect`.
+const ROUTE_DEFAULT: c_int = 2;
 /// What `PvmFragSize` says until it is set.
 const FRAGMENT_BYTES_DEFAULT: c_int = 4080;
 
@@ -192,6 +194,18 @@ pub fn forget_identity() {
     pvmmyupid.store(-1, Relaxed);
     pvmnsibs.store(-1, Relaxed);
     pvmsibtids.store(null_mut(), Relaxed);
+}
+
+/// The symbols of a process that has just begun. What a program may have written itself, the
+/// error policy for one, stays.
+pub fn begin_anew() {
+    forget_identity();
+    pvmmyctx.store(0, Relaxed);
+    pvmrouteopt.store(ROUTE_DEFAULT, Relaxed);
+    pvmfrgsiz.store(FRAGMENT_BYTES_DEFAULT, Relaxed);
+    pvmrescode.store(0, Relaxed);
+    pvmnoreset.store(0, Relaxed);
+    pvmnoresetindex.store(-1, Relaxed);
 }
 
 #[cfg(test)]

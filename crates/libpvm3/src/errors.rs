@@ -127,9 +127,7 @@ fn print_error(line: &[u8]) {
 pub fn log_enroll_failure(environment: &Environment, error: &EnrollError) {
     use std::os::unix::ffi::OsStrExt;
     let message = match (error, environment.places.files.first()) {
-        (EnrollError::NoDaemon, Some(file)) => {
-            [file.as_os_str().as_bytes(), b": No such file or directory"].concat()
-        }
+        (EnrollError::NoDaemon, Some(file)) => [file.as_os_str().as_bytes(), b": No such file or directory"].concat(),
         _ => error.to_string().into_bytes(),
     };
     log(&message);

@@ -24,11 +24,7 @@ fn configuration(entry: &mut Entry) -> Result<(Vec<Host>, c_int), Code> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvm_config(
-    hosts: *mut c_int,
-    formats: *mut c_int,
-    list: *mut *mut CHostInfo,
-) -> c_int {
+pub unsafe extern "C" fn pvm_config(hosts: *mut c_int, formats: *mut c_int, list: *mut *mut CHostInfo) -> c_int {
     call("pvm_config", |entry| {
         entry.state().lists.hosts = HostList::default();
         let (found, count) = configuration(entry)?;
@@ -80,11 +76,7 @@ pub unsafe extern "C" fn pvm_delhosts(names: *const *const c_char, count: c_int,
 ///
 /// # Safety
 /// `names` are `count` C strings.
-unsafe fn host_names(
-    entry: &mut Entry,
-    names: *const *const c_char,
-    count: c_int,
-) -> Result<Vec<ByteBuf>, Failure> {
+unsafe fn host_names(entry: &mut Entry, names: *const *const c_char, count: c_int) -> Result<Vec<ByteBuf>, Failure> {
     if !(1..=HOSTS_MAX).contains(&count) {
         return Err(Code::BadParam.into());
     }
@@ -122,11 +114,7 @@ pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvm_hostsync(
-    host: c_int,
-    clock: *mut libc::timeval,
-    difference: *mut libc::timeval,
-) -> c_int {
+pub unsafe extern "C" fn pvm_hostsync(host: c_int, clock: *mut libc::timeval, difference: *mut libc::timeval) -> c_int {
     // The name under which 3.4.6 complains.
     call("pvm_host_sync", |entry| {
         entry.enrolled()?;
@@ -145,6 +133,7 @@ pub unsafe extern "C" fn pvm_hostsync(
     })
 }
 
+#[allow(clippy::useless_conversion)] // a time has 32 bits on some machines
 fn microseconds(time: libc::timeval) -> i64 {
     i64::from(time.tv_sec) * MICROSECONDS + i64::from(time.tv_usec)
 }

@@ -4,9 +4,7 @@ use crate::lists::{CMailboxInfo, MailboxList};
 use crate::memory::{bytes, required_bytes, store};
 use crate::process::Entry;
 use crate::wait::{request, unexpected};
-use pvm_core::codes::{
-    CLASS_NO_RESET, Code, ENC_XDR, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT,
-};
+use pvm_core::codes::{CLASS_NO_RESET, Code, ENC_XDR, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT};
 use pvm_core::encoding::{Reader, Writer};
 use pvm_core::proto::{ByteBuf, Mailbox, Message, Reply, Request};
 use pvm_core::tid::Tid;

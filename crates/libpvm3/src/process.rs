@@ -42,14 +42,12 @@ pub struct State {
     pub lists: Lists,
     /// Which servers this task is.
     pub registered: crate::register::Registered,
-    /// Whether the place that a spawn made for this process is taken (or was the parent's).
-    cookie_used: bool,
 }
 
 impl State {
-    fn new(cookie_used: bool) -> State {
+    fn new(environment: &Environment) -> State {
         State {
-            task: Task::new(&environment(cookie_used)),
+            task: Task::new(environment),
             matcher: None,
             output: std::ptr::null_mut(),
             attentive: false,
@@ -57,15 +55,8 @@ impl State {
             name: Vec::new(),
             lists: Lists::default(),
             registered: Default::default(),
-            cookie_used,
         }
     }
-}
-
-fn environment(cookie_used: bool) -> Environment {
-    let mut environment = Environment::from_process();
-    environment.cookie = environment.cookie.filter(|_| !cookie_used);
-    environment
 }
 
 struct Process {
@@ -126,13 +117,18 @@ fn renew() {
     // SAFETY: the lock is held and nobody borrows the state: a new process has no other thread,
     // and user code, the only place where a fork can happen inside, runs without a borrow.
     let state = unsafe { &mut *PROCESS.state.get() };
-    let inherited = state.take();
-    *state = Some(State::new(inherited.is_some()));
-    if let Some(State { task, lists, .. }) = inherited {
-        task.abandon();
-        mem::forget(lists); // the program may still hold pointers into them
-        data::forget_identity();
-    }
+    let Some(inherited) = state.take() else {
+        *state = Some(State::new(&Environment::from_process()));
+        return;
+    };
+    data::begin_anew();
+    // The place that a spawn made is the parent's.
+    let mut own = State::new(&Environment { cookie: None, ..Environment::from_process() });
+    own.matcher = inherited.matcher;
+    data::pvmmyctx.store(own.task.context(), Relaxed);
+    *state = Some(own);
+    inherited.task.abandon();
+    mem::forget(inherited.lists); // the program may still hold pointers into them
 }
 
 impl Drop for Entry {
@@ -262,8 +258,8 @@ impl Entry {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut environment = environment(self.state().cookie_used);
-            environment.name = self.state().name.clone();
+            let name = self.state().name.clone();
+            let environment = Environment { name, ..Environment::from_process() };
             let error = match self.task().enroll(&environment) {
                 Ok(_) => break,
                 Err(error) => error,
@@ -277,7 +273,6 @@ impl Entry {
                 break; // another thread was faster
             }
         }
-        self.state().cookie_used = true;
         self.publish_identity();
         Ok(())
     }

@@ -18,7 +18,11 @@ pub struct Registered {
     tracer: bool,
 }
 
-fn toggle(entry: &mut Entry, role: Role, which: fn(&mut Registered) -> &mut bool) -> Result<bool, crate::errors::Failure> {
+fn toggle(
+    entry: &mut Entry,
+    role: Role,
+    which: fn(&mut Registered) -> &mut bool,
+) -> Result<bool, crate::errors::Failure> {
     let on = !*which(&mut entry.state().registered);
     request(entry, Request::Register { role, on })?;
     *which(&mut entry.state().registered) = on;

@@ -101,11 +101,7 @@ pub unsafe extern "C" fn pvm_unexport(name: *const c_char) -> c_int {
     change_export("pvm_unexport", unsafe { bytes(name) }, |names, name| names.retain(|other| other != name))
 }
 
-fn change_export(
-    function: &'static str,
-    name: Option<&[u8]>,
-    change: impl FnOnce(&mut Vec<Vec<u8>>, &[u8]),
-) -> c_int {
+fn change_export(function: &'static str, name: Option<&[u8]>, change: impl FnOnce(&mut Vec<Vec<u8>>, &[u8])) -> c_int {
     call(function, |_| {
         let name = name.ok_or(Code::BadParam)?;
         let mut names = exported_names();

@@ -200,7 +200,6 @@ fn the_archive_does_what_the_shared_library_does() {
 fn a_program_starts_and_ends_a_machine() {
     let nest = Nest::empty();
     succeeds(&nest, &compiled("start", Linked::Shared));
-    let rendezvous: Vec<_> =
-        fs::read_dir(&nest.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let rendezvous: Vec<_> = fs::read_dir(&nest.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!rendezvous.iter().any(|name| name.to_string_lossy().starts_with("pvmd.")), "{rendezvous:?}");
 }
