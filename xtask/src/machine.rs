@@ -48,8 +48,11 @@ impl Machine {
             Whose::Ours => dist().join("bin/pvmd"),
             Whose::Theirs => PathBuf::from("/usr/bin/pvmd"),
         };
+        // An interrupted command takes the machine with it.
         let mut daemon = self
-            .command(&program)
+            .command(Path::new("setpriv"))
+            .args(["--pdeathsig", "TERM", "--"])
+            .arg(&program)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
