@@ -186,7 +186,7 @@ fn word_wiped_by_handler() -> *mut AtomicU32 {
 pub fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().min(libc::time_t::MAX as u64) as libc::time_t,
-        tv_nsec: limit.subsec_nanos().into(),
+        tv_nsec: limit.subsec_nanos() as libc::c_long,
     });
     let limit: *const libc::timespec = limit.as_ref().map_or(std::ptr::null(), |limit| limit);
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;

@@ -14,6 +14,7 @@ pub struct EventKind {
     total: libc::timeval,
     count: c_int,
 }
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<EventKind>() == 56);
 
 /// The table of events. Programs write to it (marks and counts), the library never does.
@@ -29,6 +30,7 @@ pub struct DatumKind {
     name: Text,
     description: Text,
 }
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<DatumKind>() == 16);
 
 macro_rules! names {
