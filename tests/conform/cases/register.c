@@ -1,6 +1,7 @@
 /* Registration as hoster, tasker, tracer and resource manager: on, off, taken. */
 //@ fresh
 #include "case.h"
+#include <sys/wait.h>
 
 static void boxes(void)
 {
@@ -41,9 +42,14 @@ static int rival(void)
 
 int main(int argc, char **argv)
 {
-    int child, result[4], i;
+    int child, result[4], i, status = 0;
     Pvmtmask mask;
     case_begin();
+    if (argc > 1 && !strcmp(argv[1], "second tasker")) {
+        pvm_mytid();
+        pvm_setopt(PvmAutoErr, 0);
+        return -pvm_reg_tasker();
+    }
     TEV_MASK_INIT(mask);
     if (argc > 1)
         return rival();
@@ -76,6 +82,13 @@ int main(int argc, char **argv)
     SHOW(pvm_reg_tasker());
     flags();
     boxes();
+    fflush(stdout);
+    if (fork() == 0) {
+        execl(case_path(), "register", "second tasker", (char *)NULL); /* not spawned: by the tasker */
+        _exit(99);
+    }
+    wait(&status);
+    printf("second tasker: %d\n", -WEXITSTATUS(status));
     SHOW(pvm_reg_tasker());
     flags();
     boxes();

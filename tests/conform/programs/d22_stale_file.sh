@@ -3,7 +3,7 @@
 #@ ours-only D22: skip
 . "$CONFORM/functions"
 uid=$(id -u)
-pvmd > said 2>&1 &
+pvmd > said 2> errors &
 first=$!
 wait_for_text said /
 kill -9 $first

@@ -4,7 +4,7 @@
 . "$CONFORM/functions"
 uid=$(id -u)
 run() {
-    pvmd > said 2>&1 &
+    pvmd > said 2> errors &
     daemon=$!
     wait_for_text said /
     printf '%s\n' 'spawn /bin/hostname' | (cat; sleep 0.4) | pvm > /dev/null

@@ -3,7 +3,7 @@
 #@ ours-only D33: skip
 . "$CONFORM/functions"
 ulimit -n 500000 2> /dev/null || ulimit -n "$(ulimit -H -n)"
-pvmd > said 2>&1 &
+pvmd > said 2> errors &
 wait_for_text said /
 before=$(date +%s%N)
 echo "spawn -20 /bin/true" | pvm | grep -c '^t'

@@ -6,7 +6,7 @@ name=$(printf 'a%.0s' $(seq 100))
 mkdir -p "$PVM_TMP/$name/$name"
 base=$PVM_TMP
 export PVM_TMP="$PVM_TMP/$name/$name"
-pvmd > said 2>&1 &
+pvmd > said 2> errors &
 daemon=$!
 wait_for_text said /
 /usr/bin/master1 | wc -l

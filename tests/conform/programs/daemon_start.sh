@@ -2,7 +2,7 @@
 #@ nodaemon
 . "$CONFORM/functions"
 uid=$(id -u)
-pvmd > said 2>&1 &
+pvmd > said 2> errors &
 first=$!
 wait_for_text said /
 echo "lines: $(wc -l < said)"

@@ -2,7 +2,7 @@
 #@ nodaemon
 #@ ours-only D22: skip
 . "$CONFORM/functions"
-pvmd > said 2>&1 &
+pvmd > said 2> errors &
 wait_for_text said /
 pvmd > second 2>&1; status=$?
 test $status -ne 0 && echo "refused"

@@ -39,6 +39,14 @@ impl fmt::Display for Side {
 }
 
 impl Side {
+    /// The folder of `pvm3.h` and its kin.
+    fn headers(self) -> PathBuf {
+        match self {
+            Side::Theirs => "/usr/include".into(),
+            Side::Ours => ours().join("include"),
+        }
+    }
+
     /// The folder of `pvm` and `pvmd`.
     pub fn programs(self) -> PathBuf {
         match self {
@@ -126,7 +134,7 @@ impl Machine {
         command.env("PVM_PATH", format!("{}:/usr/bin:{}", compile::folder().display(), self.home().display()));
         command.env("HOME", self.home()).env("PVM_TMP", &self.folder).env("PVM_ALLOW_ROOT", "1").env("LC_ALL", "C");
         command.env("CONFORM_BIN", compile::folder()).env("CONFORM", common::root().join("tests/conform"));
-        command.env("CONFORM_PVMD", programs.join("pvmd"));
+        command.env("CONFORM_INCLUDE", self.side.headers());
         if self.side == Side::Ours {
             command.env("LD_LIBRARY_PATH", ours().join("lib"));
         }
