@@ -12,7 +12,7 @@ enum {
     CREDIT_BYTES = 12 << 20,          /* sent to one task and not yet received */
     CREDIT_BYTES_IN_ALL = 48 << 20,
     BURST_MAX = 300,                  /* messages */
-    QUIET_WAIT_MS = 250,              /* so long that the library may tidy up */
+    QUIET_WAIT_MS = 50,
     LEAK_BYTES = 24 << 20, LEAK_DESCRIPTORS = 40
 };
 

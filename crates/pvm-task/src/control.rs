@@ -14,7 +14,7 @@ use pvm_link::{Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a daemon may take to let a task in.
 const WELCOME_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -60,6 +60,9 @@ pub(crate) struct Member {
     pub look_at_socket: bool,
     /// The last look brought something; there may be more.
     pub stirring: bool,
+    /// Since when nothing has come, as far as it matters: of a task that sleeps with much free
+    /// memory.
+    pub idle_since: Option<Instant>,
     /// The endpoint says that a one-call receive waits.
     pub posted: bool,
     pub bed: Bed,
@@ -100,6 +103,7 @@ impl Member {
             quiet_polls: 0,
             look_at_socket: true,
             stirring: false,
+            idle_since: None,
             posted: false,
             bed: Bed::default(),
         };
@@ -111,8 +115,8 @@ impl Member {
         self.bed.nudge();
         self.send(&ToDaemon::Bye);
         let mut link = self.link.take().ok_or(Code::SysErr)?;
-        let end = std::time::Instant::now() + GOODBYE_WAIT_MAX;
-        while link.wants_write() && std::time::Instant::now() < end {
+        let end = Instant::now() + GOODBYE_WAIT_MAX;
+        while link.wants_write() && Instant::now() < end {
             ready(&link, PollFlags::OUT, Duration::from_millis(100));
             link.flush().map_err(|_| Code::SysErr)?;
         }
@@ -259,13 +263,13 @@ fn deliver(state: &mut State, message: Message) {
 }
 
 fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {
-    let end = std::time::Instant::now() + WELCOME_WAIT_MAX;
+    let end = Instant::now() + WELCOME_WAIT_MAX;
     loop {
         link.flush().map_err(|_| EnrollError::Broken)?;
         match link.receive_from_daemon() {
             Ok(Some((ToTask::Welcome(welcome), descriptors))) => return Ok((welcome, descriptors)),
             Ok(Some((ToTask::Refused(code), _))) => return Err(EnrollError::Refused(code)),
-            Ok(None) if std::time::Instant::now() < end => {}
+            Ok(None) if Instant::now() < end => {}
             Ok(_) => return Err(EnrollError::Broken),
             Err(LinkError::System(errno)) => return Err(EnrollError::System(errno.into())),
             Err(_) => return Err(EnrollError::Broken),

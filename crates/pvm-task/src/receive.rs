@@ -265,6 +265,9 @@ impl Task {
     fn note(&mut self, count: usize) {
         if let Some(member) = &mut self.member {
             member.stirring = count > 0;
+            if count > 0 {
+                member.idle_since = None;
+            }
         }
         if count > 0 {
             self.note_news();

@@ -103,8 +103,6 @@ enum Phase {
 pub struct Waiter {
     phase: Phase,
     deadline: Option<Instant>,
-    /// The first, short sleep is over.
-    tidied: bool,
 }
 
 /// What to do after an attempt that found nothing.
@@ -124,7 +122,7 @@ impl Waiter {
     #[inline]
     pub fn new(timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, deadline, tidied: false }
+        Waiter { phase: Phase::New, deadline }
     }
 
     /// What to do now.
@@ -172,20 +170,20 @@ impl Waiter {
             Phase::Prepared => {
                 self.phase = Phase::Asleep;
                 task.state.store.tidy();
-                let left = self.leave_time_to_tidy(task, left);
+                let left = Waiter::leave_time_to_tidy(task, left);
                 Step::Sleep(task.lie_down(left))
             }
         }
     }
 
-    /// A task that holds much free memory first sleeps shortly, then gives it back.
-    fn leave_time_to_tidy(&mut self, task: &mut Task, left: Option<Duration>) -> Option<Duration> {
+    /// A task that holds much free memory sleeps shortly, and gives it back once nothing has come
+    /// for so long, in however many calls: a program may wait by many short timeouts.
+    fn leave_time_to_tidy(task: &mut Task, left: Option<Duration>) -> Option<Duration> {
         let Some(member) = task.member.as_mut().filter(|member| member.endpoint.has_excess()) else { return left };
-        if self.tidied {
+        if member.idle_since.get_or_insert_with(Instant::now).elapsed() >= TIDY_PAUSE {
             member.endpoint.tidy();
             return left;
         }
-        self.tidied = true;
         Some(left.map_or(TIDY_PAUSE, |left| left.min(TIDY_PAUSE)))
     }
 
