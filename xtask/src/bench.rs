@@ -10,6 +10,7 @@ mod systems;
 mod tables;
 mod verdicts;
 
+use crate::build;
 use crate::common::dist;
 use anyhow::{Context, Result, bail};
 use plan::Effort;
@@ -17,7 +18,7 @@ use runner::Outcome;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use systems::{MPIS, System};
 use verdicts::{Standing, Verdict};
 
@@ -32,10 +33,16 @@ const ALL: [System; 8] = [
     System::MpichCopy,
 ];
 
-const USAGE: &str = "bench [--short] [--only NAME]... [--peers]
+/// How long to look whether anything else runs.
+const LOOK_AT_LOAD: Duration = Duration::from_millis(500);
+/// The share of all cores that other work may take, in percent.
+const BUSY_PERCENT: f64 = 3.0;
+
+const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
   --short      less than 90 s instead of several minutes
   --only NAME  latency, bandwidth, rate, ring, mcast, spawn, idle or netpipe
-  --peers      leave hpvm out: how fast are the others here?";
+  --peers      leave hpvm out: how fast are the others here?
+  --as-it-is   take target/dist as it is, without building it first";
 
 struct Options {
     effort: Effort,
@@ -50,6 +57,7 @@ fn options(arguments: &[String]) -> Result<Options> {
         match word.as_str() {
             "--short" => options.effort = Effort::Short,
             "--peers" => options.peers = true,
+            build::AS_IT_IS => {}
             "--only" => {
                 let name = words.next().context(USAGE)?;
                 if !plan::groups(options.effort).iter().any(|group| group.name == name) {
@@ -66,6 +74,9 @@ fn options(arguments: &[String]) -> Result<Options> {
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = options(arguments)?;
+    if !options.peers {
+        build::build_unless_told(arguments)?;
+    }
     let mut systems: BTreeSet<System> = ALL.into_iter().filter(|system| system.is_there()).collect();
     if options.peers {
         systems.remove(&System::Hpvm);
@@ -126,11 +137,26 @@ fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) 
 
 /// Other work on the machine makes the figures worthless; say so.
 fn warn_when_busy() {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load: f64 = load.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
-    if load > 0.5 {
-        println!("the machine is busy (load {load}): do not trust the figures");
+    let before = processor_ticks();
+    std::thread::sleep(LOOK_AT_LOAD);
+    let after = processor_ticks();
+    if let (Some((busy_before, all_before)), Some((busy_after, all_after))) = (before, after) {
+        let share = 100.0 * (busy_after - busy_before) / (all_after - all_before).max(1.0);
+        if share > BUSY_PERCENT {
+            println!("other work uses {share:.0} % of the machine: do not trust the figures");
+        }
     }
+}
+
+/// Ticks in which the cores worked, and all ticks, since the machine started.
+fn processor_ticks() -> Option<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<f64> =
+        text.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    // The fourth is idle time, the fifth the time idle for a disk.
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    let all: f64 = ticks.iter().take(8).sum();
+    Some((all - idle, all))
 }
 
 fn print_verdicts(verdicts: &[Verdict]) {

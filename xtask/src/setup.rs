@@ -26,7 +26,7 @@ const TEST: &[&str] = &[
 ];
 
 /// To compare speeds. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
-const BENCH: &[&str] = &["pvm", "pvm-dev", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
+const BENCH: &[&str] = &["netpipe-pvm", "pvm", "pvm-dev", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
 /// Runs the command: `setup [build|test|bench]...`; without a word, everything.
 pub fn run(arguments: &[String]) -> Result<()> {
