@@ -96,7 +96,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         println!("  {:17} {}", system.name(), system.settings());
     }
     tables::print(&outcome.samples);
-    let verdicts = verdicts::verdicts(&outcome.samples);
+    let mut verdicts = verdicts::verdicts(&outcome.samples);
+    if !options.only.is_empty() {
+        verdicts.retain(|verdict| verdict.worst().is_some());
+    }
     print_verdicts(&verdicts);
     save(&outcome, &verdicts, &systems)?;
     println!("\n{:.0} s in all", start.elapsed().as_secs_f64());
