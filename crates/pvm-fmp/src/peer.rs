@@ -247,6 +247,13 @@ impl Inbound {
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), 1 << self.shift) }
     }
 
+    /// Leaves an entry behind.
+    #[inline]
+    pub fn leave(&mut self, lines: usize) {
+        self.reader.advance(lines);
+        self.consumed += lines as u64;
+    }
+
     /// Whether so much has been read since the last report that the writer should know.
     #[inline]
     pub fn should_publish(&self) -> bool {

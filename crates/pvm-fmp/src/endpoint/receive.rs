@@ -49,17 +49,37 @@ impl Endpoint {
         count
     }
 
-    /// Takes what one peer has sent.
+    /// Takes what one peer has sent. Short messages, the hot path, are handled here.
     #[inline]
     fn drain(&mut self, place: usize, sink: &mut impl Sink) -> usize {
         let index = self.order[place];
         let peer = self.peers[index].as_mut().expect("ordered peers exist");
-        let Some(inbound) = &peer.inbound else { return self.find_queue(index, sink) };
-        // SAFETY: the slice is used within this statement, the peer holds the mapping.
-        if matches!(inbound.reader.next(unsafe { inbound.lines() }), Ok(None)) {
-            return 0;
+        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, sink) };
+        // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
+        let ring = unsafe { inbound.lines() };
+        let mut count = 0;
+        loop {
+            match inbound.reader.next(ring) {
+                Ok(None) if count == 0 => return 0,
+                Ok(None) => break,
+                Ok(Some(entry)) if entry.kind == Kind::Message && count < BATCH => {
+                    let lines = entry.lines();
+                    sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
+                    inbound.leave(lines);
+                    count += 1;
+                    if sink.satisfied() {
+                        break;
+                    }
+                }
+                _ if count < BATCH => return count + self.drain_some(index, sink),
+                _ => break,
+            }
         }
-        self.drain_some(index, sink)
+        self.unpublished = true;
+        if inbound.should_publish() {
+            self.publish(index);
+        }
+        count
     }
 
     /// Hands over all that a dead peer had sent, however much that is; before [`Endpoint::peer_gone`].
@@ -172,9 +192,7 @@ impl Endpoint {
             _ => self.step_long(index, &entry, sink),
         };
         if matches!(step, Step::Message | Step::Other) {
-            let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
-            inbound.consumed += lines as u64;
-            inbound.reader.advance(lines);
+            self.peers[index].as_mut()?.inbound.as_mut()?.leave(lines);
         }
         Some(step)
     }

@@ -45,14 +45,13 @@ impl Endpoint {
         }
         let peer = self.peers[index].as_mut().expect("connected");
         let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()).collect());
-        let mut descriptor = [0u8; 8 + 16 * FRAGMENTS_MAX];
-        descriptor[..4].copy_from_slice(&token.to_ne_bytes());
-        descriptor[4..8].copy_from_slice(&(body.len() as u32).to_ne_bytes());
-        for ((block, used), place) in body.iter().zip(descriptor[8..].chunks_exact_mut(16)) {
-            place[..8].copy_from_slice(&block.offset().to_ne_bytes());
-            place[8..].copy_from_slice(&(*used as u64).to_ne_bytes());
-        }
-        let sent = self.queue(to, Kind::Blocks, &meta, &descriptor[..8 + 16 * body.len()]);
+        let sent = match body {
+            [one] => self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(token, std::slice::from_ref(one))),
+            _ => {
+                let bytes = descriptor::<{ 8 + 16 * FRAGMENTS_MAX }>(token, body);
+                self.queue(to, Kind::Blocks, &meta, &bytes[..8 + 16 * body.len()])
+            }
+        };
         if sent.is_err() {
             self.peers[index].as_mut().expect("connected").outstanding.remove(token);
         }
@@ -89,6 +88,18 @@ impl Endpoint {
     pub fn should_poll(&self) -> bool {
         self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
     }
+}
+
+/// What a receiver must know to find a body: token, count, place and length of each fragment.
+fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
+    let mut bytes = [0u8; BYTES];
+    bytes[..4].copy_from_slice(&token.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&(body.len() as u32).to_ne_bytes());
+    for ((block, used), place) in body.iter().zip(bytes[8..].chunks_exact_mut(16)) {
+        place[..8].copy_from_slice(&block.offset().to_ne_bytes());
+        place[8..].copy_from_slice(&(*used as u64).to_ne_bytes());
+    }
+    bytes
 }
 
 /// Wakes the peer if it sleeps.
