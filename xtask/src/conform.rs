@@ -59,6 +59,7 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
         build::build_unless_told(arguments)?;
     }
     machine::require(options.side)?;
+    machine::sweep();
     if let Some(side) = options.side {
         return show(&cases, side);
     }

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// The folders of machines: this, the runner's process id, a number.
+const FOLDER_PREFIX: &str = "hpvm-conform.";
 /// Names a tree to take in the place of `target/dist`.
 pub const OURS_VARIABLE: &str = "CONFORM_OURS";
 /// How often a condition is looked at again.
@@ -87,7 +89,7 @@ impl Machine {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // Short: the path of Debian's socket has to fit into 108 bytes.
-        let folder = std::env::temp_dir().join(format!("hpvm-conform.{}.{number}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("{FOLDER_PREFIX}{}.{number}", std::process::id()));
         std::fs::create_dir(&folder).with_context(|| format!("{}", folder.display()))?;
         std::fs::create_dir(folder.join("home"))?;
         Ok(Machine { side, folder, daemon: None, daemon_env: daemon_env.to_vec() })
@@ -161,16 +163,34 @@ impl Machine {
         }
     }
 
-    /// Processes whose environment names this folder: all that was ever started here.
     fn processes(&self) -> Vec<u32> {
-        let mark = format!("PVM_TMP={}\0", self.folder.display());
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-        ids.filter(|id| {
-            let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            environment.windows(mark.len()).any(|window| window == mark.as_bytes())
-        })
-        .collect()
+        processes_of(&self.folder)
+    }
+}
+
+/// Processes whose environment names the folder: all that was ever started there.
+fn processes_of(folder: &Path) -> Vec<u32> {
+    let mark = format!("PVM_TMP={}\0", folder.display());
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+    ids.filter(|id| {
+        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|window| window == mark.as_bytes())
+    })
+    .collect()
+}
+
+/// Ends and removes what runners left that were killed themselves.
+pub fn sweep() {
+    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for folder in entries.map(|entry| entry.path()) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix(FOLDER_PREFIX) else { continue };
+        let runner = rest.split('.').next().unwrap_or_default();
+        if runner.parse::<u32>().is_ok() && !Path::new("/proc").join(runner).exists() {
+            processes_of(&folder).into_iter().for_each(|id| kill(id, rustix::process::Signal::KILL));
+            let _ = std::fs::remove_dir_all(&folder);
+        }
     }
 }
 
