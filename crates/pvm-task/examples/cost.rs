@@ -3,6 +3,8 @@
 //! recv + unpack.
 //!
 //! `cargo run --release -p pvm-task --example cost [ROUNDS]`
+#![forbid(unsafe_code)]
+
 #[path = "../tests/daemon/mod.rs"]
 mod daemon;
 

@@ -1,4 +1,6 @@
 //! Tasks that talk to one another: real sockets, real shared memory, a small daemon.
+#![forbid(unsafe_code)]
+
 mod daemon;
 
 use daemon::Running;

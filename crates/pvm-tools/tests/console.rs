@@ -1,4 +1,6 @@
 //! The console on a real machine, and beside Debian's.
+#![forbid(unsafe_code)]
+
 mod common;
 
 use common::{Nest, err, out, wait_until};

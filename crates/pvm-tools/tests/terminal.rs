@@ -1,4 +1,6 @@
 //! The console as a person sees it: on a (pseudo) terminal.
+#![forbid(unsafe_code)]
+
 mod common;
 
 use common::{Nest, PATIENCE};
