@@ -25,6 +25,8 @@ pub enum MachineError {
     None,
     /// One runs, but cannot be joined.
     Join(EnrollError),
+    /// The machine refused something.
+    Code(Code),
     /// There is no `pvmd` to start.
     NoProgram(Vec<PathBuf>),
     /// It did not start.
@@ -40,6 +42,7 @@ impl std::fmt::Display for MachineError {
             MachineError::Join(EnrollError::Unreachable(error)) => write!(f, "{} ({error})", Code::SysErr),
             MachineError::Join(EnrollError::System(error)) => write!(f, "cannot join the machine: {error}"),
             MachineError::Join(error) => write!(f, "{}", error.code()),
+            MachineError::Code(code) => write!(f, "{code}"),
             MachineError::NoProgram(places) => {
                 let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
                 write!(f, "{}: no pvmd in {}, nor in PATH", Code::CantStart, places.join(", "))
@@ -50,6 +53,12 @@ impl std::fmt::Display for MachineError {
     }
 }
 impl std::error::Error for MachineError {}
+
+impl From<Code> for MachineError {
+    fn from(code: Code) -> MachineError {
+        MachineError::Code(code)
+    }
+}
 
 /// Joins the machine that runs.
 pub fn join() -> Result<Session, MachineError> {

@@ -2,7 +2,7 @@
 use crate::cli;
 use crate::console::send_spawn;
 use crate::control::{Control, SpawnCall};
-use crate::machine;
+use crate::machine::{self, MachineError};
 use crate::signals::Signals;
 use crate::variables::Variables;
 use pvm_core::codes::{self, Code};
@@ -53,22 +53,28 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
             (error.status(), Vec::new())
         }
     };
-    if let Err(code) = finish(session, daemon, &ending) {
-        eprintln!("pvm run: {code}");
+    if let Err(error) = finish(session, daemon, status, &ending) {
+        eprintln!("pvm run: {error}");
     }
     ExitCode::from(status)
 }
 
 /// Leaves the machine, and ends it if it was made for this and nobody else is in it.
 /// `ending` are its own tasks that may not have ended quite.
-fn finish(mut session: Session, daemon: Option<Child>, ending: &[Tid]) -> Result<(), Code> {
+fn finish(mut session: Session, daemon: Option<Child>, status: u8, ending: &[Tid]) -> Result<(), MachineError> {
     if !session.is_connected() {
         return Ok(());
     }
-    match machine::is_to_end(&mut session, ending)? {
-        true => machine::halt(session, daemon),
-        false => session.leave(),
+    if status == EXIT_NO_READER {
+        // Much output may wait for this task: another one gets its answers at once.
+        session.leave()?;
+        session = machine::join()?;
     }
+    match machine::is_to_end(&mut session, ending)? {
+        true => machine::halt(session, daemon)?,
+        false => session.leave()?,
+    }
+    Ok(())
 }
 
 /// Why a program did not come to run.

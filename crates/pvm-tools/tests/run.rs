@@ -1,4 +1,6 @@
 //! `pvm run`.
+#![forbid(unsafe_code)]
+
 mod common;
 
 use common::{Nest, err, out, wait_until};
@@ -53,6 +55,30 @@ fn a_console_keeps_the_machine_of_a_run() {
 fn nobody_reads_the_output() {
     let nest = Nest::new();
     let mut child = nest.command(&["run", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert!(!nest.has_daemon());
+}
+
+/// Resident memory of a process and its children, in KiB.
+fn memory(process: u32) -> u64 {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    let processes = children.split_ascii_whitespace().map(|child| child.parse().unwrap()).chain([process]);
+    let resident = |process: u32| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    processes.map(resident).sum()
+}
+
+#[test]
+fn a_slow_reader_holds_the_tasks_back() {
+    let nest = Nest::new();
+    let mut child = nest.command(&["run", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let memory = memory(child.id());
+    assert!(memory < 200_000, "{memory} KiB");
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(141));
     assert!(!nest.has_daemon());

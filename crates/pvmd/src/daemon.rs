@@ -37,8 +37,10 @@ const ACCEPTS_IN_TURN_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of output read in one go.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// Bytes of output read of one task before others have their turn.
+/// Bytes of output read of one task before others have their turn. No pipe holds more.
 const OUTPUT_IN_TURN_MAX: usize = 16 * OUTPUT_BYTES;
+/// Bytes that may wait for a collector of output; what its tasks print beyond stays in their pipes.
+const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
 
 /// The bit of the debug mask for the coming and going of tasks.
 const DEBUG_TASKS: i32 = 0x4;
@@ -111,6 +113,8 @@ pub struct Daemon {
     running: HashMap<Tid, Running>,
     /// What tasks print. Can outlive the process, when that was a script that started the task.
     outputs: HashMap<Tid, OwnedFd>,
+    /// Those of them that are not read now, because their collector does not keep up.
+    held_back: Vec<Tid>,
     checks: HashMap<u32, Check>,
     epoll: OwnedFd,
     signals: UnixStream,
@@ -148,6 +152,7 @@ impl Daemon {
             nursery,
             running: HashMap::new(),
             outputs: HashMap::new(),
+            held_back: Vec::new(),
             checks: HashMap::new(),
             epoll,
             signals,
@@ -236,6 +241,7 @@ impl Daemon {
         }
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
+            self.release_outputs();
             if Instant::now() >= self.next_refresh {
                 self.next_refresh = Instant::now() + REFRESH_INTERVAL;
                 self.nest.refresh();
@@ -264,7 +270,10 @@ impl Daemon {
                 self.receive(connection, usize::MAX);
                 self.close(connection);
             }
-            Source::Output(tid) => self.read_output(tid, OUTPUT_IN_TURN_MAX),
+            Source::Output(tid) if self.backlog_of_collector(tid) > COLLECTOR_BACKLOG_BYTES_MAX => {
+                self.hold_back(tid);
+            }
+            Source::Output(tid) => self.read_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
         }
@@ -374,7 +383,7 @@ impl Daemon {
     fn close(&mut self, connection: Connection) {
         if let Some(tid) = self.connections.close(connection) {
             if !self.running.contains_key(&tid) {
-                self.read_output(tid, usize::MAX);
+                self.read_output(tid);
             }
             self.machine.handle_disconnect(tid);
         }
@@ -386,6 +395,7 @@ impl Daemon {
             client.mute = true;
         }
         self.watch_write(connection);
+        self.release_outputs();
     }
 
     /// Has `epoll` tell when the socket can be written exactly while something waits for it.
@@ -431,10 +441,35 @@ impl Daemon {
         }
     }
 
-    fn read_output(&mut self, tid: Tid, bytes_max: usize) {
+    /// Bytes that wait for the collector of a task's output.
+    fn backlog_of_collector(&mut self, tid: Tid) -> usize {
+        let connection = self.machine.collector_of(tid).and_then(|collector| self.connections.of_task(collector));
+        connection.and_then(|it| self.connections.get_mut(it)).map_or(0, |client| client.link.queued_bytes())
+    }
+
+    fn hold_back(&mut self, tid: Tid) {
+        let Some(output) = self.outputs.get(&tid) else { return };
+        if epoll::delete(&self.epoll, output).is_ok() {
+            self.held_back.push(tid);
+        }
+    }
+
+    /// Reads again what was held back, where the collector has caught up.
+    fn release_outputs(&mut self) {
+        for tid in std::mem::take(&mut self.held_back) {
+            if self.backlog_of_collector(tid) > COLLECTOR_BACKLOG_BYTES_MAX / 2 {
+                self.held_back.push(tid);
+            } else if let Some(output) = self.outputs.get(&tid) {
+                // Without room in the kernel it stays unread until the process ends.
+                let _ = epoll::add(&self.epoll, output, Source::Output(tid).data(), EventFlags::IN);
+            }
+        }
+    }
+
+    fn read_output(&mut self, tid: Tid) {
         let mut data = [0; OUTPUT_BYTES];
         let mut total = 0;
-        while total < bytes_max {
+        while total < OUTPUT_IN_TURN_MAX {
             let Some(output) = self.outputs.get(&tid) else { return };
             match rustix::io::read(output, &mut data) {
                 Ok(count) if count > 0 => {
@@ -456,7 +491,7 @@ impl Daemon {
             self.receive(connection, usize::MAX);
         }
         self.work();
-        self.read_output(tid, usize::MAX);
+        self.read_output(tid);
         // Closing takes it out of `epoll`.
         self.running.remove(&tid);
         self.machine.handle_process_end(tid, status.into_raw());

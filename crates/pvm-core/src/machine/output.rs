@@ -21,6 +21,11 @@ impl Machine {
         (tid.is_task() && self.tasks.takes_frames(tid)).then_some(tid)
     }
 
+    /// To whom the output of a task goes, if it does not go to the log.
+    pub fn collector_of(&self, tid: Tid) -> Option<Tid> {
+        self.collector(&self.tasks.get(tid)?.own)
+    }
+
     fn tell_collector(&mut self, settings: &TraceSettings, body: Writer) {
         if let Some(collector) = self.collector(settings) {
             self.tell(collector, settings.output_ctx, settings.output_tag, 0, body.finish());
