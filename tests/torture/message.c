@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAGIC = 0x70766d21, WEIGHT_OF_ENVELOPE = 256, MUTATED_SEND = 60 };
+enum { MAGIC = 0x70766d21, WEIGHT_OF_ENVELOPE = 256, MUTATED_SEND = 20 };
 
 enum shape { BYTES, INTS, DOUBLES, MIXED, SHAPES };
 
@@ -85,11 +85,15 @@ static uint32_t check_of(const struct head *head, const struct receiver *receive
     return (uint32_t)sum;
 }
 
-/* Whether the deliberate error of that name is to be made now: once, by the task at position 0. */
-static int mutate_now(const char *name)
+/*
+ * Whether the deliberate error of that name is to be made now: once, by the task at position 0, and
+ * to a task that is never killed, which would take it along.
+ */
+static int mutate_now(const char *name, unsigned to)
 {
     static int done;
-    if (done || !mutated(name) || mine->position != 0 || mine->messages_sent < MUTATED_SEND)
+    if (done || !mutated(name) || mine->position != 0 || mine->messages_sent < MUTATED_SEND ||
+        table->logs[to].position >= table->immortals)
         return 0;
     return done = 1;
 }
@@ -141,7 +145,7 @@ static unsigned assemble(struct random *random, enum class class, const unsigned
     head->stamp_ns = now_ns();
     head->check = check_of(head, receivers);
     fill((unsigned char *)(receivers + count), head->size, head->key);
-    if (mutate_now("corrupt"))
+    if (mutate_now("corrupt", to[0]))
         out.bytes[sizeof *head + count * sizeof *receivers - 1 + (head->size + 1) / 2] ^= 4;
     return (unsigned)(sizeof *head + count * sizeof *receivers) + head->size;
 }
@@ -211,15 +215,15 @@ void send_message(struct random *random, enum class class, const unsigned *to, u
     unsigned counted = ((struct head *)out.bytes)->size;
     if (class != PSEND)
         pack_assembled(random);
-    if (class == PSEND && count == 1 && mutate_now("swap")) {
+    if (class == PSEND && count == 1 && mutate_now("swap", to[0])) {
         static union { unsigned char bytes[BODY_BYTES_MAX]; double alignment; } held;
         memcpy(&held, &out, length);
         send_message(random, class, to, count, 100, note);
         memcpy(&out, &held, length);
     }
-    if (!mutate_now("drop"))
+    if (!mutate_now("drop", to[0]))
         transmit(class, to, count, length);
-    if (mutate_now("double"))
+    if (mutate_now("double", to[0]))
         transmit(class, to, count, length);
     for (index = 0; index < count; index++)
         count_sent(to[index], class, counted);
