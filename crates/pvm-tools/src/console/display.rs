@@ -17,6 +17,7 @@ pub struct Typing {
     /// Where the cursor stands in it, in bytes.
     position: usize,
     noted: Option<Instant>,
+    accepted: bool,
 }
 
 impl Typing {
@@ -27,10 +28,19 @@ impl Typing {
         self.noted = Some(Instant::now());
     }
 
-    /// Waits until the editor has shown what was noted.
-    pub fn settle(&self) {
-        let fresh = self.noted.map_or(SETTLE_TIME, |noted| noted.elapsed());
-        std::thread::sleep(SETTLE_TIME.saturating_sub(fresh));
+    /// Notes that the line is accepted: the editor ends it now.
+    pub fn accept(&mut self) {
+        self.accepted = true;
+    }
+
+    /// How long to wait before looking again, when the terminal may not show yet what was noted.
+    pub fn unsettled(&self) -> Option<Duration> {
+        let left = self.noted.map_or(Duration::ZERO, |noted| SETTLE_TIME.saturating_sub(noted.elapsed()));
+        match (self.accepted, left.is_zero()) {
+            (true, _) => Some(SETTLE_TIME),
+            (false, false) => Some(left),
+            (false, true) => None,
+        }
     }
 
     /// What shows `text` above the line, on a terminal of so many columns (0: unknown).

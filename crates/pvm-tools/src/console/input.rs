@@ -6,14 +6,16 @@ use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor};
-use rustyline_derive::{Helper, Hinter, Validator};
+use rustyline_derive::{Helper, Hinter};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What the console shows when it waits for a command.
 pub const PROMPT: &str = "pvm> ";
@@ -21,6 +23,9 @@ pub const PROMPT: &str = "pvm> ";
 const HISTORY_FILE: &str = ".pvm_history";
 /// How many of them.
 const HISTORY_LINES_MAX: usize = 1000;
+
+/// How long output waits for the line editor at most.
+const SETTLE_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// What the reader found.
 #[derive(Debug)]
@@ -139,17 +144,32 @@ impl Input {
 
     /// Shows text that nobody waits for; what a person types meanwhile stays whole.
     pub fn show(&mut self, text: &[u8]) -> io::Result<()> {
-        let shared = lock(&self.shared);
+        let shared = self.settled();
         let mut out = io::stdout().lock();
         match &shared.typing {
             Some(typing) => {
-                typing.settle();
                 let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
                 out.write_all(&typing.with_text_above(PROMPT, text, columns.into()))?;
             }
             None => out.write_all(text)?,
         }
         out.flush()
+    }
+
+    /// What is being typed, once the editor has shown it, or has finished a line that is accepted.
+    fn settled(&self) -> MutexGuard<'_, Shared> {
+        let end = Instant::now() + SETTLE_WAIT_MAX;
+        loop {
+            let shared = lock(&self.shared);
+            let pause = shared.typing.as_ref().and_then(Typing::unsettled);
+            match pause.filter(|_| Instant::now() < end) {
+                None => return shared,
+                Some(pause) => {
+                    drop(shared);
+                    std::thread::sleep(pause);
+                }
+            }
+        }
     }
 
     /// Gives the terminal back as it was, also while a line is being edited.
@@ -165,7 +185,7 @@ fn edit_lines(reader: Reader, shared: SharedState) -> io::Result<()> {
     let config = Config::builder().max_history_size(HISTORY_LINES_MAX).map_err(io::Error::other)?;
     let config = config.auto_add_history(true).history_ignore_space(true).completion_type(CompletionType::List).build();
     let mut editor: Editor<Words, FileHistory> = Editor::with_config(config).map_err(io::Error::other)?;
-    editor.set_helper(Some(Words { shared, files: FilenameCompleter::new() }));
+    editor.set_helper(Some(Words { shared: shared.clone(), files: FilenameCompleter::new() }));
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(HISTORY_FILE));
     std::thread::Builder::new().name("input".into()).spawn(move || {
         if let Some(history) = &history {
@@ -177,7 +197,7 @@ fn edit_lines(reader: Reader, shared: SharedState) -> io::Result<()> {
             if let Some(line) = pasted.pop_front() {
                 return Event::Line(line);
             }
-            let Some(text) = read_edited_line(&mut editor) else { return Event::End };
+            let Some(text) = read_edited_line(&mut editor, &shared) else { return Event::End };
             if let Some(history) = &history {
                 // A history that cannot be written is no reason to stop.
                 let _ = editor.append_history(history);
@@ -203,18 +223,22 @@ fn read_plain_line() -> Event {
     }
 }
 
-fn read_edited_line(editor: &mut Editor<Words, FileHistory>) -> Option<String> {
+fn read_edited_line(editor: &mut Editor<Words, FileHistory>, shared: &SharedState) -> Option<String> {
     loop {
-        match editor.readline(PROMPT) {
+        let result = editor.readline(PROMPT);
+        lock(shared).typing = None;
+        match result {
             Ok(line) => return Some(line),
-            Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
+            Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {
+                lock(shared).typing = Some(Typing::default());
+            }
             Err(_) => return None,
         }
     }
 }
 
 /// Completes words, and notes what is being typed.
-#[derive(Helper, Hinter, Validator)]
+#[derive(Helper, Hinter)]
 struct Words {
     shared: SharedState,
     files: FilenameCompleter,
@@ -227,6 +251,16 @@ impl Highlighter for Words {
             typing.note(line, position);
         }
         false
+    }
+}
+
+impl Validator for Words {
+    /// The editor asks this when a line is accepted, before it ends the line on the terminal.
+    fn validate(&self, _context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        if let Some(typing) = &mut lock(&self.shared).typing {
+            typing.accept();
+        }
+        Ok(ValidationResult::Valid(None))
     }
 }
 
