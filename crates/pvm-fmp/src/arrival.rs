@@ -3,6 +3,8 @@ use crate::copying::{self, Refusal};
 use crate::offer::{self, Look};
 use crate::queue::Entry;
 use crate::segment::{Mapping, PeerLine};
+use crate::stream;
+use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -128,21 +130,35 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-/// A body that still lies in the sender's own memory, because the sender saw that this task waits
-/// for it. Take it at once, into the final place if that is known, else into memory made for it.
-/// An offer that is dropped instead comes again as a [`Remote`].
+/// A body that is not in its place yet: it still lies in the sender's own memory, because the
+/// sender saw that this task waits for it, or the sender is just writing it to its heap. Take it at
+/// once, into the final place if that is known, else into memory made for it. What is dropped
+/// instead comes again as a [`Remote`].
 pub struct Offer<'a> {
     pub(crate) owner: &'a Rc<Owner>,
-    /// The sender's line for this task, and this task's line for the sender.
-    pub(crate) theirs: &'a PeerLine,
-    pub(crate) ours: &'a PeerLine,
-    pub(crate) number: u64,
-    pub(crate) address: u64,
     pub(crate) bytes: usize,
     pub(crate) sender_lives: &'a dyn Fn() -> bool,
-    /// Cleared when the system does not let us copy.
-    pub(crate) allowed: &'a Cell<bool>,
     pub(crate) outcome: &'a Cell<Outcome>,
+    pub(crate) way: Way<'a>,
+}
+
+/// How the body comes here.
+pub(crate) enum Way<'a> {
+    /// Both sides copy it out of the sender's memory.
+    Memory(OfferedMemory<'a>),
+    /// Through the sender's heap, piece by piece.
+    Stream { token: u32, offset: u64 },
+}
+
+/// An offer in the sense of [`crate::offer`].
+pub(crate) struct OfferedMemory<'a> {
+    /// The sender's line for this task, and this task's line for the sender.
+    pub theirs: &'a PeerLine,
+    pub ours: &'a PeerLine,
+    pub number: u64,
+    pub address: u64,
+    /// Cleared when the system does not let us copy.
+    pub allowed: &'a Cell<bool>,
 }
 
 impl Offer<'_> {
@@ -158,35 +174,85 @@ impl Offer<'_> {
     /// Copies the first `data.len()` bytes (at most `len`) in one go; the sender may then go on.
     pub fn take(self, data: &mut [u8]) -> Result<(), OfferMissed> {
         let count = data.len().min(self.bytes);
+        let data = &mut data[..count];
+        let result = match &self.way {
+            Way::Memory(memory) => memory.take(self.owner, data, self.sender_lives),
+            Way::Stream { token, offset } => follow(self.owner, *token, *offset, self.bytes, data, self.sender_lives),
+        };
+        self.outcome.set(match &result {
+            Ok(()) | Err(OfferMissed::Moved(_)) => Outcome::Taken,
+            Err(OfferMissed::Later) => Outcome::Later,
+            Err(OfferMissed::Lost) => Outcome::Lost,
+        });
+        result
+    }
+}
+
+impl OfferedMemory<'_> {
+    fn take(&self, owner: &Rc<Owner>, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), OfferMissed> {
         if self.allowed.get() {
-            let (header, lives) = (self.owner.mapping.header(), self.sender_lives);
-            match copying::receive(header, self.theirs, self.ours, self.number, self.address, &mut data[..count], lives) {
+            let header = owner.mapping.header();
+            match copying::receive(header, self.theirs, self.ours, self.number, self.address, data, lives) {
                 Ok(()) if offer::still_standing(&self.theirs.offer, self.number) == Look::Standing => {
                     offer::took(&self.ours.taken, self.number);
-                    self.outcome.set(Outcome::Taken);
                     return Ok(());
                 }
                 Ok(()) | Err(Refusal::Gone) => {}
                 Err(Refusal::Forbidden) => self.allowed.set(false),
             }
         }
-        self.missed()
-    }
-
-    fn missed(self) -> Result<(), OfferMissed> {
         if offer::look(&self.theirs.offer, self.number) == Look::Moved {
-            if let Some(remote) = moved_body(self.owner, self.theirs) {
-                self.outcome.set(Outcome::Taken);
-                return Err(OfferMissed::Moved(remote));
-            }
-        } else if (self.sender_lives)() {
-            offer::please_move(&self.ours.taken, self.number);
-            self.outcome.set(Outcome::Later);
-            return Err(OfferMissed::Later);
+            return Err(moved_body(owner, self.theirs).map_or(OfferMissed::Lost, OfferMissed::Moved));
         }
-        self.outcome.set(Outcome::Lost);
-        Err(OfferMissed::Lost)
+        if !lives() {
+            return Err(OfferMissed::Lost);
+        }
+        offer::please_move(&self.ours.taken, self.number);
+        Err(OfferMissed::Later)
     }
+}
+
+/// Copies a streamed body as it comes. A sender that makes no progress for a while is left alone
+/// until later: it may have been stopped, or wait for a core.
+fn follow(owner: &Rc<Owner>, token: u32, offset: u64, bytes: usize, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), OfferMissed> {
+    let Some(progress) = stream_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
+    let (start, mut done, mut spins) = (offset + stream::HEAD_BYTES as u64, 0, 0u32);
+    loop {
+        let there = stream::available(progress).min(bytes);
+        let end = there.min(data.len());
+        if end > done {
+            let piece = &mut data[done..end];
+            // SAFETY: `stream_progress` checked that the body lies in the mapping, which `owner`
+            // keeps; no reference into it exists, and its bytes may be anything.
+            unsafe {
+                let from = owner.mapping.address(start + done as u64, piece.len() as u64);
+                std::ptr::copy_nonoverlapping(from, piece.as_mut_ptr(), piece.len());
+            }
+            (done, spins) = (end, 0);
+        }
+        if there == bytes {
+            // Made only to be dropped: that tells the sender that its block is free.
+            drop(Remote::from_place(owner, token, start, bytes as u64));
+            return Ok(());
+        }
+        spins += 1;
+        if spins > STREAM_SPINS_MAX {
+            let lost = !lives() && stream::available(progress) != bytes;
+            return Err(if lost { OfferMissed::Lost } else { OfferMissed::Later });
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Looks at a stream without progress before it is left for later: some 100 microseconds.
+const STREAM_SPINS_MAX: u32 = 20_000;
+
+/// The word that says how much of a streamed body is there.
+pub(crate) fn stream_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
+    let whole = (bytes as u64).checked_add(stream::HEAD_BYTES as u64)?;
+    let valid = offset % stream::HEAD_BYTES as u64 == 0 && owner.mapping.in_heap(offset, whole);
+    // SAFETY: checked to lie in the mapping, aligned, and an atomic.
+    valid.then(|| unsafe { &*owner.mapping.address(offset, whole).cast::<AtomicU64>() })
 }
 
 /// Where the sender has moved the body of its last offer to.

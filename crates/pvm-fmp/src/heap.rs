@@ -5,6 +5,7 @@
 //! or *hollow* (never taken, or given back).
 use crate::NoMemory;
 use crate::segment::{HEAP_START, PAGE_BYTES, Segment};
+use crate::sync::AtomicU64;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -287,6 +288,12 @@ impl Block {
     /// The address of its first byte.
     pub(crate) fn address(&self) -> *mut u8 {
         self.0.address
+    }
+    /// The first word, as peers see it.
+    pub(crate) fn head_word(&self) -> &AtomicU64 {
+        // SAFETY: blocks are at least SMALL_BYTES_MIN long and start at multiples of it; the word is
+        // an atomic, and is written as such only.
+        unsafe { &*self.0.address.cast::<AtomicU64>() }
     }
     /// Bytes that fit.
     pub fn capacity(&self) -> usize {

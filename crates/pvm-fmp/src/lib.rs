@@ -9,6 +9,7 @@
 mod bell;
 mod offer;
 mod queue;
+mod stream;
 mod sync;
 
 #[cfg(not(loom))]

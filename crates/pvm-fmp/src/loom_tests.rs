@@ -144,3 +144,20 @@ fn an_offered_body_is_never_read_after_its_reuse() {
         sender.join().unwrap();
     });
 }
+
+#[test]
+fn what_is_counted_as_there_can_be_read() {
+    loom::model(|| {
+        let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
+        let there = words.clone();
+        let sender = thread::spawn(move || {
+            for piece in 1..=2 {
+                there[piece].store(piece as u64, Ordering::Relaxed);
+                crate::stream::advance(&there[0], piece);
+            }
+        });
+        let count = crate::stream::available(&words[0]);
+        assert!((1..=count).all(|piece| words[piece].load(Ordering::Relaxed) == piece as u64));
+        sender.join().unwrap();
+    });
+}

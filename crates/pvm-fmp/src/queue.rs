@@ -54,11 +54,13 @@ pub enum Kind {
     Release = 4,
     /// The queue goes on in another ring.
     Link = 5,
+    /// A message whose body is being written to the writer's heap.
+    Stream = 6,
 }
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Link]
+        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Link, Kind::Stream]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }

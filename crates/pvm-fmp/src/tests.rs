@@ -293,10 +293,10 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
             std::thread::yield_now();
         }
         b.post(None);
-        (kept.offers, kept.messages.iter().all(|message| message.2 == body(300_000, 3)))
+        (kept.offers, kept.messages.iter().all(|message| message.2 == body(3_000_000, 3)))
     });
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let long = body(300_000, 3);
+    let long = body(3_000_000, 3);
     for _ in 0..20 {
         a.send_bytes(B, [7, 1, 2, 3, 4], &long).map(|_| ()).unwrap();
     }
@@ -312,12 +312,12 @@ fn an_offer_that_nobody_takes_moves_to_the_heap() {
     a.send_bytes(B, [1, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
     b.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
     for round in 0..3 {
-        a.send_bytes(B, [2, 0, 0, 0, 0], &body(100_000, round)).map(|_| ()).unwrap();
+        a.send_bytes(B, [2, 0, 0, 0, 0], &body(3_000_000, round)).map(|_| ()).unwrap();
     }
     let mut kept = Kept::default();
     while b.poll(&mut kept) > 0 {}
     assert_eq!(kept.messages.len(), 4);
-    assert!((0..3).all(|round| kept.messages[1 + round].2 == body(100_000, round as u8)));
+    assert!((0..3).all(|round| kept.messages[1 + round].2 == body(3_000_000, round as u8)));
 }
 
 #[test]
@@ -331,11 +331,32 @@ fn a_receiver_that_cannot_copy_gets_the_body_through_the_heap() {
             b.poll(&mut kept);
             std::thread::yield_now();
         }
-        kept.messages.iter().all(|message| message.2 == body(100_000, 3))
+        kept.messages.iter().all(|message| message.2 == body(3_000_000, 3))
     });
     std::thread::sleep(std::time::Duration::from_millis(20));
     for _ in 0..5 {
-        a.send_bytes(B, [7, 1, 2, 3, 4], &body(100_000, 3)).map(|_| ()).unwrap();
+        a.send_bytes(B, [7, 1, 2, 3, 4], &body(3_000_000, 3)).map(|_| ()).unwrap();
+    }
+    assert!(thread.join().unwrap());
+}
+
+#[test]
+fn a_body_can_be_taken_while_it_is_written() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let thread = beside(&host, &mut a, |mut b| {
+        let mut kept = Kept::default();
+        while kept.messages.len() < 3000 {
+            b.poll(&mut kept);
+            if kept.messages.len() % 7 == 0 {
+                std::thread::yield_now();
+            }
+        }
+        kept.messages.iter().enumerate().all(|(at, message)| message.2 == body(20_000 + at * 37, at as u8))
+    });
+    for at in 0..3000 {
+        a.send_bytes(B, [0; 5], &body(20_000 + at * 37, at as u8)).map(|_| ()).unwrap();
+        a.poll(&mut Kept::default());
     }
     assert!(thread.join().unwrap());
 }

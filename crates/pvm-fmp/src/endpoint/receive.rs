@@ -1,11 +1,12 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
 use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE};
-use crate::arrival::{Arrival, Inline, Offer, Outcome, Owner, Remote, Sink, moved_body};
+use crate::arrival::{Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress};
 use crate::offer::{self, Look};
 use crate::peer::{Inbound, Peer};
 use crate::queue::{Entry, Kind};
 use crate::segment::PeerLine;
+use crate::stream;
 use crate::sync::Ordering;
 use crate::{INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
@@ -218,7 +219,12 @@ impl Endpoint {
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
                 let Some(line) = peer.find_line(self.tid) else { return Step::Damaged };
                 let (theirs, ours) = (owner.mapping.peer_line(line), peer.our_line);
-                receive_offer(peer.tid, &owner, theirs, ours.get(), &self.copy_allowed, &lives, entry, sink)
+                receive_offer(tid, &owner, theirs, ours.get(), &self.copy_allowed, &lives, entry, sink)
+            }
+            Kind::Stream => {
+                let (ports, tid) = (&self.ports, peer.tid);
+                let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
+                receive_stream(tid, &owner, &lives, entry, sink)
             }
             _ => {
                 let mut tokens = [0u8; 4 * TOKENS_PER_RELEASE];
@@ -314,8 +320,9 @@ fn receive_offer(
         },
         Look::Standing => {
             let outcome = Cell::new(Outcome::Later);
-            let bytes = word(8) as usize;
-            let offer = Offer { owner, theirs, ours, number, address: word(0), bytes, sender_lives, allowed, outcome: &outcome };
+            let memory = OfferedMemory { theirs, ours, number, address: word(0), allowed };
+            let (bytes, way) = (word(8) as usize, Way::Memory(memory));
+            let offer = Offer { owner, bytes, sender_lives, outcome: &outcome, way };
             sink.arrived(from, entry.meta(), Arrival::Offer(offer));
             match outcome.get() {
                 Outcome::Taken => Step::Message,
@@ -330,3 +337,28 @@ fn receive_offer(
     }
 }
 
+/// Hands over a body that may still be on its way.
+fn receive_stream(from: u32, owner: &Rc<Owner>, sender_lives: &dyn Fn() -> bool, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+    let mut words = [0u8; 24];
+    entry.copy_to(&mut words);
+    let word = |from: usize| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight"));
+    let (token, offset, bytes) = (word(0) as u32, word(8), word(16) as usize);
+    let Some(progress) = stream_progress(owner, offset, bytes) else { return Step::Damaged };
+    if stream::available(progress) == bytes {
+        return match Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64) {
+            Some(remote) => {
+                sink.arrived(from, entry.meta(), Arrival::Remote(remote));
+                Step::Message
+            }
+            None => Step::Damaged,
+        };
+    }
+    let outcome = Cell::new(Outcome::Later);
+    let way = Way::Stream { token, offset };
+    sink.arrived(from, entry.meta(), Arrival::Offer(Offer { owner, bytes, sender_lives, outcome: &outcome, way }));
+    match outcome.get() {
+        Outcome::Taken => Step::Message,
+        Outcome::Lost => Step::Other,
+        Outcome::Later => Step::Wait,
+    }
+}

@@ -1,10 +1,11 @@
 //! Sending: into the queue, or into the heap and its descriptor into the queue.
 
-use super::{BYTES_PER_POLL, Endpoint, OFFER_BYTES_MIN, SENDS_PER_POLL};
+use super::{BYTES_PER_POLL, Endpoint, OFFER_BYTES_MIN, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
 use crate::peer::Peer;
 use crate::queue::Kind;
+use crate::stream;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
 
 impl Endpoint {
@@ -29,9 +30,41 @@ impl Endpoint {
         if body.len() >= OFFER_BYTES_MIN && self.peer_waits_for(index, &meta) {
             return self.send_offer(index, meta, body);
         }
+        if body.len() >= STREAM_BYTES_MIN {
+            return self.send_stream(index, meta, body);
+        }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
         block.write(0, body);
         self.send_blocks(to, meta, &[(block, body.len())])
+    }
+
+    /// Through the heap, piece by piece: the peer can copy the first ones out while we copy the
+    /// next ones in.
+    fn send_stream(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+        let block = self.allocate(stream::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
+        let progress = block.head_word();
+        stream::advance(progress, 0);
+        let peer = self.peers[index].as_mut().expect("connected");
+        let (to, token) = (peer.tid, peer.outstanding.add(vec![block.clone()]));
+        let mut words = [0u8; 24];
+        for (place, word) in words.chunks_exact_mut(8).zip([u64::from(token), block.offset(), body.len() as u64]) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        let first = self.queue(to, Kind::Stream, &meta, &words);
+        let peer = self.peers[index].as_mut().expect("connected");
+        if first.is_err() {
+            peer.outstanding.remove(token);
+            return first;
+        }
+        let mut done = 0;
+        for piece in body.chunks(stream_piece_bytes(body.len())) {
+            block.write(stream::HEAD_BYTES + done, piece);
+            done += piece.len();
+            stream::advance(progress, done);
+        }
+        self.sent_bytes += body.len();
+        // The peer may have gone to sleep over an unfinished body.
+        Ok(if ring(peer, self.barriers) == Sent::RingByDaemon { Sent::RingByDaemon } else { first? })
     }
 
     /// Sends what lies in blocks (each with its used length), without a copy. The blocks may be
@@ -88,6 +121,11 @@ impl Endpoint {
     pub fn should_poll(&self) -> bool {
         self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
     }
+}
+
+/// Short pieces begin the overlap early, long ones cost fewer looks.
+fn stream_piece_bytes(bytes: usize) -> usize {
+    (bytes / 8).clamp(4 << 10, 32 << 10)
 }
 
 /// What a receiver must know to find a body: token, count, place and length of each fragment.

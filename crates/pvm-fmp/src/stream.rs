@@ -1,0 +1,20 @@
+//! Bodies that are sent while they are still being written: the receiver copies the beginning out
+//! of the sender's heap while the sender copies the end into it.
+//!
+//! A word in front of the body says how much of it is there. A sender that dies in between leaves
+//! a body that never becomes whole: that message was not sent.
+use crate::sync::{AtomicU64, Ordering};
+
+/// Bytes in front of a streamed body; the word has a cache line to itself.
+pub const HEAD_BYTES: usize = 64;
+
+/// The sender: so many bytes are there now.
+pub fn advance(progress: &AtomicU64, bytes: usize) {
+    // Pairs with the acquire in `available`: who sees the count sees the bytes.
+    progress.store(bytes as u64, Ordering::Release);
+}
+
+/// The receiver: how many bytes are there.
+pub fn available(progress: &AtomicU64) -> usize {
+    progress.load(Ordering::Acquire) as usize
+}
