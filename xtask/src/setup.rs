@@ -15,6 +15,7 @@ const TEST: &[&str] = &[
     "libpvm3",
     "netpipe-pvm",
     "pkg-config",
+    "procps",
     "pvm",
     "pvm-dev",
     "pvm-examples",

@@ -1,6 +1,7 @@
 //! Two users, a directory for temporary files that both may write, and the programs they start.
 use crate::common::{Scratch, dist, output, root};
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -173,14 +174,14 @@ impl Process {
     }
     fn end(&mut self) {
         drop(self.child.stdin.take());
-        let number = self.child.id().to_string();
         let began = Instant::now();
         if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = Command::new("kill").args(["-TERM", &number]).status();
+            // It may have ended just now; then there is nothing to do.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
         while matches!(self.child.try_wait(), Ok(None)) {
             if began.elapsed() > END_WAIT_MAX {
-                println!("process {number} does not end when asked to");
+                println!("process {} does not end when asked to", self.child.id());
                 let _ = self.child.kill();
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -207,7 +208,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.0.id())]).status();
+        // Its time may have come just now; then there is nothing left to end.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
