@@ -35,5 +35,6 @@ install: build
 
 clean:
 	@$(CARGO) clean
+	@rm -rf target
 
 .PHONY: all help build demo test bench install clean
