@@ -121,7 +121,11 @@ fn main() {
                 receive(&mut a, &mut last, post);
             }
             let one_way = start.elapsed().as_secs_f64() / rounds(bytes) as f64 / 2.0;
-            println!("{bytes:9} bytes post={post:5} {:10.3} us one way {:8.3} GB/s", one_way * 1e6, bytes as f64 / one_way / 1e9);
+            println!(
+                "{bytes:9} bytes post={post:5} {:10.3} us one way {:8.3} GB/s",
+                one_way * 1e6,
+                bytes as f64 / one_way / 1e9
+            );
         }
     }
     thread.join().unwrap();

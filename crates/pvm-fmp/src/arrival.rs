@@ -1,6 +1,7 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
 use crate::copying::{self, Refusal};
 use crate::offer::{self, Look};
+use crate::pieces;
 use crate::queue::Entry;
 use crate::segment::{Mapping, PeerLine};
 use crate::stream;
@@ -101,7 +102,7 @@ impl Remote {
             let (piece, tail) = data.split_at_mut(count);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
             // reference into it exists, and its bytes may be anything.
-            unsafe { std::ptr::copy_nonoverlapping(fragment.address.add(offset), piece.as_mut_ptr(), count) };
+            unsafe { pieces::copy(fragment.address.add(offset), piece.as_mut_ptr(), count) };
             (data, offset) = (tail, 0);
             if data.is_empty() {
                 return;
@@ -119,7 +120,10 @@ impl Drop for Remote {
 }
 
 fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
-    owner.mapping.in_heap(offset, bytes).then(|| Fragment { address: owner.mapping.address(offset, bytes), bytes: bytes as usize })
+    owner
+        .mapping
+        .in_heap(offset, bytes)
+        .then(|| Fragment { address: owner.mapping.address(offset, bytes), bytes: bytes as usize })
 }
 
 /// How an [`Offer`] ended.
@@ -214,7 +218,14 @@ impl OfferedMemory<'_> {
 
 /// Copies a streamed body as it comes. A sender that makes no progress for a while is left alone
 /// until later: it may have been stopped, or wait for a core.
-fn follow(owner: &Rc<Owner>, token: u32, offset: u64, bytes: usize, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), OfferMissed> {
+fn follow(
+    owner: &Rc<Owner>,
+    token: u32,
+    offset: u64,
+    bytes: usize,
+    data: &mut [u8],
+    lives: &dyn Fn() -> bool,
+) -> Result<(), OfferMissed> {
     let Some(progress) = stream_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
     let (start, mut done, mut spins) = (offset + stream::HEAD_BYTES as u64, 0, 0u32);
     loop {
@@ -226,7 +237,7 @@ fn follow(owner: &Rc<Owner>, token: u32, offset: u64, bytes: usize, data: &mut [
             // keeps; no reference into it exists, and its bytes may be anything.
             unsafe {
                 let from = owner.mapping.address(start + done as u64, piece.len() as u64);
-                std::ptr::copy_nonoverlapping(from, piece.as_mut_ptr(), piece.len());
+                pieces::copy(from, piece.as_mut_ptr(), piece.len());
             }
             (done, spins) = (end, 0);
         }

@@ -101,6 +101,7 @@ fn barrier_on_all_cores() {
 #[cfg(not(loom))]
 pub fn register() -> bool {
     // SAFETY: a registration touches no memory of ours.
-    let registered = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) };
+    let registered =
+        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) };
     registered == 0
 }

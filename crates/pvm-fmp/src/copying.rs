@@ -91,7 +91,15 @@ pub fn begin(ours: &PeerLine) {
 
 /// The receiver: fills `data` with the first bytes of the offered body. `lives` tells whether the
 /// sender does.
-pub fn receive(sender: &Header, theirs: &PeerLine, ours: &PeerLine, number: u64, address: u64, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), Refusal> {
+pub fn receive(
+    sender: &Header,
+    theirs: &PeerLine,
+    ours: &PeerLine,
+    number: u64,
+    address: u64,
+    data: &mut [u8],
+    lives: &dyn Fn() -> bool,
+) -> Result<(), Refusal> {
     if data.len() < SHARED_BYTES_MIN {
         return read_from(sender, address, data);
     }
@@ -110,7 +118,13 @@ pub fn receive(sender: &Header, theirs: &PeerLine, ours: &PeerLine, number: u64,
     result
 }
 
-fn receive_front(sender: &Header, theirs: &PeerLine, ours: &PeerLine, address: u64, data: &mut [u8]) -> Result<(), Refusal> {
+fn receive_front(
+    sender: &Header,
+    theirs: &PeerLine,
+    ours: &PeerLine,
+    address: u64,
+    data: &mut [u8],
+) -> Result<(), Refusal> {
     let (bytes, chunk) = (data.len(), chunk_bytes(data.len()));
     let claimed = || (theirs.back.load(Ordering::Acquire)).min(bytes as u64) as usize;
     let written = || (theirs.back_done.load(Ordering::Acquire)).min(bytes as u64) as usize;

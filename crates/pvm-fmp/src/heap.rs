@@ -4,6 +4,7 @@
 //! best fit, neighbours joined. Free runs are *resident* (memory still taken, the first choice)
 //! or *hollow* (never taken, or given back).
 use crate::NoMemory;
+use crate::pieces;
 use crate::segment::{HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use std::cell::RefCell;
@@ -112,7 +113,15 @@ impl<S: Source> Heap<S> {
         let mut hollow = Runs::default();
         hollow.add(HEAP_START, source.end() - HEAP_START);
         let small = std::array::from_fn(|_| Vec::new());
-        Heap { source, resident: Runs::default(), hollow, small, spans: BTreeMap::new(), in_use_bytes: 0, retired: false }
+        Heap {
+            source,
+            resident: Runs::default(),
+            hollow,
+            small,
+            spans: BTreeMap::new(),
+            in_use_bytes: 0,
+            retired: false,
+        }
     }
     /// Where memory comes from.
     pub fn source(&self) -> &S {
@@ -165,7 +174,12 @@ impl<S: Source> Heap<S> {
 
     /// Gives back what an idle task does not need.
     pub fn tidy(&mut self) {
-        if self.small.iter().enumerate().any(|(class, free)| free.len() as u64 * (SMALL_BYTES_MIN << class) > KEEP_IDLE_BYTES) {
+        if self
+            .small
+            .iter()
+            .enumerate()
+            .any(|(class, free)| free.len() as u64 * (SMALL_BYTES_MIN << class) > KEEP_IDLE_BYTES)
+        {
             self.collect_spans();
         }
         self.shrink_to(KEEP_IDLE_BYTES);
@@ -245,7 +259,8 @@ impl<S: Source> Heap<S> {
 
 /// The class of blocks of that size, or none for runs of pages.
 fn class_of(bytes: u64) -> Option<usize> {
-    (bytes <= SMALL_BYTES_MAX).then(|| (bytes.max(SMALL_BYTES_MIN).next_power_of_two() / SMALL_BYTES_MIN).ilog2() as usize)
+    (bytes <= SMALL_BYTES_MAX)
+        .then(|| (bytes.max(SMALL_BYTES_MIN).next_power_of_two() / SMALL_BYTES_MIN).ilog2() as usize)
 }
 
 fn span_bytes(class: usize) -> u64 {
@@ -304,19 +319,19 @@ impl Block {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
         // SAFETY: checked to lie in the block, which only this process writes; `data` cannot
         // overlap it, for no reference to segment memory is ever handed out.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.0.address.add(offset), data.len()) }
+        unsafe { pieces::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     /// Copies the first `count` bytes of another block to `offset`. Panics past either end.
     pub(crate) fn fill_from(&self, offset: usize, from: &Block, count: usize) {
         assert!(count <= from.capacity() && offset.checked_add(count).is_some_and(|end| end <= self.capacity()));
         // SAFETY: both ranges lie in blocks of this process, and blocks do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from.address(), self.0.address.add(offset), count) }
+        unsafe { pieces::copy(from.address(), self.0.address.add(offset), count) }
     }
     /// Copies from `offset` to `data`. Panics past the end.
     pub fn read(&self, offset: usize, data: &mut [u8]) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
         // SAFETY: as in `write`.
-        unsafe { std::ptr::copy_nonoverlapping(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
+        unsafe { pieces::copy(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
     }
 }
 

@@ -27,6 +27,8 @@ mod memory;
 #[cfg(not(loom))]
 mod peer;
 #[cfg(not(loom))]
+mod pieces;
+#[cfg(not(loom))]
 pub mod ports;
 #[cfg(not(loom))]
 mod segment;

@@ -37,7 +37,8 @@ struct Mapped(NonNull<Table>);
 impl Mapped {
     fn new(table: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped> {
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), TABLE_BYTES, protection, MapFlags::SHARED, table, 0)? };
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), TABLE_BYTES, protection, MapFlags::SHARED, table, 0)? };
         Ok(Mapped(NonNull::new(base.cast()).expect("mmap gives no null")))
     }
     fn table(&self) -> &Table {

@@ -229,7 +229,11 @@ fn what_a_dead_task_had_sent_is_still_received() {
 }
 
 /// Runs `with` in a thread as task B, connected to `a`.
-fn beside<T: Send + 'static>(host: &Host, a: &mut Endpoint, with: impl FnOnce(Endpoint) -> T + Send + 'static) -> std::thread::JoinHandle<T> {
+fn beside<T: Send + 'static>(
+    host: &Host,
+    a: &mut Endpoint,
+    with: impl FnOnce(Endpoint) -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
     let (to_us, from_them) = mpsc::channel();
     let (view, ours) = (host.view(), a.descriptors().unwrap());
     let thread = std::thread::spawn(move || {

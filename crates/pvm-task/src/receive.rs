@@ -256,20 +256,20 @@ impl Task {
             count += member.read_control(&mut self.state);
             self.tell_own_settings();
         }
-        self.note(count);
+        self.note(count, 0);
         count
     }
 
-    /// So much has come by the last look.
+    /// So much has come by the last look; of that, so much is in the caller's hands already.
     #[inline]
-    fn note(&mut self, count: usize) {
+    fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
-            member.stirring = count > 0;
+            member.stirring = count > delivered;
             if count > 0 {
                 member.idle_since = None;
             }
         }
-        if count > 0 {
+        if count > delivered {
             self.note_news();
         }
     }
@@ -321,7 +321,7 @@ impl Task {
         let count = member.endpoint.poll(&mut sink);
         if sink.found {
             if let Some(mid) = self.receive(filter) {
-                self.note(count - 1);
+                self.note(count, 1);
                 return Some(mid);
             }
         }
@@ -385,7 +385,7 @@ impl Task {
         let mut sink = Delivering { state: &mut self.state, own, filter, data: &mut *data, delivered: None };
         let count = member.endpoint.poll(&mut sink);
         if let Some(delivered) = sink.delivered {
-            self.note(count - 1);
+            self.note(count, 1);
             return Some(delivered);
         }
         match self.progress_control(count) {

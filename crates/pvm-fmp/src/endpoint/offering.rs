@@ -147,4 +147,3 @@ pub(super) fn settle(peer: &mut Peer, us: u32) -> bool {
     }
     settled
 }
-

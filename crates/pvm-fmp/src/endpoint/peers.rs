@@ -19,7 +19,8 @@ impl Endpoint {
         let mapping = Mapping::of_peer(segment)?;
         let our_line = self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?;
         let our_line = OwnLine::new(&self.heap, our_line);
-        let owner = Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
+        let owner =
+            Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
         let keep_bell = self.bells < BELLS_MAX;
         self.bells += usize::from(keep_bell);
         let peer = Box::new(Peer {

@@ -1,7 +1,9 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
 use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE};
-use crate::arrival::{Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress};
+use crate::arrival::{
+    Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
+};
 use crate::offer::{self, Look};
 use crate::peer::{Inbound, Peer};
 use crate::queue::{Entry, Kind};
@@ -338,7 +340,13 @@ fn receive_offer(
 }
 
 /// Hands over a body that may still be on its way.
-fn receive_stream(from: u32, owner: &Rc<Owner>, sender_lives: &dyn Fn() -> bool, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+fn receive_stream(
+    from: u32,
+    owner: &Rc<Owner>,
+    sender_lives: &dyn Fn() -> bool,
+    entry: &Entry<'_>,
+    sink: &mut impl Sink,
+) -> Step {
     let mut words = [0u8; 24];
     entry.copy_to(&mut words);
     let word = |from: usize| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight"));

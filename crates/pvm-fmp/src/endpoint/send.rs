@@ -156,4 +156,3 @@ fn ring(peer: &Peer, reached: bool) -> Sent {
         None => Sent::RingByDaemon,
     }
 }
-
