@@ -1,4 +1,5 @@
 //! `pvmgetarch` beside Debian's.
+#![forbid(unsafe_code)]
 use std::process::Command;
 
 #[test]
