@@ -212,6 +212,13 @@ impl Reader {
         Ok(Some(Entry { ring, position: self.position, bytes, kind }))
     }
 
+    /// Whether the next entry is there.
+    #[inline(always)]
+    pub fn has_next(&self, ring: &[Line]) -> bool {
+        let line = &ring[self.position as usize & (ring.len() - 1)];
+        line.words[0].load(Ordering::Relaxed) >> 32 == lap(self.position, self.shift)
+    }
+
     /// Leaves `lines` lines behind.
     pub fn advance(&mut self, lines: usize) {
         self.position += lines as u64;

@@ -1,9 +1,9 @@
 //! How to wait (decision 9): spin while cores are free, yield while others want them, then sleep.
 use std::time::{Duration, Instant};
 
-/// Polls without a system call, about 10 ns each: an answer from another core comes within them.
-/// More would keep the core from an answerer that happens to share it.
-const SPINS: u32 = 100;
+/// Polls without a system call, some ten nanoseconds each: an answer from another core comes within
+/// them. More would keep the core from an answerer that happens to share it.
+const SPINS: u32 = 50;
 /// How long a task yields before it sleeps while cores are free.
 const YIELD_TIME: Duration = Duration::from_micros(200);
 /// Yields before sleeping while tasks outnumber cores: the neighbour on the core gets the chance to
@@ -17,7 +17,7 @@ const POLITE_YIELDS: u32 = 16;
 /// What to do next while nothing has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Poll again.
+    /// Watch ([`crate::Endpoint::watch`]), then poll again.
     Again,
     /// Sleep on the doorbell (`prepare_sleep`, `poll`, `poll(2)`, `awake`).
     Sleep,
@@ -43,7 +43,6 @@ impl Spinner {
     pub fn pause(&mut self) -> Wait {
         if !self.crowded && self.spins < SPINS {
             self.spins += 1;
-            std::hint::spin_loop();
             return Wait::Again;
         }
         self.pause_long()

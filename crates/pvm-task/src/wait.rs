@@ -131,6 +131,7 @@ impl Waiter {
         if self.deadline.is_none() {
             if let Phase::Spinning(spinner) = &mut self.phase {
                 if spinner.pause() == Wait::Again {
+                    task.watch();
                     return Step::Again;
                 }
             }
@@ -235,6 +236,14 @@ impl Sleep {
 }
 
 impl Task {
+    /// Passes a moment, or less when a message comes.
+    #[inline]
+    fn watch(&self) {
+        if let Some(member) = &self.member {
+            member.endpoint.watch();
+        }
+    }
+
     fn someone_sleeps(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.bed.asleep)
     }
