@@ -321,6 +321,12 @@ impl Block {
         // overlap it, for no reference to segment memory is ever handed out.
         unsafe { pieces::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
+    /// Copies `data` to `offset`, a multiple of 64, past the caches. Panics past the end.
+    pub(crate) fn write_past_caches(&self, offset: usize, data: &[u8]) {
+        assert!(offset % 64 == 0 && offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
+        // SAFETY: as in `write`; blocks start at multiples of 1024.
+        unsafe { pieces::copy_past_caches(data.as_ptr(), self.0.address.add(offset), data.len()) }
+    }
     /// Copies the first `count` bytes of another block to `offset`. Panics past either end.
     pub(crate) fn fill_from(&self, offset: usize, from: &Block, count: usize) {
         assert!(count <= from.capacity() && offset.checked_add(count).is_some_and(|end| end <= self.capacity()));

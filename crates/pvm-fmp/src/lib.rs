@@ -44,7 +44,7 @@ mod tests;
 pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
-    endpoint::{Endpoint, OFFER_BYTES_MIN},
+    endpoint::Endpoint,
     heap::Block,
     spin::{Spinner, Wait},
 };

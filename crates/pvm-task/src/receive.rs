@@ -6,7 +6,7 @@ use crate::system::is_system;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, HandlerCall};
 use pvm_core::codes::SYSCTX_TC;
-use pvm_fmp::{Arrival, Meta, OFFER_BYTES_MIN, Offer, OfferMissed, Posted, Sink};
+use pvm_fmp::{Arrival, Meta, Offer, OfferMissed, Posted, Sink};
 
 /// Rounds of looking at all peers before a call that does not wait gives up, while more comes.
 const LOOKS_MAX: usize = 64;
@@ -357,7 +357,7 @@ impl Task {
     /// directly. Ends with [`Task::end_precv`].
     #[inline]
     pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
-        if room >= OFFER_BYTES_MIN {
+        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.offer_bytes_min()) {
             self.post(filter);
         }
     }

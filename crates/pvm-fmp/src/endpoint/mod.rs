@@ -16,9 +16,10 @@ mod peers;
 mod receive;
 mod send;
 
-/// Bodies from this size on are offered to a waiting peer instead of copied twice, in bytes. Below,
-/// two copies that stay in the caches are faster than one by the kernel.
-pub const OFFER_BYTES_MIN: usize = 2 << 20;
+/// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
+/// memory for a second one. Below, two copies by two cores at the same time are faster. The
+/// environment's `HPVM_OFFER_MIN` (bytes) sets another size.
+const OFFER_BYTES_MIN: usize = 32 << 20;
 /// Bodies from this size on are sent while they are still being written, in bytes.
 const STREAM_BYTES_MIN: usize = 12 << 10;
 /// Doorbells kept open; those of further peers are rung by the daemon.
@@ -74,6 +75,7 @@ pub struct Endpoint {
     nap: u32,
     dirty: Rc<Cell<bool>>,
     copy_allowed: Rc<Cell<bool>>,
+    offer_bytes_min: usize,
     sends: u32,
     sent_bytes: usize,
 }
@@ -132,6 +134,7 @@ impl Endpoint {
             nap: 0,
             dirty: Rc::default(),
             copy_allowed: Rc::new(Cell::new(true)),
+            offer_bytes_min: offer_bytes_min(),
             sends: 0,
             sent_bytes: 0,
         })
@@ -142,6 +145,11 @@ impl Endpoint {
     pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
         let heap = self.heap.borrow();
         Ok([heap.source().descriptor().try_clone_to_owned()?, self.bell.try_clone()?])
+    }
+    /// From which size on a one-call receive should be announced ([`Endpoint::post`]), in bytes.
+    #[inline]
+    pub fn offer_bytes_min(&self) -> usize {
+        self.offer_bytes_min
     }
     /// The own doorbell, readable when a peer rang.
     pub fn bell(&self) -> BorrowedFd<'_> {
@@ -197,4 +205,9 @@ impl Endpoint {
         }
         self.heap.borrow_mut().tidy();
     }
+}
+
+fn offer_bytes_min() -> usize {
+    let set = std::env::var("HPVM_OFFER_MIN").ok().and_then(|text| text.parse().ok());
+    set.map_or(OFFER_BYTES_MIN, |bytes: usize| bytes.max(crate::INLINE_BYTES_MAX + 1))
 }

@@ -1,6 +1,6 @@
 //! Sending: into the queue, or into the heap and its descriptor into the queue.
 
-use super::{BYTES_PER_POLL, Endpoint, OFFER_BYTES_MIN, SENDS_PER_POLL, STREAM_BYTES_MIN};
+use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
 use crate::peer::Peer;
@@ -27,7 +27,7 @@ impl Endpoint {
 
     fn send_long(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
-        if body.len() >= OFFER_BYTES_MIN && self.peer_waits_for(index, &meta) {
+        if body.len() >= self.offer_bytes_min && self.peer_waits_for(index, &meta) {
             return self.send_offer(index, meta, body);
         }
         if body.len() >= STREAM_BYTES_MIN {
@@ -56,9 +56,14 @@ impl Endpoint {
             peer.outstanding.remove(token);
             return first;
         }
+        let past_caches = PAST_CACHES_BYTES.contains(&body.len());
         let mut done = 0;
         for piece in body.chunks(stream_piece_bytes(body.len())) {
-            block.write(stream::HEAD_BYTES + done, piece);
+            if past_caches {
+                block.write_past_caches(stream::HEAD_BYTES + done, piece);
+            } else {
+                block.write(stream::HEAD_BYTES + done, piece);
+            }
             done += piece.len();
             stream::advance(progress, done);
         }
@@ -123,9 +128,13 @@ impl Endpoint {
     }
 }
 
+/// Bodies that would lie in the sender's own cache when the receiver wants them, in bytes: shorter
+/// ones are soon had anyway, longer ones have left the cache by then.
+const PAST_CACHES_BYTES: std::ops::Range<usize> = 48 << 10..768 << 10;
+
 /// Short pieces begin the overlap early, long ones cost fewer looks.
 fn stream_piece_bytes(bytes: usize) -> usize {
-    (bytes / 8).clamp(4 << 10, 32 << 10)
+    (bytes / 8).clamp(4 << 10, 32 << 10) / 64 * 64
 }
 
 /// What a receiver must know to find a body: token, count, place and length of each fragment.
