@@ -118,6 +118,7 @@ impl Writer {
         // Pairs with the acquire in `Reader::next`: whoever sees the stamp sees the entry.
         line.words[0].store(stamp(self.position, self.shift, body.len(), kind as u8), Ordering::Release);
         self.position += lines_for(body.len()) as u64;
+        own_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
     }
 
     /// The lines behind the first one, before that is published.
@@ -129,6 +130,21 @@ impl Writer {
             store_bytes(line, 1, piece);
         }
     }
+}
+
+/// How far ahead of the writer lines are fetched: far enough that the reader does not poll there.
+const AHEAD_LINES: usize = 3;
+
+/// Fetches a line for writing, so that a later store need not wait until the reader's copy is gone.
+#[inline]
+fn own_soon(line: &Line) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch changes nothing but the caches; processors without it ignore it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = line;
 }
 
 /// Stores bytes into the words of a line from word `from` on.

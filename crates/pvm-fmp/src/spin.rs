@@ -1,9 +1,9 @@
 //! How to wait (decision 9): spin while cores are free, yield while others want them, then sleep.
 use std::time::{Duration, Instant};
 
-/// Polls without a system call, some ten nanoseconds each: an answer from another core comes within
-/// them. More would keep the core from an answerer that happens to share it.
-const SPINS: u32 = 50;
+/// Watches without a system call, some hundred nanoseconds each: an answer from another core comes
+/// within them. More would keep the core from an answerer that happens to share it.
+const SPINS: u32 = 8;
 /// How long a task yields before it sleeps while cores are free.
 const YIELD_TIME: Duration = Duration::from_micros(200);
 /// Yields before sleeping while tasks outnumber cores: the neighbour on the core gets the chance to

@@ -28,9 +28,10 @@ const BELLS_MAX: usize = 256;
 const BATCH: usize = 256;
 /// Up to this many peers all are looked at in each poll; of more, the recent ones and some others.
 const GLANCE_PEERS: usize = 32;
-/// Peers whose queues a waiting task watches, and how often before it polls them all.
+/// Peers whose queues a waiting task watches, and how many looks it takes before it polls them all.
+/// So many that an answer mostly comes within one watch: then the processor learns what follows.
 const WATCH_PEERS: usize = 4;
-const WATCH_ROUNDS: usize = 16;
+const WATCH_LOOKS: usize = 16;
 /// How long a sender waits for the answer to an offer, beside the time for the copy itself.
 const OFFER_PATIENCE: Duration = Duration::from_millis(2);
 /// The slowest copy that is still waited for, in bytes a microsecond.

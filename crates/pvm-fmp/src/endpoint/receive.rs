@@ -1,6 +1,6 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
-use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_ROUNDS};
+use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_LOOKS};
 use crate::arrival::{
     Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
 };
@@ -32,19 +32,21 @@ impl Endpoint {
         count
     }
 
-    /// Looks at the queues of those that sent lately again and again, for some ten nanoseconds or
+    /// Looks at the queues of those that sent lately again and again, for some hundred nanoseconds or
     /// until something is there; nothing is taken. What a waiting task does between two polls: it
     /// sees a message sooner than through all the layers above.
     #[inline]
     pub fn watch(&self) {
-        for _ in 0..WATCH_ROUNDS {
-            for &index in self.order.iter().take(WATCH_PEERS) {
+        let watched = &self.order[..self.order.len().min(WATCH_PEERS)];
+        for _ in 0..WATCH_LOOKS / watched.len().max(1) {
+            for &index in watched {
                 let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
                 // SAFETY: the slice is used within this statement, the peer holds the mapping.
                 if inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.lines() })) {
                     return;
                 }
             }
+            std::hint::spin_loop();
         }
     }
 
