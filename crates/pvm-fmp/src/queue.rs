@@ -133,7 +133,7 @@ impl Writer {
 }
 
 /// How far ahead of the writer lines are fetched: far enough that the reader does not poll there.
-const AHEAD_LINES: usize = 3;
+const AHEAD_LINES: usize = 2;
 
 /// Fetches a line for writing, so that a later store need not wait until the reader's copy is gone.
 #[inline]
@@ -142,6 +142,19 @@ fn own_soon(line: &Line) {
     // SAFETY: a prefetch changes nothing but the caches; processors without it ignore it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = line;
+}
+
+/// Fetches a line for reading, while the one before is being handled.
+#[inline]
+fn want_soon(line: &Line) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch changes nothing but the caches.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     let _ = line;
@@ -225,6 +238,7 @@ impl Reader {
         if bytes > crate::INLINE_BYTES_MAX || lines_for(bytes) > ring.len() {
             return Err(Damaged);
         }
+        want_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
         Ok(Some(Entry { ring, position: self.position, bytes, kind }))
     }
 

@@ -1,6 +1,6 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
-use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_LOOKS};
+use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE, WATCH_LOOKS, WATCH_PEERS};
 use crate::arrival::{
     Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
 };
