@@ -119,6 +119,12 @@ impl Store {
     pub fn receive(&mut self, entry: u32) -> i32 {
         self.queue.remove(&mut self.table, entry);
         self.table[entry as usize].place = Place::Buffer;
+        self.activate(entry)
+    }
+
+    /// Makes a buffer the active receive buffer; the former one is freed.
+    #[inline]
+    pub fn activate(&mut self, entry: u32) -> i32 {
         if self.receive != 0 {
             self.free(self.receive);
         }

@@ -86,12 +86,12 @@ impl Sink for Delivering<'_> {
     }
 }
 
-/// Queues what comes, until one fits.
+/// Queues what comes, but for the first that fits: that one is received without passing the queue.
 struct Receiving<'a> {
     state: &'a mut State,
     own: i32,
     filter: &'a Filter,
-    found: bool,
+    found: Option<u32>,
 }
 
 impl Sink for Receiving<'_> {
@@ -99,14 +99,17 @@ impl Sink for Receiving<'_> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        self.found |= fits && !self.state.is_special(&envelope);
+        if self.found.is_none() && fits && !self.state.is_special(&envelope) {
+            self.found = self.state.take_in(&envelope, body);
+            return;
+        }
         self.state.arrived(envelope, body);
     }
 
     /// A program may add a handler because of the message, for those that follow.
     #[inline]
     fn satisfied(&self) -> bool {
-        self.found
+        self.found.is_some()
     }
 }
 
@@ -317,13 +320,11 @@ impl Task {
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let mut sink = Receiving { state: &mut self.state, own, filter, found: false };
+        let mut sink = Receiving { state: &mut self.state, own, filter, found: None };
         let count = member.endpoint.poll(&mut sink);
-        if sink.found {
-            if let Some(mid) = self.receive(filter) {
-                self.note(count, 1);
-                return Some(mid);
-            }
+        if let Some(entry) = sink.found {
+            self.note(count, 1);
+            return Some(self.state.store.activate(entry));
         }
         match self.progress_control(count) {
             0 => None,
