@@ -32,12 +32,18 @@ pub struct Machine {
     whose: Whose,
     scratch: Scratch,
     daemon: Option<Child>,
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl Machine {
     /// Starts a daemon in a new directory and waits until it is ready.
     pub fn start(whose: Whose, name: &str) -> Result<Machine> {
-        let mut machine = Machine { whose, scratch: Scratch::new(name)?, daemon: None };
+        Machine::start_with(whose, name, &[])
+    }
+
+    /// The same, with variables that all its processes get.
+    pub fn start_with(whose: Whose, name: &str, variables: &'static [(&'static str, &'static str)]) -> Result<Machine> {
+        let mut machine = Machine { whose, scratch: Scratch::new(name)?, daemon: None, variables };
         machine.start_daemon()?;
         Ok(machine)
     }
@@ -83,7 +89,7 @@ impl Machine {
         if self.whose == Whose::Ours {
             command.env("LD_LIBRARY_PATH", dist().join("lib"));
         }
-        command.current_dir(self.directory());
+        command.envs(self.variables.iter().copied()).current_dir(self.directory());
         command
     }
 

@@ -102,6 +102,10 @@ impl Plan {
     }
 }
 
+/// Bodies from 256 KiB on are offered, so that all ways of a message are taken: in the queue, in the
+/// heap, streamed, offered.
+const OFFERS: &[(&str, &str)] = &[("HPVM_OFFER_MIN", "262144")];
+
 /// The file of accounts.
 fn table(machine: &Machine) -> PathBuf {
     machine.directory().join("table")
@@ -183,7 +187,7 @@ impl Outcome {
 
 /// One run: traffic in rounds, a look at memory after each, then the halt.
 pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
-    let mut machine = Machine::start(plan.whose, "torture")?;
+    let mut machine = Machine::start_with(plan.whose, "torture", OFFERS)?;
     let mut chief = Talker::start(&mut plan.chief(&machine, program, false))?;
     let mut watch = Watch::new(machine.daemon(), Duration::from_secs(plan.patience));
     let mut trouble = Ok(());
