@@ -326,10 +326,7 @@ fn receive_offer(
     entry: &Entry<'_>,
     sink: &mut impl Sink,
 ) -> Step {
-    let mut words = [0u8; 24];
-    entry.copy_to(&mut words);
-    let word = |from: usize| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight"));
-    let number = word(16);
+    let [address, bytes, number] = words_of(entry);
     match offer::look(&theirs.offer, number) {
         Look::Moved => match moved_body(owner, theirs) {
             Some(remote) => {
@@ -340,8 +337,8 @@ fn receive_offer(
         },
         Look::Standing => {
             let outcome = Cell::new(Outcome::Later);
-            let memory = OfferedMemory { theirs, ours, number, address: word(0), allowed };
-            let (bytes, way) = (word(8) as usize, Way::Memory(memory));
+            let memory = OfferedMemory { theirs, ours, number, address, allowed };
+            let (bytes, way) = (bytes as usize, Way::Memory(memory));
             let offer = Offer { owner, bytes, sender_lives, outcome: &outcome, way };
             sink.arrived(from, entry.meta(), Arrival::Offer(offer));
             match outcome.get() {
@@ -357,6 +354,13 @@ fn receive_offer(
     }
 }
 
+/// The three words of an entry that tells of a body elsewhere.
+fn words_of(entry: &Entry<'_>) -> [u64; 3] {
+    let mut words = [0u8; 24];
+    entry.copy_to(&mut words);
+    [0, 8, 16].map(|from| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight")))
+}
+
 /// Hands over a body that may still be on its way.
 fn receive_stream(
     from: u32,
@@ -365,10 +369,8 @@ fn receive_stream(
     entry: &Entry<'_>,
     sink: &mut impl Sink,
 ) -> Step {
-    let mut words = [0u8; 24];
-    entry.copy_to(&mut words);
-    let word = |from: usize| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight"));
-    let (token, offset, bytes) = (word(0) as u32, word(8), word(16) as usize);
+    let [token, offset, bytes] = words_of(entry);
+    let (token, bytes) = (token as u32, bytes as usize);
     let Some(progress) = stream_progress(owner, offset, bytes) else { return Step::Damaged };
     if stream::available(progress) == bytes {
         return match Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64) {
