@@ -538,8 +538,9 @@ impl Daemon {
     fn act(&mut self, action: Action) {
         match action {
             Action::Welcome { connection, tid, welcome } => {
-                self.connections.welcome(connection, tid, welcome);
+                // First, so that a welcomed task costs the daemon no descriptor later.
                 self.watch_peer(connection, tid);
+                self.connections.welcome(connection, tid, welcome);
                 self.remark(tid, "has enrolled");
             }
             Action::Refuse { connection, code } => self.refuse(connection, code),

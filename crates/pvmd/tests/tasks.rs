@@ -155,10 +155,8 @@ fn the_end_of_a_process_is_noticed_with_its_status_after_its_output() {
     assert_eq!((message.src, message.ctx, message.tag, ints), (Tid::DAEMON, 9, 5, vec![child.0 as i32]));
     assert!(directory.log().contains(&format!("[{child}] last words\n")), "{}", directory.log());
     let killed = Tid(task.spawn("/bin/sleep", &["100"])[0] as u32);
-    let started = Instant::now();
     task.ask(Request::Signal { tid: killed, signal: 9 });
     assert_eq!(task.ask(Request::ExitStatus(killed)), Reply::Int(9));
-    assert!(started.elapsed().as_secs() < 5);
 }
 
 #[test]
@@ -166,7 +164,15 @@ fn many_tasks_start_fast_and_leave_nothing_behind() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);
     let mut task = Client::enroll(&daemon.socket);
-    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.process.id())).unwrap().count();
+    let descriptors = || {
+        let list = std::fs::read_dir(format!("/proc/{}/fd", daemon.process.id())).unwrap();
+        // One can vanish between the two looks.
+        let mut list: Vec<_> = list.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect();
+        list.sort();
+        list
+    };
+    // An answer means that the daemon has done with the enrolment.
+    assert_eq!(task.ask(Request::TaskStatus(task.tid())), Reply::Code(0));
     let before = descriptors();
     let started = Instant::now();
     let tids = task.spawn_with(spawn_of("/bin/true", &[], 200));
@@ -176,7 +182,8 @@ fn many_tasks_start_fast_and_leave_nothing_behind() {
         "the end of all",
         || matches!(task.ask(Request::Tasks(Tid::NONE)), Reply::Tasks(list) if list.len() == 1),
     );
-    eventually("descriptors as before", || descriptors() == before);
+    eventually("descriptors as before", || descriptors().len() == before.len());
+    assert_eq!(descriptors(), before);
 }
 
 #[test]
@@ -241,8 +248,9 @@ fn helper_that_enrols_and_leaves_a_child_behind() {
     // The child inherits the connection.
     let held = rustix::io::fcntl_dupfd_cloexec(task.link.as_fd(), 100).unwrap();
     rustix::io::fcntl_setfd(&held, rustix::io::FdFlags::empty()).unwrap();
-    std::process::Command::new("/bin/sleep").arg("2").stdout(std::process::Stdio::null()).spawn().unwrap();
-    std::fs::write(std::env::var_os("TEST_TID").unwrap(), task.tid().0.to_string()).unwrap();
+    let child = std::process::Command::new("/bin/sleep").arg("100").stdout(std::process::Stdio::null()).spawn().unwrap();
+    let numbers = format!("{} {}", task.tid().0, child.id());
+    std::fs::write(std::env::var_os("TEST_NUMBERS").unwrap(), numbers).unwrap();
     std::process::exit(0);
 }
 
@@ -253,11 +261,14 @@ fn the_end_of_a_process_is_noticed_while_its_child_holds_the_socket() {
     let mut task = Client::enroll(&daemon.socket);
     let mut helper = std::process::Command::new(std::env::current_exe().unwrap());
     helper.args(["--exact", "helper_that_enrols_and_leaves_a_child_behind"]).stdout(std::process::Stdio::null());
-    let file = directory.0.join("tid");
-    assert!(helper.env("TEST_SOCKET", &daemon.socket).env("TEST_TID", &file).status().unwrap().success());
-    let tid = Tid(std::fs::read_to_string(&file).unwrap().parse().unwrap());
-    let started = Instant::now();
+    let file = directory.0.join("numbers");
+    assert!(helper.env("TEST_SOCKET", &daemon.socket).env("TEST_NUMBERS", &file).status().unwrap().success());
+    let numbers = std::fs::read_to_string(&file).unwrap();
+    let mut numbers = numbers.split(' ').map(|number| number.parse::<u32>().unwrap());
+    let (tid, child) = (Tid(numbers.next().unwrap()), numbers.next().unwrap());
     eventually("the end", || task.ask(Request::TaskStatus(tid)) == Reply::Code(Code::NoTask.number()));
-    assert!(started.elapsed().as_millis() < 1500);
+    // Not for its end was the task's noticed: it still runs, with the socket.
+    let child = rustix::process::Pid::from_raw(child as i32).unwrap();
+    assert!(rustix::process::kill_process(child, rustix::process::Signal::KILL).is_ok());
     assert!(directory.log().contains(&format!("{tid} is gone")));
 }
