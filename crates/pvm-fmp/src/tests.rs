@@ -2,6 +2,7 @@
 use crate::ports::{PortTable, PortView};
 use crate::*;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 const A: u32 = 0x40001;
@@ -287,25 +288,38 @@ fn two_threads_exchange_messages_without_loss() {
 
 #[test]
 fn long_bodies_go_straight_to_a_waiting_receiver() {
+    const OFFERS_MAX: usize = 50;
     let host = Host::new();
     let mut a = host.endpoint(A);
-    let thread = beside(&host, &mut a, |mut b| {
+    let (posted, is_posted) = mpsc::channel();
+    let offers = std::sync::Arc::new(AtomicUsize::new(0));
+    let taken = offers.clone();
+    let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept::default();
         b.post(Some(Posted { from: A, mask: [u32::MAX, 0, 0, 0, 0], value: [7, 0, 0, 0, 0] }));
-        while kept.messages.len() < 4 {
+        posted.send(()).unwrap();
+        let mut last = false;
+        while !last {
             b.poll(&mut kept);
+            last = kept.messages.iter().any(|message| message.2.is_empty());
+            assert!(kept.messages.drain(..).all(|message| message.2.is_empty() || message.2 == body(40_000_000, 3)));
+            taken.store(kept.offers, Ordering::Relaxed);
             std::thread::yield_now();
         }
         b.post(None);
-        (kept.offers, kept.messages.iter().all(|message| message.2 == body(40_000_000, 3)))
     });
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    is_posted.recv().unwrap();
     let long = body(40_000_000, 3);
-    for _ in 0..4 {
+    // A sender that finds the receiver without a core does not wait long for it.
+    for _ in 0..OFFERS_MAX {
         a.send_bytes(B, [7, 1, 2, 3, 4], &long).map(|_| ()).unwrap();
+        if offers.load(Ordering::Relaxed) > 0 {
+            break;
+        }
     }
-    let (offers, right) = thread.join().unwrap();
-    assert!(right && offers > 0, "{offers} offers");
+    a.send_bytes(B, [7, 1, 2, 3, 4], b"").map(|_| ()).unwrap();
+    thread.join().unwrap();
+    assert!(offers.load(Ordering::Relaxed) > 0);
 }
 
 #[test]
@@ -328,16 +342,18 @@ fn an_offer_that_nobody_takes_moves_to_the_heap() {
 fn a_receiver_that_cannot_copy_gets_the_body_through_the_heap() {
     let host = Host::new();
     let mut a = host.endpoint(A);
-    let thread = beside(&host, &mut a, |mut b| {
+    let (posted, is_posted) = mpsc::channel();
+    let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept { refuse_offers: true, ..Kept::default() };
         b.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
+        posted.send(()).unwrap();
         while kept.messages.len() < 5 {
             b.poll(&mut kept);
             std::thread::yield_now();
         }
         kept.messages.iter().all(|message| message.2 == body(40_000_000, 3))
     });
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    is_posted.recv().unwrap();
     for _ in 0..5 {
         a.send_bytes(B, [7, 1, 2, 3, 4], &body(40_000_000, 3)).map(|_| ()).unwrap();
     }

@@ -57,7 +57,7 @@ fn the_output_of_jobs_is_shown_as_it_comes() {
     let program = nest.program("prog", "echo \"hello $1\"; echo oops >&2; printf tail");
     let mut console = nest.console(&[]);
     console.say(&format!("spawn -> {program} \"a b\"\n"));
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    console.hear("[1] finished\n");
     console.say("jobs\n");
     assert_eq!(
         out(&console.end()),
@@ -95,7 +95,7 @@ fn tasks_get_what_the_console_exports() {
     let program = nest.program("prog", "echo \"$PVM_EXPORT:$XX:$PVM_ARCH:$PVMCTX:$PVMTMASK\"");
     let mut console = nest.console(&[]);
     console.say(&format!("setenv XX \"a  b\"\nexport XX\nspawn -> {program}\n"));
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    console.hear("[1] finished\n");
     let text = out(&console.end());
     let mask = "FH@@HMDC@@HNAAB@@@@@@C@@@ICA@@@@@@@";
     assert!(text.contains(&format!("[1:t40002] XX:a  b:LINUX64:0x0:{mask}\n")), "{text}");
@@ -106,8 +106,7 @@ fn a_reset_ends_tasks_but_not_consoles() {
     let nest = Nest::new();
     let sleeper = nest.program("sleeper", "exec sleep 100");
     let mut other = nest.console(&[]);
-    assert!(wait_until(|| nest.has_daemon()));
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    other.hear("pvm> ");
     let text = out(&nest.script(&format!("spawn -2 {sleeper}\nput p 1 text\nreset\nps -a\nnames p\n")));
     assert!(
         text.contains("pvm> ps -a\n                    HOST      TID   FLAG 0x COMMAND\npvm> names p\n<p>:\n"),
@@ -135,8 +134,7 @@ fn a_hostfile_that_cannot_be_read_is_told() {
 fn a_console_whose_machine_ends_says_so() {
     let nest = Nest::new();
     let console = nest.console(&[]);
-    assert!(wait_until(|| nest.has_daemon()));
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    console.hear("pvm> ");
     nest.script("halt\n");
     let output = console.end();
     assert_ne!(output.status.code(), Some(0));

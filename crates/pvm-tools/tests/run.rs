@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Nest, err, out, wait_until};
-use std::process::Stdio;
+use rustix::process::{Pid, Signal};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -150,10 +151,8 @@ fn programs_are_found_where_a_user_expects_them() {
     assert_eq!(nest.run(&["run", "--bogus", "echo"]).status.code(), Some(2));
 }
 
-/// Sends a signal by the ordinary program for it.
-fn signal(name: &str, process: u32) {
-    let status = std::process::Command::new("kill").args([name, &process.to_string()]).status().unwrap();
-    assert!(status.success());
+fn interrupt(process: &Child) {
+    rustix::process::kill_process(Pid::from_child(process), Signal::INT).unwrap();
 }
 
 #[test]
@@ -162,20 +161,21 @@ fn an_interrupt_reaches_the_tasks_and_a_second_one_kills() {
     let ready = nest.directory.join("ready");
     let is_ready = || ready.exists();
     let polite = nest.program("polite", "trap 'echo bye; exit 7' INT; touch ready; while :; do sleep 0.05; done");
-    let stubborn = nest.program("stubborn", "trap '' INT; touch ready; while :; do sleep 0.05; done");
+    let stubborn = nest.program("stubborn", "trap 'touch heard' INT; touch ready; while :; do sleep 0.05; done");
 
     let child = nest.command(&["run", &polite]).stdout(Stdio::piped()).spawn().unwrap();
     assert!(wait_until(is_ready));
-    signal("-INT", child.id());
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!((out(&output).as_str(), output.status.code()), ("bye\n", Some(7)));
 
     std::fs::remove_file(&ready).unwrap();
     let child = nest.command(&["run", &stubborn]).stdout(Stdio::piped()).spawn().unwrap();
     assert!(wait_until(is_ready));
-    signal("-INT", child.id());
-    std::thread::sleep(Duration::from_millis(300));
-    signal("-INT", child.id());
+    interrupt(&child);
+    let heard = nest.directory.join("heard");
+    assert!(wait_until(|| heard.exists()));
+    interrupt(&child);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(137));
     assert!(!nest.has_daemon());
 }

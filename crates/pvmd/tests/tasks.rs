@@ -248,7 +248,8 @@ fn helper_that_enrols_and_leaves_a_child_behind() {
     // The child inherits the connection.
     let held = rustix::io::fcntl_dupfd_cloexec(task.link.as_fd(), 100).unwrap();
     rustix::io::fcntl_setfd(&held, rustix::io::FdFlags::empty()).unwrap();
-    let child = std::process::Command::new("/bin/sleep").arg("100").stdout(std::process::Stdio::null()).spawn().unwrap();
+    let child =
+        std::process::Command::new("/bin/sleep").arg("100").stdout(std::process::Stdio::null()).spawn().unwrap();
     let numbers = format!("{} {}", task.tid().0, child.id());
     std::fs::write(std::env::var_os("TEST_NUMBERS").unwrap(), numbers).unwrap();
     std::process::exit(0);

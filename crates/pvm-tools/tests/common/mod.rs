@@ -1,10 +1,11 @@
 //! A virtual machine of its own for each test, and consoles on it.
 #![allow(dead_code)] // each test program uses its part
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The console of Debian's PVM, where it is installed.
@@ -76,8 +77,13 @@ impl Nest {
     /// Starts a console whose input is written later.
     pub fn console(&self, arguments: &[&str]) -> Console {
         let mut command = self.command(arguments);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Console(child)
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (output, printed) = (child.stdout.take().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
+        let reader = std::thread::spawn({
+            let printed = printed.clone();
+            move || keep(output, &printed)
+        });
+        Console { child, printed, reader }
     }
 
     /// Runs a script through the console.
@@ -140,24 +146,45 @@ pub fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// Keeps what comes until the end.
+fn keep(mut output: ChildStdout, printed: &Mutex<Vec<u8>>) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = output.read(&mut bytes) {
+        printed.lock().unwrap().extend_from_slice(&bytes[..count]);
+    }
+}
+
 /// A console that runs.
-pub struct Console(Child);
+pub struct Console {
+    child: Child,
+    printed: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
 
 impl Console {
     /// Writes into its input.
     pub fn say(&mut self, text: &str) {
-        self.0.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+        self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until it has printed a text.
+    pub fn hear(&self, text: &str) {
+        let printed = || String::from_utf8_lossy(&self.printed.lock().unwrap()).into_owned();
+        assert!(wait_until(|| printed().contains(text)), "no {text:?} in {:?}", printed());
     }
 
     /// Closes its input and takes what it printed.
     pub fn end(mut self) -> Output {
-        drop(self.0.stdin.take());
-        self.0.wait_with_output().unwrap()
+        drop(self.child.stdin.take());
+        let mut output = self.child.wait_with_output().unwrap();
+        self.reader.join().unwrap();
+        output.stdout = std::mem::take(&mut self.printed.lock().unwrap());
+        output
     }
 
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 }
 
