@@ -50,6 +50,7 @@ pub fn build() -> Result<()> {
         fs::create_dir_all(&directory)?;
         place(&page, &directory.join(name_of(&page)), 0o644)?;
     }
+    crate::man::write(&tree.join("share/man/man3"))?;
     place(&root().join("dist/pvm3.pc"), &tree.join("lib/pkgconfig/pvm3.pc"), 0o644)
 }
 

@@ -11,6 +11,7 @@ mod demo;
 mod install;
 mod lint;
 mod machine;
+mod man;
 mod second_user;
 mod setup;
 mod test;
@@ -32,6 +33,7 @@ const COMMANDS: &[Command] = &[
     ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
     ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
+    ("man", "the manual pages of the calls, and whether they are true: man [--only NAME]", man::run),
     ("demo", "the main job: a farm on this host, its speed, a small table", demo::run),
 ];
 

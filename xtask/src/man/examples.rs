@@ -1,0 +1,92 @@
+//! Examples: each compiles, and does what its page says.
+use super::page::Page;
+use crate::common::{Checks, Scratch, dist, output, root};
+use crate::machine::{Machine, Whose, wait_until};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How long an example may run.
+const RUN_TIME_MAX: Duration = Duration::from_secs(20);
+/// Where a machine searches programs to spawn, below the home directory.
+const SPAWN_DIRECTORY: &str = "pvm3/bin";
+
+/// Compiles all examples, since they may start one another, and runs the chosen ones.
+pub fn check(checks: &mut Checks, pages: &[Page], chosen: &[&Page]) -> Result<()> {
+    let programs = Scratch::new("examples")?;
+    for page in pages {
+        if let Some(source) = &page.example {
+            let compiled = compile(source, programs.path());
+            checks.check(&format!("page {}: its example compiles", page.name), compiled);
+        }
+    }
+    for page in chosen {
+        if let (Some(source), Some(wanted)) = (&page.example, &page.example_output) {
+            let result = prints(source, wanted, programs.path());
+            checks.check(&format!("page {}: its example prints what it says", page.name), result);
+        }
+    }
+    Ok(())
+}
+
+/// The name of a program: `hello` when it begins with `/* hello.c: …`.
+fn program_name(source: &str) -> Result<&str> {
+    let first = source.trim_start().lines().next().unwrap_or_default();
+    let file = first.strip_prefix("/* ").and_then(|rest| rest.split_once(".c")).map(|(name, _)| name);
+    file.filter(|name| !name.contains(' ')).context("an example begins with /* NAME.c: what it shows */")
+}
+
+fn compile(source: &str, directory: &Path) -> Result<()> {
+    let name = program_name(source)?;
+    let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
+    ensure!(!program.exists(), "there is another {name}");
+    fs::write(&file, source)?;
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror"]).arg(format!("-I{}", root().join("include").display()));
+    cc.arg(&file).arg(format!("-L{}", dist().join("lib").display())).arg("-lpvm3").arg("-o").arg(&program);
+    output(&mut cc).map(drop)
+}
+
+/// Runs a program on a machine of its own.
+fn prints(source: &str, wanted: &str, programs: &Path) -> Result<()> {
+    let program = programs.join(program_name(source)?);
+    let machine = Machine::start(Whose::Ours, "example")?;
+    let architecture = output(&mut machine.command(&dist().join("bin/pvmgetarch")))?;
+    let spawned = machine.directory().join(SPAWN_DIRECTORY);
+    fs::create_dir_all(&spawned)?;
+    std::os::unix::fs::symlink(programs, spawned.join(architecture.trim()))?;
+    let printed = machine.directory().join("printed");
+    let complaints = machine.directory().join("complaints");
+    let mut child = machine
+        .command(&program)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&printed)?)
+        .stderr(fs::File::create(&complaints)?)
+        .spawn()
+        .context("cannot start it")?;
+    if !wait_until(RUN_TIME_MAX, || !matches!(child.try_wait(), Ok(None))) {
+        child.kill()?;
+        child.wait()?;
+        bail!("it does not end; it printed\n{}", told(&printed, &complaints));
+    }
+    let text = fs::read_to_string(&printed)?;
+    ensure!(text == wanted.trim_start_matches('\n'), "it printed\n{}", told(&printed, &complaints));
+    Ok(())
+}
+
+fn told(printed: &PathBuf, complaints: &PathBuf) -> String {
+    [printed, complaints].iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_says_its_name_first() {
+        assert_eq!(program_name("/* send_hello.c: a greeting */\nint main;\n").expect("a name"), "send_hello");
+        assert!(program_name("int main;\n").is_err());
+    }
+}

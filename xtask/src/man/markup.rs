@@ -1,0 +1,169 @@
+//! The little markup of the texts of pages.
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// A part of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Running text.
+    Paragraph(Vec<Span>),
+    /// An item of a list.
+    Item(Vec<Span>),
+    /// A term and what it means.
+    Term(Vec<Span>, Vec<Span>),
+    /// Lines that are shown as they are.
+    Verbatim(Vec<String>),
+}
+
+/// A piece of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Span {
+    /// Plain text.
+    Roman(String),
+    /// A name, or what is to be typed.
+    Bold(String),
+    /// A place-holder.
+    Italic(String),
+}
+
+/// What stands between a term and its text.
+const TERM_END: &str = " :: ";
+/// How far lines are moved in that are shown as they are.
+const VERBATIM_INDENT: &str = "    ";
+/// How far the further lines of an item are moved in.
+const ITEM_INDENT: &str = "  ";
+
+/// The name of a page with its section, as in `pvm_send(3)`.
+static REFERENCE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b([A-Za-z_][A-Za-z0-9_.]*)\((\d)\)").expect("a pattern"));
+
+/// The pages that a text names, with their sections.
+pub fn references(text: &str) -> Vec<(String, String)> {
+    REFERENCE.captures_iter(text).map(|found| (found[1].to_owned(), found[2].to_owned())).collect()
+}
+
+/// Reads a text.
+pub fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        let in_item = open.first().is_some_and(|first| first.starts_with("- "));
+        let is_verbatim = |line: &str| line.starts_with(VERBATIM_INDENT) && !in_item;
+        let goes_on = match open.first() {
+            _ if line.trim().is_empty() => open.first().is_some_and(|first| is_verbatim(first)),
+            Some(first) if is_verbatim(first) => is_verbatim(line),
+            Some(_) if in_item => line.starts_with(ITEM_INDENT),
+            Some(_) => !line.starts_with("- ") && !is_verbatim(line),
+            None => true,
+        };
+        if !goes_on {
+            blocks.extend(block(&std::mem::take(&mut open)));
+        }
+        if !(line.trim().is_empty() && open.is_empty()) {
+            open.push(line);
+        }
+    }
+    blocks.extend(block(&open));
+    blocks
+}
+
+fn block(lines: &[&str]) -> Option<Block> {
+    let first = lines.first()?;
+    if first.starts_with(VERBATIM_INDENT) {
+        let mut lines: Vec<String> =
+            lines.iter().map(|line| line.get(VERBATIM_INDENT.len()..).unwrap_or("").to_owned()).collect();
+        while lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        return Some(Block::Verbatim(lines));
+    }
+    let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+    Some(match text.strip_prefix("- ") {
+        Some(item) => match item.split_once(TERM_END) {
+            Some((term, meaning)) => Block::Term(spans(term), spans(meaning)),
+            None => Block::Item(spans(item)),
+        },
+        None => Block::Paragraph(spans(&text)),
+    })
+}
+
+/// Reads a line.
+pub fn spans(text: &str) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let after = &rest[first.len_utf8()..];
+        let closed = match first {
+            '`' => after.split_once('`'),
+            '*' if !after.starts_with(' ') => after.split_once('*'),
+            _ => None,
+        };
+        match closed {
+            Some((marked, behind)) => {
+                plain_spans(&std::mem::take(&mut plain), &mut spans);
+                spans.push(if first == '`' { Span::Bold(marked.to_owned()) } else { Span::Italic(marked.to_owned()) });
+                rest = behind;
+            }
+            None => {
+                plain.push(first);
+                rest = after;
+            }
+        }
+    }
+    plain_spans(&plain, &mut spans);
+    spans
+}
+
+/// Unmarked text: names of pages in bold.
+fn plain_spans(text: &str, spans: &mut Vec<Span>) {
+    let mut end = 0;
+    for found in REFERENCE.captures_iter(text) {
+        let name = found.get(1).expect("the pattern has a name");
+        spans.extend((name.start() > end).then(|| Span::Roman(text[end..name.start()].to_owned())));
+        spans.push(Span::Bold(name.as_str().to_owned()));
+        end = name.end();
+    }
+    spans.extend((end < text.len()).then(|| Span::Roman(text[end..].to_owned())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roman(text: &str) -> Span {
+        Span::Roman(text.into())
+    }
+
+    #[test]
+    fn names_arguments_and_pages_are_marked() {
+        let bold = |text: &str| Span::Bold(text.into());
+        assert_eq!(
+            spans("`PvmOk` for *tid*, see pvm_send(3)."),
+            [
+                bold("PvmOk"),
+                roman(" for "),
+                Span::Italic("tid".into()),
+                roman(", see "),
+                bold("pvm_send"),
+                roman("(3).")
+            ]
+        );
+        assert_eq!(spans("i * n * m"), [roman("i * n * m")]);
+    }
+
+    #[test]
+    fn a_text_has_paragraphs_lists_terms_and_lines_as_they_are() {
+        let text = "One\ntwo.\n\n- first\n  more\n- `x` :: means x\n\n    code {\n\n    }\n\nEnd.\n";
+        assert_eq!(
+            blocks(text),
+            [
+                Block::Paragraph(vec![roman("One two.")]),
+                Block::Item(vec![roman("first more")]),
+                Block::Term(vec![Span::Bold("x".into())], vec![roman("means x")]),
+                Block::Verbatim(vec!["code {".into(), "".into(), "}".into()]),
+                Block::Paragraph(vec![roman("End.")]),
+            ]
+        );
+    }
+}

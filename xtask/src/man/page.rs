@@ -1,0 +1,175 @@
+//! A page as it is written: one file of `man/calls`.
+use anyhow::{Context, Result, ensure};
+use pvm_core::codes::Code;
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+/// One manual page of section 3.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// The name of the page, and of its first call.
+    pub name: String,
+    /// Further C names that the page tells of.
+    #[serde(default)]
+    pub also: Vec<String>,
+    /// What comes after the name in the first line.
+    pub summary: String,
+    /// The headers that declare the names.
+    #[serde(default = "usual_headers")]
+    pub include: Vec<String>,
+    /// Declarations in C, without the semicolon.
+    #[serde(default)]
+    pub c: Vec<String>,
+    /// Calls in Fortran.
+    #[serde(default)]
+    pub fortran: Vec<String>,
+    /// What it is for.
+    pub description: String,
+    /// What the calls return.
+    pub returns: Option<String>,
+    /// What is different on purpose.
+    pub differences: Option<String>,
+    /// A whole program.
+    pub example: Option<String>,
+    /// What the program prints.
+    pub example_output: Option<String>,
+    /// A whole program in Fortran.
+    pub fortran_example: Option<String>,
+    /// Other pages, with their sections.
+    #[serde(default)]
+    pub see_also: Vec<String>,
+    /// The arguments of all calls of the page.
+    #[serde(default)]
+    pub argument: Vec<Argument>,
+    /// What can go wrong.
+    #[serde(default)]
+    pub error: Vec<Failure>,
+    /// Sections with titles of their own.
+    #[serde(default)]
+    pub section: Vec<Section>,
+}
+
+/// An argument of a call.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Argument {
+    /// Its name in the synopsis.
+    pub name: String,
+    /// What it is, with its unit.
+    pub text: String,
+}
+
+/// A way in which a call can fail.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// The name of the code in `pvm3.h`.
+    pub code: String,
+    /// When it happens.
+    pub when: Option<String>,
+    /// Whether nothing is printed for it, whatever `PvmAutoErr` says.
+    #[serde(default)]
+    pub silent: bool,
+}
+
+/// A section with a title of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    /// The title.
+    pub title: String,
+    /// The text.
+    pub text: String,
+}
+
+/// When `PvmSysErr` comes, unless the page says otherwise.
+const NO_DAEMON: &str = "no daemon can be reached, or it has ended.";
+
+fn usual_headers() -> Vec<String> {
+    vec!["pvm3.h".to_owned()]
+}
+
+impl Failure {
+    /// The code that is meant.
+    pub fn number(&self) -> Result<Code> {
+        codes()
+            .find(|code| format!("Pvm{code:?}") == self.code)
+            .with_context(|| format!("{} is no error code", self.code))
+    }
+    /// When it happens.
+    pub fn when(&self) -> Option<&str> {
+        self.when.as_deref().or_else(|| (self.code == "PvmSysErr").then_some(NO_DAEMON))
+    }
+}
+
+impl Page {
+    /// All names but that of the page: C and Fortran.
+    pub fn further_names(&self) -> Vec<String> {
+        let fortran = self.fortran.iter().filter_map(|call| fortran_name(call)).map(str::to_owned);
+        let mut names = self.also.clone();
+        for name in fortran {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+    /// All names.
+    pub fn names(&self) -> Vec<String> {
+        [vec![self.name.clone()], self.further_names()].concat()
+    }
+}
+
+/// Every error code.
+pub fn codes() -> impl Iterator<Item = Code> {
+    (1..pvm_core::codes::TEXTS.len() as i32).filter_map(|number| Code::from_number(-number))
+}
+
+/// The name in `call pvmfsend(tid, tag, info)`.
+pub fn fortran_name(call: &str) -> Option<&str> {
+    call.strip_prefix("call ").and_then(|rest| rest.split('(').next())
+}
+
+/// Reads all pages, sorted by their names.
+pub fn read_all(directory: &Path) -> Result<Vec<Page>> {
+    let mut pages = Vec::new();
+    for path in crate::build::files_of(directory)? {
+        let text = fs::read_to_string(&path)?;
+        let page: Page = toml::from_str(&text).with_context(|| format!("cannot understand {}", path.display()))?;
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        ensure!(file == format!("{}.toml", page.name), "{file} is the page {}", page.name);
+        for failure in &page.error {
+            failure.number().with_context(|| format!("in {file}"))?;
+            ensure!(failure.when().is_some(), "{file} does not say when {} comes", failure.code);
+        }
+        pages.push(page);
+    }
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_further_names_of_a_page_are_those_of_c_and_of_fortran() {
+        let text = r#"
+            name = "pvm_a"
+            also = ["pvm_b"]
+            summary = "do"
+            fortran = ["call pvmfa(x, info)", "call pvmfb(info)"]
+            description = "It does."
+        "#;
+        let page: Page = toml::from_str(text).expect("a page");
+        assert_eq!(page.further_names(), ["pvm_b", "pvmfa", "pvmfb"]);
+    }
+
+    #[test]
+    fn a_code_that_does_not_exist_is_found_out() {
+        let failure = |code: &str| Failure { code: code.into(), when: None, silent: false };
+        assert_eq!(failure("PvmNoTask").number().expect("a code").number(), -31);
+        assert!(failure("PvmNoSuchThing").number().is_err());
+    }
+}
