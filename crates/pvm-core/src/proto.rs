@@ -27,6 +27,10 @@ pub enum ToDaemon {
     Message(Message),
     /// Ring the doorbell of a peer whose descriptor is not at hand.
     Ring(Tid),
+    /// A member has arrived at the barrier of that group while the group was too small for it to
+    /// open (`size`: how large the group was when the member decided to arrive). Members may have
+    /// gone just before: look whether the barrier can still be reached.
+    CheckBarrier { group: u64, size: u32 },
     /// `pvm_exit`: what was sent before is done; the socket closes next.
     Bye,
 }
@@ -64,6 +68,9 @@ pub enum ToTask {
     /// A peer to which this task was introduced has ended. Everything that it had sent lies in
     /// its segment; drain that first.
     PeerGone(Tid),
+    /// Comes before each [`Reply::Group`] of that number. One descriptor, the group's list of
+    /// members (read-only), and for members a second one, its board (writable).
+    Group { id: u64 },
     /// The machine halts.
     Halting,
 }
@@ -166,6 +173,14 @@ pub enum Request {
     /// once when the task has ended already (the daemon remembers the last ones), else when it
     /// ends. `NoTask` for a task that the daemon did not start, or no longer remembers.
     ExitStatus(Tid),
+    /// `pvm_joingroup`. `Reply::Group`, `DupGroup`, or `NotInGroup` for a frozen group.
+    JoinGroup(ByteBuf),
+    /// `pvm_lvgroup`. `Reply::Done`, `NoGroup`, `NotInGroup`.
+    LeaveGroup(ByteBuf),
+    /// The memory of a group, for anybody. `Reply::Group`, `NoGroup`.
+    Group(ByteBuf),
+    /// `pvm_freezegroup`. `Reply::Int` (the size) when so many members have called it.
+    FreezeGroup { name: ByteBuf, count: i32 },
     /// `pvm_halt`. `Reply::Done` may or may not come before the end.
     Halt,
 }
@@ -228,6 +243,11 @@ pub enum Reply {
     Clock {
         seconds: i64,
         microseconds: i32,
+    },
+    /// The group, and the asker's instance, or -1. [`ToTask::Group`] has brought its memory.
+    Group {
+        id: u64,
+        instance: i32,
     },
 }
 

@@ -1,12 +1,14 @@
 //! Fast messages inside a host, through shared memory.
 //!
 //! Every task owns one segment (an anonymous memfd) that only it writes and its peers map
-//! read-only: a header, a line for each peer, queues, and a heap. See `ARCHITECTURE.md`.
+//! read-only: a header, a line for each peer, queues, and a heap. Groups have memory of their own:
+//! a list of members and a barrier. See `ARCHITECTURE.md`.
 //! This crate moves bytes and a few opaque words; it never learns what a tag is.
 
 #![cfg_attr(loom, allow(dead_code))] // the model needs parts of them only
 
 mod bell;
+mod group;
 mod offer;
 mod queue;
 mod stream;
@@ -45,6 +47,7 @@ pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
     endpoint::Endpoint,
+    group::{Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused},
     heap::Block,
     spin::{Spinner, Wait},
 };

@@ -214,6 +214,8 @@ impl Member {
                 state.route_changed(peer, None);
             }
             ToTask::Halting => self.halting = true,
+            // Groups are asked for by nobody yet.
+            ToTask::Group { .. } => {}
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }

@@ -177,6 +177,7 @@ impl Machine {
             ToDaemon::Request { wait, request } => self.handle_request(now, from, wait, request),
             ToDaemon::Message(message) => self.handle_message(from, message),
             ToDaemon::Ring(tid) => self.actions.push_back(Action::Ring { tid }),
+            ToDaemon::CheckBarrier { .. } => {}
             ToDaemon::Bye => self.left(from),
         }
     }
@@ -212,6 +213,9 @@ impl Machine {
             Request::HostSync(tid) => return self.host_sync(from, wait, tid),
             Request::Tickle(arguments) => self.tickle(&arguments),
             Request::ExitStatus(tid) => return self.exit_status(from, wait, tid),
+            Request::JoinGroup(_) | Request::LeaveGroup(_) | Request::Group(_) | Request::FreezeGroup { .. } => {
+                Err(Code::NotImpl)
+            }
             Request::Halt => {
                 self.reply(from, wait, Ok(Reply::Done));
                 return self.halt(now);

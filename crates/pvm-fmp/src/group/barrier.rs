@@ -1,0 +1,311 @@
+//! The barrier: one word that members change by compare-exchange alone.
+//!
+//! The word holds the generation of the barrier, the count at which it opens (`need`) and how many
+//! have arrived. The first arrival sets the need; the one that fills it moves the word to the next
+//! generation in the same exchange. So there is no instruction at which a death leaves the word
+//! half changed, and a waiter needs no more than to see another generation than its own.
+//!
+//! The daemon can make a generation fail. It takes the word out of the hands of arrivals by one
+//! exchange (the **mark**); from then on everybody who comes past finishes the work: notes the
+//! generation as failed, then moves the word on. So the daemon may die in between, too.
+//!
+//! Beside the word each member has a **slot** which only it writes: in which generation it is
+//! arriving or has arrived, so that the daemon can tell who is missing, and whether it sleeps.
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// For how many generations a failure is remembered at least. Each failure takes a member's end,
+/// so no waiter is ever so late.
+const FAILURES: usize = if cfg!(loom) { 2 } else { 512 };
+/// A generation is older than another when it lies less than this behind it.
+const OLDER_MAX: u32 = 1 << 31;
+/// Each time so many generations have passed, old ones that are noted are forgotten: numbers come
+/// again.
+const SWEEP_INTERVAL: u32 = 1 << 30;
+/// What is older than this is forgotten then.
+const NOTE_AGE_MAX: u32 = 1 << 29;
+/// How often a failure under way is finished for others. A member that breaks the rules can put
+/// marks there as fast as we can take them away.
+const FINISHES_MAX: u32 = 1000;
+/// Set in a generation that is noted, since 0 is one.
+const NOTED: u64 = 1 << 32;
+
+/// The state of the barrier at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending {
+    /// Which barrier it is; counts up and wraps.
+    pub generation: u32,
+    /// How many must arrive; 0 while nobody has.
+    pub need: u16,
+    /// How many have.
+    pub arrived: u16,
+}
+
+impl Pending {
+    fn of(word: u64) -> Pending {
+        Pending { generation: (word >> 32) as u32, need: (word >> 16) as u16, arrived: word as u16 }
+    }
+    fn word(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.need) << 16 | u64::from(self.arrived)
+    }
+    /// Nobody has arrived in that generation.
+    fn fresh(generation: u32) -> Pending {
+        Pending { generation, need: 0, arrived: 0 }
+    }
+    /// The generation has failed, and the word is about to move on.
+    fn mark(generation: u32) -> Pending {
+        Pending { generation, need: 0, arrived: u16::MAX }
+    }
+    fn is_mark(self) -> bool {
+        self.need == 0 && self.arrived != 0
+    }
+    fn next(self) -> Pending {
+        Pending::fresh(self.generation.wrapping_add(1))
+    }
+    /// With one more arrival.
+    fn with_one_more(self, need: u16) -> Pending {
+        match self.arrived.saturating_add(1) {
+            arrived if arrived >= need => self.next(),
+            arrived => Pending { generation: self.generation, need, arrived },
+        }
+    }
+}
+
+/// A member has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// At which barrier.
+    pub generation: u32,
+    /// It was the last that was needed: all may go on, those asleep are to be rung.
+    pub last: bool,
+    /// The group is too small for this barrier to open. It may grow, or it has shrunk just now:
+    /// the daemon must be told, since it may have looked at the barrier before this arrival.
+    pub short: bool,
+}
+
+/// Why a member could not arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Others wait for another count.
+    Mismatch,
+    /// The group is no more.
+    Closed,
+    /// The board is not open to this task: it was no member when it asked for the group.
+    NotMember,
+}
+
+/// The barrier cannot be reached any more: members are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed;
+
+/// Where a member stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has nothing to do with this generation.
+    Away,
+    /// It may have arrived.
+    Arriving,
+    /// It has arrived.
+    Arrived,
+}
+
+/// What one member says of itself.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// A generation, and above it one of the kinds below.
+    state: AtomicU64,
+    asleep: AtomicU32,
+}
+
+const ARRIVING: u64 = 1 << 32;
+const ARRIVED: u64 = 2 << 32;
+
+impl Slot {
+    #[cfg(loom)]
+    pub fn new() -> Slot {
+        Slot { state: AtomicU64::new(0), asleep: AtomicU32::new(0) }
+    }
+    /// A new member has nothing of the one before.
+    pub fn clear(&self) {
+        self.state.store(0, Ordering::Relaxed);
+        self.asleep.store(0, Ordering::Relaxed);
+    }
+    /// Where the member stands in a generation.
+    pub fn standing(&self, generation: u32) -> Standing {
+        // Pairs with the stores in `Barrier::arrive`.
+        match self.state.load(Ordering::Acquire) {
+            state if state == ARRIVING | u64::from(generation) => Standing::Arriving,
+            state if state == ARRIVED | u64::from(generation) => Standing::Arrived,
+            _ => Standing::Away,
+        }
+    }
+    /// Whether the member wants to be rung.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed) != 0
+    }
+    /// The member is awake.
+    pub fn rise(&self) {
+        self.asleep.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The words that all members share.
+#[repr(C, align(64))]
+pub(crate) struct Barrier {
+    word: AtomicU64,
+    /// The newest generation in which somebody lay down, [`NOTED`].
+    sleeping: AtomicU64,
+    #[cfg(not(loom))]
+    _pad: [AtomicU64; 6],
+    /// By generation: the last failed one, [`NOTED`]; 0 for none.
+    failed: [AtomicU64; FAILURES],
+}
+
+impl Barrier {
+    #[cfg(loom)]
+    pub fn new() -> Barrier {
+        let zeroes = || std::array::from_fn(|_| AtomicU64::new(0));
+        Barrier { word: AtomicU64::new(0), sleeping: AtomicU64::new(0), failed: zeroes() }
+    }
+
+    /// The state now. A failure that is under way is finished first.
+    pub fn pending(&self) -> Pending {
+        // Pairs with the exchanges of all others.
+        let mut pending = Pending::of(self.word.load(Ordering::Acquire));
+        for _ in 0..FINISHES_MAX {
+            if !pending.is_mark() {
+                return pending;
+            }
+            pending = self.finish_failure(pending);
+        }
+        Pending::fresh(pending.generation)
+    }
+
+    /// A member arrives. `guess` is the generation that it believes to be next: a right guess
+    /// saves fetching the word's cache line twice.
+    #[inline]
+    pub fn arrive(&self, slot: &Slot, need: u16, guess: u32) -> Result<Arrival, Refused> {
+        let mut before = Pending::fresh(guess);
+        loop {
+            if before.is_mark() {
+                before = self.finish_failure(before);
+            }
+            if before.need != 0 && before.need != need {
+                // A wrong guess never gets here: it has no need.
+                slot.state.store(0, Ordering::Relaxed);
+                return Err(Refused::Mismatch);
+            }
+            let after = before.with_one_more(need);
+            // Before the exchange, as whoever sees its effect must see that this member may be
+            // the one: the release of the exchange pairs with the acquire in `pending`.
+            slot.state.store(ARRIVING | u64::from(before.generation), Ordering::Release);
+            let result = self.word.compare_exchange(before.word(), after.word(), Ordering::AcqRel, Ordering::Acquire);
+            match result {
+                Ok(_) => {
+                    slot.state.store(ARRIVED | u64::from(before.generation), Ordering::Release);
+                    let last = after.generation != before.generation;
+                    if last && after.generation % SWEEP_INTERVAL == 0 {
+                        self.forget_old(after.generation);
+                    }
+                    return Ok(Arrival { generation: before.generation, last, short: false });
+                }
+                Err(found) => before = Pending::of(found),
+            }
+        }
+    }
+
+    /// What has become of a generation at which the caller has arrived; `None` while it is open.
+    #[inline]
+    pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
+        // Pairs with the exchange of the last arrival, or the one that moved a failure on.
+        let now = self.word.load(Ordering::Acquire);
+        if now >> 32 == u64::from(generation) && !Pending::of(now).is_mark() {
+            None
+        } else {
+            Some(self.fate(generation))
+        }
+    }
+
+    fn fate(&self, generation: u32) -> Result<(), Failed> {
+        if self.pending().generation == generation {
+            // Only a member that breaks the rules can bring a generation back.
+            return Err(Failed);
+        }
+        let noted = self.failed[generation as usize % FAILURES].load(Ordering::Relaxed);
+        if noted == NOTED | u64::from(generation) { Err(Failed) } else { Ok(()) }
+    }
+
+    /// Makes the barrier fail if nobody has arrived since `seen` was read.
+    pub fn fail(&self, seen: Pending) -> bool {
+        let mark = Pending::mark(seen.generation);
+        let result = self.word.compare_exchange(seen.word(), mark.word(), Ordering::AcqRel, Ordering::Acquire);
+        if result.is_ok() {
+            self.finish_failure(mark);
+        }
+        result.is_ok()
+    }
+
+    /// Notes the failure, then moves the word on, unless somebody else has done so. What is noted
+    /// is true for ever, so it may be noted late and more than once.
+    #[cold]
+    fn finish_failure(&self, mark: Pending) -> Pending {
+        let entry = &self.failed[mark.generation as usize % FAILURES];
+        note_newer(entry, mark.generation);
+        // The release makes the note visible to whoever sees the word moved on.
+        let result = self.word.compare_exchange(mark.word(), mark.next().word(), Ordering::AcqRel, Ordering::Acquire);
+        match result {
+            Ok(_) => mark.next(),
+            Err(found) => Pending::of(found),
+        }
+    }
+
+    #[cold]
+    fn forget_old(&self, now: u32) {
+        for entry in self.failed.iter().chain([&self.sleeping]) {
+            let noted = entry.load(Ordering::Relaxed);
+            if now.wrapping_sub(noted as u32) > NOTE_AGE_MAX {
+                // Unequal: a newer generation was noted, and stays.
+                let _ = entry.compare_exchange(noted, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The member is about to sleep: look once more after this ([`Barrier::passed`]), then sleep.
+    pub fn lie_down(&self, slot: &Slot) {
+        slot.asleep.store(1, Ordering::Relaxed);
+        // A later generation may have its sleepers already: they must not be forgotten for us.
+        note_newer(&self.sleeping, Pending::of(self.word.load(Ordering::Relaxed)).generation);
+        // Pairs with the fence in `has_sleepers`: either the releaser sees us, or we its exchange.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The last arrival of a generation asks whether anybody may sleep.
+    #[inline]
+    pub fn has_sleepers(&self, generation: u32) -> bool {
+        fence_after_exchange();
+        // Acquire: with the note comes the sleeper's own word.
+        let noted = self.sleeping.load(Ordering::Acquire);
+        noted != 0 && (noted as u32).wrapping_sub(generation) < OLDER_MAX
+    }
+}
+
+/// Writes a generation unless a newer one stands there.
+fn note_newer(entry: &AtomicU64, generation: u32) {
+    let mut noted = entry.load(Ordering::Relaxed);
+    while noted == 0 || generation.wrapping_sub(noted as u32).wrapping_sub(1) < OLDER_MAX {
+        let new = NOTED | u64::from(generation);
+        match entry.compare_exchange(noted, new, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(found) => noted = found,
+        }
+    }
+}
+
+/// Orders an exchange that has just been made before the loads that follow. On x86-64 the exchange
+/// has done so itself.
+#[inline]
+pub(crate) fn fence_after_exchange() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    fence(Ordering::SeqCst);
+}

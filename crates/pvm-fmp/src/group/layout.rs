@@ -1,0 +1,121 @@
+//! What lies in the two memfds of a group, and how they are mapped.
+use super::barrier::{Barrier, Slot};
+use crate::segment::Apart;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Members that a group can have: as many as a host has tasks.
+pub const MEMBERS_MAX: usize = crate::ports::SLOTS;
+
+/// A type that can be laid over a memfd of zeroes: made of atomics alone.
+///
+/// # Safety
+/// Every bit pattern must be a value, and all of it be changed through `&` only.
+pub(super) unsafe trait Shared {
+    const MAGIC: u64;
+    fn magic(&self) -> &AtomicU64;
+}
+
+/// The list of members. Only the daemon writes it.
+#[repr(C)]
+pub(super) struct List {
+    magic: AtomicU64,
+    /// Odd while a change is under way; see `GroupView::members`.
+    pub version: Apart<AtomicU32>,
+    pub size: AtomicU32,
+    /// The highest instance in use, plus one.
+    pub places: AtomicU32,
+    pub frozen: AtomicU32,
+    pub closed: AtomicU32,
+    /// By instance; 0 for a hole.
+    pub tids: Apart<[AtomicU32; MEMBERS_MAX]>,
+}
+
+/// The barrier and the slots of the members, by instance.
+#[repr(C)]
+pub(super) struct Board {
+    magic: AtomicU64,
+    pub barrier: Barrier,
+    pub slots: [Slot; MEMBERS_MAX],
+}
+
+const _: () = assert!(size_of::<Slot>() == 64 && align_of::<Barrier>() == 64);
+
+// SAFETY: atomics alone.
+unsafe impl Shared for List {
+    const MAGIC: u64 = u64::from_be_bytes(*b"hpvmlist");
+    fn magic(&self) -> &AtomicU64 {
+        &self.magic
+    }
+}
+
+// SAFETY: atomics alone.
+unsafe impl Shared for Board {
+    const MAGIC: u64 = u64::from_be_bytes(*b"hpvmbord");
+    fn magic(&self) -> &AtomicU64 {
+        &self.magic
+    }
+}
+
+/// A mapped memfd that holds a `T`.
+pub(super) struct Mapped<T: Shared>(NonNull<T>, PhantomData<T>);
+
+// SAFETY: the mapping belongs to this value alone, and `T` is made of atomics.
+unsafe impl<T: Shared> Send for Mapped<T> {}
+
+impl<T: Shared> Mapped<T> {
+    const BYTES: usize = size_of::<T>().next_multiple_of(4096);
+
+    /// Makes a memfd and maps it writable.
+    pub fn make(name: &str) -> io::Result<(Mapped<T>, OwnedFd)> {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, Self::BYTES as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mapped = Mapped::<T>::map(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
+        mapped.magic().store(T::MAGIC, Ordering::Relaxed);
+        Ok((mapped, file))
+    }
+
+    /// Maps what another process has made; refuses what is no such thing.
+    pub fn open(file: &OwnedFd, protection: ProtFlags) -> io::Result<Mapped<T>> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not of a group");
+        let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| wrong())?;
+        if !seals.contains(SealFlags::SHRINK) || rustix::fs::fstat(file)?.st_size as usize != Self::BYTES {
+            return Err(wrong());
+        }
+        let mapped = Mapped::<T>::map(file.as_fd(), protection)?;
+        if mapped.magic().load(Ordering::Relaxed) != T::MAGIC {
+            return Err(wrong());
+        }
+        Ok(mapped)
+    }
+
+    fn map(file: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped<T>> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), Self::BYTES, protection, MapFlags::SHARED, file, 0)? };
+        Ok(Mapped(NonNull::new(base.cast()).expect("mmap gives no null"), PhantomData))
+    }
+}
+
+impl<T: Shared> std::ops::Deref for Mapped<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping is at least as large as a `T` (the file's size was set or checked, and
+        // is sealed), page-aligned, and every bit pattern is a `T`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: Shared> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: made by `map`; no reference outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), Self::BYTES) };
+    }
+}

@@ -1,0 +1,102 @@
+//! The barrier under loom.
+use super::barrier::{Barrier, Failed, Slot};
+use crate::sync::{AtomicU32, Ordering};
+use loom::sync::Arc;
+use loom::thread;
+
+struct Shared {
+    barrier: Barrier,
+    slots: [Slot; 3],
+    /// What members write before they arrive.
+    data: [AtomicU32; 3],
+    rung: AtomicU32,
+}
+
+fn shared() -> Arc<Shared> {
+    Arc::new(Shared {
+        barrier: Barrier::new(),
+        slots: std::array::from_fn(|_| Slot::new()),
+        data: std::array::from_fn(|_| AtomicU32::new(0)),
+        rung: AtomicU32::new(0),
+    })
+}
+
+#[test]
+fn who_passes_sees_what_all_did_before() {
+    loom::model(|| {
+        let shared = shared();
+        let member = |shared: &Shared, me: usize| {
+            shared.data[me].store(1, Ordering::Relaxed);
+            let arrival = shared.barrier.arrive(&shared.slots[me], 2, 0).unwrap();
+            if shared.barrier.passed(arrival.generation) == Some(Ok(())) {
+                assert_eq!(shared.data[1 - me].load(Ordering::Relaxed), 1);
+            }
+            arrival.last
+        };
+        let there = shared.clone();
+        let other = thread::spawn(move || member(&there, 1));
+        let last = member(&shared, 0);
+        assert!(last != other.join().unwrap(), "one of the two is the last");
+        assert_eq!(shared.barrier.passed(0), Some(Ok(())));
+    });
+}
+
+#[test]
+fn a_barrier_either_opens_or_fails_for_all() {
+    loom::model(|| {
+        let shared = shared();
+        let first = shared.barrier.arrive(&shared.slots[0], 2, 0).unwrap();
+        let there = shared.clone();
+        let daemon = thread::spawn(move || {
+            let seen = there.barrier.pending();
+            seen.need != 0 && there.barrier.fail(seen)
+        });
+        let second = shared.barrier.arrive(&shared.slots[1], 2, 0).unwrap();
+        let early = shared.barrier.passed(0);
+        let failed = daemon.join().unwrap();
+        let fate = if failed && second.generation == 1 { Err(Failed) } else { Ok(()) };
+        assert_eq!(shared.barrier.passed(first.generation), Some(fate));
+        assert!(early.is_none() || early == Some(fate), "a waiter saw another fate");
+        assert_eq!(second.last, second.generation == 0);
+    });
+}
+
+#[test]
+fn no_waiter_sleeps_for_ever() {
+    loom::model(|| {
+        let shared = shared();
+        let there = shared.clone();
+        let releaser = thread::spawn(move || {
+            let arrival = there.barrier.arrive(&there.slots[1], 2, 0).unwrap();
+            if arrival.last && there.barrier.has_sleepers(arrival.generation) && there.slots[0].is_asleep() {
+                there.rung.store(1, Ordering::Relaxed);
+            }
+            arrival.last
+        });
+        let arrival = shared.barrier.arrive(&shared.slots[0], 2, 0).unwrap();
+        let sleeps = !arrival.last && {
+            shared.barrier.lie_down(&shared.slots[0]);
+            shared.barrier.passed(arrival.generation).is_none()
+        };
+        let released = releaser.join().unwrap();
+        assert!(!sleeps || !released || shared.rung.load(Ordering::Relaxed) == 1);
+    });
+}
+
+/// A sleeper of an old generation that comes late must not hide one of the new.
+#[test]
+fn a_late_sleeper_hides_nobody() {
+    loom::model(|| {
+        let shared = shared();
+        let there = shared.clone();
+        let late = thread::spawn(move || there.barrier.lie_down(&there.slots[2]));
+        // Generation 0 opens, member 0 sleeps in generation 1, which then opens.
+        shared.barrier.arrive(&shared.slots[0], 1, 0).unwrap();
+        shared.barrier.arrive(&shared.slots[0], 2, 1).unwrap();
+        shared.barrier.lie_down(&shared.slots[0]);
+        let last = shared.barrier.arrive(&shared.slots[1], 2, 1).unwrap();
+        assert!(last.last && shared.barrier.has_sleepers(last.generation));
+        late.join().unwrap();
+        assert!(shared.barrier.has_sleepers(last.generation));
+    });
+}

@@ -1,0 +1,129 @@
+//! The daemon's side.
+use super::barrier::{Pending, Standing};
+use super::layout::{Board, List, MEMBERS_MAX, Mapped};
+use crate::segment::read_only;
+use crate::sync::{Ordering, fence};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What the daemon sees when it looks at a barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// The barrier; its need is 0 while nobody has arrived.
+    pub pending: Pending,
+    /// Members that have not arrived.
+    pub absent: u32,
+    /// Somebody is just arriving: look again.
+    pub unsure: bool,
+}
+
+/// A group's shared memory.
+pub struct GroupMemory {
+    list: Mapped<List>,
+    board: Mapped<Board>,
+    readable_list: OwnedFd,
+    writable_board: OwnedFd,
+}
+
+impl GroupMemory {
+    /// Makes the memory of a group without members.
+    pub fn new() -> io::Result<GroupMemory> {
+        let (list, list_file) = Mapped::make("hpvm-members")?;
+        let (board, writable_board) = Mapped::make("hpvm-board")?;
+        Ok(GroupMemory { list, board, readable_list: read_only(&list_file)?, writable_board })
+    }
+
+    /// The list, which can only be read: for everybody.
+    pub fn list(&self) -> BorrowedFd<'_> {
+        self.readable_list.as_fd()
+    }
+
+    /// The board, for members.
+    pub fn board(&self) -> BorrowedFd<'_> {
+        self.writable_board.as_fd()
+    }
+
+    /// A task becomes the member of that number. Panics when the number is too large.
+    pub fn set(&self, instance: u32, tid: u32) {
+        self.board.slots[instance as usize].clear();
+        self.change(instance, tid);
+    }
+
+    /// The member of that number is gone. Look at the barrier, and ring those asleep, after this.
+    pub fn clear(&self, instance: u32) {
+        self.change(instance, 0);
+    }
+
+    fn change(&self, instance: u32, tid: u32) {
+        let list = &self.list;
+        // Readers take nothing while the version is odd, or when it has changed meanwhile: the
+        // fences pair with those in `GroupView::members`.
+        let version = list.version.0.load(Ordering::Relaxed);
+        list.version.0.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        let before = list.tids.0[instance as usize].load(Ordering::Relaxed);
+        list.tids.0[instance as usize].store(tid, Ordering::Relaxed);
+        let size = list.size.load(Ordering::Relaxed) + u32::from(tid != 0) - u32::from(before != 0);
+        list.size.store(size, Ordering::Relaxed);
+        list.places.store(self.places_with(instance), Ordering::Relaxed);
+        list.version.0.store(version.wrapping_add(2), Ordering::Release);
+        // Pairs with the fence in `GroupView::arrive`: either the member sees that the group is
+        // smaller, or the next `look` sees its arrival.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The highest instance in use plus one, after a change of `instance`.
+    fn places_with(&self, instance: u32) -> u32 {
+        let mut places = self.list.places.load(Ordering::Relaxed).max(instance + 1);
+        while places > 0 && self.list.tids.0[places as usize - 1].load(Ordering::Relaxed) == 0 {
+            places -= 1;
+        }
+        places
+    }
+
+    /// Members stay as they are from now on.
+    pub fn freeze(&self) {
+        self.list.frozen.store(1, Ordering::Release);
+    }
+
+    /// The group is no more. Make its barrier fail, and ring those asleep, after this.
+    pub fn close(&self) {
+        self.list.closed.store(1, Ordering::Release);
+        // Pairs with the fence in `GroupView::arrive`: nobody arrives unseen.
+        fence(Ordering::SeqCst);
+    }
+
+    fn members(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let places = (self.list.places.load(Ordering::Relaxed) as usize).min(MEMBERS_MAX);
+        let tid = |instance: usize| self.list.tids.0[instance].load(Ordering::Relaxed);
+        (0..places).map(move |instance| (instance, tid(instance))).filter(|(_, tid)| *tid != 0)
+    }
+
+    /// How the barrier stands.
+    pub fn look(&self) -> Look {
+        let pending = self.board.barrier.pending();
+        let mut look = Look { pending, absent: 0, unsure: false };
+        for (instance, _) in self.members() {
+            match self.board.slots[instance].standing(pending.generation) {
+                Standing::Away => look.absent += 1,
+                Standing::Arriving => look.unsure = true,
+                Standing::Arrived => {}
+            }
+        }
+        look
+    }
+
+    /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring those asleep
+    /// after this.
+    pub fn fail(&self, pending: Pending) -> bool {
+        self.board.barrier.fail(pending)
+    }
+
+    /// The members that want to be rung.
+    pub fn sleepers(&self) -> Vec<u32> {
+        // Pairs with the fence in `Barrier::lie_down`.
+        fence(Ordering::SeqCst);
+        let asleep = |(instance, _): &(usize, u32)| self.board.slots[*instance].is_asleep();
+        self.members().filter(asleep).map(|(_, tid)| tid).collect()
+    }
+}

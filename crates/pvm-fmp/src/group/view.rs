@@ -1,0 +1,151 @@
+//! A task's side.
+use super::barrier::{self, Arrival, Barrier, Failed, Refused, Slot};
+use super::layout::{Board, List, MEMBERS_MAX, Mapped};
+use crate::sync::{Ordering, fence};
+use rustix::mm::ProtFlags;
+use std::cell::Cell;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// How often a list that is just being changed is read again. The daemon may die in a change.
+const RETRIES_MAX: u32 = 10_000;
+
+/// A group as a task sees it.
+pub struct GroupView {
+    list: Mapped<List>,
+    board: Option<Mapped<Board>>,
+    /// The generation that comes next, as far as known.
+    guess: Cell<u32>,
+}
+
+impl GroupView {
+    /// Maps what came with `ToTask::Group`: the list, and for members the board.
+    pub fn open(list: OwnedFd, board: Option<OwnedFd>) -> io::Result<GroupView> {
+        let list = Mapped::open(&list, ProtFlags::READ)?;
+        let board = board.map(|board| Mapped::open(&board, ProtFlags::READ | ProtFlags::WRITE)).transpose()?;
+        Ok(GroupView { list, board, guess: Cell::new(0) })
+    }
+
+    /// How many members there are.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.list.size.load(Ordering::Acquire)
+    }
+    /// Counts the changes of membership; wraps.
+    #[inline]
+    pub fn version(&self) -> u32 {
+        self.list.version.0.load(Ordering::Acquire)
+    }
+    /// Whether members stay as they are.
+    pub fn is_frozen(&self) -> bool {
+        self.list.frozen.load(Ordering::Acquire) != 0
+    }
+    /// Whether the group is no more. One of the same name may exist: ask the daemon.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.list.closed.load(Ordering::Acquire) != 0
+    }
+    /// The highest instance in use, plus one.
+    #[inline]
+    pub fn places(&self) -> u32 {
+        self.list.places.load(Ordering::Acquire).min(MEMBERS_MAX as u32)
+    }
+    /// The member of that number.
+    #[inline]
+    pub fn tid_of(&self, instance: u32) -> Option<u32> {
+        let tid = self.list.tids.0.get(instance as usize)?.load(Ordering::Acquire);
+        Some(tid).filter(|tid| *tid != 0)
+    }
+    /// The number of that member.
+    pub fn instance_of(&self, tid: u32) -> Option<u32> {
+        (0..self.places()).find(|instance| tid != 0 && self.tid_of(*instance) == Some(tid))
+    }
+
+    /// All members, as they were at one moment: instance and tid.
+    pub fn members(&self) -> Vec<(u32, u32)> {
+        for _ in 0..RETRIES_MAX {
+            let version = self.version();
+            if version % 2 == 0 {
+                let members = self.members_now();
+                // Pairs with the release fence in `GroupMemory::change`.
+                fence(Ordering::Acquire);
+                if self.list.version.0.load(Ordering::Relaxed) == version {
+                    return members;
+                }
+            }
+            std::thread::yield_now();
+        }
+        // The daemon has died, and nothing that comes of this can succeed.
+        self.members_now()
+    }
+
+    fn members_now(&self) -> Vec<(u32, u32)> {
+        (0..self.places()).filter_map(|instance| Some((instance, self.tid_of(instance)?))).collect()
+    }
+
+    /// The own slot. Panics for an instance that no group has.
+    #[inline]
+    fn own(&self, instance: u32) -> Option<(&Barrier, &Slot)> {
+        self.board.as_ref().map(|board| (&board.barrier, &board.slots[instance as usize]))
+    }
+
+    /// Arrives at the barrier as the member of that number. `need` must be at least 1; no group
+    /// ever has more than [`MEMBERS_MAX`] members, so larger needs are all the same.
+    #[inline]
+    pub fn arrive(&self, instance: u32, need: u32) -> Result<Arrival, Refused> {
+        let (barrier, slot) = self.own(instance).ok_or(Refused::NotMember)?;
+        debug_assert!(need > 0);
+        let need = u16::try_from(need).unwrap_or(u16::MAX);
+        let mut arrival = barrier.arrive(slot, need, self.guess.get())?;
+        self.guess.set(arrival.generation.wrapping_add(1));
+        if !arrival.last {
+            // Pairs with the fences in `GroupMemory::change` and `GroupMemory::close`.
+            barrier::fence_after_exchange();
+            if self.list.closed.load(Ordering::Relaxed) != 0 {
+                return Err(Refused::Closed);
+            }
+            arrival.short = self.list.size.load(Ordering::Relaxed) < u32::from(need);
+        }
+        Ok(arrival)
+    }
+
+    /// What has become of a barrier; `None` while it is to be waited for.
+    #[inline]
+    pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
+        match &self.board {
+            Some(board) => board.barrier.passed(generation),
+            None => Some(Err(Failed)),
+        }
+    }
+
+    /// The member is about to sleep, in the barrier or while it waits for another member's message:
+    /// it is rung when the barrier opens or fails, and when a member goes. Look once more after
+    /// this, then sleep.
+    pub fn lie_down(&self, instance: u32) {
+        if let Some((barrier, slot)) = self.own(instance) {
+            barrier.lie_down(slot);
+        }
+    }
+
+    /// The member is awake.
+    pub fn rise(&self, instance: u32) {
+        if let Some((_, slot)) = self.own(instance) {
+            slot.rise();
+        }
+    }
+
+    /// Whom the last arrival of a generation must ring: the tids of members that may sleep.
+    #[inline]
+    pub fn sleepers(&self, generation: u32) -> Vec<u32> {
+        match &self.board {
+            Some(board) if board.barrier.has_sleepers(generation) => self.asleep(board),
+            _ => Vec::new(),
+        }
+    }
+
+    #[cold]
+    fn asleep(&self, board: &Board) -> Vec<u32> {
+        let asleep = |instance: &u32| board.slots[*instance as usize].is_asleep();
+        (0..self.places()).filter(asleep).filter_map(|instance| self.tid_of(instance)).collect()
+    }
+}
