@@ -35,7 +35,7 @@ const ITEM_INDENT: &str = "  ";
 
 /// The name of a page with its section, as in `pvm_send(3)`.
 static REFERENCE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\b([A-Za-z_][A-Za-z0-9_.]*)\((\d)\)").expect("a pattern"));
+    LazyLock::new(|| Regex::new(r"\b([A-Za-z_][A-Za-z0-9_.]*)\(([1-8])\)").expect("a pattern"));
 
 /// The pages that a text names, with their sections.
 pub fn references(text: &str) -> Vec<(String, String)> {

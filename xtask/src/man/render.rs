@@ -27,7 +27,7 @@ pub fn page(page: &Page) -> String {
     let mut roff = Roff::new();
     roff.control("TH", [&*page.name.to_uppercase(), SECTION, DATE, SOURCE, MANUAL]);
     // No hyphens in names, no stretched blanks; tilde and circumflex as they are typed.
-    roff.control("nh", []).control("ad", ["l"]).control("tr", [r"~\(ti^\(ha"]);
+    roff.control("nh", []).control("nr", ["HY", "0"]).control("ad", ["l"]).control("tr", [r"~\(ti^\(ha"]);
     roff.control("SH", ["NAME"]).text([roman(format!("{} - {}", page.names().join(", "), page.summary))]);
     synopsis(&mut roff, page);
     section(&mut roff, "DESCRIPTION", &page.description);
