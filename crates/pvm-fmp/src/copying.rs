@@ -5,11 +5,12 @@
 //! twice with the same bytes, which costs time only. Two cores move twice as much as one: the
 //! kernel's copy between processes runs at a third of a core's own speed.
 //!
-//! `front` and the place of the receive buffer stand in the receiver's line for the sender,
-//! `back` and `back_done` in the sender's line for the receiver.
+//! How the two agree is in [`crate::meeting`]; here are the copies themselves.
+use crate::meeting::{self, Meeting};
 use crate::segment::{Header, PeerLine};
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Bodies from this size on are copied by both sides, in bytes.
@@ -83,10 +84,15 @@ pub fn is_reachable(header: &Header) -> bool {
     read_from(header, there, &mut nonce).is_ok()
 }
 
+/// The words by which the two sides agree: `front` and what is open stand in the receiver's line
+/// for the sender, the others in the sender's line for the receiver.
+fn meeting<'a>(receiver: &'a PeerLine, sender: &'a PeerLine) -> Meeting<'a> {
+    Meeting { open: &receiver.into_number, front: &receiver.front, back: &sender.back, back_done: &sender.back_done }
+}
+
 /// The sender, before it makes an offer: nothing copied yet.
 pub fn begin(ours: &PeerLine) {
-    ours.back.store(u64::MAX, Ordering::Relaxed);
-    ours.back_done.store(u64::MAX, Ordering::Relaxed);
+    meeting::begin(&ours.back, &ours.back_done);
 }
 
 /// The receiver: fills `data` with the first bytes of the offered body. `lives` tells whether the
@@ -103,75 +109,37 @@ pub fn receive(
     if data.len() < SHARED_BYTES_MIN {
         return read_from(sender, address, data);
     }
-    ours.front.store(0, Ordering::Relaxed);
+    let (bytes, chunk) = (data.len() as u64, chunk_bytes(data.len()) as u64);
     ours.into_address.store(data.as_mut_ptr() as u64, Ordering::Relaxed);
-    ours.into_bytes.store(data.len() as u64, Ordering::Relaxed);
-    ours.into_number.store(number, Ordering::Release);
-    let result = receive_front(sender, theirs, ours, address, data);
-    // The buffer is the caller's again when this returns: close it, and let a chunk that the
-    // sender has announced come to its end. Pairs with the fence in `help`.
-    ours.into_number.store(0, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-    while theirs.back.load(Ordering::Acquire) != theirs.back_done.load(Ordering::Acquire) && lives() {
-        std::thread::yield_now();
-    }
-    result
+    ours.into_bytes.store(bytes, Ordering::Relaxed);
+    let copy = |range: Range<u64>| {
+        read_from(sender, address + range.start, &mut data[range.start as usize..range.end as usize])
+    };
+    let mut impatient = impatience();
+    meeting(ours, theirs).receive(number, bytes, chunk, copy, &mut impatient, lives)
 }
 
-fn receive_front(
-    sender: &Header,
-    theirs: &PeerLine,
-    ours: &PeerLine,
-    address: u64,
-    data: &mut [u8],
-) -> Result<(), Refusal> {
-    let (bytes, chunk) = (data.len(), chunk_bytes(data.len()));
-    let claimed = || (theirs.back.load(Ordering::Acquire)).min(bytes as u64) as usize;
-    let written = || (theirs.back_done.load(Ordering::Acquire)).min(bytes as u64) as usize;
-    let mut front = 0;
-    while front < claimed() {
-        let end = (front + chunk).min(claimed()).max(front);
-        ours.front.store(end as u64, Ordering::Release);
-        read_from(sender, address + front as u64, &mut data[front..end])?;
-        front = end;
-    }
-    let (start, mut spins) = (Instant::now(), 0u32);
-    while written() > front {
-        spins += 1;
-        if spins % 64 == 0 && start.elapsed() > HELPER_PATIENCE {
-            let end = written();
-            return read_from(sender, address + front as u64, &mut data[front..end.max(front)]);
-        }
+/// Says after a while that the wait for the sender's last chunk has been long enough.
+fn impatience() -> impl FnMut() -> bool {
+    let (mut start, mut looks) = (None, 0u32);
+    move || {
+        let start = *start.get_or_insert_with(Instant::now);
+        looks += 1;
         std::hint::spin_loop();
+        looks % 64 == 0 && start.elapsed() > HELPER_PATIENCE
     }
-    Ok(())
 }
 
 /// The sender: when the receiver has opened its buffer for offer `number`, copies from the back of
 /// `body` until the two meet.
 pub fn help(receiver: &Header, theirs: &PeerLine, ours: &PeerLine, number: u64, body: &[u8]) {
-    let open = || theirs.into_number.load(Ordering::Acquire) == number;
-    if !open() {
+    let meeting = meeting(theirs, ours);
+    if !meeting.is_open(number) {
         return;
     }
     let into = theirs.into_address.load(Ordering::Relaxed);
     let bytes = (theirs.into_bytes.load(Ordering::Relaxed) as usize).min(body.len());
-    let chunk = chunk_bytes(bytes);
-    let mut back = bytes;
-    loop {
-        let start = back.saturating_sub(chunk).max(theirs.front.load(Ordering::Acquire) as usize);
-        if start >= back {
-            return;
-        }
-        ours.back.store(start as u64, Ordering::Relaxed);
-        // Pairs with the fence in `receive`: either we see it closed, or it sees our claim.
-        fence(Ordering::SeqCst);
-        if !open() || write_to(receiver, into + start as u64, &body[start..back]).is_err() {
-            // What was claimed is not there: the receiver copies it when its patience ends.
-            ours.back.store(ours.back_done.load(Ordering::Relaxed), Ordering::Release);
-            return;
-        }
-        ours.back_done.store(start as u64, Ordering::Release);
-        back = start;
-    }
+    let copy =
+        |range: Range<u64>| write_to(receiver, into + range.start, &body[range.start as usize..range.end as usize]);
+    meeting.help(number, bytes as u64, chunk_bytes(bytes) as u64, copy);
 }

@@ -24,6 +24,7 @@ mod copying;
 mod endpoint;
 #[cfg(not(loom))]
 mod heap;
+mod meeting;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]

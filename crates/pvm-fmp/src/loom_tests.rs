@@ -1,6 +1,7 @@
 //! The lock-free algorithms under loom, which tries every order of their steps.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
 use crate::bell::Waiting;
+use crate::meeting::{self, Meeting};
 use crate::offer::{self, Answer, Look};
 use crate::queue::{Kind, Line, Reader, Writer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -160,4 +161,62 @@ fn what_is_counted_as_there_can_be_read() {
         assert!((1..=count).all(|piece| words[piece].load(Ordering::Relaxed) == piece as u64));
         sender.join().unwrap();
     });
+}
+
+/// Both sides copy ones into a buffer; the receiver overwrites it with twos as soon as it is its own
+/// again. Whether the receiver loses its patience is tried both ways.
+fn both_sides_copy(patient: bool) {
+    // All orders would take hours: those in which a side is interrupted a few times.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        struct Words {
+            open: AtomicU64,
+            front: AtomicU64,
+            back: AtomicU64,
+            back_done: AtomicU64,
+            buffer: [AtomicU64; 2],
+        }
+        impl Words {
+            fn meeting(&self) -> Meeting<'_> {
+                Meeting { open: &self.open, front: &self.front, back: &self.back, back_done: &self.back_done }
+            }
+            fn fill(&self, range: std::ops::Range<u64>) -> Result<(), ()> {
+                range.for_each(|at| self.buffer[at as usize].store(1, Ordering::Relaxed));
+                Ok(())
+            }
+        }
+        let new = || AtomicU64::new(0);
+        let words =
+            Arc::new(Words { open: new(), front: new(), back: new(), back_done: new(), buffer: [new(), new()] });
+        meeting::begin(&words.back, &words.back_done);
+        let there = words.clone();
+        let helper = thread::spawn(move || {
+            if there.meeting().is_open(1) {
+                there.meeting().help(1, 2, 1, |range| there.fill(range));
+            }
+        });
+        let mut impatient = || {
+            thread::yield_now();
+            !patient
+        };
+        let done = words.meeting().receive(1, 2, 1, |range| words.fill(range), &mut impatient, &|| true);
+        assert!(done.is_ok());
+        for word in &words.buffer {
+            assert_eq!(word.load(Ordering::Relaxed), 1, "not all was copied");
+            word.store(2, Ordering::Relaxed);
+        }
+        helper.join().unwrap();
+        assert!(words.buffer.iter().all(|word| word.load(Ordering::Relaxed) == 2), "written after its end");
+    });
+}
+
+#[test]
+fn a_copy_of_both_sides_is_whole_and_ends() {
+    both_sides_copy(true);
+}
+
+#[test]
+fn a_copy_of_both_sides_is_whole_when_the_receiver_does_not_wait() {
+    both_sides_copy(false);
 }

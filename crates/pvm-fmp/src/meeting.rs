@@ -1,0 +1,113 @@
+//! How the two sides of one copy agree who copies what.
+//!
+//! The receiver claims from the front, the sender (the helper) from the back, each a chunk at a
+//! time and announced before it is copied; they stop where they meet. The buffer is the receiver's:
+//! the helper may write to it only while it is open, and when [`Meeting::receive`] returns nobody
+//! writes to it any more.
+use crate::sync::{AtomicU64, Ordering, fence, yield_now};
+use std::ops::Range;
+
+/// The words of a copy; each has one writer.
+pub struct Meeting<'a> {
+    /// Of the receiver: the number of the copy for which its buffer is open, 0 for none.
+    pub open: &'a AtomicU64,
+    /// Of the receiver: everything before this is claimed by it.
+    pub front: &'a AtomicU64,
+    /// Of the helper: everything from here on is claimed by it.
+    pub back: &'a AtomicU64,
+    /// Of the helper: everything from here on has been written by it.
+    pub back_done: &'a AtomicU64,
+}
+
+/// The helper, before anybody can open a buffer for the copy: nothing is claimed.
+pub fn begin(back: &AtomicU64, back_done: &AtomicU64) {
+    back.store(u64::MAX, Ordering::Relaxed);
+    back_done.store(u64::MAX, Ordering::Relaxed);
+}
+
+impl Meeting<'_> {
+    /// Whether the buffer is open for that copy. Pairs with the release in [`Meeting::receive`]:
+    /// what the receiver said about the buffer before is seen.
+    pub fn is_open(&self, number: u64) -> bool {
+        self.open.load(Ordering::Acquire) == number
+    }
+
+    /// The receiver: gets all of `0..bytes` copied, by itself or by the helper. `impatient` says
+    /// when to copy a claimed chunk too that the helper does not finish, `lives` whether there is a
+    /// helper that could still be writing.
+    pub fn receive<Failure>(
+        &self,
+        number: u64,
+        bytes: u64,
+        chunk: u64,
+        copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
+        impatient: &mut dyn FnMut() -> bool,
+        lives: &dyn Fn() -> bool,
+    ) -> Result<(), Failure> {
+        self.front.store(0, Ordering::Relaxed);
+        self.open.store(number, Ordering::Release);
+        let result = self.receive_front(bytes, chunk, copy, impatient);
+        // The buffer is the caller's again when this returns: close it, and let a chunk that the
+        // helper has announced come to its end. Pairs with the fence in `help`.
+        self.open.store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while self.back.load(Ordering::Acquire) != self.back_done.load(Ordering::Acquire) && lives() {
+            yield_now();
+        }
+        result
+    }
+
+    fn receive_front<Failure>(
+        &self,
+        bytes: u64,
+        chunk: u64,
+        mut copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
+        impatient: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Failure> {
+        let claimed = || self.back.load(Ordering::Acquire).min(bytes);
+        let written = || self.back_done.load(Ordering::Acquire).min(bytes);
+        let mut front = 0;
+        while front < claimed() {
+            let end = (front + chunk).min(claimed()).max(front);
+            self.front.store(end, Ordering::Release);
+            copy(front..end)?;
+            front = end;
+        }
+        loop {
+            let end = written();
+            if end <= front {
+                return Ok(());
+            }
+            if impatient() {
+                return copy(front..end);
+            }
+        }
+    }
+
+    /// The helper: copies from the back of `0..bytes` while the buffer is open for that copy.
+    pub fn help<Failure>(
+        &self,
+        number: u64,
+        bytes: u64,
+        chunk: u64,
+        mut copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
+    ) {
+        let mut back = bytes;
+        loop {
+            let start = back.saturating_sub(chunk).max(self.front.load(Ordering::Acquire));
+            if start >= back {
+                return;
+            }
+            self.back.store(start, Ordering::Relaxed);
+            // Pairs with the fence in `receive`: either we see it closed, or it sees our claim.
+            fence(Ordering::SeqCst);
+            if !self.is_open(number) || copy(start..back).is_err() {
+                // What was claimed is not there: the receiver copies it when its patience ends.
+                self.back.store(self.back_done.load(Ordering::Relaxed), Ordering::Release);
+                return;
+            }
+            self.back_done.store(start, Ordering::Release);
+            back = start;
+        }
+    }
+}
