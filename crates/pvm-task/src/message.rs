@@ -140,11 +140,17 @@ impl Message {
     /// Adds bytes at the end.
     #[inline]
     pub fn append(&mut self, heap: Option<&mut Endpoint>, data: &[u8]) -> Result<(), Code> {
-        if matches!(self.large, Large::None) && self.small.len() + data.len() <= INLINE_BYTES_MAX {
-            self.small.extend_from_slice(data);
-            return Ok(());
+        match &mut self.large {
+            Large::None if self.small.len() + data.len() <= INLINE_BYTES_MAX => {
+                self.small.extend_from_slice(data);
+                Ok(())
+            }
+            Large::Blocks(blocks) if has_room(blocks, data.len()) => {
+                fill(blocks, data);
+                Ok(())
+            }
+            _ => self.append_large(heap, data),
         }
-        self.append_large(heap, data)
     }
 
     #[cold]
@@ -226,6 +232,13 @@ fn append_to_bytes(bytes: &mut Vec<u8>, data: &[u8]) -> Result<(), Code> {
     Ok(())
 }
 
+/// Whether so many bytes more fit in the last block, and in a body.
+#[inline]
+fn has_room(blocks: &[(Block, usize)], bytes: usize) -> bool {
+    let total: usize = blocks.iter().map(|(_, used)| used).sum();
+    total + bytes <= BODY_BYTES_MAX && blocks.last().is_some_and(|(block, used)| block.capacity() - used >= bytes)
+}
+
 /// Writes behind what was written before; makes one more block where the last one is full.
 fn append_to_blocks(blocks: &mut Vec<(Block, usize)>, heap: &mut Endpoint, data: &[u8]) -> Result<(), Code> {
     let room = blocks.last().map_or(0, |(block, used)| block.capacity() - used);
@@ -242,6 +255,7 @@ fn append_to_blocks(blocks: &mut Vec<(Block, usize)>, heap: &mut Endpoint, data:
 }
 
 /// Writes into the last block, which must have the room.
+#[inline]
 fn fill(blocks: &mut [(Block, usize)], data: &[u8]) {
     if let Some((block, used)) = blocks.last_mut() {
         block.write(*used, data);

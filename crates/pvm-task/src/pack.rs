@@ -7,6 +7,8 @@ use pvm_fmp::Endpoint;
 
 /// Items that lie apart are gathered in pieces of this size, in bytes: a multiple of every item.
 pub(crate) const GATHER_BYTES: usize = 4096;
+/// Texts up to this are put together before they go into the message, in bytes.
+const SHORT_TEXT_BYTES_MAX: usize = 56;
 /// Padding of the default encoding.
 const ZEROES: [u8; 4] = [0; 4];
 
@@ -72,8 +74,15 @@ impl Task {
             Encoding::Default | Encoding::Trace => padding(text.len() + 1),
             Encoding::Raw | Encoding::Foreign => 0,
         };
-        let length = i32::try_from(text.len() + 1).map_err(|_| Code::NoMem)?;
-        message.append(heap.as_deref_mut(), &length.to_ne_bytes())?;
+        let length = i32::try_from(text.len() + 1).map_err(|_| Code::NoMem)?.to_ne_bytes();
+        if text.len() <= SHORT_TEXT_BYTES_MAX {
+            // Length, text and zeroes go in together.
+            let mut piece = [0; 4 + SHORT_TEXT_BYTES_MAX + ZEROES.len()];
+            piece[..4].copy_from_slice(&length);
+            piece[4..4 + text.len()].copy_from_slice(text);
+            return message.append(heap, &piece[..4 + text.len() + 1 + padded]);
+        }
+        message.append(heap.as_deref_mut(), &length)?;
         message.append(heap.as_deref_mut(), text)?;
         message.append(heap, &ZEROES[..1 + padded])
     }

@@ -11,7 +11,7 @@ use pvm_task::{ANY, Delivered, Filter, Kind, Session, Source, Step, Submit, Task
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 /// Waits until `attempt` gives something.
 fn wait<T>(task: &mut Task, attempt: impl FnMut(&mut Task) -> Option<T>) -> T {

@@ -589,10 +589,10 @@ impl Daemon {
             (Some(signal), Some(running)) => drop(rustix::process::pidfd_send_signal(&running.pidfd, signal)),
             (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
             (None, _) if signal == 0 => {}
-            // Real-time signals have no names here.
+            // Real-time signals have no names here; every shell can send them.
             (None, _) => {
-                let arguments = [format!("-{signal}"), "--".into(), process.to_string()];
-                let _ = Command::new("kill").args(arguments).stderr(Stdio::null()).status();
+                let arguments = ["-c".into(), "kill -$0 $1".into(), signal.to_string(), process.to_string()];
+                let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
             }
         }
     }

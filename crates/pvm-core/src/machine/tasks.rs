@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 const COOKIE_FIRST: u32 = 10_000_000;
 /// Cookies go round after this many.
 const COOKIES: u32 = 1 << 30;
-/// How many ended tasks' wait statuses are remembered.
-pub const ENDED_MAX: usize = 1024;
+/// How many ended tasks' wait statuses are remembered: those of a spawn that asks after the last
+/// task has been started, however large it was.
+pub const ENDED_MAX: usize = SLOT_MASK as usize;
 
 /// How a task came to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +84,9 @@ pub(super) struct Tasks {
     slots: HashSet<u32>,
     cookies: HashMap<u32, Tid>,
     last_cookie: u32,
-    ended: VecDeque<(Tid, i32)>,
+    /// How the last tasks ended, and in what order.
+    statuses: HashMap<Tid, i32>,
+    ended: VecDeque<Tid>,
     /// Who waits for how a task ends.
     waiting: Vec<(Tid, u32, Tid)>,
 }
@@ -97,6 +100,7 @@ impl Tasks {
             slots: HashSet::new(),
             cookies: HashMap::new(),
             last_cookie: 0,
+            statuses: HashMap::new(),
             ended: VecDeque::new(),
             waiting: Vec::new(),
         }
@@ -163,10 +167,12 @@ impl Tasks {
     }
 
     fn remember(&mut self, tid: Tid, status: i32) {
-        self.ended.retain(|(other, _)| *other != tid);
-        self.ended.push_back((tid, status));
+        if self.statuses.insert(tid, status).is_some() {
+            return;
+        }
+        self.ended.push_back(tid);
         if self.ended.len() > ENDED_MAX {
-            self.ended.pop_front();
+            self.ended.pop_front().map(|oldest| self.statuses.remove(&oldest));
         }
     }
 }
@@ -342,7 +348,7 @@ impl Machine {
     }
 
     pub(super) fn exit_status(&mut self, from: Tid, wait: u32, tid: Tid) {
-        if let Some((_, status)) = self.tasks.ended.iter().find(|(other, _)| *other == tid) {
+        if let Some(status) = self.tasks.statuses.get(&tid) {
             return self.reply(from, wait, Ok(Reply::Int(*status)));
         }
         match self.tasks.get(tid) {
