@@ -9,6 +9,7 @@ mod coverage;
 mod execute;
 mod machine;
 mod normalise;
+pub mod shown;
 mod verdict;
 
 use crate::{build, common};

@@ -1,5 +1,6 @@
 //! The house rules that a program can check: `cargo xtask lint`.
 use crate::common::{Checks, cargo, output, report, root};
+use crate::compatibility;
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 600;
 /// Crates that may be unsafe; every other says `#![forbid(unsafe_code)]`.
 const UNSAFE_HOMES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3"];
+/// The header with which the conformance cases are compiled.
+const ORIGINAL_HEADER: &str = "/usr/include/pvm3.h";
 /// Where the sources are; `tests` holds programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
 /// Where nothing may depend on one machine.
@@ -25,6 +28,11 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("no path of one machine", no_machine_paths());
+    if Path::new(ORIGINAL_HEADER).exists() {
+        checks.check("docs/compatibility.md is new", compatibility::is_current());
+    } else {
+        println!("not run: docs/compatibility.md cannot be made without Debian's pvm-dev");
+    }
     if has("fmt") {
         checks.check("cargo fmt changes nothing", quiet(&["fmt", "--all", "--check"]));
     } else {

@@ -5,6 +5,7 @@ mod abi;
 mod bench;
 mod build;
 mod common;
+mod compatibility;
 mod conform;
 mod contract;
 mod demo;
@@ -29,6 +30,7 @@ const COMMANDS: &[Command] = &[
     ("test", "every test; the last line is `N passed, N failed`", test::run),
     ("abi", "symbols, kinds, sizes and headers against the contract", abi::run),
     ("lint", "the house rules: lengths, unsafe, paths, format, clippy", lint::run),
+    ("compatibility", "write docs/compatibility.md", compatibility::run),
     ("second-user", "what another user of the machine must not be able to do", second_user::run),
     ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),

@@ -10,7 +10,7 @@ mod render;
 use crate::build::build_unless_told;
 use crate::common::{Checks, report, root};
 use anyhow::{Context, Result};
-use page::Page;
+pub use page::Page;
 use std::fs;
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 /// Runs the command as a part of `cargo xtask test`.
 pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
-    let pages = page::read_all(&root().join("man/calls"))?;
+    let pages = pages()?;
     let only: Vec<&String> =
         arguments.iter().skip_while(|word| *word != "--only").filter(|word| *word != "--only").collect();
     let chosen: Vec<&Page> =
@@ -39,11 +39,16 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     Ok(checks.counts())
 }
 
+/// All pages, by name.
+pub fn pages() -> Result<Vec<Page>> {
+    page::read_all(&root().join("man/calls"))
+}
+
 /// Writes all pages, and links for their further names, into a directory of its own.
 pub fn write(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let mut wanted = Vec::new();
-    for page in page::read_all(&root().join("man/calls"))? {
+    for page in pages()? {
         wanted.push((page.name.clone(), render::page(&page)));
         let link = format!(".so man{SECTION}/{}.{SECTION}\n", page.name);
         wanted.extend(page.further_names().into_iter().map(|name| (name, link.clone())));

@@ -3,7 +3,7 @@
 use super::case::{Case, Kind};
 use super::compile;
 use anyhow::Result;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::process::Command;
 
 /// The functions of tiers A, B and D of the contract, groups and Fortran apart.
@@ -22,13 +22,21 @@ lpvmerr pvmgetclock pvmsleep pvmdisplaymhfinfo pvmnametag pvmgettmp \
 pvm_catchout pvm_recvf pvm_insert pvm_lookup pvm_delete pvm_getnoresets pvm_pkmesg pvm_pkmesgbody pvm_upkmesg \
 pvm_reg_hoster pvm_reg_tasker pvm_strerror pvm_vpackf pvm_vunpackf pvmsettaskname pvmupkstralloc pvm_tickle";
 
+/// What a case uses of libraries; of a script it is not known.
+pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
+    if case.kind != Kind::Program {
+        return Ok(BTreeSet::new());
+    }
+    let output = Command::new("nm").arg("-u").arg(compile::program(case)).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_string)).collect())
+}
+
 /// Says which functions no case calls; gives 1 if there are any.
 pub fn report(cases: &[Case]) -> Result<usize> {
-    let mut called = HashSet::new();
-    for case in cases.iter().filter(|case| case.kind == Kind::Program) {
-        let output = Command::new("nm").arg("-u").arg(compile::program(case)).output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        called.extend(text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_string)));
+    let mut called = BTreeSet::new();
+    for case in cases {
+        called.extend(uses(case)?);
     }
     let missing: Vec<&str> = FUNCTIONS.split_whitespace().filter(|name| !called.contains(*name)).collect();
     if missing.is_empty() {

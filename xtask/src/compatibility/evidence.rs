@@ -1,0 +1,107 @@
+//! Which cases show what.
+use crate::conform::shown::{self, Shown};
+use anyhow::Result;
+use regex::Regex;
+
+/// How many cases are named; of further ones the number is told.
+const NAMED_MAX: usize = 4;
+
+/// All cases, those that use few functions first: they say most about each.
+pub struct Evidence {
+    pub cases: Vec<Shown>,
+}
+
+impl Evidence {
+    /// Reads and compiles the cases.
+    pub fn gather() -> Result<Evidence> {
+        let mut cases = shown::all()?;
+        cases.sort_by_key(|case| (case.uses.iter().filter(|name| name.contains("pvm")).count(), case.name.clone()));
+        Ok(Evidence { cases })
+    }
+
+    /// Whether there is a case of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.cases.iter().any(|case| case.name == name)
+    }
+
+    /// The programs that use a function.
+    pub fn using(&self, function: &str) -> Vec<&str> {
+        self.names(|case| case.uses.contains(function))
+    }
+
+    /// The cases in whose text one of these words stands, whatever its letters' size.
+    pub fn with_words(&self, words: &[&str]) -> Vec<&str> {
+        let words: Vec<String> = words.iter().map(|word| regex::escape(&word.to_ascii_lowercase())).collect();
+        if words.is_empty() {
+            return Vec::new();
+        }
+        let pattern = format!(r"(?:^|[^a-z0-9_])(?:{})(?:$|[^a-z0-9_])", words.join("|"));
+        let pattern = Regex::new(&pattern).expect("words and what stands around them");
+        self.names(|case| pattern.is_match(&case.text.to_ascii_lowercase()))
+    }
+
+    /// The scripts for the console in which a line begins with that command.
+    pub fn with_command(&self, command: &str) -> Vec<&str> {
+        let begins = |line: &str| line.split_whitespace().next() == Some(command);
+        self.names(|case| case.name.starts_with("console/") && case.text.lines().any(begins))
+    }
+
+    /// The cases that name a defect in their directives.
+    pub fn of_defect(&self, defect: &str) -> Vec<&str> {
+        self.names(|case| {
+            case.differences.iter().any(|one| one.0 == defect)
+                || case.ours_only.as_ref().is_some_and(|one| one.0 == defect)
+        })
+    }
+
+    fn names(&self, wanted: impl Fn(&Shown) -> bool) -> Vec<&str> {
+        self.cases.iter().filter(|case| wanted(case)).map(|case| &*case.name).collect()
+    }
+}
+
+/// A list of cases as a table shows it.
+pub fn listed(cases: &[&str]) -> String {
+    let mut seen = Vec::new();
+    cases.iter().for_each(|case| {
+        if !seen.contains(case) {
+            seen.push(case);
+        }
+    });
+    let mut text: Vec<String> = seen.iter().take(NAMED_MAX).map(|case| case.to_string()).collect();
+    if seen.len() > NAMED_MAX {
+        text.push(format!("{} more", seen.len() - NAMED_MAX));
+    }
+    text.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn case(name: &str, text: &str, defect: &str) -> Shown {
+        let differences = vec![(defect.to_owned(), "a".to_owned(), "b".to_owned())];
+        let uses = BTreeSet::from(["pvm_send".to_owned()]);
+        Shown { name: name.into(), text: text.into(), uses, differences, ours_only: None }
+    }
+
+    #[test]
+    fn cases_are_found_by_whole_words_commands_and_defects() {
+        let cases = vec![case("a", "PvmRoute, PVMTASK=1", "D1"), case("console/b", "ps -a\necho conf", "D12")];
+        let evidence = Evidence { cases };
+        assert_eq!(evidence.with_words(&["PvmRoute"]), ["a"]);
+        assert_eq!(evidence.with_words(&["pvmtask"]), ["a"]);
+        assert!(evidence.with_words(&["PvmRout"]).is_empty());
+        assert!(evidence.with_words(&[]).is_empty());
+        assert_eq!(evidence.with_command("ps"), ["console/b"]);
+        assert!(evidence.with_command("conf").is_empty());
+        assert_eq!(evidence.of_defect("D1"), ["a"]);
+        assert_eq!(evidence.using("pvm_send"), ["a", "console/b"]);
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_nothing_is_named_twice() {
+        assert_eq!(listed(&["a", "b", "a"]), "a, b");
+        assert_eq!(listed(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d, 2 more");
+    }
+}

@@ -1,0 +1,158 @@
+//! What docs/compatibility.toml says.
+use super::evidence::Evidence;
+use crate::common::root;
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// The defects of the original that are numbered.
+const DEFECTS: u32 = 59;
+
+/// Everything in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    pub absent: Vec<Absent>,
+    pub option: Vec<Item>,
+    pub command: Vec<Item>,
+    pub spawn_option: Vec<Item>,
+    pub console: Vec<Item>,
+    pub switch: Vec<Item>,
+    pub hostfile: Vec<Item>,
+    pub variable: Vec<Item>,
+    pub file: Vec<Item>,
+    pub defect: Vec<Defect>,
+}
+
+/// Names of the original that are not there.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Absent {
+    pub names: Vec<String>,
+    pub note: String,
+}
+
+/// What became of something.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Works,
+    Accepted,
+    Hosts,
+    No,
+}
+
+impl Status {
+    /// As the tables say it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Status::Works => "works",
+            Status::Accepted => "accepted, no effect",
+            Status::Hosts => "with several hosts",
+            Status::No => "no",
+        }
+    }
+}
+
+/// An option, a command, a variable.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    pub name: String,
+    pub status: Status,
+    #[serde(default)]
+    pub note: String,
+    /// Cases beside those that are found by words.
+    #[serde(default)]
+    pub cases: Vec<String>,
+    /// The words to look for in place of the name.
+    pub seek: Option<Vec<String>>,
+}
+
+/// What became of a defect.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Done,
+    Kept,
+    Hosts,
+}
+
+/// A defect of the original.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Defect {
+    pub id: String,
+    pub what: String,
+    pub state: State,
+    #[serde(default)]
+    pub how: String,
+    #[serde(default)]
+    pub cases: Vec<String>,
+    #[serde(default)]
+    pub tests: Vec<String>,
+}
+
+impl Facts {
+    /// Reads the file.
+    pub fn read() -> Result<Facts> {
+        let path = root().join("docs/compatibility.toml");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("cannot understand {}", path.display()))
+    }
+
+    /// Whether the file agrees with the sources as far as a program can tell.
+    pub fn check(&self, evidence: &Evidence) -> Result<()> {
+        let expected: Vec<String> = (1..=DEFECTS).map(|number| format!("D{number}")).collect();
+        let found: Vec<&str> = self.defect.iter().map(|defect| &*defect.id).collect();
+        ensure!(found == expected, "the defects are not D1 to D{DEFECTS} in order");
+        let items = [&self.option, &self.command, &self.spawn_option, &self.console];
+        let more = [&self.switch, &self.hostfile, &self.variable, &self.file];
+        let named = items.into_iter().chain(more).flatten().flat_map(|item| &item.cases);
+        for case in named.chain(self.defect.iter().flat_map(|defect| &defect.cases)) {
+            ensure!(evidence.has(case), "there is no case {case}");
+        }
+        same("commands", &self.command, quoted("crates/pvm-tools/src/console/help.rs", COMMAND)?)?;
+        same("options", &self.option, quoted("include/pvm3.h", OPTION)?)?;
+        for file in VARIABLES_IN {
+            let known: BTreeSet<&str> = self.variable.iter().map(|item| &*item.name).collect();
+            let unknown: Vec<String> =
+                quoted(file, VARIABLE)?.into_iter().filter(|name| !known.contains(&**name)).collect();
+            ensure!(unknown.is_empty(), "docs/compatibility.toml lacks the variables {}", unknown.join(" "));
+        }
+        Ok(())
+    }
+}
+
+/// A command in the console's table.
+const COMMAND: &str = r#"\bcommand\(\s*"([a-z]+)""#;
+/// An option of `pvm_setopt` in the header: a name with a number up to 25, in the part about them.
+const OPTION: &str = r"(?m)^#define (Pvm(?:Self)?(?:Route|DebugMask|AutoErr|Output[A-Z][a-z]+|Trace(?:Tid|Code|Buffer|Options|Context)|FragSize|ResvTids|ShowTids|PollType|PollTime|NoReset)) \d+";
+/// An environment variable.
+const VARIABLE: &str = r#""(H?PVM[A-Z_]+)""#;
+/// Where environment variables are read.
+const VARIABLES_IN: &[&str] = &[
+    "crates/libpvm3/src/spawn.rs",
+    "crates/libpvm3/src/start.rs",
+    "crates/pvm-fmp/src/endpoint/mod.rs",
+    "crates/pvm-fmp/src/memory.rs",
+    "crates/pvm-link/src/rendezvous.rs",
+    "crates/pvm-task/src/environment.rs",
+    "crates/pvmd/src/children.rs",
+    "crates/pvmd/src/settings.rs",
+];
+
+/// What a pattern finds in a file of the tree.
+fn quoted(file: &str, pattern: &str) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(root().join(file)).with_context(|| format!("cannot read {file}"))?;
+    let pattern = Regex::new(pattern)?;
+    Ok(pattern.captures_iter(&text).map(|found| found[1].to_owned()).collect())
+}
+
+fn same(what: &str, items: &[Item], expected: BTreeSet<String>) -> Result<()> {
+    let listed: BTreeSet<String> = items.iter().map(|item| item.name.clone()).collect();
+    let different: Vec<&String> = listed.symmetric_difference(&expected).collect();
+    ensure!(different.is_empty(), "{what}: docs/compatibility.toml and the sources differ in {different:?}");
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! What the cases show, for the table of compatibility.
+use super::case::{self, Theirs};
+use super::{compile, coverage};
+use crate::common;
+use anyhow::Result;
+use std::collections::BTreeSet;
+
+/// A case from outside.
+pub struct Shown {
+    pub name: String,
+    /// Its source.
+    pub text: String,
+    /// The functions and data of libraries that it uses, where it is a program.
+    pub uses: BTreeSet<String>,
+    /// Where hpvm is to print something else: the defect, or the number of a rule; the original's
+    /// lines; hpvm's.
+    pub differences: Vec<(String, String, String)>,
+    /// A case for hpvm alone: the defect, and what the original does with it.
+    pub ours_only: Option<(String, &'static str)>,
+}
+
+/// All cases, compiled.
+pub fn all() -> Result<Vec<Shown>> {
+    let cases = case::find(&common::root().join("tests/conform"))?;
+    compile::all(&cases)?;
+    cases.iter().map(shown).collect()
+}
+
+fn shown(case: &case::Case) -> Result<Shown> {
+    let differences = case.differences.iter();
+    let fate = |theirs: &Theirs| match theirs {
+        Theirs::Crashes => "crashes",
+        Theirs::Hangs => "hangs",
+        Theirs::Skip => "is not run",
+    };
+    Ok(Shown {
+        name: case.name.clone(),
+        text: std::fs::read_to_string(&case.source)?,
+        uses: coverage::uses(case)?,
+        differences: differences.map(|one| (one.defect.clone(), one.theirs.clone(), one.ours.clone())).collect(),
+        ours_only: case.ours_only.as_ref().map(|(defect, theirs)| (defect.clone(), fate(theirs))),
+    })
+}
