@@ -1,11 +1,13 @@
 //! `cargo xtask abi`: whether what was built keeps the binary interface of PVM 3.4.6.
 use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
 use crate::common::{Checks, Scratch, dist, in_path, output, report, root};
-use crate::contract::{DATA, FUNCTIONS, LATER, is_later};
+use crate::contract::{DATA, FORTRAN, FUNCTIONS, LATER, is_later};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+mod fortran;
 
 /// Libraries that may be needed: those of the system's C compiler.
 const NEEDED_MAY_BE: &[&str] =
@@ -32,6 +34,7 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     check_headers(&mut checks)?;
     check_programs(&mut checks, &lib)?;
     check_users(&mut checks, &symbols)?;
+    fortran::check(&mut checks, &lib)?;
     checks.check("sources of pvm-examples compile with our headers as with theirs", sources_compile());
     for (what, names) in LATER {
         println!("not there yet: {what} ({} names: {})", names.len(), names.join(" "));
@@ -74,7 +77,7 @@ fn check_symbols(checks: &mut Checks, symbols: &Symbols) {
     let defined = |name: &str| -> Result<&Symbol> {
         symbols.get(name).filter(|symbol| symbol.defined).with_context(|| format!("{SONAME} has no {name}"))
     };
-    for name in FUNCTIONS {
+    for name in FUNCTIONS.iter().chain(FORTRAN) {
         let result = defined(name).and_then(|symbol| {
             ensure!(symbol.kind == "FUNC", "is {}", symbol.kind);
             Ok(())
@@ -179,7 +182,7 @@ fn check_headers(checks: &mut Checks) -> Result<()> {
         );
         checks.check(&format!("headers, layouts and numbers in {standard}"), result.map(drop));
     }
-    for header in files_of(&include)? {
+    for header in files_of(&include)?.into_iter().filter(|header| !fortran::is_header(header)) {
         let alone = scratch.path().join("alone.c");
         std::fs::write(&alone, format!("#include \"{}\"\nint nothing;\n", header.display()))?;
         let result = output(

@@ -3,6 +3,7 @@
 //! The libraries are linked here and not by cargo: a shared library that cargo links hides the
 //! symbols of C sources, and a static library of cargo's shows all of Rust's.
 use crate::common::{Scratch, cargo, dist, output, root, sh};
+use crate::contract::FORTRAN;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,19 @@ use std::process::Command;
 pub const SONAME: &str = "libpvm3.so.3";
 /// The library of the group functions, which are in [`SONAME`] here.
 pub const GROUP_SONAME: &str = "libgpvm3.so.3";
+/// Functions of which the runtime libraries of other languages (Fortran, C++) call all or none, by
+/// weak references: they think that a program has threads as soon as it has one of these, and ours
+/// has. In a program without shared libraries the others would be missing then.
+#[rustfmt::skip]
+const THREAD_FUNCTIONS: &[&str] = &[
+    "pthread_cancel", "pthread_cond_broadcast", "pthread_cond_destroy", "pthread_cond_init", "pthread_cond_signal",
+    "pthread_cond_timedwait", "pthread_cond_wait", "pthread_create", "pthread_detach", "pthread_equal",
+    "pthread_getspecific", "pthread_join", "pthread_key_create", "pthread_key_delete", "pthread_mutex_destroy",
+    "pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_trylock",
+    "pthread_mutex_unlock", "pthread_mutexattr_destroy", "pthread_mutexattr_init", "pthread_mutexattr_settype",
+    "pthread_once", "pthread_rwlock_rdlock", "pthread_rwlock_trywrlock", "pthread_rwlock_unlock",
+    "pthread_rwlock_wrlock", "pthread_self", "pthread_setspecific", "sched_yield",
+];
 /// Programs, by cargo's names.
 const PROGRAMS: &[&str] = &["pvm", "pvmd", "pvmgetarch"];
 
@@ -121,15 +135,20 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
     let mut ld = Command::new("ld");
     // Without its groups the object keeps its own copies of what a Rust program has too.
     ld.args(["-r", "--gc-sections", "--force-group-allocation"]).arg("-o").arg(&all);
-    for name in exported {
+    for name in exported.iter().map(String::as_str).chain(THREAD_FUNCTIONS.iter().copied()) {
         ld.arg(format!("--undefined={name}"));
     }
     sh(ld.arg("--whole-archive").arg(archive))?;
+    let weak = scratch.path().join("weak");
+    fs::write(&weak, FORTRAN.join("\n"))?;
     sh(Command::new("objcopy")
         .args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
         .arg(format!("--keep-global-symbols={}", names.display()))
+        // So that a program may bring these along: PVM has them in a library of their own.
+        .arg(format!("--weaken-symbols={}", weak.display()))
         .args([&all, &kept]))?;
-    let archives = [("libpvm3.a", Some(&kept)), ("libgpvm3.a", None)];
+    // Everything is in the first; programs ask for the others.
+    let archives = [("libpvm3.a", Some(&kept)), ("libgpvm3.a", None), ("libfpvm3.a", None)];
     for (name, object) in archives {
         let made = scratch.path().join(name);
         sh(Command::new("ar").arg("rcs").arg(&made).args(object))?;

@@ -1,6 +1,6 @@
 //! `conform`: the same case on Debian's PVM 3.4.6 and on hpvm, normalised outputs compared.
 //!
-//! A case is a C program (`tests/conform/cases`), a script for the console (`console`) or a shell
+//! A case is a C or Fortran program (`tests/conform/cases`), a script for the console (`console`) or a shell
 //! script (`programs`). Lines that start with `//@` or `#@` tell how it is run; see `case.rs`.
 
 mod case;
@@ -46,10 +46,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
 pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     let options = parse(arguments)?;
     let folder = common::root().join("tests/conform");
-    let mut cases = case::find(&folder)?;
-    compile::all(&cases)?;
+    let all = case::find(&folder)?;
+    compile::all(&all)?;
+    let mut cases: Vec<&Case> = all.iter().collect();
     if !options.only.is_empty() {
-        let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        let names: Vec<String> = all.iter().map(|case| case.name.clone()).collect();
         let wanted = |name: &str, part: &String| name == part || !names.contains(part) && name.contains(part.as_str());
         cases.retain(|case| options.only.iter().any(|part| wanted(&case.name, part)));
     }
@@ -60,13 +61,16 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
         build::build_unless_told(arguments)?;
     }
     machine::require(options.side)?;
+    if options.side != Some(Side::Theirs) {
+        compile::own(&all)?;
+    }
     machine::sweep();
     if let Some(side) = options.side {
         return show(&cases, side);
     }
     let (passed, mut failed) = compare(&cases);
     if options.only.is_empty() {
-        failed += coverage::report(&cases)?;
+        failed += coverage::report(&all)?;
     }
     println!("conform: {passed} passed, {failed} failed");
     Ok((passed, failed))
@@ -91,7 +95,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
 }
 
 /// Prints what each case gives on one side.
-fn show(cases: &[Case], side: Side) -> Result<(usize, usize)> {
+fn show(cases: &[&Case], side: Side) -> Result<(usize, usize)> {
     let mut worker = Worker::new();
     for case in cases {
         println!("==== {} on {side}", case.name);
@@ -101,7 +105,7 @@ fn show(cases: &[Case], side: Side) -> Result<(usize, usize)> {
 }
 
 /// Runs every case on both sides, `WORKERS` at a time, and prints a line for each.
-fn compare(cases: &[Case]) -> (usize, usize) {
+fn compare(cases: &[&Case]) -> (usize, usize) {
     let next = AtomicUsize::new(0);
     let counts = Mutex::new((0, 0));
     std::thread::scope(|scope| {

@@ -17,13 +17,32 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_upkfloat", "pvm_upkint", "pvm_upklong", "pvm_upkshort", "pvm_upkstr", "pvm_upkuint", "pvm_upkulong",
     "pvm_upkushort", "pvm_version",
     // Internal by name, and used by programs all the same.
-    "lpvmerr", "pvmdisplaymhfinfo", "pvmgetclock", "pvmgettmp", "pvmnametag", "pvmsleep",
+    "lpvmerr", "pvmdisplaymhfinfo", "pvmgetclock", "pvmgettmp", "pvmlogerror", "pvmnametag", "pvmsleep",
     // Public, or popular in sources elsewhere.
     "pvm_catchout", "pvm_delete", "pvm_getnoresets", "pvm_gettmask", "pvm_insert", "pvm_lookup", "pvm_pkmesg",
     "pvm_pkmesgbody", "pvm_recvf", "pvm_reg_hoster", "pvm_reg_tasker", "pvm_strerror", "pvm_tickle", "pvm_unexport",
     "pvm_upkmesg", "pvm_vpackf", "pvm_vunpackf", "pvmgetrsh", "pvmsettaskname", "pvmtmpnam", "pvmupkstralloc",
     // Groups, as far as slang-pvm's module binds them.
     "pvm_barrier", "pvm_bcast", "pvm_getinst", "pvm_gettid", "pvm_gsize", "pvm_joingroup", "pvm_lvgroup",
+];
+
+/// What Fortran programs call. (No name has an underscore inside, so compilers that then put two
+/// behind it find what they look for.)
+#[rustfmt::skip]
+pub const FORTRAN: &[&str] = &[
+    // In Debian's libfpvm3.a.
+    "ctofstr", "ftocstr", "pvmfaddhost_", "pvmfaddmhf_", "pvmfarchcode_", "pvmfbarrier_", "pvmfbcast_",
+    "pvmfbufinfo_", "pvmfcatchout_", "pvmfconfig_", "pvmfdelhost_", "pvmfdelinfo_", "pvmfdelmhf_", "pvmfexit_",
+    "pvmffreebuf_", "pvmffreecontext_", "pvmfgetcontext_", "pvmfgetinst_", "pvmfgetmboxinfo_", "pvmfgetopt_",
+    "pvmfgetrbuf_", "pvmfgetsbuf_", "pvmfgettid_", "pvmfgsize_", "pvmfhalt_", "pvmfhostsync_", "pvmfinitsend_",
+    "pvmfjoingroup_", "pvmfkill_", "pvmflvgroup_", "pvmfmcast_", "pvmfmkbuf_", "pvmfmstat_", "pvmfmytid_",
+    "pvmfnewcontext_", "pvmfnotify_", "pvmfnrecv_", "pvmfpack_", "pvmfparent_", "pvmfperror_", "pvmfprecv_",
+    "pvmfprobe_", "pvmfpsend_", "pvmfpstat_", "pvmfputinfo_", "pvmfrecv_", "pvmfrecvinfo_", "pvmfsend_",
+    "pvmfsendsig_", "pvmfsetcontext_", "pvmfsetopt_", "pvmfsetrbuf_", "pvmfsetsbuf_", "pvmfsiblings_", "pvmfsleep_",
+    "pvmfspawn_", "pvmfstartpvmd_", "pvmftasks_", "pvmftidtohost_", "pvmftrecv_", "pvmfunpack_",
+    // In the manual of PVM 3.4 only.
+    "pvmfadvise_", "pvmfgetminfo_", "pvmfjoingrp_", "pvmflvgrp_", "pvmfpkmesg_", "pvmfpkmesgbody_", "pvmfserror_",
+    "pvmfsetminfo_", "pvmftidtoh_", "pvmfupkmesg_",
 ];
 
 /// Data, with the sizes in bytes on 64-bit machines. A program that is not position independent has
@@ -66,6 +85,10 @@ pub const LATER: &[(&str, &[&str])] = &[
     ("groups", &[
         "PvmMax", "PvmMin", "PvmProduct", "PvmSum", "gs_getgstid", "gstid", "pvm_freezegroup", "pvm_gather",
         "pvm_grphostinfo", "pvm_grpvhostinfo", "pvm_gsdump", "pvm_reduce", "pvm_scatter", "pvmgs_tmout",
+    ]),
+    ("groups in Fortran", &[
+        "pvmffreezegroup_", "pvmffrzgrp_", "pvmfgather_", "pvmfreduce_", "pvmfscatter_", "pvmmax_", "pvmmin_",
+        "pvmproduct_", "pvmsum_",
     ]),
 ];
 

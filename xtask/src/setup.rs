@@ -12,6 +12,7 @@ const BUILD: &[&str] = &["gcc", "libc6-dev", "binutils", "make"];
 /// To test: Debian's PVM and programs that use it are what hpvm is compared with.
 const TEST: &[&str] = &[
     "g++",
+    "gfortran",
     "groff-base",
     "libpvm3",
     "netpipe-pvm",

@@ -7,16 +7,16 @@ use std::ffi::c_int;
 
 /// `struct pvmminfo` (contract 1.6).
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct CMessageInfo {
-    len: c_int,
-    ctx: c_int,
-    tag: c_int,
-    wid: c_int,
-    enc: c_int,
-    crc: c_int,
-    src: c_int,
-    dst: c_int,
+    pub len: c_int,
+    pub ctx: c_int,
+    pub tag: c_int,
+    pub wid: c_int,
+    pub enc: c_int,
+    pub crc: c_int,
+    pub src: c_int,
+    pub dst: c_int,
 }
 const _: () = assert!(size_of::<CMessageInfo>() == 32);
 

@@ -13,6 +13,8 @@ pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
     call("pvm_catchout", |entry| {
         if file.is_null() {
             entry.task().stop_catching_output();
+            // What is still to come of children is nobody's then, and nobody waits for their end.
+            entry.state().output = file;
         } else {
             entry.enrolled()?;
             entry.state().output = file;
@@ -63,13 +65,19 @@ unsafe fn write(file: *mut libc::FILE, text: &[u8]) {
     }
 }
 
-/// Prints to the program's standard output.
-pub fn print_to_stdout(text: &[u8]) {
+/// The program's standard output.
+pub fn standard_output() -> *mut libc::FILE {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
+    // SAFETY: the C library's stream; programs may put another one there before they call.
+    unsafe { stdout }
+}
+
+/// Prints to the program's standard output.
+pub fn print_to_stdout(text: &[u8]) {
     // SAFETY: the C library's stream.
-    unsafe { write(stdout, text) }
+    unsafe { write(standard_output(), text) }
 }
 
 /// Before the task leaves: waits until every task whose output it collects has ended.

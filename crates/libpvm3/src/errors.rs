@@ -155,3 +155,13 @@ pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int 
     let function = unsafe { crate::memory::bytes(function) }.unwrap_or(b"(null)");
     lpvm_error(function, code)
 }
+
+/// `pvmlogerror`: says something as the library does, without ending the line. The Fortran wrappers
+/// in programs that were linked elsewhere want it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmlogerror(text: *const c_char) -> c_int {
+    // SAFETY: as promised by the caller.
+    let text = unsafe { crate::memory::bytes(text) }.unwrap_or(b"(null)");
+    print_error(&[b"libpvm ", tag().as_bytes(), b": ", text].concat());
+    0
+}

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A user's message handler.
-type Handler = unsafe extern "C" fn(c_int) -> c_int;
+pub type Handler = unsafe extern "C" fn(c_int) -> c_int;
 
 /// Runs the handlers whose messages have come.
 pub fn run(entry: &mut Entry) {

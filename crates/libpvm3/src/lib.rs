@@ -12,6 +12,7 @@ mod catchout;
 mod data;
 mod descriptors;
 mod errors;
+mod fortran;
 mod groups;
 mod handlers;
 mod hosts;

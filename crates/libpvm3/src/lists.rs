@@ -7,30 +7,30 @@ use std::ptr::null_mut;
 /// `struct pvmhostinfo` (contract 1.6).
 #[repr(C)]
 pub struct CHostInfo {
-    tid: c_int,
-    name: *mut c_char,
-    arch: *mut c_char,
-    speed: c_int,
-    dsig: c_int,
+    pub tid: c_int,
+    pub name: *mut c_char,
+    pub arch: *mut c_char,
+    pub speed: c_int,
+    pub dsig: c_int,
 }
 /// `struct pvmtaskinfo` (contract 1.6).
 #[repr(C)]
 pub struct CTaskInfo {
-    tid: c_int,
-    parent: c_int,
-    host: c_int,
-    flags: c_int,
-    name: *mut c_char,
-    pid: c_int,
+    pub tid: c_int,
+    pub parent: c_int,
+    pub host: c_int,
+    pub flags: c_int,
+    pub name: *mut c_char,
+    pub pid: c_int,
 }
 /// `struct pvmmboxinfo` (contract 1.6).
 #[repr(C)]
 pub struct CMailboxInfo {
-    name: *mut c_char,
-    count: c_int,
-    indices: *mut c_int,
-    owners: *mut c_int,
-    flags: *mut c_int,
+    pub name: *mut c_char,
+    pub count: c_int,
+    pub indices: *mut c_int,
+    pub owners: *mut c_int,
+    pub flags: *mut c_int,
 }
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<CHostInfo>() == 32 && size_of::<CTaskInfo>() == 32 && size_of::<CMailboxInfo>() == 40);
@@ -144,4 +144,6 @@ pub struct Lists {
     pub descriptors: Vec<c_int>,
     /// `pvm_getnoresets`.
     pub no_resets: Vec<c_int>,
+    /// Those of which a Fortran program sees an entry a call.
+    pub rounds: crate::fortran::Rounds,
 }

@@ -13,6 +13,8 @@
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
 //!                              `(nothing)` stands for no line
 //! @ may-differ D1: A => B      the same where Debian's PVM prints A only on some machines
+//! @ own-differs D13: A => B     as `differs`, for a Fortran case compiled with our header and
+//!                              library: what is wrong in PVM's libfpvm3.a is in the other program
 //! @ ours-only D2: crashes      NAME.expected says what hpvm prints; Debian's PVM `crashes`,
 //!                              `hangs`, or is not run at all (`skip`)
 //! ```
@@ -29,6 +31,9 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 pub enum Kind {
     /// A C program, linked to libpvm3.
     Program,
+    /// A Fortran program, linked to Debian's libfpvm3.a and libpvm3. Each is a second case
+    /// ([`Case::own`]) where the program of our side is made with our header and libraries.
+    Fortran,
     /// Lines for the console's standard input.
     Console,
     /// A shell script.
@@ -60,6 +65,8 @@ pub struct Case {
     pub name: String,
     pub kind: Kind,
     pub source: PathBuf,
+    /// Whether hpvm's side has a program of its own.
+    pub own: bool,
     pub fresh: bool,
     pub daemon: bool,
     pub timeout: Duration,
@@ -76,9 +83,12 @@ pub struct Case {
 /// All cases below `folder`, by name.
 pub fn find(folder: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for (subfolder, extension, kind) in
-        [("cases", "c", Kind::Program), ("console", "script", Kind::Console), ("programs", "sh", Kind::Script)]
-    {
+    for (subfolder, extension, kind) in [
+        ("cases", "c", Kind::Program),
+        ("cases", "f", Kind::Fortran),
+        ("console", "script", Kind::Console),
+        ("programs", "sh", Kind::Script),
+    ] {
         let path = folder.join(subfolder);
         let mut sources: Vec<PathBuf> = std::fs::read_dir(&path)
             .with_context(|| format!("{}", path.display()))?
@@ -87,20 +97,39 @@ pub fn find(folder: &Path) -> Result<Vec<Case>> {
             .collect();
         sources.sort();
         for source in sources {
-            let text = std::fs::read_to_string(&source)?;
-            let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let name = if kind == Kind::Program { stem } else { format!("{subfolder}/{stem}") };
-            cases.push(parse(name, kind, source.clone(), &text).with_context(|| format!("{}", source.display()))?);
+            let found = of_source(&source, kind, subfolder).with_context(|| format!("{}", source.display()))?;
+            cases.extend(found);
         }
     }
     Ok(cases)
 }
 
-fn parse(name: String, kind: Kind, source: PathBuf, text: &str) -> Result<Case> {
+/// The case of a file; two, where a Fortran program is made twice.
+fn of_source(source: &Path, kind: Kind, subfolder: &str) -> Result<Vec<Case>> {
+    let text = std::fs::read_to_string(source)?;
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let read = |name: String, own| parse(name, kind, source.to_path_buf(), &text, own);
+    let with_theirs = match kind {
+        Kind::Program => read(stem, false)?,
+        Kind::Console | Kind::Script => read(format!("{subfolder}/{stem}"), false)?,
+        Kind::Fortran => {
+            let with_ours = read(format!("{stem}.f own"), true)?;
+            // What Debian's library does not have cannot be linked to it.
+            if matches!(with_ours.ours_only, Some((_, Theirs::Skip))) {
+                return Ok(vec![with_ours]);
+            }
+            return Ok(vec![read(format!("{stem}.f"), false)?, with_ours]);
+        }
+    };
+    Ok(vec![with_theirs])
+}
+
+fn parse(name: String, kind: Kind, source: PathBuf, text: &str, own: bool) -> Result<Case> {
     let mut case = Case {
         name,
         kind,
         source,
+        own,
         fresh: false,
         daemon: true,
         timeout: TIMEOUT_DEFAULT,
@@ -113,7 +142,7 @@ fn parse(name: String, kind: Kind, source: PathBuf, text: &str) -> Result<Case> 
         differences: Vec::new(),
         ours_only: None,
     };
-    let marks = ["//@ ", "#@ "];
+    let marks = ["//@ ", "#@ ", "!@ "];
     for line in text.lines() {
         if let Some(directive) = marks.iter().find_map(|mark| line.strip_prefix(mark)) {
             apply(&mut case, directive.trim()).with_context(|| format!("line `{line}`"))?;
@@ -136,6 +165,9 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "unordered" => case.unordered = true,
         "needs" => case.needs.push(rest.into()),
         "differs" => case.differences.push(difference(rest, true)?),
+        "own-differs" if case.kind != Kind::Fortran => bail!("only a Fortran case has a program of its own"),
+        "own-differs" if case.own => case.differences.push(difference(rest, true)?),
+        "own-differs" => {}
         "may-differ" => case.differences.push(difference(rest, false)?),
         "ours-only" => {
             let (defect, theirs) = rest.split_once(": ").context("wants `Dn: crashes|hangs|skip`")?;
@@ -172,10 +204,17 @@ mod tests {
     #[test]
     fn directives_are_read_from_the_lines_that_carry_them() {
         let text = "//@ fresh\n//@ timeout 3\n//@ differs D1: x: 1 => x: 2\nint main(void) {}\n";
-        let case = parse("a".into(), Kind::Program, "a.c".into(), text).unwrap();
+        let case = parse("a".into(), Kind::Program, "a.c".into(), text, false).unwrap();
         assert!(case.fresh && case.daemon);
         assert_eq!(case.timeout, Duration::from_secs(3));
         assert_eq!(case.differences[0].ours, "x: 2");
-        assert!(parse("a".into(), Kind::Program, "a.c".into(), "//@ quick\n").is_err());
+        assert!(parse("a".into(), Kind::Program, "a.c".into(), "//@ quick\n", false).is_err());
+    }
+    #[test]
+    fn differences_of_our_fortran_library_are_for_the_program_that_has_it() {
+        let text = "!@ differs D1: a => b\n!@ own-differs D13: c => d\n      end\n";
+        let count = |own| parse("a".into(), Kind::Fortran, "a.f".into(), text, own).unwrap().differences.len();
+        assert_eq!((count(false), count(true)), (1, 2));
+        assert!(parse("a".into(), Kind::Program, "a.c".into(), text, false).is_err());
     }
 }

@@ -1,11 +1,13 @@
-//! Compiles the C cases, once for both sides.
+//! Compiles the C and the Fortran cases.
 //!
-//! They are compiled with Debian's header and linked to Debian's library, so that what runs on
-//! hpvm is what runs on PVM: the same file, relinked by nothing but `LD_LIBRARY_PATH`.
+//! They are compiled with Debian's headers and linked to Debian's libraries, so that what runs on
+//! hpvm is what runs on PVM: the same file, relinked by nothing but `LD_LIBRARY_PATH`. Fortran cases
+//! have PVM's wrappers within then; so each is made a second time with our header and libraries.
 
 use super::case::{Case, Kind};
+use super::machine::{self, Side};
 use crate::common;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
@@ -15,34 +17,75 @@ pub fn folder() -> PathBuf {
     common::root().join("target/conform/bin")
 }
 
-/// The program of a case.
-pub fn program(case: &Case) -> PathBuf {
-    folder().join(&case.name)
+/// Where those lie that are made with our own header and libraries.
+fn own_folder() -> PathBuf {
+    common::root().join("target/conform/own")
 }
 
-/// Compiles every C case that is older than its source.
+/// The program of a case on one side.
+pub fn program(case: &Case, side: Side) -> PathBuf {
+    let folder = if case.own && side == Side::Ours { own_folder() } else { folder() };
+    folder.join(case.source.file_stem().unwrap_or_default())
+}
+
+/// Compiles every case that is older than its source.
 pub fn all(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(folder())?;
-    let header = common::root().join("tests/conform/case.h");
-    for case in cases.iter().filter(|case| case.kind == Kind::Program) {
-        let target = program(case);
-        let newest = changed(&case.source).max(changed(&header));
-        if changed(&target) > newest {
-            continue;
-        }
-        let output = Command::new("cc")
-            .args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function", "-I"])
-            .arg(common::root().join("tests/conform"))
-            .arg("-o")
-            .arg(&target)
-            .arg(&case.source)
-            .args(["-lpvm3", "-lpthread"])
-            .output()?;
-        if !output.status.success() {
-            bail!("{}:\n{}", case.source.display(), String::from_utf8_lossy(&output.stderr));
-        }
-        print!("{}", String::from_utf8_lossy(&output.stderr));
+    let helpers = common::root().join("tests/conform");
+    for case in cases.iter().filter(|case| !case.own) {
+        let mut command = match case.kind {
+            Kind::Program => c(&helpers),
+            Kind::Fortran => fortran(&helpers, Side::Theirs),
+            Kind::Console | Kind::Script => continue,
+        };
+        let libraries: &[&str] = match case.kind {
+            Kind::Fortran => &["-lfpvm3", "-lgpvm3", "-lpvm3"],
+            _ => &["-lpvm3", "-lpthread"],
+        };
+        let inputs = [helpers.join("case.h"), helpers.join("case.f")];
+        make(command.arg(&case.source).args(libraries), &case.source, &program(case, Side::Theirs), &inputs)?;
     }
+    Ok(())
+}
+
+/// Compiles what is made with our own header and libraries, which are there now.
+pub fn own(cases: &[Case]) -> Result<()> {
+    std::fs::create_dir_all(own_folder())?;
+    let helpers = common::root().join("tests/conform");
+    let (header, lib) = (Side::Ours.headers().join("fpvm3.h"), machine::ours().join("lib"));
+    let inputs = [helpers.join("case.f"), header, lib.join("libpvm3.so.3"), lib.join("libfpvm3.a")];
+    for case in cases.iter().filter(|case| case.own) {
+        let mut command = fortran(&helpers, Side::Ours);
+        command.arg(&case.source).arg(format!("-L{}", lib.display())).args(["-lfpvm3", "-lpvm3"]);
+        make(&mut command, &case.source, &program(case, Side::Ours), &inputs)?;
+    }
+    Ok(())
+}
+
+fn c(helpers: &Path) -> Command {
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function", "-I"]).arg(helpers);
+    command
+}
+
+/// A line as for old programs: types of arguments that differ from call to call are as they are.
+fn fortran(helpers: &Path, side: Side) -> Command {
+    let mut command = Command::new("gfortran");
+    command.args(["-std=legacy", "-w", "-O1", "-I"]).arg(side.headers()).arg(helpers.join("case.f"));
+    command
+}
+
+/// Runs the compiler when what it makes is older than one of its inputs.
+fn make(command: &mut Command, source: &Path, target: &Path, inputs: &[PathBuf]) -> Result<()> {
+    let newest = inputs.iter().map(|path| changed(path)).max().flatten().max(changed(source));
+    if changed(target) > newest {
+        return Ok(());
+    }
+    let output = command.arg("-o").arg(target).output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        bail!("{}:\n{}", source.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    print!("{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

@@ -72,7 +72,7 @@ impl Worker {
 
 fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     let mut command = match case.kind {
-        Kind::Program => machine.command(&compile::program(case)),
+        Kind::Program | Kind::Fortran => machine.command(&compile::program(case, machine.side)),
         Kind::Console => machine.command(&machine.side.programs().join("pvm")),
         Kind::Script => {
             let mut command = machine.command(Path::new("/bin/sh"));
@@ -92,6 +92,10 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
         Kind::Console => File::create(machine.folder.join("errors"))?,
         _ => output.try_clone()?,
     };
+    if case.kind == Kind::Fortran {
+        // Or what the program prints would stand behind what the library says.
+        command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
+    }
     command.stdin(input).stderr(errors).stdout(output);
     let end = wait(&mut command, case.timeout).with_context(|| case.name.clone())?;
     let mut text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();

@@ -42,7 +42,7 @@ impl fmt::Display for Side {
 
 impl Side {
     /// The folder of `pvm3.h` and its kin.
-    fn headers(self) -> PathBuf {
+    pub fn headers(self) -> PathBuf {
         match self {
             Side::Theirs => "/usr/include".into(),
             Side::Ours => ours().join("include"),
@@ -59,7 +59,7 @@ impl Side {
 }
 
 /// hpvm's tree: `target/dist`, or what `CONFORM_OURS` names (an installed prefix, a debug build).
-fn ours() -> PathBuf {
+pub fn ours() -> PathBuf {
     std::env::var_os(OURS_VARIABLE).map_or_else(common::dist, PathBuf::from)
 }
 

@@ -1,0 +1,310 @@
+//! Lists that a Fortran program sees entry by entry: each call gives the next one. The list is
+//! fetched by the first call, and does not change until its end was reached or the program asks for
+//! a new one with a count of [`ANEW`].
+use super::text::{c_text, give};
+use crate::errors::call_silent;
+use crate::hosts::pvm_config;
+use crate::lists::{CHostInfo, CMailboxInfo, CTaskInfo};
+use crate::mailbox::pvm_getmboxinfo;
+use crate::memory::{bytes, items, store, store_all};
+use crate::tasks::pvm_tasks;
+use pvm_core::codes::Code;
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+
+/// What a program puts into the count to begin anew.
+const ANEW: c_int = -1;
+/// What `info` says of an entry of hosts or tasks.
+const ENTRY: c_int = 1;
+
+/// A list, and which entry is next.
+pub struct Round<T> {
+    entries: Vec<T>,
+    next: usize,
+}
+
+impl<T> Default for Round<T> {
+    fn default() -> Round<T> {
+        Round { entries: Vec::new(), next: 0 }
+    }
+}
+
+impl<T: Clone> Round<T> {
+    fn is_at_its_start(&self) -> bool {
+        self.next == 0
+    }
+    fn begin(&mut self, entries: Vec<T>) {
+        *self = Round { entries, next: 0 };
+    }
+    /// The next entry; `None` behind the last one.
+    fn step(&mut self) -> Option<T> {
+        let entry = self.entries.get(self.next).cloned();
+        self.next = if entry.is_some() { self.next + 1 } else { 0 };
+        entry
+    }
+    /// As [`Round::step`], but behind the last entry the round is at its start at once.
+    fn turn(&mut self) -> Option<T> {
+        let entry = self.step();
+        if self.next == self.entries.len() {
+            self.next = 0;
+        }
+        entry
+    }
+}
+
+/// The lists of a process.
+#[derive(Default)]
+pub struct Rounds {
+    hosts: Round<Host>,
+    formats: c_int,
+    tasks: Round<Task>,
+    mailboxes: Round<Mailbox>,
+}
+
+#[derive(Clone)]
+struct Host {
+    tid: c_int,
+    name: Vec<u8>,
+    arch: Vec<u8>,
+    speed: c_int,
+}
+#[derive(Clone)]
+struct Task {
+    tid: c_int,
+    parent: c_int,
+    host: c_int,
+    flags: c_int,
+    name: Vec<u8>,
+}
+#[derive(Clone)]
+struct Mailbox {
+    name: Vec<u8>,
+    indices: Vec<c_int>,
+    owners: Vec<c_int>,
+    flags: Vec<c_int>,
+}
+
+/// Does something with the lists; `None` where the process cannot be inside the library.
+fn with<R>(work: impl FnOnce(&mut Rounds) -> R) -> Option<R> {
+    let mut result = None;
+    call_silent(|entry| {
+        result = Some(work(&mut entry.state().lists.rounds));
+        Ok(0)
+    });
+    result
+}
+
+/// The hosts of the machine and the number of their data formats.
+fn hosts() -> Result<(Vec<Host>, c_int), c_int> {
+    let (mut count, mut formats, mut list) = (0, 0, null_mut());
+    // SAFETY: places of our own; the list stands until the next call of `pvm_config`, and its
+    // texts are C strings.
+    unsafe {
+        let code = pvm_config(&mut count, &mut formats, &mut list);
+        let list: &[CHostInfo] = if code < 0 { return Err(code) } else { items(list, count).unwrap_or_default() };
+        let host = |host: &CHostInfo| Host {
+            tid: host.tid,
+            name: bytes(host.name).unwrap_or_default().to_vec(),
+            arch: bytes(host.arch).unwrap_or_default().to_vec(),
+            speed: host.speed,
+        };
+        Ok((list.iter().map(host).collect(), formats))
+    }
+}
+
+fn next_host(anew: bool) -> Result<Option<(c_int, c_int, Host)>, c_int> {
+    if anew || with(|rounds| rounds.hosts.is_at_its_start()) == Some(true) {
+        let (hosts, formats) = hosts()?;
+        with(|rounds| {
+            rounds.hosts.begin(hosts);
+            rounds.formats = formats;
+        });
+    }
+    let next = with(|rounds| {
+        let host = rounds.hosts.turn()?;
+        Some((rounds.hosts.entries.len() as c_int, rounds.formats, host))
+    });
+    next.ok_or(Code::SysErr.number())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmfconfig_(
+    count: *mut c_int,
+    formats: *mut c_int,
+    tid: *mut c_int,
+    name: *mut c_char,
+    arch: *mut c_char,
+    speed: *mut c_int,
+    info: *mut c_int,
+    name_length: c_int,
+    arch_length: c_int,
+) {
+    // SAFETY: a number and places for results, as the caller promises.
+    unsafe {
+        match next_host(*count == ANEW) {
+            Ok(Some((hosts, different, host))) => {
+                store(count, hosts);
+                store(formats, different);
+                store(tid, host.tid);
+                give(name, name_length, &host.name);
+                give(arch, arch_length, &host.arch);
+                store(speed, host.speed);
+                store(info, ENTRY);
+            }
+            Ok(None) => {}
+            Err(code) => store(info, code),
+        }
+    }
+}
+
+/// The tasks of a place.
+fn tasks(place: c_int) -> Result<Vec<Task>, c_int> {
+    let (mut count, mut list) = (0, null_mut());
+    // SAFETY: places of our own; the list stands until the next call of `pvm_tasks`, and its texts
+    // are C strings.
+    unsafe {
+        let code = pvm_tasks(place, &mut count, &mut list);
+        let list: &[CTaskInfo] = if code < 0 { return Err(code) } else { items(list, count).unwrap_or_default() };
+        let task = |task: &CTaskInfo| Task {
+            tid: task.tid,
+            parent: task.parent,
+            host: task.host,
+            flags: task.flags,
+            name: bytes(task.name).unwrap_or_default().to_vec(),
+        };
+        Ok(list.iter().map(task).collect())
+    }
+}
+
+fn next_task(anew: bool, place: c_int) -> Result<Option<(c_int, Task)>, c_int> {
+    if anew || with(|rounds| rounds.tasks.is_at_its_start()) == Some(true) {
+        let tasks = tasks(place)?;
+        with(|rounds| rounds.tasks.begin(tasks));
+    }
+    let next = with(|rounds| {
+        let task = rounds.tasks.turn()?;
+        Some((rounds.tasks.entries.len() as c_int, task))
+    });
+    next.ok_or(Code::SysErr.number())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmftasks_(
+    place: *const c_int,
+    count: *mut c_int,
+    tid: *mut c_int,
+    parent: *mut c_int,
+    host: *mut c_int,
+    flags: *mut c_int,
+    name: *mut c_char,
+    info: *mut c_int,
+    name_length: c_int,
+) {
+    // SAFETY: numbers and places for results, as the caller promises.
+    unsafe {
+        match next_task(*count == ANEW, *place) {
+            Ok(Some((tasks, task))) => {
+                store(count, tasks);
+                store(tid, task.tid);
+                store(parent, task.parent);
+                store(host, task.host);
+                store(flags, task.flags);
+                give(name, name_length, &task.name);
+                store(info, ENTRY);
+            }
+            Ok(None) => {}
+            Err(code) => store(info, code),
+        }
+    }
+}
+
+/// The classes that match a pattern.
+///
+/// # Safety
+/// A C string.
+unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<Mailbox>, c_int> {
+    let (mut count, mut list) = (0, null_mut());
+    // SAFETY: a pattern as promised by the caller, and places of our own; the list stands until the
+    // next call of `pvm_getmboxinfo`, its texts are C strings, its arrays as long as it says.
+    unsafe {
+        let code = pvm_getmboxinfo(pattern, &mut count, &mut list);
+        let list: &[CMailboxInfo] = if code < 0 { return Err(code) } else { items(list, count).unwrap_or_default() };
+        let mailbox = |class: &CMailboxInfo| Mailbox {
+            name: bytes(class.name).unwrap_or_default().to_vec(),
+            indices: items(class.indices, class.count).unwrap_or_default().to_vec(),
+            owners: items(class.owners, class.count).unwrap_or_default().to_vec(),
+            flags: items(class.flags, class.count).unwrap_or_default().to_vec(),
+        };
+        Ok(list.iter().map(mailbox).collect())
+    }
+}
+
+/// # Safety
+/// A C string.
+unsafe fn next_mailbox(anew: bool, pattern: *const c_char) -> Result<(c_int, Mailbox), c_int> {
+    if anew || with(|rounds| rounds.mailboxes.is_at_its_start()) == Some(true) {
+        // SAFETY: as promised by the caller.
+        let found = unsafe { mailboxes(pattern) }?;
+        with(|rounds| rounds.mailboxes.begin(found));
+    }
+    let next = with(|rounds| {
+        let mailbox = rounds.mailboxes.step()?;
+        Some((rounds.mailboxes.entries.len() as c_int, mailbox))
+    });
+    next.ok_or(Code::SysErr.number())?.ok_or(Code::NotFound.number())
+}
+
+/// The entries of one class a call; after the last class one call gives `PvmNotFound`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmfgetmboxinfo_(
+    pattern: *const c_char,
+    name: *mut c_char,
+    classes: *mut c_int,
+    entries: *mut c_int,
+    indices: *mut c_int,
+    owners: *mut c_int,
+    flags: *mut c_int,
+    info: *mut c_int,
+    pattern_length: c_int,
+    name_length: c_int,
+) {
+    // SAFETY: texts, a number and places for results, as the caller promises; no array is longer
+    // than what `pvm_getmboxinfo` would give.
+    unsafe {
+        let pattern = c_text(pattern, pattern_length);
+        match next_mailbox(*classes == ANEW, pattern.as_ptr()) {
+            Ok((count, mailbox)) => {
+                let length = mailbox.indices.len() as c_int;
+                give(name, name_length, &mailbox.name);
+                store(classes, count);
+                store(entries, length);
+                store_all(indices, length, &mailbox.indices);
+                store_all(owners, length, &mailbox.owners);
+                store_all(flags, length, &mailbox.flags);
+                store(info, 0);
+            }
+            Err(code) => store(info, code),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_tasks_begin_anew_after_the_last() {
+        let mut round = Round::default();
+        round.begin(vec![1, 2]);
+        assert_eq!([round.turn(), round.turn()], [Some(1), Some(2)]);
+        assert!(round.is_at_its_start());
+    }
+
+    #[test]
+    fn mailboxes_have_an_end() {
+        let mut round = Round::default();
+        round.begin(vec![1]);
+        assert_eq!([round.step(), round.step()], [Some(1), None]);
+        assert!(round.is_at_its_start());
+    }
+}

@@ -1,0 +1,15 @@
+/* What the library's own log line looks like. */
+#include "case.h"
+
+extern int pvmlogerror(const char *text);
+
+int main(void)
+{
+    case_begin();
+    pvm_mytid();
+    pvmlogerror("in words\n");
+    pvmlogerror("without an end");
+    pvmlogerror("\n");
+    pvm_exit();
+    return 0;
+}

@@ -1,0 +1,169 @@
+//! The Fortran side of the binary interface: `fpvm3.h`, and each way in which programs are linked.
+use super::{output, package_files};
+use crate::common::{Checks, Scratch, in_path, root};
+use crate::contract::{FORTRAN, is_later};
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Forms and standards in which the header has to be good.
+const LANGUAGES: &[(&str, &str)] = &[
+    ("f", "legacy"),
+    ("f", "gnu"),
+    ("f", "f95"),
+    ("f", "f2018"),
+    ("f90", "legacy"),
+    ("f90", "gnu"),
+    ("f90", "f95"),
+    ("f90", "f2018"),
+];
+/// Where Debian's header lies.
+const THEIR_HEADERS: &str = "/usr/include";
+
+/// Whether a header is one for Fortran.
+pub fn is_header(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("fpvm3"))
+}
+
+/// Runs the checks; `lib` is the folder of our libraries.
+pub fn check(checks: &mut Checks, lib: &Path) -> Result<()> {
+    if !in_path("gfortran") {
+        checks.check("Fortran", Err(anyhow::anyhow!("gfortran is missing: cargo xtask setup test")));
+        return Ok(());
+    }
+    let scratch = Scratch::new("fortran")?;
+    checks.check("the names of Debian's libfpvm3.a", names_are_known());
+    for language in LANGUAGES {
+        checks.check(&format!("fpvm3.h in .{} files, {}", language.0, language.1), header(*language, scratch.path()));
+    }
+    checks.check("fpvm3.h has the names and values of Debian's", same_constants(scratch.path()));
+    for (number, (name, options)) in ways(lib)?.iter().enumerate() {
+        checks.check(&format!("Fortran, {name}"), links_and_runs(options, lib, number, scratch.path()));
+    }
+    Ok(())
+}
+
+fn archive_of_debian() -> Result<PathBuf> {
+    let files = package_files("pvm-dev").context("pvm-dev is missing: cargo xtask setup test")?;
+    files.into_iter().find(|file| file.ends_with("libfpvm3.a")).context("pvm-dev has no libfpvm3.a")
+}
+
+/// The contract has every name of Debian's archive; that our libraries have those of the contract
+/// is checked with the other names.
+fn names_are_known() -> Result<()> {
+    let table = output(
+        Command::new("nm").args(["--extern-only", "--defined-only", "--format=posix"]).arg(archive_of_debian()?),
+    )?;
+    let names = table.lines().filter(|line| !line.ends_with(':')).filter_map(|line| line.split_whitespace().next());
+    let unknown: Vec<&str> = names.filter(|name| !FORTRAN.contains(name) && !is_later(name)).collect();
+    ensure!(unknown.is_empty(), "not in the contract: {}", unknown.join(" "));
+    Ok(())
+}
+
+fn header((ending, standard): (&str, &str), scratch: &Path) -> Result<()> {
+    let source = scratch.join(format!("header.{ending}"));
+    let text =
+        "      program header\n      implicit none\n      include 'fpvm3.h'\n      print *, PVMDEFAULT\n      end\n";
+    fs::write(&source, text)?;
+    let mut gfortran = Command::new("gfortran");
+    gfortran.args(["-Wall", "-Wno-unused-parameter", "-Werror", "-c"]).arg(format!("-std={standard}"));
+    gfortran.arg("-I").arg(root().join("include")).arg(&source).arg("-o").arg(scratch.join("header.o"));
+    output(&mut gfortran).map(drop)
+}
+
+/// The constants of a header: what stands in its `parameter` lines.
+fn constants(text: &str) -> BTreeSet<String> {
+    let names = text.lines().filter_map(|line| line.trim().strip_prefix("parameter")?.split_once('='));
+    names.map(|(name, _)| name.trim_matches([' ', '(']).to_uppercase()).collect()
+}
+
+/// A program that prints each constant, compiled with the headers of a folder.
+fn values(names: &BTreeSet<String>, include: &Path, program: &Path) -> Result<BTreeMap<String, String>> {
+    let prints: String = names.iter().map(|name| format!("      print *, '{name}=', {name}\n")).collect();
+    let source = program.with_extension("f");
+    fs::write(&source, format!("      program values\n      include 'fpvm3.h'\n{prints}      end\n"))?;
+    output(Command::new("gfortran").arg("-I").arg(include).arg(&source).arg("-o").arg(program))?;
+    let lines = output(&mut Command::new(program))?;
+    let pairs = lines.lines().filter_map(|line| line.split_once('='));
+    Ok(pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect())
+}
+
+fn same_constants(scratch: &Path) -> Result<()> {
+    let include = root().join("include");
+    let names = |folder: &Path| -> Result<BTreeSet<String>> {
+        let path = folder.join("fpvm3.h");
+        Ok(constants(&fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?))
+    };
+    let (ours, theirs) = (names(&include)?, names(Path::new(THEIR_HEADERS))?);
+    ensure!(theirs.len() > 50, "only {} names found in Debian's header", theirs.len());
+    super::differences(&ours, &theirs)?;
+    let ours = values(&ours, &include, &scratch.join("ours"))?;
+    let theirs = values(&theirs, Path::new(THEIR_HEADERS), &scratch.join("theirs"))?;
+    for (name, value) in &theirs {
+        ensure!(ours.get(name) == Some(value), "{name} is {:?} and not {value}", ours.get(name));
+    }
+    Ok(())
+}
+
+/// Ways to link.
+fn ways(lib: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let archive = lib.join("libpvm3.a").display().to_string();
+    let fortran = lib.join("libfpvm3.a").display().to_string();
+    let debian = archive_of_debian()?.display().to_string();
+    Ok(vec![
+        ("-lfpvm3 -lpvm3", words("-lfpvm3 -lpvm3")),
+        ("-lfpvm3 -lgpvm3 -lpvm3", words("-lfpvm3 -lgpvm3 -lpvm3")),
+        ("-lpvm3 alone", words("-lpvm3")),
+        ("two underscores behind names", words("-fsecond-underscore -lfpvm3 -lpvm3")),
+        ("archives by their paths", vec![fortran, archive.clone()]),
+        ("without shared libraries", words("-static -lfpvm3 -lgpvm3 -lpvm3")),
+        ("Debian's libfpvm3.a before our libpvm3.so", [words(&debian), words("-lpvm3")].concat()),
+        ("Debian's libfpvm3.a before our libpvm3.a", vec![debian, archive]),
+    ])
+}
+
+/// Links a program that does a few things without a daemon, together with a unit that refers to
+/// every name there is.
+fn links_and_runs(options: &[String], lib: &Path, number: usize, scratch: &Path) -> Result<()> {
+    let subroutines: Vec<&str> = FORTRAN.iter().filter_map(|name| name.strip_suffix('_')).collect();
+    let externals: String = subroutines.iter().map(|name| format!("      external {name}\n")).collect();
+    let uses: String = subroutines.iter().map(|name| format!("      call keep({name})\n")).collect();
+    let every = scratch.join("every.f");
+    fs::write(
+        &every,
+        format!(
+            "      subroutine every\n{externals}{uses}      end\n      subroutine keep(any)\n      external any\n      end\n"
+        ),
+    )?;
+    let program = scratch.join(format!("linked{number}"));
+    output(
+        Command::new("gfortran")
+            .args(["-fallow-argument-mismatch", "-I"])
+            .arg(root().join("include"))
+            .arg(root().join("tests/abi/values.f"))
+            .arg(&every)
+            .arg("-o")
+            .arg(&program)
+            .arg(format!("-L{}", lib.display()))
+            .args(options),
+    )?;
+    let ended =
+        Command::new(&program).env("LD_LIBRARY_PATH", lib).env("PVM_TMP", scratch).env_remove("PVMSOCK").output()?;
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success() && said.trim() == "right", "{}: {}", ended.status, said.trim_end());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_found_in_either_style() {
+        let text = "      integer A\n      parameter( A =  0)\n      parameter (Bc = -2)\nc     parameter of no one\n";
+        assert_eq!(constants(text).into_iter().collect::<Vec<_>>(), ["A", "BC"]);
+    }
+}
