@@ -5,15 +5,15 @@ use pvm_core::machine::{Found, Start};
 use pvm_core::proto::ByteBuf;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::PipeFlags;
-use rustix::process::{PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 /// The file's owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;
@@ -97,6 +97,22 @@ impl Nursery {
         command.current_dir(directory(settings, start.directory.as_ref()));
         command.stdin(self.null.try_clone()?).stdout(output.try_clone()?).stderr(output);
         Ok(command)
+    }
+}
+
+/// Sends a signal to a process; `own` stands for one that this daemon has started.
+pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
+    let Some(pid) = Pid::from_raw(process) else { return };
+    match (Signal::from_named_raw(signal), own) {
+        // A process that has ended meanwhile needs no signal; others of that number get none.
+        (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
+        (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
+        (None, _) if signal == 0 => {}
+        // Real-time signals have no names here; every shell can send them.
+        (None, _) => {
+            let arguments = ["-c".into(), "kill -$0 $1".into(), signal.to_string(), process.to_string()];
+            let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
+        }
     }
 }
 

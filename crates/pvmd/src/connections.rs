@@ -188,6 +188,14 @@ impl Connections {
         self.sent(connection, tid, result);
     }
 
+    /// Sends a frame with descriptors to a task that has come.
+    pub fn send_with(&mut self, tid: Tid, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
+        let Some(connection) = self.of_task(tid) else { return };
+        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
+        let result = client.link.send_to_task(frame, descriptors);
+        self.sent(connection, tid, result);
+    }
+
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), LinkError>) {
         if let (Err(_), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.mute = true;

@@ -1,6 +1,7 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
 use crate::children::{self, Nursery, Process};
 use crate::connections::{Connections, Descriptors};
+use crate::groups::Groups;
 use crate::log::Log;
 use crate::nest::Nest;
 use crate::resolve;
@@ -13,7 +14,7 @@ use pvm_link::{Link, LinkError};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags};
 use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -109,6 +110,7 @@ pub struct Daemon {
     log: Log,
     machine: Machine,
     connections: Connections,
+    groups: Groups,
     nursery: Nursery,
     running: HashMap<Tid, Running>,
     /// What tasks print. Can outlive the process, when that was a script that started the task.
@@ -149,6 +151,7 @@ impl Daemon {
             log,
             machine,
             connections: Connections::new()?,
+            groups: Groups::default(),
             nursery,
             running: HashMap::new(),
             outputs: HashMap::new(),
@@ -570,6 +573,9 @@ impl Daemon {
                 tid => self.log.bytes_line(&[format!("[{tid}] ").as_bytes(), &line].concat()),
             },
             Action::TellTime { to, wait } => self.tell_time(to, wait),
+            Action::Group { group, action } => {
+                self.groups.act(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
+            }
             Action::CheckHosts { request, names } => self.check_hosts(request, &names),
             Action::Stop => self.stopped = true,
         }
@@ -582,18 +588,7 @@ impl Daemon {
     }
 
     fn signal(&self, tid: Tid, process: i32, signal: i32) {
-        let Some(pid) = Pid::from_raw(process) else { return };
         let own = self.running.get(&tid).filter(|running| running.child.id() as i32 == process);
-        match (Signal::from_named_raw(signal), own) {
-            // A process that has ended meanwhile needs no signal; others of that number get none.
-            (Some(signal), Some(running)) => drop(rustix::process::pidfd_send_signal(&running.pidfd, signal)),
-            (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
-            (None, _) if signal == 0 => {}
-            // Real-time signals have no names here; every shell can send them.
-            (None, _) => {
-                let arguments = ["-c".into(), "kill -$0 $1".into(), signal.to_string(), process.to_string()];
-                let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
-            }
-        }
+        children::signal(process, signal, own.map(|running| running.pidfd.as_fd()));
     }
 }

@@ -8,6 +8,7 @@ mod arguments;
 mod children;
 mod connections;
 mod daemon;
+mod groups;
 mod log;
 mod nest;
 mod resolve;

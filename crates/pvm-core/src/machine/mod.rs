@@ -8,11 +8,16 @@
 //! * `spawn`: placement, start of processes, results, siblings;
 //! * `hosts`: the host table, adding and deleting hosts;
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
+//! * `groups`, `groups_barrier`: who is in which group, and barriers from which members have gone;
 //! * `servers`: hoster, tasker, resource manager, tracer;
 //! * `control`: signals, tickle, reset, halt.
 
 mod contexts;
 mod control;
+mod groups;
+mod groups_barrier;
+#[cfg(test)]
+mod groups_tests;
 mod hosts;
 mod mailbox;
 mod notify;
@@ -25,6 +30,8 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
+pub use groups::GroupAction;
+pub use groups_barrier::Barrier;
 pub use hosts::HostSettings;
 pub use spawn::Found;
 
@@ -68,6 +75,8 @@ pub enum Action {
     Log { tid: Tid, line: Vec<u8> },
     /// Answer a request with the time of day.
     TellTime { to: Tid, wait: u32 },
+    /// Something about the memory of a group.
+    Group { group: u64, action: GroupAction },
     /// Find out whether these hosts can be reached; answer by [`Machine::handle_hosts_checked`].
     CheckHosts { request: u32, names: Vec<ByteBuf> },
     /// Everybody is gone: end.
@@ -112,6 +121,7 @@ pub struct Machine {
     notify: notify::Notify,
     mailboxes: mailbox::Mailboxes,
     contexts: contexts::Contexts,
+    groups: groups::Groups,
     servers: servers::Servers,
     control: control::Control,
 }
@@ -130,6 +140,7 @@ impl Machine {
             spawns: spawn::Spawns::default(),
             notify: notify::Notify::default(),
             mailboxes: mailbox::Mailboxes::default(),
+            groups: groups::Groups::default(),
             servers: servers::Servers::default(),
             control: control::Control::default(),
         }
@@ -142,7 +153,7 @@ impl Machine {
 
     /// When [`Machine::handle_time`] wants to be called, if ever.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.control.next_wakeup()
+        self.control.next_wakeup().into_iter().chain(self.next_look()).min()
     }
 
     /// Whether nothing is remembered of any task.
@@ -152,6 +163,7 @@ impl Machine {
             && self.spawns.is_idle()
             && self.notify.is_idle()
             && self.contexts.is_idle()
+            && self.groups.is_idle()
             && self.servers.is_idle()
     }
 
@@ -177,7 +189,7 @@ impl Machine {
             ToDaemon::Request { wait, request } => self.handle_request(now, from, wait, request),
             ToDaemon::Message(message) => self.handle_message(from, message),
             ToDaemon::Ring(tid) => self.actions.push_back(Action::Ring { tid }),
-            ToDaemon::CheckBarrier { .. } => {}
+            ToDaemon::CheckBarrier { group, size } => self.check_barrier(from, group, size),
             ToDaemon::Bye => self.left(from),
         }
     }
@@ -213,9 +225,10 @@ impl Machine {
             Request::HostSync(tid) => return self.host_sync(from, wait, tid),
             Request::Tickle(arguments) => self.tickle(&arguments),
             Request::ExitStatus(tid) => return self.exit_status(from, wait, tid),
-            Request::JoinGroup(_) | Request::LeaveGroup(_) | Request::Group(_) | Request::FreezeGroup { .. } => {
-                Err(Code::NotImpl)
-            }
+            Request::JoinGroup(name) => return self.join_group(from, wait, name),
+            Request::LeaveGroup(name) => self.leave_group(from, &name),
+            Request::Group(name) => return self.look_up_group(from, wait, &name),
+            Request::FreezeGroup { name, count } => return self.freeze_group(from, wait, &name, count),
             Request::Halt => {
                 self.reply(from, wait, Ok(Reply::Done));
                 return self.halt(now);
@@ -227,6 +240,7 @@ impl Machine {
     /// Time has passed.
     pub fn handle_time(&mut self, now: Time) {
         self.check_halt(now);
+        self.look_again(now);
     }
 
     fn reply(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {

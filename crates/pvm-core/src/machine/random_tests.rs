@@ -53,7 +53,7 @@ impl Dice {
             enc: 0,
             body: self.name(),
         };
-        match self.roll(26) {
+        match self.roll(30) {
             0 | 1 => Request::Connect(self.tid()),
             2..=4 => Request::Spawn(spawn(self)),
             5 => Request::Siblings,
@@ -78,6 +78,10 @@ impl Dice {
             22 => Request::Register { role: self.role(), on: self.roll(2) == 0 },
             23 => Request::SetOwn(self.settings()),
             24 => Request::ExitStatus(self.tid()),
+            25 => Request::JoinGroup(self.name()),
+            26 => Request::LeaveGroup(self.name()),
+            27 => Request::Group(self.name()),
+            28 => Request::FreezeGroup { name: self.name(), count: self.int() },
             _ => Request::Tickle((0..self.roll(3)).map(|_| self.int()).collect()),
         }
     }
@@ -122,6 +126,7 @@ fn one_life(seed: u64) {
                 let request = dice.request();
                 let may_wait = match request {
                     Request::RecvInfo { .. } | Request::ExitStatus(_) | Request::AddHosts(_) => true,
+                    Request::FreezeGroup { .. } => true,
                     _ => world.machine.servers.manager.is_some() || !world.machine.tasks.is_connected(who),
                 };
                 world.ask(who, request.clone());
@@ -148,4 +153,76 @@ fn whatever_is_asked_the_machine_survives_and_forgets_the_dead() {
     for seed in 1..200 {
         one_life(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
     }
+}
+
+/// One group whose members come, leave, die, and meet; what each decides to wait for may be out of
+/// date when it arrives. Nobody may wait in vain.
+fn life_of_a_group(seed: u64) -> (usize, usize) {
+    let mut world = World::new();
+    let mut dice = Dice(seed);
+    let mut now = NOW;
+    let mut decided = std::collections::BTreeMap::new();
+    let (mut failures, mut passed) = (0, 0);
+    world.tasks(8);
+    for _ in 0..400 {
+        let tasks: Vec<Tid> = world.machine.tasks.iter().map(|(tid, _)| tid).collect();
+        let who = tasks[dice.roll(tasks.len() as u64) as usize];
+        let board = world.boards.boards.first_key_value();
+        let group = board.map_or(0, |(id, _)| *id);
+        let instance =
+            board.and_then(|(_, board)| board.members.iter().find(|(_, tid)| **tid == who)).map(|one| *one.0);
+        let size = board.map_or(0, |(_, board)| board.members.len());
+        let waits = instance.is_some_and(|instance| world.boards.boards[&group].waits(instance));
+        match (dice.roll(20), instance) {
+            (0, _) => {
+                world.disconnects(who);
+                decided.remove(&who);
+                world.task();
+            }
+            (1, Some(_)) if !waits => drop(world.ask(who, Request::LeaveGroup(text("g")))),
+            (2..=6, None) => drop(world.ask(who, Request::JoinGroup(text("g")))),
+            (7..=12, Some(_)) => drop(decided.entry(who).or_insert(size)),
+            (13, _) => {
+                for board in world.boards.boards.values_mut() {
+                    board.in_doubt = !board.in_doubt;
+                }
+            }
+            (_, Some(instance)) if !waits => {
+                let Some(need) = decided.remove(&who) else { continue };
+                let board = world.boards.boards.get_mut(&group).expect("its member's");
+                if board.arrive(instance, need as u16).is_some() && board.members.len() < need {
+                    let frame = ToDaemon::CheckBarrier { group, size: need as u32 };
+                    world.machine.handle_frame(now, who, frame);
+                }
+            }
+            _ => {}
+        }
+        world.run();
+        if world.boards.boards.values().any(|board| board.in_doubt) {
+            continue;
+        }
+        // Now the daemon can see what there is: it must not leave anybody waiting for nobody.
+        while let Some(when) = world.machine.next_wakeup() {
+            now = now.max(when);
+            world.machine.handle_time(now);
+            while let Some(action) = world.machine.poll_action() {
+                if let Action::Group { group, action } = action {
+                    world.boards.act(now, group, &action, &mut world.machine);
+                }
+            }
+        }
+        for board in world.boards.boards.values() {
+            assert!(!board.is_stuck(), "seed {seed}: {board:?}");
+            failures = failures.max(board.failed.len());
+            passed = passed.max(board.generation as usize - board.failed.len());
+        }
+    }
+    (failures, passed)
+}
+
+#[test]
+fn nobody_waits_in_a_barrier_for_members_that_have_gone() {
+    let lives = (1..500).map(|seed| life_of_a_group(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)));
+    let (failures, passed) = lives.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(failures > 100 && passed > 100, "{failures} barriers failed, {passed} passed");
 }

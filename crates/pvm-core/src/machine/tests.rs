@@ -1,4 +1,5 @@
 //! The machine as a whole, driven by hand.
+use super::groups_tests::Boards;
 use super::*;
 use crate::codes::{
     CLASS_NO_RESET, CLASS_TASKER, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT,
@@ -20,6 +21,7 @@ pub(super) struct World {
     connections: u64,
     processes: i32,
     pub starts: Vec<Start>,
+    pub boards: Boards,
     seen: Vec<Action>,
 }
 
@@ -27,7 +29,9 @@ impl World {
     pub fn new() -> World {
         let host = HostSettings { name: "alfa".into(), arch: "LINUX64".into(), speed: 1000, dsig: 7 };
         let settings = Settings { host, tasks_max: 1000, halt_grace: Duration::from_secs(2) };
-        World { machine: Machine::new(settings), connections: 0, processes: 500, starts: Vec::new(), seen: Vec::new() }
+        let machine = Machine::new(settings);
+        let (starts, boards) = (Vec::new(), Boards::default());
+        World { machine, connections: 0, processes: 500, starts, boards, seen: Vec::new() }
     }
 
     /// Does what the machine says, and remembers it.
@@ -49,6 +53,7 @@ impl World {
                     self.starts.push(start.clone());
                     self.machine.handle_started(start.tid, Ok(self.processes));
                 }
+                Action::Group { group, action } => self.boards.act(NOW, *group, action, &mut self.machine),
                 _ => {}
             }
             self.seen.push(action);

@@ -87,7 +87,7 @@ pub struct Arrival {
 pub enum Refused {
     /// Others wait for another count.
     Mismatch,
-    /// The group is no more.
+    /// The group is no more, or frozen and broken.
     Closed,
     /// The board is not open to this task: it was no member when it asked for the group.
     NotMember,

@@ -30,11 +30,18 @@ pub(super) struct List {
     pub size: AtomicU32,
     /// The highest instance in use, plus one.
     pub places: AtomicU32,
-    pub frozen: AtomicU32,
-    pub closed: AtomicU32,
+    /// Of the bits below.
+    pub state: AtomicU32,
     /// By instance; 0 for a hole.
     pub tids: Apart<[AtomicU32; MEMBERS_MAX]>,
 }
+
+/// Members stay as they are.
+pub(super) const FROZEN: u32 = 1;
+/// A member of the frozen group has gone.
+pub(super) const BROKEN: u32 = 2;
+/// The group is no more.
+pub(super) const CLOSED: u32 = 4;
 
 /// The barrier and the slots of the members, by instance.
 #[repr(C)]

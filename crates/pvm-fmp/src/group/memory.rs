@@ -1,6 +1,6 @@
 //! The daemon's side.
 use super::barrier::{Pending, Standing};
-use super::layout::{Board, List, MEMBERS_MAX, Mapped};
+use super::layout::{BROKEN, Board, CLOSED, FROZEN, List, MEMBERS_MAX, Mapped};
 use crate::segment::read_only;
 use crate::sync::{Ordering, fence};
 use std::io;
@@ -13,8 +13,8 @@ pub struct Look {
     pub pending: Pending,
     /// Members that have not arrived.
     pub absent: u32,
-    /// Somebody is just arriving: look again.
-    pub unsure: bool,
+    /// Members that may have arrived or are just about to: look again.
+    pub arriving: u32,
 }
 
 /// A group's shared memory.
@@ -83,12 +83,22 @@ impl GroupMemory {
 
     /// Members stay as they are from now on.
     pub fn freeze(&self) {
-        self.list.frozen.store(1, Ordering::Release);
+        self.say(FROZEN);
     }
 
-    /// The group is no more. Make its barrier fail, and ring those asleep, after this.
+    /// A member of the frozen group has gone: nobody arrives at a barrier any more. Make the pending
+    /// one fail, and ring those asleep, after this.
+    pub fn break_up(&self) {
+        self.say(BROKEN);
+    }
+
+    /// The group is no more.
     pub fn close(&self) {
-        self.list.closed.store(1, Ordering::Release);
+        self.say(CLOSED);
+    }
+
+    fn say(&self, bit: u32) {
+        self.list.state.fetch_or(bit, Ordering::Release);
         // Pairs with the fence in `GroupView::arrive`: nobody arrives unseen.
         fence(Ordering::SeqCst);
     }
@@ -102,11 +112,11 @@ impl GroupMemory {
     /// How the barrier stands.
     pub fn look(&self) -> Look {
         let pending = self.board.barrier.pending();
-        let mut look = Look { pending, absent: 0, unsure: false };
+        let mut look = Look { pending, absent: 0, arriving: 0 };
         for (instance, _) in self.members() {
             match self.board.slots[instance].standing(pending.generation) {
                 Standing::Away => look.absent += 1,
-                Standing::Arriving => look.unsure = true,
+                Standing::Arriving => look.arriving += 1,
                 Standing::Arrived => {}
             }
         }

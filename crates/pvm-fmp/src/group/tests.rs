@@ -101,7 +101,7 @@ fn a_failure_is_told_to_the_waiters_of_that_barrier_alone() {
 #[test]
 fn the_daemon_sees_who_is_missing() {
     let (memory, views) = group(4);
-    assert_eq!(memory.look(), Look { pending: memory.look().pending, absent: 4, unsure: false });
+    assert_eq!(memory.look(), Look { pending: memory.look().pending, absent: 4, arriving: 0 });
     views[3].arrive(3, 4).unwrap();
     views[1].arrive(1, 4).unwrap();
     let look = memory.look();
@@ -120,7 +120,8 @@ fn the_daemon_sees_who_is_missing() {
 fn an_arrival_learns_that_the_group_is_too_small_or_gone() {
     let (memory, views) = group(2);
     assert!(views[0].arrive(0, 3).unwrap().short);
-    memory.close();
+    memory.break_up();
+    assert!(views[1].is_broken() && !views[1].is_closed());
     assert_eq!(views[1].arrive(1, 3), Err(Refused::Closed));
     assert_eq!(stranger(&memory).arrive(0, 1), Err(Refused::NotMember));
     assert_eq!(stranger(&memory).passed(0), Some(Err(Failed)));

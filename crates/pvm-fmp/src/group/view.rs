@@ -1,6 +1,6 @@
 //! A task's side.
 use super::barrier::{self, Arrival, Barrier, Failed, Refused, Slot};
-use super::layout::{Board, List, MEMBERS_MAX, Mapped};
+use super::layout::{BROKEN, Board, CLOSED, FROZEN, List, MEMBERS_MAX, Mapped};
 use crate::sync::{Ordering, fence};
 use rustix::mm::ProtFlags;
 use std::cell::Cell;
@@ -38,12 +38,16 @@ impl GroupView {
     }
     /// Whether members stay as they are.
     pub fn is_frozen(&self) -> bool {
-        self.list.frozen.load(Ordering::Acquire) != 0
+        self.list.state.load(Ordering::Acquire) & FROZEN != 0
+    }
+    /// Whether members of the frozen group have gone, so that it is of no use any more.
+    pub fn is_broken(&self) -> bool {
+        self.list.state.load(Ordering::Acquire) & BROKEN != 0
     }
     /// Whether the group is no more. One of the same name may exist: ask the daemon.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.list.closed.load(Ordering::Acquire) != 0
+        self.list.state.load(Ordering::Acquire) & CLOSED != 0
     }
     /// The highest instance in use, plus one.
     #[inline]
@@ -99,9 +103,9 @@ impl GroupView {
         let mut arrival = barrier.arrive(slot, need, self.guess.get())?;
         self.guess.set(arrival.generation.wrapping_add(1));
         if !arrival.last {
-            // Pairs with the fences in `GroupMemory::change` and `GroupMemory::close`.
+            // Pairs with the fences in `GroupMemory::change` and `GroupMemory::say`.
             barrier::fence_after_exchange();
-            if self.list.closed.load(Ordering::Relaxed) != 0 {
+            if self.list.state.load(Ordering::Relaxed) & (BROKEN | CLOSED) != 0 {
                 return Err(Refused::Closed);
             }
             arrival.short = self.list.size.load(Ordering::Relaxed) < u32::from(need);

@@ -1,0 +1,74 @@
+//! The memory of groups: made, shown and looked at as the machine says.
+use crate::connections::Connections;
+use pvm_core::machine::{Barrier, GroupAction, Machine, Time};
+use pvm_core::proto::ToTask;
+use pvm_core::tid::Tid;
+use pvm_fmp::{GroupMemory, Pending};
+use std::collections::HashMap;
+
+/// The memory of each group, by its number.
+#[derive(Default)]
+pub struct Groups(HashMap<u64, GroupMemory>);
+
+impl Groups {
+    /// Does what the machine says.
+    pub fn act(
+        &mut self,
+        group: u64,
+        action: GroupAction,
+        connections: &mut Connections,
+        machine: &mut Machine,
+        now: Time,
+    ) {
+        if action == GroupAction::Make {
+            let memory = GroupMemory::new();
+            let made = memory.is_ok();
+            self.0.extend(memory.map(|memory| (group, memory)));
+            return machine.handle_group_made(group, made);
+        }
+        let Some(memory) = self.0.get(&group) else { return };
+        match action {
+            GroupAction::Make => {}
+            GroupAction::Joined { instance, tid } => memory.set(instance, tid.0),
+            GroupAction::Gone { instance } => {
+                memory.clear(instance);
+                // Also those whom the one that is gone may not have rung any more.
+                wake(memory, connections);
+            }
+            GroupAction::Freeze => memory.freeze(),
+            GroupAction::Break => memory.break_up(),
+            GroupAction::Close => {
+                memory.close();
+                self.0.remove(&group);
+            }
+            GroupAction::Show { to, member: true } => {
+                connections.send_with(to, &ToTask::Group { id: group }, &[memory.list(), memory.board()]);
+            }
+            GroupAction::Show { to, member: false } => {
+                connections.send_with(to, &ToTask::Group { id: group }, &[memory.list()]);
+            }
+            GroupAction::Look => machine.handle_barrier(now, group, look(memory)),
+            GroupAction::Fail(Barrier { generation, need, arrived, .. }) => {
+                match memory.fail(Pending { generation, need, arrived }) {
+                    true => {
+                        wake(memory, connections);
+                        machine.handle_barrier_failed(group);
+                    }
+                    false => machine.handle_barrier(now, group, look(memory)),
+                }
+            }
+        }
+    }
+}
+
+fn look(memory: &GroupMemory) -> Barrier {
+    let look = memory.look();
+    let Pending { generation, need, arrived } = look.pending;
+    Barrier { generation, need, arrived, absent: look.absent, arriving: look.arriving }
+}
+
+fn wake(memory: &GroupMemory, connections: &Connections) {
+    for tid in memory.sleepers() {
+        connections.ring(Tid(tid));
+    }
+}
