@@ -106,10 +106,6 @@ impl Groups {
     pub fn is_idle(&self) -> bool {
         self.groups.is_empty()
     }
-    /// The group of that name, if it has members.
-    pub fn get(&self, name: &[u8]) -> Option<&Group> {
-        self.groups.get(name).filter(|group| group.size() > 0)
-    }
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
         self.groups.iter().filter(|(_, group)| group.size() > 0).map(|(name, group)| (name.as_slice(), group))
     }

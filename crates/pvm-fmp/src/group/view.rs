@@ -87,6 +87,11 @@ impl GroupView {
         (0..self.places()).filter_map(|instance| Some((instance, self.tid_of(instance)?))).collect()
     }
 
+    #[inline]
+    fn is_of_no_use(&self) -> bool {
+        self.list.state.load(Ordering::Relaxed) & (BROKEN | CLOSED) != 0
+    }
+
     /// The own slot. Panics for an instance that no group has.
     #[inline]
     fn own(&self, instance: u32) -> Option<(&Barrier, &Slot)> {
@@ -99,13 +104,16 @@ impl GroupView {
     pub fn arrive(&self, instance: u32, need: u32) -> Result<Arrival, Refused> {
         let (barrier, slot) = self.own(instance).ok_or(Refused::NotMember)?;
         debug_assert!(need > 0);
+        if self.is_of_no_use() {
+            return Err(Refused::Closed);
+        }
         let need = u16::try_from(need).unwrap_or(u16::MAX);
         let mut arrival = barrier.arrive(slot, need, self.guess.get())?;
         self.guess.set(arrival.generation.wrapping_add(1));
         if !arrival.last {
             // Pairs with the fences in `GroupMemory::change` and `GroupMemory::say`.
             barrier::fence_after_exchange();
-            if self.list.state.load(Ordering::Relaxed) & (BROKEN | CLOSED) != 0 {
+            if self.is_of_no_use() {
                 return Err(Refused::Closed);
             }
             arrival.short = self.list.size.load(Ordering::Relaxed) < u32::from(need);
