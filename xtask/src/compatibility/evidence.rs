@@ -29,15 +29,20 @@ impl Evidence {
         self.names(|case| case.uses.contains(function))
     }
 
-    /// The cases in whose text one of these words stands, whatever its letters' size.
+    /// The cases in whose text one of these words stands.
     pub fn with_words(&self, words: &[&str]) -> Vec<&str> {
-        let words: Vec<String> = words.iter().map(|word| regex::escape(&word.to_ascii_lowercase())).collect();
-        if words.is_empty() {
-            return Vec::new();
+        match pattern(words, "A-Za-z0-9_") {
+            Some(pattern) => self.names(|case| pattern.is_match(&case.text)),
+            None => Vec::new(),
         }
-        let pattern = format!(r"(?:^|[^a-z0-9_])(?:{})(?:$|[^a-z0-9_])", words.join("|"));
-        let pattern = Regex::new(&pattern).expect("words and what stands around them");
-        self.names(|case| pattern.is_match(&case.text.to_ascii_lowercase()))
+    }
+
+    /// The cases that call this in Fortran, which takes capital letters for small ones.
+    pub fn in_fortran(&self, name: &str) -> Vec<&str> {
+        match pattern(&[name], "a-z0-9_") {
+            Some(pattern) => self.names(|case| pattern.is_match(&case.text.to_ascii_lowercase())),
+            None => Vec::new(),
+        }
     }
 
     /// The scripts for the console in which a line begins with that command.
@@ -57,6 +62,13 @@ impl Evidence {
     fn names(&self, wanted: impl Fn(&Shown) -> bool) -> Vec<&str> {
         self.cases.iter().filter(|case| wanted(case)).map(|case| &*case.name).collect()
     }
+}
+
+/// Finds one of these words where no letters of a longer one stand around it.
+fn pattern(words: &[&str], letters: &str) -> Option<Regex> {
+    let words: Vec<String> = words.iter().map(|word| regex::escape(word)).collect();
+    let pattern = format!("(?:^|[^{letters}])(?:{})(?:$|[^{letters}])", words.join("|"));
+    (!words.is_empty()).then(|| Regex::new(&pattern).expect("words and what stands around them"))
 }
 
 /// A list of cases as a table shows it.
@@ -90,7 +102,8 @@ mod tests {
         let cases = vec![case("a", "PvmRoute, PVMTASK=1", "D1"), case("console/b", "ps -a\necho conf", "D12")];
         let evidence = Evidence { cases };
         assert_eq!(evidence.with_words(&["PvmRoute"]), ["a"]);
-        assert_eq!(evidence.with_words(&["pvmtask"]), ["a"]);
+        assert!(evidence.with_words(&["pvmtask"]).is_empty());
+        assert_eq!(evidence.in_fortran("pvmtask"), ["a"]);
         assert!(evidence.with_words(&["PvmRout"]).is_empty());
         assert!(evidence.with_words(&[]).is_empty());
         assert_eq!(evidence.with_command("ps"), ["console/b"]);

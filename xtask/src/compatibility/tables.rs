@@ -130,7 +130,7 @@ fn fortran(text: &mut String, pages: &[Page], evidence: &Evidence) {
     let rows = calls.into_iter().map(|(call, page)| {
         let call = call.strip_prefix("call ").unwrap_or(call);
         let name = call.split('(').next().unwrap_or_default();
-        vec![code(call), format!("{}(3)", page.name), listed(&evidence.with_words(&[name]))]
+        vec![code(call), format!("{}(3)", page.name), listed(&evidence.in_fortran(name))]
     });
     table(text, "Fortran", &["call", "manual", "cases"], rows);
 }
