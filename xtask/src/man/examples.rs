@@ -4,7 +4,7 @@ use crate::common::{Checks, Scratch, dist, output, root};
 use crate::machine::{Machine, Whose, wait_until};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ pub fn check(checks: &mut Checks, pages: &[Page], chosen: &[&Page]) -> Result<()
         if let (Some(source), Some(wanted)) = (&page.example, &page.example_output) {
             let result = prints(source, wanted, programs.path());
             checks.check(&format!("page {}: its example prints what it says", page.name), result);
+        }
+        if let Some(source) = &page.fortran_example {
+            let result = runs_in_fortran(source, &page.name, programs.path());
+            checks.check(&format!("page {}: its example in Fortran compiles and runs", page.name), result);
         }
     }
     Ok(())
@@ -49,9 +53,29 @@ fn compile(source: &str, directory: &Path) -> Result<()> {
     output(&mut cc).map(drop)
 }
 
-/// Runs a program on a machine of its own.
+/// Compiles an example in Fortran, and runs it to its end.
+fn runs_in_fortran(source: &str, name: &str, directory: &Path) -> Result<()> {
+    let (file, program) = (directory.join(format!("{name}.f")), directory.join(format!("{name}_f")));
+    fs::write(&file, source)?;
+    let mut gfortran = Command::new("gfortran");
+    gfortran
+        .args(["-Wall", "-Werror", "-Wno-unused"])
+        .arg(format!("-I{}", root().join("include").display()))
+        .arg(&file);
+    gfortran.arg(format!("-L{}", dist().join("lib").display())).args(["-lfpvm3", "-lpvm3"]).arg("-o").arg(&program);
+    output(&mut gfortran)?;
+    run(&program, directory).map(drop)
+}
+
+/// Runs a program, and compares what it prints.
 fn prints(source: &str, wanted: &str, programs: &Path) -> Result<()> {
-    let program = programs.join(program_name(source)?);
+    let (text, complaints) = run(&programs.join(program_name(source)?), programs)?;
+    ensure!(text == wanted.trim_start_matches('\n'), "it printed\n{text}{complaints}");
+    Ok(())
+}
+
+/// Runs a program to its end on a machine of its own; what it prints, and its complaints.
+fn run(program: &Path, programs: &Path) -> Result<(String, String)> {
     let machine = Machine::start(Whose::Ours, "example")?;
     let architecture = output(&mut machine.command(&dist().join("bin/pvmgetarch")))?;
     let spawned = machine.directory().join(SPAWN_DIRECTORY);
@@ -60,24 +84,27 @@ fn prints(source: &str, wanted: &str, programs: &Path) -> Result<()> {
     let printed = machine.directory().join("printed");
     let complaints = machine.directory().join("complaints");
     let mut child = machine
-        .command(&program)
+        .command(program)
         .stdin(Stdio::null())
         .stdout(fs::File::create(&printed)?)
         .stderr(fs::File::create(&complaints)?)
         .spawn()
         .context("cannot start it")?;
-    if !wait_until(RUN_TIME_MAX, || !matches!(child.try_wait(), Ok(None))) {
+    let mut status = None;
+    wait_until(RUN_TIME_MAX, || {
+        status = child.try_wait().ok().flatten();
+        status.is_some()
+    });
+    if status.is_none() {
         child.kill()?;
         child.wait()?;
-        bail!("it does not end; it printed\n{}", told(&printed, &complaints));
     }
-    let text = fs::read_to_string(&printed)?;
-    ensure!(text == wanted.trim_start_matches('\n'), "it printed\n{}", told(&printed, &complaints));
-    Ok(())
-}
-
-fn told(printed: &PathBuf, complaints: &PathBuf) -> String {
-    [printed, complaints].iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
+    let (text, complaints) = (fs::read_to_string(&printed)?, fs::read_to_string(&complaints)?);
+    match status {
+        None => bail!("it does not end; it printed\n{text}{complaints}"),
+        Some(status) => ensure!(status.success(), "{status}; it printed\n{text}{complaints}"),
+    }
+    Ok((text, complaints))
 }
 
 #[cfg(test)]
