@@ -254,6 +254,13 @@ pub const fn native_dsig() -> i32 {
     formats | order << 3 | order << 8 | order << 13 | order << 19 | order << 25
 }
 
+/// The context of messages to and from the group server.
+pub const GROUP_SERVER_CONTEXT: i32 = 0x7fffc;
+/// Tag: write the groups to the log.
+pub const GROUP_SERVER_DUMP: i32 = 9;
+/// Tag: list the groups; also of the answer.
+pub const GROUP_SERVER_LIST: i32 = 10;
+
 /// The default of `hi_speed` (contract 5.3, `sp=`).
 pub const SPEED_DEFAULT: i32 = 1000;
 /// The version whose interface this is.

@@ -47,6 +47,14 @@ impl Tid {
     pub fn is_task(self) -> bool {
         self.0 & (DAEMON_BIT | GROUP_BIT) == 0 && self.local() != 0
     }
+    /// The tid under which the daemon of a host answers as the group server. Slot 0 has no task.
+    pub fn group_server(host: Tid) -> Tid {
+        Tid(host.host().0 | LOCAL_MASK & !SLOT_MASK)
+    }
+    /// Whether the value names something that the daemon does, though it looks like a task.
+    pub fn is_service(self) -> bool {
+        self.is_task() && self.slot() == 0
+    }
     /// Whether the value names a host and nothing else.
     pub fn is_host(self) -> bool {
         self.0 & !HOST_MASK == 0 && self.0 != 0

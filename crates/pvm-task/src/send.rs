@@ -79,7 +79,7 @@ impl Member {
         if to == self.tid {
             return Ok(Route::Own);
         }
-        if !to.is_task() {
+        if !to.is_task() || to.is_service() {
             return Ok(Route::Daemon);
         }
         if to.host() != self.tid.host() {

@@ -576,6 +576,7 @@ impl Daemon {
             Action::Group { group, action } => {
                 self.groups.act(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
             }
+            Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, &self.groups.waiting()),
             Action::CheckHosts { request, names } => self.check_hosts(request, &names),
             Action::Stop => self.stopped = true,
         }

@@ -1,16 +1,25 @@
 //! The memory of groups: made, shown and looked at as the machine says.
 use crate::connections::Connections;
-use pvm_core::machine::{Barrier, GroupAction, Machine, Time};
+use pvm_core::machine::{Barrier, GroupAction, Machine, Time, Waiting};
 use pvm_core::proto::ToTask;
 use pvm_core::tid::Tid;
 use pvm_fmp::{GroupMemory, Pending};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The memory of each group, by its number.
 #[derive(Default)]
 pub struct Groups(HashMap<u64, GroupMemory>);
 
 impl Groups {
+    /// Who waits in the barriers.
+    pub fn waiting(&self) -> BTreeMap<u64, Waiting> {
+        let waiting = |memory: &GroupMemory| {
+            let (need, tids) = memory.waiting();
+            Waiting { need, tids: tids.into_iter().map(Tid).collect() }
+        };
+        self.0.iter().map(|(group, memory)| (*group, waiting(memory))).collect()
+    }
+
     /// Does what the machine says.
     pub fn act(
         &mut self,

@@ -70,6 +70,13 @@ impl Group {
     pub fn instance_of(&self, tid: Tid) -> Option<u32> {
         self.instances.get(&tid).copied()
     }
+    pub fn tid_of(&self, instance: u32) -> Option<Tid> {
+        self.members.get(&instance).copied()
+    }
+    /// The highest instance in use, plus one.
+    pub fn places(&self) -> u32 {
+        self.members.last_key_value().map_or(0, |(highest, _)| highest + 1)
+    }
     /// Instances with their tids, the lowest first.
     pub fn members(&self) -> impl Iterator<Item = (u32, Tid)> + '_ {
         self.members.iter().map(|(instance, tid)| (*instance, *tid))
@@ -88,8 +95,7 @@ impl Group {
         self.members.remove(&instance);
         self.holes.insert(instance);
         // Holes lie below the highest member.
-        let places = self.members.last_key_value().map_or(0, |(highest, _)| highest + 1);
-        drop(self.holes.split_off(&places));
+        drop(self.holes.split_off(&self.places()));
         Some(instance)
     }
 }

@@ -72,6 +72,14 @@ pub(super) struct Boards {
 }
 
 impl Boards {
+    pub fn waiting(&self) -> BTreeMap<u64, Waiting> {
+        let waiting = |board: &Board| Waiting {
+            need: board.need,
+            tids: board.here.iter().map(|instance| board.members[instance]).collect(),
+        };
+        self.boards.iter().map(|(group, board)| (*group, waiting(board))).collect()
+    }
+
     pub fn act(&mut self, now: Time, group: u64, action: &GroupAction, machine: &mut Machine) {
         if *action == GroupAction::Make {
             if !self.exhausted {

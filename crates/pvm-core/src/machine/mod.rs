@@ -9,11 +9,13 @@
 //! * `hosts`: the host table, adding and deleting hosts;
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
 //! * `groups`, `groups_barrier`: who is in which group, and barriers from which members have gone;
+//! * `group_server`: what old programs ask the group server;
 //! * `servers`: hoster, tasker, resource manager, tracer;
 //! * `control`: signals, tickle, reset, halt.
 
 mod contexts;
 mod control;
+mod group_server;
 mod groups;
 mod groups_barrier;
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
+pub use group_server::{Listing, Waiting};
 pub use groups::GroupAction;
 pub use groups_barrier::Barrier;
 pub use hosts::HostSettings;
@@ -77,6 +80,8 @@ pub enum Action {
     TellTime { to: Tid, wait: u32 },
     /// Something about the memory of a group.
     Group { group: u64, action: GroupAction },
+    /// Tell who waits in the barriers of the groups; by [`Machine::handle_barriers_listed`].
+    ListBarriers { listing: Listing },
     /// Find out whether these hosts can be reached; answer by [`Machine::handle_hosts_checked`].
     CheckHosts { request: u32, names: Vec<ByteBuf> },
     /// Everybody is gone: end.
@@ -265,7 +270,9 @@ impl Machine {
     /// sent it, the socket says, not the message.
     fn handle_message(&mut self, from: Tid, mut message: Message) {
         message.src = from;
-        if message.dst.0 & DAEMON_BIT != 0 {
+        if message.dst.is_service() {
+            self.ask_group_server(from, &message);
+        } else if message.dst.0 & DAEMON_BIT != 0 {
             self.handle_server_message(from, &message);
         } else if self.answer_of_manager(from, &message) {
             // It has become a reply.

@@ -53,6 +53,10 @@ impl World {
                     self.starts.push(start.clone());
                     self.machine.handle_started(start.tid, Ok(self.processes));
                 }
+                Action::ListBarriers { listing } => {
+                    let waiting = self.boards.waiting();
+                    self.machine.handle_barriers_listed(*listing, &waiting);
+                }
                 Action::Group { group, action } => self.boards.act(NOW, *group, action, &mut self.machine),
                 _ => {}
             }
@@ -91,6 +95,19 @@ impl World {
         self.machine.handle_frame(NOW, from, ToDaemon::Request { wait: 42, request });
         self.run();
         self.replies(from).into_iter().next()
+    }
+
+    pub fn forget_seen(&mut self) {
+        self.seen.clear();
+    }
+
+    /// What the log got under that name.
+    pub fn logged(&self, under: Tid) -> Vec<String> {
+        let line = |action: &Action| match action {
+            Action::Log { tid, line } if *tid == under => Some(String::from_utf8_lossy(line).into_owned()),
+            _ => None,
+        };
+        self.seen.iter().filter_map(line).collect()
     }
 
     pub fn frames(&self, to: Tid) -> Vec<ToTask> {

@@ -123,6 +123,15 @@ impl GroupMemory {
         look
     }
 
+    /// The need of the barrier, and the tids of members that have arrived.
+    pub fn waiting(&self) -> (u16, Vec<u32>) {
+        let pending = self.board.barrier.pending();
+        let arrived = |(instance, _): &(usize, u32)| {
+            pending.need != 0 && self.board.slots[*instance].standing(pending.generation) == Standing::Arrived
+        };
+        (pending.need, self.members().filter(arrived).map(|(_, tid)| tid).collect())
+    }
+
     /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring those asleep
     /// after this.
     pub fn fail(&self, pending: Pending) -> bool {

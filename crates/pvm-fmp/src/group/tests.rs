@@ -104,6 +104,7 @@ fn the_daemon_sees_who_is_missing() {
     assert_eq!(memory.look(), Look { pending: memory.look().pending, absent: 4, arriving: 0 });
     views[3].arrive(3, 4).unwrap();
     views[1].arrive(1, 4).unwrap();
+    assert_eq!(memory.waiting(), (4, vec![101, 103]));
     let look = memory.look();
     assert_eq!((look.pending.need, look.pending.arrived, look.absent), (4, 2, 2));
     // One that has arrived goes: the same number is missing. One that has not: fewer.

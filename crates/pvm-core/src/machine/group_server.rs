@@ -1,0 +1,157 @@
+//! The group server's messages.
+//!
+//! PVM 3.4 kept groups in a task of its own, and `pvm_gstat` and `pvmgroups` ask that task. There is
+//! none here: the daemon answers under a tid that no task ever gets ([`Tid::group_server`]).
+use super::{Action, Machine};
+use crate::codes::{ENC_XDR, GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
+use crate::encoding::Writer;
+use crate::proto::{ByteBuf, Message, ToTask};
+use crate::tid::Tid;
+use std::collections::BTreeMap;
+
+/// The list names so many instances of a group or a multiple of it, as the original's did.
+const INSTANCES_STEP: u32 = 10;
+/// What stands for a free instance, and for the count of a barrier at which nobody is.
+const NOBODY: i32 = -1;
+
+/// For whom the groups are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // each variant's sentence names its fields
+pub enum Listing {
+    /// A task that has asked in that context.
+    Task { to: Tid, ctx: i32 },
+    /// The log, because that task has asked.
+    Log { from: Tid },
+}
+
+/// Who waits in a group's barrier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many must arrive; 0 while nobody has.
+    pub need: u16,
+    /// The members that have.
+    pub tids: Vec<Tid>,
+}
+
+impl Machine {
+    /// A message to the group server.
+    pub(super) fn ask_group_server(&mut self, from: Tid, message: &Message) {
+        let listing = match message.tag {
+            GROUP_SERVER_LIST => Listing::Task { to: from, ctx: message.ctx },
+            GROUP_SERVER_DUMP => Listing::Log { from },
+            _ => return,
+        };
+        self.actions.push_back(Action::ListBarriers { listing });
+    }
+
+    /// Who waits in the barriers, by the groups' numbers.
+    pub fn handle_barriers_listed(&mut self, listing: Listing, waiting: &BTreeMap<u64, Waiting>) {
+        match listing {
+            Listing::Task { to, ctx } => self.send_groups(to, ctx, waiting),
+            Listing::Log { from } => self.log_groups(from, waiting),
+        }
+    }
+
+    fn send_groups(&mut self, to: Tid, ctx: i32, waiting: &BTreeMap<u64, Waiting>) {
+        let mut body = Writer::new().int(self.groups.iter().count() as i32);
+        for (name, group) in self.groups.iter() {
+            let barrier = waiting.get(&group.id).cloned().unwrap_or_default();
+            let count = if barrier.need == 0 { NOBODY } else { i32::from(barrier.need) };
+            let instances = group.places().next_multiple_of(INSTANCES_STEP);
+            body = body.int(name.len() as i32).string(name).int(group.size() as i32).int(instances as i32);
+            body = body.int(count).int(barrier.tids.len() as i32);
+            for instance in 0..instances {
+                body = body.int(group.tid_of(instance).map_or(NOBODY, |tid| tid.0 as i32));
+            }
+            body = barrier.tids.iter().fold(body, |body, tid| body.int(tid.0 as i32));
+        }
+        let body = ByteBuf::from(body.finish());
+        let src = Tid::group_server(self.own_host());
+        let message = Message { src, dst: to, ctx, tag: GROUP_SERVER_LIST, wid: 0, enc: ENC_XDR, body };
+        self.send(to, ToTask::Message(message));
+    }
+
+    fn log_groups(&mut self, from: Tid, waiting: &BTreeMap<u64, Waiting>) {
+        let mut lines = vec![format!("groups, asked for by {from}: {}", self.groups.iter().count())];
+        for (name, group) in self.groups.iter() {
+            let name = String::from_utf8_lossy(name);
+            let frozen = if group.frozen { ", frozen" } else { "" };
+            lines.push(format!("group {name}: {} members{frozen}", group.size()));
+            lines.extend(group.members().map(|(instance, tid)| format!("  {instance}: {tid}")));
+            if let Some(barrier) = waiting.get(&group.id).filter(|barrier| barrier.need > 0) {
+                let tids: Vec<String> = barrier.tids.iter().map(Tid::to_string).collect();
+                lines.push(format!("  barrier of {}, at which wait {}", barrier.need, tids.join(" ")));
+            }
+        }
+        let tid = Tid::group_server(self.own_host());
+        self.actions.extend(lines.into_iter().map(|line| Action::Log { tid, line: line.into_bytes() }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::Reader;
+    use crate::machine::tests::{World, text};
+    use crate::proto::{Request, ToDaemon};
+    use std::time::Duration;
+
+    const ONE: Tid = Tid(0x40001);
+    const TWO: Tid = Tid(0x40002);
+    const SERVER: Tid = Tid(0x70000);
+
+    fn ask(world: &mut World, tag: i32) -> Vec<Message> {
+        let message = Message { src: ONE, dst: SERVER, ctx: 9, tag, wid: 0, enc: ENC_XDR, body: ByteBuf::new() };
+        world.forget_seen();
+        world.machine.handle_frame(Duration::ZERO, TWO, ToDaemon::Message(message));
+        world.run();
+        world.messages(TWO)
+    }
+
+    #[test]
+    fn the_server_lists_groups_in_the_old_form() {
+        let mut world = World::new();
+        world.tasks(12);
+        for task in 1..=12 {
+            world.ask(Tid(0x40000 + task), Request::JoinGroup(text("large")));
+        }
+        world.ask(ONE, Request::LeaveGroup(text("large")));
+        world.ask(TWO, Request::JoinGroup(text("g")));
+        world.boards.boards.get_mut(&1).unwrap().arrive(11, 3).unwrap();
+        let messages = ask(&mut world, GROUP_SERVER_LIST);
+        let [message] = messages.as_slice() else { panic!("{messages:?}") };
+        assert_eq!((message.src, message.ctx, message.tag), (SERVER, 9, GROUP_SERVER_LIST));
+        let mut body = Reader::new(&message.body);
+        assert_eq!((body.int(), body.int(), body.string()), (Some(2), Some(1), Some(&b"g"[..])));
+        let ints: Vec<i32> = (0..14).map_while(|_| body.int()).collect();
+        assert_eq!(ints, [vec![1, 10, -1, 0, 0x40002], vec![-1; 9]].concat());
+        assert_eq!((body.int(), body.string()), (Some(5), Some(&b"large"[..])));
+        let ints: Vec<i32> = std::iter::from_fn(|| body.int()).collect();
+        let tids = (0x40002..=0x4000c).collect();
+        assert_eq!(ints, [vec![11, 20, 3, 1, -1], tids, vec![-1; 8], vec![0x4000c]].concat());
+    }
+
+    #[test]
+    fn the_server_writes_groups_to_the_log() {
+        let mut world = World::new();
+        world.tasks(2);
+        world.ask(ONE, Request::JoinGroup(text("g")));
+        world.boards.boards.get_mut(&1).unwrap().arrive(0, 2).unwrap();
+        assert_eq!(ask(&mut world, GROUP_SERVER_DUMP), []);
+        let lines = world.logged(SERVER);
+        let expected = [
+            "groups, asked for by t40002: 1",
+            "group g: 1 members",
+            "  0: t40001",
+            "  barrier of 2, at which wait t40001",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn the_server_does_not_answer_what_it_does_not_know() {
+        let mut world = World::new();
+        world.tasks(2);
+        assert_eq!(ask(&mut world, 3), []);
+    }
+}
