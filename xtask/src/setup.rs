@@ -26,6 +26,8 @@ const TEST: &[&str] = &[
     "strace",
     "tablix2",
     "tmux",
+    "x11-apps",
+    "xvfb",
 ];
 
 /// To compare speeds. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).

@@ -108,7 +108,7 @@ pub struct Ps {
     /// With parent and process id
     #[arg(short = 'l')]
     pub long: bool,
-    /// With consoles and tasks that have no name
+    /// With this command itself
     #[arg(short = 'x')]
     pub every_task: bool,
     /// For programs

@@ -1,4 +1,5 @@
 # inherita and inheritb: contexts pass on to children.
+#@ runs inherit2
 #@ needs /usr/bin/inherita
 #@ fresh
 /usr/bin/inherita inherit1

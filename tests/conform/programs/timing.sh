@@ -1,4 +1,5 @@
 # timing: round trips and bandwidth by the direct route; the numbers vanish.
+#@ runs timing_slave
 #@ needs /usr/bin/timing
 #@ fresh
 /usr/bin/timing | sed -E 's/^[ 0-9.]+$/numbers/; s/(RTT Avg uSec) [0-9]+/\1/'

@@ -10,6 +10,7 @@
 //! @ log                        the daemon's log belongs to the output (then fresh)
 //! @ unordered                  lines are sorted before the comparison
 //! @ needs PATH                 skipped where that file is missing
+//! @ runs NAME ...              programs that those of this script start
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
 //!                              `(nothing)` stands for no line
 //! @ may-differ D1: A => B      the same where Debian's PVM prints A only on some machines
@@ -76,6 +77,8 @@ pub struct Case {
     pub log: bool,
     pub unordered: bool,
     pub needs: Vec<PathBuf>,
+    #[allow(dead_code)]
+    pub runs: Vec<String>,
     pub differences: Vec<Difference>,
     pub ours_only: Option<(String, Theirs)>,
 }
@@ -139,6 +142,7 @@ fn parse(name: String, kind: Kind, source: PathBuf, text: &str, own: bool) -> Re
         log: false,
         unordered: false,
         needs: Vec::new(),
+        runs: Vec::new(),
         differences: Vec::new(),
         ours_only: None,
     };
@@ -164,6 +168,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "log" => case.log = true,
         "unordered" => case.unordered = true,
         "needs" => case.needs.push(rest.into()),
+        "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
         "differs" => case.differences.push(difference(rest, true)?),
         "own-differs" if case.kind != Kind::Fortran => bail!("only a Fortran case has a program of its own"),
         "own-differs" if case.own => case.differences.push(difference(rest, true)?),

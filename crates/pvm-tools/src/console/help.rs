@@ -132,7 +132,7 @@ Options, in one word:
   -htid    on the host with that tid
   -nname   on the host with that name (-h and -n end the word)
   -l       with parent and process id
-  -x       with consoles and tasks that have no name
+  -x       with this console itself
 Columns:
   HOST     where it runs
   TID      task id, (cons) for this console

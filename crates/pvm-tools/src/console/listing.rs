@@ -33,7 +33,7 @@ pub struct PsOptions {
     pub all_hosts: bool,
     /// With parent and process id.
     pub long: bool,
-    /// With consoles and tasks that have no name.
+    /// With the asking task itself.
     pub every_task: bool,
     /// On the host with that tid.
     pub host: Option<Tid>,
@@ -78,7 +78,7 @@ pub fn select(
     let (hosts, _) = control::hosts(control)?;
     let own = control.tid();
     let mut tasks = control::tasks(control, place)?;
-    tasks.retain(|task| options.every_task || (task.tid != own && !task.name.is_empty()));
+    tasks.retain(|task| options.every_task || task.tid != own);
     Ok((tasks, hosts))
 }
 

@@ -1,0 +1,34 @@
+# xep, a program of the X window system, spawns mtile, waits on PVM's descriptors beside the
+# display's, and shows what comes of it: the picture on the screen.
+#@ runs mtile
+#@ needs /usr/bin/xep
+#@ needs /usr/bin/Xvfb
+#@ needs /usr/bin/xwd
+#@ fresh
+#@ hostfile * ep=/usr/bin
+#@ timeout 60
+. "$CONFORM/functions"
+Xvfb -displayfd 3 -screen 0 300x300x24 -nolisten tcp 3> display > server.out 2>&1 &
+server=$!
+wait_for test -s display
+DISPLAY=:$(cat display)
+export DISPLAY
+/usr/bin/xep > xep.out 2>&1 &
+xep=$!
+# The picture is there when it changes no more.
+last=none
+for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    sleep 0.5
+    xwd -root -silent -out screen.xwd || continue
+    now=$(tail -c 360000 screen.xwd | cksum)
+    colours=$(tail -c 360000 screen.xwd | od -An -v -tx4 -w4 | sort -u | wc -l)
+    [ "$now" = "$last" ] && [ "$colours" -gt 5 ] && break
+    last=$now
+done
+echo "picture $now, $colours colours"
+echo "ps -a" | pvm | grep -c mtile
+kill $xep
+wait $xep
+kill $server
+wait $server
+sed -E 's/(tid|fd|xii) [0-9a-fx]+/\1 N/g' xep.out
