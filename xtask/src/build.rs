@@ -29,6 +29,9 @@ const THREAD_FUNCTIONS: &[&str] = &[
 /// Programs, by cargo's names.
 const PROGRAMS: &[&str] = &["pvm", "pvmd", "pvmgetarch"];
 
+/// What is `PVM_ROOT`, below the prefix.
+pub const CLASSIC_ROOT: &str = "lib/pvm3";
+
 /// Says to a command that checks what was built: take it as it is, build nothing.
 pub const AS_IT_IS: &str = "--as-it-is";
 
@@ -65,7 +68,34 @@ pub fn build() -> Result<()> {
         place(&page, &directory.join(name_of(&page)), 0o644)?;
     }
     crate::man::write(&tree.join("share/man/man3"))?;
-    place(&root().join("dist/pvm3.pc"), &tree.join("lib/pkgconfig/pvm3.pc"), 0o644)
+    place(&root().join("dist/pvm3.pc"), &tree.join("lib/pkgconfig/pvm3.pc"), 0o644)?;
+    place(&root().join("dist/aimk"), &tree.join("bin/aimk"), 0o755)?;
+    classic_tree(&tree)
+}
+
+/// Lays everything out once more as old makefiles and host files expect it below `PVM_ROOT`. There
+/// are no shared libraries among it: what is linked to them would not find them when it starts.
+fn classic_tree(tree: &Path) -> Result<()> {
+    let architecture = output(&mut Command::new(tree.join("bin/pvmgetarch")))?;
+    let architecture = architecture.trim();
+    let classic = tree.join(CLASSIC_ROOT);
+    let libraries = classic.join("lib").join(architecture);
+    for directory in [&classic.join("bin").join(architecture), &classic.join("conf"), &libraries] {
+        fs::create_dir_all(directory)?;
+    }
+    for program in ["aimk", "pvm", "pvmd", "pvmgetarch"] {
+        link(format!("../../../bin/{program}"), &classic.join("lib").join(program))?;
+    }
+    for (name, program) in [("pvm", "pvm"), ("pvmd3", "pvmd")] {
+        link(format!("../../../../bin/{program}"), &libraries.join(name))?;
+    }
+    for archive in ["libpvm3.a", "libgpvm3.a", "libfpvm3.a"] {
+        link(format!("../../../{archive}"), &libraries.join(archive))?;
+    }
+    link("../../include", &classic.join("include"))?;
+    link("../../share/man", &classic.join("man"))?;
+    let settings = fs::read_to_string(root().join("dist/arch.def"))?.replace("@PVM_ARCH@", architecture);
+    Ok(fs::write(classic.join("conf").join(format!("{architecture}.def")), settings)?)
 }
 
 /// Where cargo puts what it builds.
@@ -96,8 +126,8 @@ fn libraries(archive: &Path, lib: &Path) -> Result<()> {
         // Last, since its time says that all are made.
         shared_library(archive, &map, lib)?;
     }
-    link("libpvm3.so.3", &lib.join("libpvm3.so"))?;
-    link("libgpvm3.so.3", &lib.join("libgpvm3.so"))
+    link(SONAME, &lib.join("libpvm3.so"))?;
+    link(GROUP_SONAME, &lib.join("libgpvm3.so"))
 }
 
 /// A linker command with what all our shared libraries have in common.

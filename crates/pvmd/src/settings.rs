@@ -137,10 +137,12 @@ fn helpers() -> Vec<String> {
     ["PVM_RM", "PVM_TASKER", "PVM_HOSTER", "PVM_TRACER"].iter().filter_map(|name| variable(name).map(lossy)).collect()
 }
 
-/// The directory above the one in which this program lies.
+/// `PVM_ROOT` where it is not set: what belongs to the installation in which this program lies.
 fn default_root() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
-    program.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned()
+    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let root = prefix.join("lib/pvm3");
+    if root.is_dir() { root } else { prefix.to_owned() }
 }
 
 fn read_hostfile(options: &Options) -> crate::Result<Hostfile> {
