@@ -1,7 +1,7 @@
 //! The text of docs/compatibility.md.
 use super::evidence::{Evidence, listed};
 use super::facts::{Defect, Facts, Item, State, Status};
-use crate::contract::{DATA, FUNCTIONS, is_later};
+use crate::contract::{DATA, FORTRAN, FUNCTIONS, LATER, is_later};
 use crate::man::Page;
 use regex::Regex;
 use std::fmt::Write;
@@ -124,15 +124,19 @@ fn functions(text: &mut String, facts: &Facts, pages: &[Page], evidence: &Eviden
 }
 
 fn fortran(text: &mut String, pages: &[Page], evidence: &Evidence) {
-    let mut calls: Vec<(&str, &Page)> =
-        pages.iter().flat_map(|page| page.fortran.iter().map(move |call| (&**call, page))).collect();
-    calls.sort_unstable_by_key(|(call, _)| *call);
-    let rows = calls.into_iter().map(|(call, page)| {
-        let call = call.strip_prefix("call ").unwrap_or(call);
-        let name = call.split('(').next().unwrap_or_default();
-        vec![code(call), format!("{}(3)", page.name), listed(&evidence.in_fortran(name))]
+    let later = LATER.iter().flat_map(|(_, names)| names.iter()).filter(|name| name.ends_with('_'));
+    let mut names: Vec<&str> = FORTRAN.iter().chain(later).copied().collect();
+    names.sort_unstable();
+    let rows = names.into_iter().map(|symbol| {
+        let name = symbol.trim_end_matches('_');
+        let calls = pages.iter().flat_map(|page| page.fortran.iter().map(move |call| (&**call, page)));
+        let called = |call: &str| call.strip_prefix("call ")?.strip_prefix(name)?.starts_with('(').then_some(());
+        let found = calls.into_iter().find(|(call, _)| called(call).is_some());
+        let call = found.and_then(|(call, _)| call.strip_prefix("call ")).unwrap_or(name);
+        let manual = found.map(|(_, page)| format!("{}(3)", page.name)).unwrap_or_default();
+        vec![code(call), status_of(symbol), manual, listed(&evidence.in_fortran(name))]
     });
-    table(text, "Fortran", &["call", "manual", "cases"], rows);
+    table(text, "Fortran", &["call", "status", "manual", "cases"], rows);
 }
 
 fn data(text: &mut String, evidence: &Evidence) {
