@@ -40,9 +40,9 @@ pub fn all(cases: &[Case]) -> Result<()> {
         };
         let libraries: &[&str] = match case.kind {
             Kind::Fortran => &["-lfpvm3", "-lgpvm3", "-lpvm3"],
-            _ => &["-lpvm3", "-lpthread"],
+            _ => &["-Wl,--as-needed", "-lgpvm3", "-Wl,--no-as-needed", "-lpvm3", "-lpthread"],
         };
-        let inputs = [helpers.join("case.h"), helpers.join("case.f")];
+        let inputs = ["case.h", "group.h", "case.f"].map(|name| helpers.join(name));
         make(command.arg(&case.source).args(libraries), &case.source, &program(case, Side::Theirs), &inputs)?;
     }
     Ok(())

@@ -1,0 +1,104 @@
+/* Barriers: counts given and counted, one after another, and who may not take part. */
+#include "group.h"
+
+#define CHILDREN 4
+static int tids[CHILDREN];
+
+static void all_order(int count)
+{
+    int child;
+    for (child = 0; child < CHILDREN; child++)
+        group_order(tids[child], BARRIER, "g", count, 0);
+}
+
+static void all_answer(void)
+{
+    int child;
+    for (child = 0; child < CHILDREN; child++)
+        SHOW(group_answer(tids[child]));
+}
+
+/* Whether a child still waits. */
+static int waits(int tid)
+{
+    usleep(50000);
+    return pvm_probe(tid, GROUP_ANSWER) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    int child, round;
+    case_begin();
+    if (argc > 1)
+        return group_child();
+    pvm_mytid();
+    group_spawn(CHILDREN, tids);
+    SHOW(pvm_joingroup("g"));
+    SHOW(pvm_barrier("g", 1));
+    SHOW(pvm_barrier("g", -1));
+    for (child = 0; child < CHILDREN; child++)
+        SHOW(group_do(tids[child], JOIN, "g", 0, 0));
+
+    /* Everybody, by number and by size. */
+    for (round = 0; round < 3; round++) {
+        all_order(round == 1 ? -1 : CHILDREN + 1);
+        SHOW(waits(tids[0]));
+        SHOW(pvm_barrier("g", round == 1 ? -1 : CHILDREN + 1));
+        all_answer();
+    }
+    /* The number and the size are the same thing. */
+    all_order(-1);
+    SHOW(pvm_barrier("g", CHILDREN + 1));
+    all_answer();
+
+    /* Some of them. */
+    group_order(tids[0], BARRIER, "g", 2, 0);
+    SHOW(waits(tids[0]));
+    SHOW(group_do(tids[1], BARRIER, "g", 2, 0));
+    SHOW(group_answer(tids[0]));
+    SHOW(group_do(tids[2], BARRIER, "g", 1, 0));
+
+    /* One with another number is turned away, and the barrier goes on. */
+    group_order(tids[0], BARRIER, "g", 3, 0);
+    SHOW(waits(tids[0]));
+    SHOW(group_do(tids[1], BARRIER, "g", 2, 0));
+    SHOW(pvm_barrier("g", -1));
+    SHOW(pvm_barrier("g", 1));
+    group_order(tids[1], BARRIER, "g", 3, 0);
+    SHOW(waits(tids[1]));
+    SHOW(pvm_barrier("g", 3));
+    SHOW(group_answer(tids[0]));
+    SHOW(group_answer(tids[1]));
+
+    /* More than there are: those who join later count. */
+    SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
+    for (child = 0; child < 3; child++)
+        group_order(tids[child], BARRIER, "g", 5, 0);
+    SHOW(waits(tids[0]));
+    SHOW(group_do(tids[3], BARRIER, "g", 5, 0));
+    SHOW(group_do(tids[3], JOIN, "g", 0, 0));
+    group_order(tids[3], BARRIER, "g", 5, 0);
+    SHOW(waits(tids[3]));
+    SHOW(pvm_barrier("g", 5));
+    all_answer();
+
+    /* Many in a row. */
+    for (child = 0; child < CHILDREN; child++)
+        group_order(tids[child], BARRIERS, "g", CHILDREN + 1, 200);
+    SHOW(group_barriers("g", CHILDREN + 1, 200));
+    all_answer();
+
+    /* The size counts at the own arrival: who came before a join counted one less. */
+    SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
+    for (child = 0; child < 3; child++)
+        group_order(tids[child], BARRIER, "g", -1, 0);
+    SHOW(waits(tids[0]));
+    SHOW(group_do(tids[3], JOIN, "g", 0, 0));
+    SHOW(group_do(tids[3], BARRIER, "g", -1, 0));
+    SHOW(pvm_barrier("g", 4));
+    for (child = 0; child < 3; child++)
+        SHOW(group_answer(tids[child]));
+    group_end(CHILDREN, tids);
+    pvm_exit();
+    return 0;
+}

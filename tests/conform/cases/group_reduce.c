@@ -1,0 +1,147 @@
+/* pvm_reduce: every type with every function, against what one process finds out alone. */
+#include "group.h"
+#include <complex.h>
+
+#define MEMBERS 5
+#define COUNT 19
+
+typedef void combine(int *, void *, void *, int *, int *);
+enum { MAX, MIN, SUM_OF, PRODUCT };
+static combine *functions[] = {PvmMax, PvmMin, PvmSum, PvmProduct};
+static const char *names[] = {"PvmMax", "PvmMin", "PvmSum", "PvmProduct"};
+static int types[] = {PVM_BYTE, PVM_SHORT, PVM_INT, PVM_FLOAT, PVM_CPLX, PVM_DOUBLE, PVM_DCPLX, PVM_LONG};
+
+/* What a member has at a place. No two have the same modulus there. */
+static double complex item(int type, int member, int place)
+{
+    int size = (member * 3 + place) % MEMBERS;
+    if (type == PVM_CPLX || type == PVM_DCPLX)
+        return (size + 1) - size * I;
+    return (size + place) % 2 ? -(size + 1) : size + 1;
+}
+
+static void put(int type, void *data, int place, double complex value)
+{
+    switch (type) {
+    case PVM_BYTE: ((signed char *)data)[place] = (signed char)creal(value); break;
+    case PVM_SHORT: ((short *)data)[place] = (short)creal(value); break;
+    case PVM_INT: ((int *)data)[place] = (int)creal(value); break;
+    case PVM_LONG: ((long *)data)[place] = (long)creal(value); break;
+    case PVM_FLOAT: ((float *)data)[place] = (float)creal(value); break;
+    case PVM_DOUBLE: ((double *)data)[place] = creal(value); break;
+    case PVM_CPLX: ((float complex *)data)[place] = (float complex)value; break;
+    case PVM_DCPLX: ((double complex *)data)[place] = value; break;
+    }
+}
+
+static double complex get(int type, void *data, int place)
+{
+    switch (type) {
+    case PVM_BYTE: return ((signed char *)data)[place];
+    case PVM_SHORT: return ((short *)data)[place];
+    case PVM_INT: return ((int *)data)[place];
+    case PVM_LONG: return ((long *)data)[place];
+    case PVM_FLOAT: return ((float *)data)[place];
+    case PVM_DOUBLE: return ((double *)data)[place];
+    case PVM_CPLX: return ((float complex *)data)[place];
+    default: return ((double complex *)data)[place];
+    }
+}
+
+static double complex together(int what, double complex x, double complex y, int is_complex)
+{
+    int larger = is_complex ? creal(y * conj(y)) > creal(x * conj(x)) : creal(y) > creal(x);
+    switch (what) {
+    case MAX: return larger ? y : x;
+    case MIN: return larger ? x : y;
+    case SUM_OF: return x + y;
+    default: return x * y;
+    }
+}
+
+static double complex alone(int what, int type, int place)
+{
+    double complex result = item(type, 0, place);
+    int member;
+    for (member = 1; member < MEMBERS; member++)
+        result = together(what, result, item(type, member, place), type == PVM_CPLX || type == PVM_DCPLX);
+    return result;
+}
+
+/* One reduction of everybody; how many results of the root are wrong, or the code. */
+static int once(int own, int what, int type, int root)
+{
+    char data[COUNT * sizeof(double complex) + 1];
+    int place, result, wrong = 0;
+    memset(data, 0x5a, sizeof data);
+    for (place = 0; place < COUNT; place++)
+        put(type, data, place, item(type, own, place));
+    result = pvm_reduce(functions[what], data, COUNT, type, 11, "g", root);
+    if (result < 0 || own != root)
+        return result;
+    for (place = 0; place < COUNT; place++)
+        wrong += get(type, data, place) != alone(what, type, place);
+    return wrong;
+}
+
+static int is_defined(int what, int type)
+{
+    return type != PVM_BYTE || what == MAX || what == MIN;
+}
+
+/* All of them; what went wrong where this task was the root. */
+static int all(int own, int root)
+{
+    int what, type, sum = 0, wrong;
+    for (what = 0; what < 4; what++)
+        for (type = 0; type < 8; type++) {
+            if (!is_defined(what, types[type]))
+                continue;
+            pvm_barrier("g", MEMBERS);
+            wrong = once(own, what, types[type], root);
+            if (own == 0 && root == 0)
+                printf("%s of type %d: %d wrong\n", names[what], types[type], wrong);
+            sum += wrong;
+        }
+    return sum;
+}
+
+static int child(void)
+{
+    int own = pvm_joingroup("g"), results[2];
+    pvm_barrier("g", MEMBERS);
+    results[0] = all(own, 0);
+    results[1] = all(own, 3);
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&own, 1, 1);
+    pvm_pkint(results, 2, 1);
+    pvm_send(pvm_parent(), 1);
+    pvm_barrier("g", MEMBERS);
+    pvm_exit();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int tids[MEMBERS - 1], turn, results[MEMBERS][2], who;
+    case_begin();
+    if (argc > 1)
+        return child();
+    pvm_mytid();
+    SHOW(pvm_joingroup("g"));
+    group_spawn(MEMBERS - 1, tids);
+    pvm_barrier("g", MEMBERS);
+    SHOW(all(0, 0));
+    SHOW(all(0, 3));
+    for (turn = 1; turn < MEMBERS; turn++) {
+        if (case_receive(-1, 1, 10) <= 0)
+            break;
+        pvm_upkint(&who, 1, 1);
+        pvm_upkint(results[who], 2, 1);
+    }
+    for (turn = 1; turn < MEMBERS; turn++)
+        printf("member %d: %d %d\n", turn, results[turn][0], results[turn][1]);
+    pvm_barrier("g", MEMBERS);
+    pvm_exit();
+    return 0;
+}
