@@ -22,8 +22,10 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_catchout", "pvm_delete", "pvm_getnoresets", "pvm_gettmask", "pvm_insert", "pvm_lookup", "pvm_pkmesg",
     "pvm_pkmesgbody", "pvm_recvf", "pvm_reg_hoster", "pvm_reg_tasker", "pvm_strerror", "pvm_tickle", "pvm_unexport",
     "pvm_upkmesg", "pvm_vpackf", "pvm_vunpackf", "pvmgetrsh", "pvmsettaskname", "pvmtmpnam", "pvmupkstralloc",
-    // Groups, as far as slang-pvm's module binds them.
-    "pvm_barrier", "pvm_bcast", "pvm_getinst", "pvm_gettid", "pvm_gsize", "pvm_joingroup", "pvm_lvgroup",
+    // Groups.
+    "PvmMax", "PvmMin", "PvmProduct", "PvmSum", "pvm_barrier", "pvm_bcast", "pvm_freezegroup", "pvm_gather",
+    "pvm_getinst", "pvm_gettid", "pvm_grphostinfo", "pvm_grpvhostinfo", "pvm_gsize", "pvm_joingroup", "pvm_lvgroup",
+    "pvm_reduce", "pvm_scatter",
 ];
 
 /// What Fortran programs call. (No name has an underscore inside, so compilers that then put two
@@ -48,6 +50,7 @@ pub const FORTRAN: &[&str] = &[
 /// Data, with the sizes in bytes on 64-bit machines. A program that is not position independent has
 /// a copy, so a size can never change.
 pub const DATA: &[(&str, u64)] = &[
+    ("gstid", 4),
     ("pvm_errlist", 296),
     ("pvm_errno", 4),
     ("pvm_nerr", 4),
@@ -56,6 +59,7 @@ pub const DATA: &[(&str, u64)] = &[
     ("pvmctrc", 68),
     ("pvmdebmask", 4),
     ("pvmfrgsiz", 4),
+    ("pvmgs_tmout", 8),
     ("pvmmyctx", 4),
     ("pvmmydsig", 4),
     ("pvmmyptid", 4),
@@ -82,10 +86,7 @@ pub const DATA: &[(&str, u64)] = &[
 /// all: then it belongs in a table above.
 #[rustfmt::skip]
 pub const LATER: &[(&str, &[&str])] = &[
-    ("groups", &[
-        "PvmMax", "PvmMin", "PvmProduct", "PvmSum", "gs_getgstid", "gstid", "pvm_freezegroup", "pvm_gather",
-        "pvm_grphostinfo", "pvm_grpvhostinfo", "pvm_gsdump", "pvm_reduce", "pvm_scatter", "pvmgs_tmout",
-    ]),
+    ("groups", &["gs_getgstid", "pvm_gsdump"]),
     ("groups in Fortran", &[
         "pvmffreezegroup_", "pvmffrzgrp_", "pvmfgather_", "pvmfreduce_", "pvmfscatter_", "pvmmax_", "pvmmin_",
         "pvmproduct_", "pvmsum_",

@@ -38,6 +38,8 @@ pub struct State {
     pub watched: Option<crate::descriptors::Watch>,
     /// The name under which the task will show up.
     pub name: Vec<u8>,
+    /// Memory for shares of reductions.
+    pub scratch: Vec<u128>,
     /// Arrays that programs hold pointers to.
     pub lists: Lists,
     /// Which servers this task is.
@@ -53,6 +55,7 @@ impl State {
             attentive: false,
             watched: None,
             name: Vec::new(),
+            scratch: Vec::new(),
             lists: Lists::default(),
             registered: Default::default(),
         }

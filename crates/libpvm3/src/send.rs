@@ -11,7 +11,7 @@ use std::slice;
 
 /// Sends, and waits where the daemon first has to introduce the receiver.
 #[inline(always)]
-fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
+pub fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
     entry.enrolled()?;
     if entry.state().attentive {
         entry.progress();

@@ -34,7 +34,15 @@ pub fn wait_on<T>(
     if limit == Some(Duration::ZERO) {
         return None;
     }
-    let mut waiter = Waiter::new(limit);
+    wait_by(entry, Waiter::new(limit), attempt)
+}
+
+/// [`wait_on`] in the way of that waiter.
+pub fn wait_by<T>(
+    entry: &mut Entry,
+    mut waiter: Waiter,
+    attempt: &mut dyn FnMut(&mut Entry) -> Option<T>,
+) -> Option<T> {
     let found = loop {
         if let Some(value) = attempt(entry) {
             break Some(value);

@@ -74,8 +74,13 @@ impl Peer {
         }
     }
 
+    /// Bytes of the peer's heap that we no longer read and have not told it about.
+    pub fn released_bytes(&self) -> usize {
+        self.owner.released_bytes.get()
+    }
+
     /// Lines of our queue that the peer has read.
-    fn consumed(&mut self, us: u32) -> u64 {
+    pub fn consumed(&mut self, us: u32) -> u64 {
         self.theirs(us).map_or(0, |line| line.consumed.load(Ordering::Acquire))
     }
 
@@ -107,7 +112,7 @@ impl Peer {
         let consumed = self.consumed(us);
         if let Some(out) = &mut self.out {
             out.reader_came_to(consumed);
-            if out.ring.shift > RING_SHIFT_MIN + 2 && out.base + out.writer.position() == consumed {
+            if out.ring.shift > RING_SHIFT_MIN + 2 && out.written() == consumed {
                 // Failing costs memory that is there already, nothing else.
                 let _ = out.link(heap, RING_SHIFT_MIN);
             }
@@ -181,6 +186,11 @@ impl Outbound {
         self.writer.position() + lines < self.writer.capacity() + read
     }
 
+    /// Lines written, over all rings.
+    pub fn written(&self) -> u64 {
+        self.base + self.writer.position()
+    }
+
     fn reader_came_to(&mut self, consumed: u64) {
         self.consumed = consumed;
         while self.earlier.front().is_some_and(|(_, end)| *end <= consumed) {
@@ -199,7 +209,7 @@ impl Outbound {
         body[..8].copy_from_slice(&next.block.offset().to_ne_bytes());
         body[8..].copy_from_slice(&u64::from(shift).to_ne_bytes());
         self.writer.write(self.ring.lines(), Kind::Link, &[0; 5], &body);
-        self.base += self.writer.position();
+        self.base = self.written();
         self.writer = Writer::new(shift);
         let full = std::mem::replace(&mut self.ring, next);
         self.earlier.push_back((full, self.base));

@@ -38,6 +38,13 @@ impl Spinner {
         Spinner { crowded, spins: 0, yields: 0, others_ran: 0, yielding_since: None }
     }
 
+    /// A wait for others who all wait for one another and come to it one after the other: yields where
+    /// others sleep, for whoever sleeps has to be woken by one who could have gone on.
+    pub fn patient(crowded: bool) -> Spinner {
+        let spins = if crowded { SPINS } else { 0 };
+        Spinner { spins, ..Spinner::new(false) }
+    }
+
     /// Passes a little time, then says what to do.
     #[inline]
     pub fn pause(&mut self) -> Wait {

@@ -1,4 +1,5 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
+use crate::groups::Groups;
 use crate::message::OWN_DSIG;
 use crate::receive::{Arriving, Envelope};
 use crate::task::State;
@@ -66,6 +67,7 @@ pub(crate) struct Member {
     /// The endpoint says that a one-call receive waits.
     pub posted: bool,
     pub bed: Bed,
+    pub groups: Groups,
 }
 
 impl Member {
@@ -106,6 +108,7 @@ impl Member {
             idle_since: None,
             posted: false,
             bed: Bed::default(),
+            groups: Groups::default(),
         };
         Ok((member, welcome.own))
     }
@@ -214,8 +217,7 @@ impl Member {
                 state.route_changed(peer, None);
             }
             ToTask::Halting => self.halting = true,
-            // Groups are asked for by nobody yet.
-            ToTask::Group { .. } => {}
+            ToTask::Group { id } => self.group_arrived(id, descriptors),
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }

@@ -9,6 +9,7 @@
 mod buffers;
 mod control;
 mod environment;
+mod groups;
 mod handlers;
 mod local_notify;
 mod message;
@@ -27,6 +28,7 @@ mod unpack;
 mod wait;
 
 pub use environment::{EnrollError, Environment};
+pub use groups::{Barrier, Collective, Group, GroupWait, Share};
 pub use options::OptionNumber;
 pub use output::{OutputEvent, OutputKind};
 pub use session::{Received, Session};

@@ -6,7 +6,7 @@
 //! search with or without wildcards takes the first of one chain (D46). The index lives until the
 //! queue is empty.
 use crate::message::Message;
-use crate::types::{ANY, Filter};
+use crate::types::{ANY, Filter, PRIVATE_CONTEXTS};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -184,7 +184,7 @@ pub(crate) fn fits(message: &Message, filter: &Filter) -> bool {
 pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
     (filter.tag == tag || filter.tag == ANY)
         && (filter.src == src || filter.src == ANY)
-        && (filter.ctx == ctx || filter.ctx == ANY)
+        && (filter.ctx == ctx || (filter.ctx == ANY && !PRIVATE_CONTEXTS.contains(&ctx)))
 }
 
 /// The index chain that holds just what the filter accepts.

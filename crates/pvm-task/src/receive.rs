@@ -4,9 +4,9 @@ use crate::message::{Large, Message, Place, zeroes};
 use crate::queue::accepts;
 use crate::system::is_system;
 use crate::task::State;
-use crate::types::{ANY, Delivered, Filter, HandlerCall};
+use crate::types::{ANY, Delivered, Filter, HandlerCall, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
-use pvm_fmp::{Arrival, Meta, Offer, OfferMissed, Posted, Sink};
+use pvm_fmp::{Arrival, Endpoint, Meta, Offer, OfferMissed, Posted, Sink};
 
 /// Rounds of looking at all peers before a call that does not wait gives up, while more comes.
 const LOOKS_MAX: usize = 64;
@@ -76,7 +76,7 @@ impl Sink for Delivering<'_> {
                 None => return,
             },
         };
-        self.delivered = Some(Delivered { src: envelope.src, tag: envelope.tag, len });
+        self.delivered = Some(Delivered { src: envelope.src, tag: envelope.tag, wid: envelope.wid, len });
     }
 
     /// The next `pvm_precv` finds the rest in the queues.
@@ -135,6 +135,9 @@ impl State {
             return false;
         }
         let Envelope { src, tag, ctx, .. } = *envelope;
+        if PRIVATE_CONTEXTS.contains(&ctx) {
+            return false;
+        }
         self.handlers.find(src, tag, ctx).is_some()
             || self.output.takes((ctx, tag))
             || (ctx == SYSCTX_TC && is_system(tag))
@@ -251,6 +254,13 @@ impl Task {
         self.progress_control(count)
     }
 
+    /// The next look at what has come includes the daemon's frames, whatever the port table says.
+    pub(crate) fn look_at_socket(&mut self) {
+        if let Some(member) = &mut self.member {
+            member.look_at_socket = true;
+        }
+    }
+
     /// The second half: the daemon's frames, and who has to know.
     #[inline]
     fn progress_control(&mut self, mut count: usize) -> usize {
@@ -341,6 +351,7 @@ impl Task {
     pub fn queued(&self) -> impl Iterator<Item = (i32, i32, i32)> + '_ {
         let table: &[Message] = &self.state.store.table;
         let walk = self.state.store.queue.walk(table);
+        let walk = walk.filter(|entry| !PRIVATE_CONTEXTS.contains(&table[*entry as usize].ctx));
         walk.map(|entry| (entry as i32 + 1, table[entry as usize].src, table[entry as usize].tag))
     }
 
@@ -381,10 +392,30 @@ impl Task {
         if let Some(delivered) = self.deliver_queued(filter, data) {
             return Some(delivered);
         }
+        self.deliver(filter, data, |endpoint, sink| endpoint.poll(sink))
+    }
+
+    /// [`Task::try_precv`] for a filter that names the sender: what others have sent stays in their
+    /// queues.
+    #[inline]
+    pub(crate) fn try_precv_from(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+        if let Some(delivered) = self.deliver_queued(filter, data) {
+            return Some(delivered);
+        }
+        self.deliver(filter, data, |endpoint, sink| endpoint.poll_peer(filter.src as u32, sink))
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        filter: &Filter,
+        data: &mut [u8],
+        poll: impl FnOnce(&mut Endpoint, &mut Delivering<'_>) -> usize,
+    ) -> Option<Delivered> {
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
         let mut sink = Delivering { state: &mut self.state, own, filter, data: &mut *data, delivered: None };
-        let count = member.endpoint.poll(&mut sink);
+        let count = poll(&mut member.endpoint, &mut sink);
         if let Some(delivered) = sink.delivered {
             self.note(count, 1);
             return Some(delivered);
@@ -399,7 +430,8 @@ impl Task {
     fn deliver_queued(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
         let entry = self.state.store.find(filter)?;
         let message = &self.state.store.table[entry as usize];
-        let delivered = Delivered { src: message.src, tag: message.tag, len: message.len() };
+        let Message { src, tag, wid, .. } = *message;
+        let delivered = Delivered { src, tag, wid, len: message.len() };
         let count = delivered.len.min(data.len());
         message.copy_out(0, &mut data[..count]);
         self.state.store.free(entry as i32 + 1);

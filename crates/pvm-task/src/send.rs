@@ -220,7 +220,7 @@ impl Task {
     }
 
     #[inline]
-    fn send_slice(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<Submit, Code> {
+    pub(crate) fn send_slice(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<Submit, Code> {
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
         match member.route(to)? {
             Route::Shared => {

@@ -3,6 +3,10 @@
 /// Any sender, any tag, any context.
 pub const ANY: i32 = -1;
 
+/// The contexts of the library's own messages between tasks, which no receive of the user accepts
+/// unless it names one.
+pub(crate) const PRIVATE_CONTEXTS: std::ops::Range<i32> = i32::MIN..-(1 << 30);
+
 /// Which messages a receive accepts; [`ANY`] (-1) accepts all of that kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filter {
@@ -120,6 +124,8 @@ pub struct Delivered {
     pub src: i32,
     /// The tag.
     pub tag: i32,
+    /// The wait id.
+    pub wid: i32,
     /// The length of the message in bytes, also where it was longer than the room for it.
     pub len: usize,
 }

@@ -102,6 +102,7 @@ enum Phase {
 /// One blocking call's way of waiting: spin, yield, sleep.
 pub struct Waiter {
     phase: Phase,
+    patient: bool,
     deadline: Option<Instant>,
 }
 
@@ -122,7 +123,13 @@ impl Waiter {
     #[inline]
     pub fn new(timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, deadline }
+        Waiter { phase: Phase::New, patient: false, deadline }
+    }
+
+    /// A wait for other members of a group, without an end.
+    #[inline]
+    pub fn for_members() -> Waiter {
+        Waiter { phase: Phase::New, patient: true, deadline: None }
     }
 
     /// What to do now.
@@ -148,7 +155,8 @@ impl Waiter {
         match &mut self.phase {
             Phase::New | Phase::Asleep => {
                 let crowded = task.member.as_ref().is_none_or(|member| member.endpoint.crowded());
-                self.phase = Phase::Spinning(Spinner::new(crowded));
+                let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded) };
+                self.phase = Phase::Spinning(spinner);
                 Step::Again
             }
             Phase::Spinning(spinner) => {
@@ -239,12 +247,13 @@ impl Task {
     /// Passes a moment, or less when a message comes.
     #[inline]
     fn watch(&self) {
-        if let Some(member) = &self.member {
+        let Some(member) = &self.member else { return };
+        if !member.groups.watch() {
             member.endpoint.watch();
         }
     }
 
-    fn someone_sleeps(&self) -> bool {
+    pub(crate) fn someone_sleeps(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.bed.asleep)
     }
 
@@ -252,6 +261,7 @@ impl Task {
     pub(crate) fn prepare_sleep(&mut self) {
         if let Some(member) = &mut self.member {
             member.endpoint.prepare_sleep();
+            member.groups.lie_down();
         }
     }
 
@@ -292,6 +302,7 @@ impl Task {
     pub(crate) fn rise(&mut self) {
         if let Some(member) = &mut self.member {
             member.endpoint.awake();
+            self.state.news |= member.groups.rise();
             if std::mem::take(&mut member.bed.asleep) {
                 member.bed.hush();
                 member.look_at_socket = true;

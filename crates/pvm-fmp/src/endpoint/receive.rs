@@ -55,6 +55,16 @@ impl Endpoint {
         (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
     }
 
+    /// [`Endpoint::poll`] that looks at one peer alone: what others have sent stays where it is.
+    #[inline]
+    pub fn poll_peer(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
+        let count = self.index_of(tid).map_or(0, |index| self.drain_peer(index, sink));
+        if count == 0 && (self.unpublished || self.dirty.get()) {
+            self.idle();
+        }
+        count
+    }
+
     /// With many peers: those that sent lately, and some of the others.
     fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
         let recent = GLANCE_PEERS / 2;
@@ -70,10 +80,14 @@ impl Endpoint {
         count
     }
 
-    /// Takes what one peer has sent. Short messages, the hot path, are handled here.
     #[inline]
     fn drain(&mut self, place: usize, sink: &mut impl Sink) -> usize {
-        let index = self.order[place];
+        self.drain_peer(self.order[place], sink)
+    }
+
+    /// Takes what one peer has sent. Short messages, the hot path, are handled here.
+    #[inline]
+    fn drain_peer(&mut self, index: usize, sink: &mut impl Sink) -> usize {
         let peer = self.peers[index].as_mut().expect("ordered peers exist");
         let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, sink) };
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
@@ -152,7 +166,10 @@ impl Endpoint {
                 }
             }
         }
-        if self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref()).is_some_and(Inbound::should_publish) {
+        // Who sends long bodies one after another may wait for the first ones to be read.
+        let long = self.peers[index].as_ref().is_some_and(|peer| peer.released_bytes() >= PROMPT_RELEASE_BYTES);
+        let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
+        if long || inbound.is_some_and(Inbound::should_publish) {
             self.publish(index);
         } else {
             self.unpublished = true;

@@ -3,7 +3,7 @@
 use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
-use crate::peer::Peer;
+use crate::peer::{Outbound, Peer};
 use crate::queue::Kind;
 use crate::stream;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
@@ -119,6 +119,29 @@ impl Endpoint {
         let peer = self.peers[index].as_mut().expect("connected");
         peer.push(self.tid, &self.heap, kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;
         Ok(ring(peer, self.barriers))
+    }
+
+    /// Wakes a peer that may sleep, without a message.
+    pub fn wake(&mut self, to: u32) -> Sent {
+        match self.index_of(to).and_then(|index| self.peers[index].as_ref()) {
+            Some(peer) => ring(peer, self.barriers),
+            None => Sent::RingByDaemon,
+        }
+    }
+
+    /// How far the queue to a peer has come: [`Endpoint::has_read`] tells when the peer has got there.
+    pub fn written(&self, to: u32) -> u64 {
+        let peer = self.index_of(to).and_then(|index| self.peers[index].as_ref());
+        peer.and_then(|peer| peer.out.as_ref()).map_or(0, Outbound::written)
+    }
+
+    /// Whether a peer has read the queue up to there, or is gone.
+    pub fn has_read(&mut self, to: u32, written: u64) -> bool {
+        let us = self.tid;
+        match self.index_of(to).and_then(|index| self.peers[index].as_mut()) {
+            Some(peer) => peer.consumed(us) >= written || !self.ports.as_ref().is_some_and(|ports| ports.alive(to)),
+            None => true,
+        }
     }
 
     /// Whether enough has been sent since the last [`Endpoint::poll`] that blocks should be

@@ -1,0 +1,159 @@
+//! Groups (contract 2.11).
+mod collective;
+mod operators;
+mod server;
+
+use crate::data::pvm_errno;
+use crate::errors::{Outcome, call_silent, lpvm_error};
+use crate::memory::bytes;
+use crate::process::Entry;
+use crate::send::submit;
+use crate::wait::{request, unexpected, wait_by};
+use pvm_core::codes::Code;
+use pvm_core::proto::{ByteBuf, Reply, Request};
+use pvm_task::{Group, Waiter};
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A name that can be a group's.
+///
+/// # Safety
+/// As [`bytes`].
+unsafe fn name_of<'a>(group: *const c_char) -> Result<&'a [u8], Code> {
+    // SAFETY: as promised by the caller.
+    unsafe { bytes(group) }.filter(|name| !name.is_empty()).ok_or(Code::NullGroup)
+}
+
+/// One call: its failures are noted but not printed.
+///
+/// # Safety
+/// As [`name_of`].
+#[inline(always)]
+unsafe fn group_call(group: *const c_char, body: impl FnOnce(&mut Entry, &[u8]) -> Outcome) -> c_int {
+    // SAFETY: as promised by the caller.
+    let code = match unsafe { name_of(group) } {
+        Ok(name) => call_silent(|entry| {
+            entry.enrolled()?;
+            body(entry, name)
+        }),
+        Err(code) => code.number(),
+    };
+    if code < 0 {
+        pvm_errno.store(code, Relaxed);
+    }
+    code
+}
+
+/// The group of that name; the daemon is asked when it is not known here.
+#[inline]
+fn find(entry: &mut Entry, name: &[u8]) -> Result<Group, Code> {
+    if !entry.task().is_connected() {
+        return Err(Code::SysErr);
+    }
+    match entry.task().group(name) {
+        Some(group) => Ok(group),
+        None => ask(entry, name, Request::Group(ByteBuf::from(name))),
+    }
+}
+
+#[cold]
+fn ask(entry: &mut Entry, name: &[u8], question: Request) -> Result<Group, Code> {
+    let reply = request(entry, question)?;
+    entry.task().enter_group(name, reply)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
+    let join = |entry: &mut Entry, name: &[u8]| {
+        let group = ask(entry, name, Request::JoinGroup(ByteBuf::from(name)))?;
+        Ok(group.instance()?)
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { group_call(group, join) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_lvgroup(group: *const c_char) -> c_int {
+    let leave = |entry: &mut Entry, name: &[u8]| {
+        request(entry, Request::LeaveGroup(ByteBuf::from(name)))?;
+        entry.task().left_group(name);
+        Ok(0)
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { group_call(group, leave) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.size())) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.tid_of(instance)?)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.instance_of(tid)?)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe { group_call(group, |entry, name| barrier(entry, name, count)) }
+}
+
+#[inline]
+fn barrier(entry: &mut Entry, name: &[u8], count: c_int) -> Outcome {
+    let group = find(entry, name)?;
+    let barrier = entry.task().arrive(&group, count)?;
+    let result = match entry.task().poll_barrier(&barrier) {
+        Some(result) => result,
+        None => wait_by(entry, Waiter::for_members(), &mut |entry| {
+            let result = entry.task().poll_barrier(&barrier);
+            if result.is_none() {
+                entry.progress();
+            }
+            result
+        })
+        .unwrap_or(Err(Code::SysErr)),
+    };
+    entry.task().end_barrier(barrier);
+    Ok(result.map(|()| 0)?)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
+    let mut receivers = None;
+    let list = |entry: &mut Entry, name: &[u8]| {
+        let group = find(entry, name)?;
+        receivers = Some(entry.task().group_receivers(&group)?);
+        Ok(0)
+    };
+    // SAFETY: as promised by the caller.
+    let found = unsafe { group_call(group, list) };
+    let Some(receivers) = receivers else { return found };
+    // In 3.4.6 this is a call in the call, and that one says aloud when it fails.
+    match call_silent(|entry| submit(entry, |task| task.multicast(&receivers, tag))) {
+        code @ ..0 => lpvm_error(b"pvm_mcast", code),
+        done => done,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, count: c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    let name = match unsafe { name_of(group) } {
+        Ok(name) => ByteBuf::from(name),
+        Err(code) => return code.number(),
+    };
+    // Its failures are not even noted.
+    call_silent(|entry| match request(entry, Request::FreezeGroup { name, count })? {
+        Reply::Int(size) => Ok(size),
+        other => Ok(unexpected(other)?),
+    })
+}

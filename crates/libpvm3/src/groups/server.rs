@@ -1,0 +1,120 @@
+//! What the group library of 3.4.6 shows of its inside: its server, and the parts of a group on
+//! each host. Here the daemons serve groups; what is left has the same meaning.
+use super::{find, group_call};
+use crate::memory::store;
+use crate::process::Entry;
+use pvm_core::codes::Code;
+use pvm_core::tid::Tid;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, AtomicPtr};
+
+/// The group server's tid, once a call has asked for it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)] // the name is PVM's
+pub static gstid: AtomicI32 = AtomicI32::new(-1);
+/// How long 3.4.6 waits for its server. Here no call does, so nothing reads it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)] // the name is PVM's
+pub static pvmgs_tmout: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// The members of a group on one host, as 3.4.6 tells of them.
+struct Part {
+    /// The one with the lowest tid.
+    coordinator: c_int,
+    members: c_int,
+}
+
+/// The parts of a group, by host.
+fn parts(tids: &[c_int]) -> Vec<(Tid, Part)> {
+    let mut parts: Vec<(Tid, Part)> = Vec::new();
+    let mut tids = tids.to_vec();
+    tids.sort_unstable();
+    for tid in tids {
+        let host = Tid(tid as u32).host();
+        match parts.last_mut() {
+            Some((last, part)) if *last == host => part.members += 1,
+            _ => parts.push((host, Part { coordinator: tid, members: 1 })),
+        }
+    }
+    parts
+}
+
+/// The members of a group; none of one that does not exist.
+fn tids(entry: &mut Entry, name: &[u8]) -> Result<Vec<c_int>, Code> {
+    match find(entry, name) {
+        Ok(group) => Ok(group.tids()),
+        Err(Code::NoGroup) => Ok(Vec::new()),
+        Err(code) => Err(code),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_grphostinfo(
+    group: *const c_char,
+    host: c_int,
+    coordinator: *mut c_int,
+    members: *mut c_int,
+    hosts: *mut c_int,
+) -> c_int {
+    let look = |entry: &mut Entry, name: &[u8]| {
+        let parts = parts(&tids(entry, name)?);
+        let found = parts.iter().find(|(other, _)| other.0 as c_int == host).map(|(_, part)| part);
+        // SAFETY: null, or places for the results, as the caller promises.
+        unsafe {
+            store(coordinator, found.map_or(-1, |part| part.coordinator));
+            store(members, found.map_or(0, |part| part.members));
+            store(hosts, if found.is_some() { parts.len() as c_int } else { 0 });
+        }
+        Ok(0)
+    };
+    // SAFETY: null or a C string, as the caller promises.
+    unsafe { group_call(group, look) }
+}
+
+/// The arrays are the caller's to free, one entry a host.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_grpvhostinfo(
+    group: *const c_char,
+    coordinators: *mut *mut c_int,
+    members: *mut *mut c_int,
+    hosts: *mut c_int,
+) -> c_int {
+    let look = |entry: &mut Entry, name: &[u8]| {
+        let parts = parts(&tids(entry, name)?);
+        // SAFETY: null, or places for the results, as the caller promises.
+        unsafe {
+            store(hosts, parts.len() as c_int);
+            if parts.is_empty() {
+                return Err(Code::OutOfRes.into());
+            }
+            store_array(coordinators, parts.iter().map(|(_, part)| part.coordinator))?;
+            store_array(members, parts.iter().map(|(_, part)| part.members))?;
+        }
+        Ok(0)
+    };
+    // SAFETY: null or a C string, as the caller promises.
+    unsafe { group_call(group, look) }
+}
+
+/// Stores an array of the C library's memory.
+///
+/// # Safety
+/// `place` is null or valid for a write.
+unsafe fn store_array(place: *mut *mut c_int, values: impl ExactSizeIterator<Item = c_int>) -> Result<(), Code> {
+    if place.is_null() {
+        return Ok(());
+    }
+    // SAFETY: has no preconditions.
+    let array = unsafe { libc::malloc(values.len() * size_of::<c_int>()) }.cast::<c_int>();
+    if array.is_null() {
+        return Err(Code::NoMem);
+    }
+    for (index, value) in values.enumerate() {
+        // SAFETY: inside the array made above.
+        unsafe { array.add(index).write(value) }
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { store(place, array) };
+    Ok(())
+}

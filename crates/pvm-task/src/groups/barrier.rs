@@ -1,0 +1,97 @@
+//! `pvm_barrier`.
+use super::{Group, GroupWait};
+use crate::Task;
+use pvm_core::codes::Code;
+use pvm_core::proto::ToDaemon;
+use pvm_core::tid::Tid;
+use pvm_fmp::{Refused, Sent};
+
+/// A barrier at which this task has arrived.
+pub struct Barrier {
+    group: Group,
+    generation: u32,
+    /// `None` if it has opened at once.
+    wait: Option<GroupWait>,
+}
+
+/// Stands for the size of the group at the time of the call.
+const ALL: i32 = -1;
+
+impl Task {
+    /// Arrives at the group's barrier. Then [`Task::poll_barrier`] until it says something, and
+    /// [`Task::end_barrier`]. `NotInGroup`; `BadParam` for a count that nobody can mean;
+    /// `Mismatch` where others wait for another count; `NoGroup` where the group is no more.
+    #[inline]
+    pub fn arrive(&mut self, group: &Group, count: i32) -> Result<Barrier, Code> {
+        self.is_watched_over()?;
+        if self.in_handler() {
+            return Err(Code::NotImpl);
+        }
+        let known = &group.0;
+        let instance = known.instance.ok_or(Code::NotInGroup)?;
+        let size = known.view.size();
+        let need = match count {
+            ALL => size.max(1),
+            count => u32::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::BadParam)?,
+        };
+        let arrival = match known.view.arrive(instance, need) {
+            Ok(arrival) => arrival,
+            Err(Refused::Mismatch) => return Err(Code::Mismatch),
+            Err(Refused::NotMember) => return Err(Code::NotInGroup),
+            Err(Refused::Closed) => return Err(Code::NoGroup),
+        };
+        let generation = arrival.generation;
+        if arrival.last {
+            self.release(group, generation);
+            return Ok(Barrier { group: group.clone(), generation, wait: None });
+        }
+        let wait = self.wait_in(known, instance, Some(generation));
+        if arrival.short {
+            self.report_short(known.id, size);
+        }
+        Ok(Barrier { group: group.clone(), generation, wait: Some(wait) })
+    }
+
+    /// The barrier is behind this task, whatever came of it.
+    #[inline]
+    pub fn end_barrier(&mut self, barrier: Barrier) {
+        if let Some(wait) = barrier.wait {
+            self.end_group_wait(wait);
+        }
+    }
+
+    /// Wakes those who sleep at a barrier that has opened.
+    #[inline]
+    fn release(&mut self, group: &Group, generation: u32) {
+        for tid in group.0.view.sleepers(generation) {
+            self.wake(tid);
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self, tid: u32) {
+        let Some(member) = &mut self.member else { return };
+        if tid != member.tid.0 && member.endpoint.wake(tid) == Sent::RingByDaemon {
+            member.send(&ToDaemon::Ring(Tid(tid)));
+        }
+    }
+
+    #[cold]
+    fn report_short(&mut self, group: u64, size: u32) {
+        if let Some(member) = &mut self.member {
+            member.send(&ToDaemon::CheckBarrier { group, size });
+        }
+    }
+
+    /// What has become of a barrier; `None` while others are missing. When it can no longer be
+    /// reached: `NoTask`, or `NoGroup` in a group that has ended with that.
+    #[inline]
+    pub fn poll_barrier(&mut self, barrier: &Barrier) -> Option<Result<(), Code>> {
+        let known = &barrier.group.0;
+        match known.view.passed(barrier.generation) {
+            Some(Ok(())) => Some(Ok(())),
+            Some(Err(_)) => Some(Err(known.loss())),
+            None => self.is_watched_over().err().map(Err),
+        }
+    }
+}

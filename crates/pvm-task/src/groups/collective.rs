@@ -1,0 +1,237 @@
+//! `pvm_reduce`, `pvm_gather`, `pvm_scatter`: what they have in common.
+//!
+//! Each is a number of **shares** between the root and the other members. A share is a message in
+//! the group's private context with the user's tag; it is received from its sender by name. The
+//! shares of two members stay in order, so the n-th operation of the one meets the n-th of the
+//! other, however far one of them is ahead (D20).
+//!
+//! All shares go straight to or from the root. A tree over the members would need all of them to
+//! see the same membership; while somebody joins or dies they do not, and a share that goes to the
+//! wrong parent is one that another operation takes for its own.
+use super::{Group, GroupWait, Known, Roll};
+use crate::Task;
+use crate::message::OWN_DSIG;
+use crate::types::{Filter, Submit};
+use pvm_core::codes::Code;
+use pvm_core::tid::Tid;
+use pvm_fmp::INLINE_BYTES_MAX;
+use std::rc::Rc;
+
+/// One call of a collective operation.
+pub struct Collective {
+    known: Rc<Known>,
+    roll: Rc<Roll>,
+    instance: u32,
+    root: u32,
+    tag: i32,
+}
+
+/// Another member's part in the operation.
+#[derive(Clone, Copy)]
+pub struct Share {
+    /// The member.
+    pub instance: u32,
+    tid: u32,
+}
+
+/// Where the queue to a root stood after a share.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    root: u32,
+    written: u64,
+}
+
+/// Long shares that a task may be ahead of a root, and so many times [`SHORT_SHARES`]. More would
+/// take memory for each, and the time to have it from the system.
+pub(super) const AHEAD_MAX: usize = 2;
+/// So many short shares count as a long one.
+const SHORT_SHARES: u32 = 512;
+
+impl Known {
+    /// Whether a share of so many bytes is one to count.
+    #[inline]
+    fn counts(&self, bytes: usize) -> bool {
+        if bytes > INLINE_BYTES_MAX {
+            return true;
+        }
+        self.short_shares.set((self.short_shares.get() + 1) % SHORT_SHARES);
+        self.short_shares.get() == 0
+    }
+}
+
+impl Collective {
+    /// Whether this task is the root.
+    pub fn is_root(&self) -> bool {
+        self.instance == self.root
+    }
+
+    /// The own instance.
+    pub fn instance(&self) -> u32 {
+        self.instance
+    }
+
+    /// How many members take part.
+    pub fn size(&self) -> usize {
+        self.roll.members.len()
+    }
+
+    /// Whether instances are numbered without holes.
+    pub fn is_whole(&self) -> bool {
+        self.roll.members.last().is_none_or(|(last, _)| *last as usize + 1 == self.size())
+    }
+
+    /// The other members, by instance.
+    pub fn others(&self) -> impl Iterator<Item = Share> + use<'_> {
+        let others = self.roll.members.iter().filter(|(instance, _)| *instance != self.instance);
+        others.map(|(instance, tid)| Share { instance: *instance, tid: *tid })
+    }
+
+    /// The root, for others than itself.
+    pub fn root(&self) -> Option<Share> {
+        self.others().find(|share| share.instance == self.root)
+    }
+
+    fn filter(&self, share: Share) -> Filter {
+        Filter { src: share.tid as i32, tag: self.tag, ctx: self.known.ctx() }
+    }
+
+    /// Whether the member still is where it was.
+    fn is_there(&self, share: Share) -> bool {
+        self.known.view.version() == self.roll.version || self.known.view.tid_of(share.instance) == Some(share.tid)
+    }
+}
+
+impl Task {
+    /// Begins an operation. `NotInGroup`, `NoInst` (no such root), `NoGroup`.
+    #[inline]
+    pub fn begin_collective(&mut self, group: &Group, root: i32, tag: i32) -> Result<Collective, Code> {
+        self.is_watched_over()?;
+        if self.in_handler() {
+            return Err(Code::NotImpl);
+        }
+        let known = group.0.clone();
+        let instance = known.instance.ok_or(Code::NotInGroup)?;
+        let roll = known.roll();
+        let root = u32::try_from(root).map_err(|_| Code::NoInst)?;
+        if roll.members.binary_search_by_key(&root, |(instance, _)| *instance).is_err() {
+            return Err(if known.view.is_closed() { Code::NoGroup } else { Code::NoInst });
+        }
+        Ok(Collective { known, roll, instance, root, tag })
+    }
+
+    /// Sends this task's share to another member, or the code of its failure in its place. Call
+    /// again on [`Submit::Again`], as with [`Task::send`].
+    #[inline]
+    pub fn send_share(&mut self, operation: &Collective, to: Share, share: Result<&[u8], i32>) -> Result<Submit, Code> {
+        let (body, failure) = match share {
+            Ok(body) => (body, 0),
+            Err(code) => (&[][..], code),
+        };
+        let meta = [operation.known.ctx(), operation.tag, failure, OWN_DSIG, OWN_DSIG].map(|word| word as u32);
+        let submitted = self.send_slice(Tid(to.tid), meta, body)?;
+        if submitted == Submit::Done && operation.known.counts(body.len()) {
+            self.note_ahead(operation, to);
+        }
+        Ok(submitted)
+    }
+
+    fn note_ahead(&mut self, operation: &Collective, to: Share) {
+        let Some(member) = &self.member else { return };
+        let mut ahead = operation.known.ahead.get();
+        ahead.rotate_right(1);
+        ahead[0] = Some(Mark { root: to.tid, written: member.endpoint.written(to.tid) });
+        operation.known.ahead.set(ahead);
+    }
+
+    /// Whether this task is so far ahead that it had better wait a little.
+    #[inline]
+    pub fn is_far_ahead(&mut self, operation: &Collective) -> bool {
+        let Some(mark) = operation.known.ahead.get()[AHEAD_MAX - 1] else { return false };
+        self.member.as_mut().is_some_and(|member| !member.endpoint.has_read(mark.root, mark.written))
+    }
+
+    /// This task waits for a share of so many bytes from now on, until [`Task::end_share`].
+    pub fn await_share(&mut self, operation: &Collective, from: Share, bytes: usize) -> GroupWait {
+        self.begin_precv(&operation.filter(from), bytes);
+        self.wait_in(&operation.known, operation.instance, None)
+    }
+
+    /// A wait for a share is over.
+    pub fn end_share(&mut self, wait: GroupWait) {
+        self.end_precv();
+        self.end_group_wait(wait);
+    }
+
+    /// One try to receive a member's share; it must be just as long as `data`. Takes in what that
+    /// member has sent, and nothing else. `Mismatch` for another length, `NoTask` or `NoGroup` when
+    /// the member is gone; a failure that was sent in place of the share is given as it is.
+    #[inline]
+    pub fn try_share(&mut self, operation: &Collective, from: Share, data: &mut [u8]) -> Option<Result<(), i32>> {
+        let filter = operation.filter(from);
+        if self.has_unwanted() {
+            self.drop_unwanted(&filter);
+        }
+        match self.try_precv_from(&filter, data) {
+            Some(delivered) if delivered.wid < 0 => Some(Err(delivered.wid)),
+            Some(delivered) if delivered.len == data.len() => Some(Ok(())),
+            Some(_) => Some(Err(Code::Mismatch.number())),
+            None if !operation.is_there(from) => self.last_share(operation, from, data),
+            None if operation.known.view.is_closed() => Some(Err(Code::NoGroup.number())),
+            None => self.is_watched_over().err().map(|code| Err(code.number())),
+        }
+    }
+
+    /// The share of a member that is gone may have come all the same.
+    #[cold]
+    fn last_share(&mut self, operation: &Collective, from: Share, data: &mut [u8]) -> Option<Result<(), i32>> {
+        self.look_at_socket();
+        self.progress_all();
+        match self.try_precv_from(&operation.filter(from), data) {
+            Some(delivered) if delivered.wid < 0 => Some(Err(delivered.wid)),
+            Some(delivered) if delivered.len == data.len() => Some(Ok(())),
+            Some(_) => Some(Err(Code::Mismatch.number())),
+            None => Some(Err(operation.known.loss().number())),
+        }
+    }
+
+    /// Gives an operation up whose shares others have sent or will send: they are dropped when they
+    /// come, so that the next operation does not take them for its own.
+    pub fn give_up_shares(&mut self, operation: &Collective) {
+        let Some(member) = &mut self.member else { return };
+        member.groups.unwanted.extend(operation.others().map(|share| operation.filter(share)));
+    }
+
+    #[inline]
+    fn has_unwanted(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| !member.groups.unwanted.is_empty())
+    }
+
+    #[cold]
+    fn drop_unwanted(&mut self, filter: &Filter) {
+        loop {
+            let Some(member) = &self.member else { return };
+            let Some(at) = member.groups.unwanted.iter().position(|unwanted| unwanted == filter) else { return };
+            if self.try_precv_from(filter, &mut []).is_none() {
+                return;
+            }
+            if let Some(member) = &mut self.member {
+                member.groups.unwanted.swap_remove(at);
+            }
+        }
+    }
+
+    /// Forgets all shares of a group that this task has left.
+    pub(super) fn drop_shares(&mut self, known: &Known) {
+        let ctx = known.ctx();
+        if let Some(member) = &mut self.member {
+            member.groups.unwanted.retain(|unwanted| unwanted.ctx != ctx);
+        }
+        self.progress_all();
+        let store = &mut self.state.store;
+        let stale: Vec<u32> =
+            store.queue.walk(&store.table).filter(|entry| store.table[*entry as usize].ctx == ctx).collect();
+        for entry in stale {
+            store.free(entry as i32 + 1);
+        }
+    }
+}
