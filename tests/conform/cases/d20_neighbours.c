@@ -18,6 +18,7 @@ int main(int argc, char **argv)
     case_begin();
     if (argc > 1)
         return group_child();
+    id = pvm_addmhf(-1, 7, -1, handler);
     pvm_mytid();
     group_spawn(3, tids);
     SHOW(pvm_joingroup("g"));
@@ -44,8 +45,6 @@ int main(int argc, char **argv)
     pvm_setcontext(-1);
     SHOW(pvm_probe(-1, -1));
     pvm_setcontext(0);
-    id = pvm_addmhf(-1, -1, -1, handler);
-    /* A message of the user with the same tag. */
     SHOW(group_sum("h", 500, 0));
     SHOW(group_sum("g", 500, 0));
     SHOW(group_sum("g", 500, 0));
@@ -53,7 +52,8 @@ int main(int argc, char **argv)
     SHOW(group_gather("g", 1, 0));
     SHOW(group_gather("g", 1, 0));
     SHOW(seen);
-    pvm_delmhf(id);
+    SHOW(pvm_delmhf(id));
+    /* A message of the user with the same tag. */
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&value, 1, 1);
     pvm_send(pvm_mytid(), 7);

@@ -62,8 +62,21 @@ int main(int argc, char **argv)
         group_order(tids[child], BARRIER, "killed while it waits", 4, 0);
     usleep(100000);
     pvm_kill(tids[0]);
-    answers(1, 2);
+    case_gone(tids[0]);
+    /* It had arrived, so the fourth is all that is missing. */
+    group_order(tids[3], BARRIER, "killed while it waits", 4, 0);
+    answers(1, 3);
     end("killed while it waits", 1, 3);
+
+    begin("killed while two are missing");
+    for (child = 0; child < CHILDREN - 2; child++)
+        group_order(tids[child], BARRIER, "killed while two are missing", 4, 0);
+    usleep(100000);
+    pvm_kill(tids[0]);
+    pvm_kill(tids[3]);
+    case_gone(tids[3]);
+    SHOW(group_answer(tids[1]));
+    end("killed while two are missing", 1, 2);
 
     begin("killed after it arrived at a smaller one");
     for (child = 0; child < 2; child++)

@@ -1,4 +1,10 @@
 /* pvm_reduce: every type with every function, against what one process finds out alone. */
+//@ differs D1: PvmMax of type 8: 19 wrong => PvmMax of type 8: 0 wrong
+//@ differs D1: PvmMin of type 8: 16 wrong => PvmMin of type 8: 0 wrong
+//@ differs D1: PvmSum of type 8: 19 wrong => PvmSum of type 8: 0 wrong
+//@ differs D1: PvmProduct of type 8: 19 wrong => PvmProduct of type 8: 0 wrong
+//@ differs D1: all(0, 0): 73 => all(0, 0): 0
+//@ differs D1: member 3: 0 56 => member 3: 0 0
 #include "group.h"
 #include <complex.h>
 

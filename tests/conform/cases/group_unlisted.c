@@ -42,12 +42,6 @@ int main(int argc, char **argv)
     SHOW(pvm_joingroup("g"));
     hosts("g", host);
     all_hosts("g");
-    hosts(NULL, host);
-    hosts("", host);
-    all_hosts(NULL);
-    all_hosts("");
-    SHOW(pvm_grphostinfo("g", host, NULL, NULL, NULL));
-    SHOW(pvm_grpvhostinfo("g", NULL, NULL, NULL));
     SHOW(gs_getgstid() > 0);
     SHOW(gstid == gs_getgstid());
     SHOW(pvm_errno);

@@ -66,6 +66,9 @@ impl Call {
             STRING => 1,
             other => Kind::from_number(other).ok_or(Code::BadParam)?.size(),
         };
+        if self.tag < 0 {
+            return Err(Code::BadParam);
+        }
         let count = usize::try_from(self.count).ok().filter(|count| *count > 0).ok_or(Code::BadParam)?;
         Ok(item * count)
     }

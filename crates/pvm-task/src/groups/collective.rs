@@ -113,8 +113,11 @@ impl Task {
         let instance = known.instance.ok_or(Code::NotInGroup)?;
         let roll = known.roll();
         let root = u32::try_from(root).map_err(|_| Code::NoInst)?;
+        if known.is_over() {
+            return Err(Code::NoGroup);
+        }
         if roll.members.binary_search_by_key(&root, |(instance, _)| *instance).is_err() {
-            return Err(if known.view.is_closed() { Code::NoGroup } else { Code::NoInst });
+            return Err(Code::NoInst);
         }
         Ok(Collective { known, roll, instance, root, tag })
     }
@@ -176,7 +179,7 @@ impl Task {
             Some(delivered) if delivered.len == data.len() => Some(Ok(())),
             Some(_) => Some(Err(Code::Mismatch.number())),
             None if !operation.is_there(from) => self.last_share(operation, from, data),
-            None if operation.known.view.is_closed() => Some(Err(Code::NoGroup.number())),
+            None if operation.known.is_over() => Some(Err(Code::NoGroup.number())),
             None => self.is_watched_over().err().map(|code| Err(code.number())),
         }
     }

@@ -69,6 +69,12 @@ impl Known {
         PRIVATE_CONTEXTS.start + (self.id % PRIVATE_CONTEXTS.len() as u64) as i32
     }
 
+    /// Whether nothing more can be done together.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.view.is_closed() || self.view.is_broken()
+    }
+
     /// What is true of waiting for somebody who is gone.
     fn loss(&self) -> Code {
         if self.view.is_frozen() || self.view.is_closed() { Code::NoGroup } else { Code::NoTask }
