@@ -159,7 +159,10 @@ fn one_call_messages_of_every_size_go_into_the_receivers_memory() {
             for round in 0..3 {
                 for size in SIZES {
                     let mut data = vec![0; size];
-                    assert_eq!(precv(task, peer, round, &mut data), Delivered { src: peer, tag: round, len: size });
+                    assert_eq!(
+                        precv(task, peer, round, &mut data),
+                        Delivered { src: peer, tag: round, wid: 0, len: size }
+                    );
                     assert_eq!(data, pattern(size));
                     psend(task, peer, round, b"x");
                 }
@@ -206,7 +209,7 @@ fn a_task_sends_to_itself() {
     }
     assert_eq!(task.psend(own, 6, b"hello"), Ok(Submit::Done));
     let mut data = [0; 5];
-    assert_eq!(precv(&mut task, ANY, 6, &mut data), Delivered { src: own, tag: 6, len: 5 });
+    assert_eq!(precv(&mut task, ANY, 6, &mut data), Delivered { src: own, tag: 6, wid: 0, len: 5 });
     assert_eq!(&data, b"hello");
     assert_eq!(task.multicast(&[own, own], 7), Ok(Submit::Done));
     let filter = task.filter(ANY, 7);

@@ -44,7 +44,6 @@ int main(int argc, char **argv)
     all_hosts("g");
     SHOW(gs_getgstid() > 0);
     SHOW(gstid == gs_getgstid());
-    SHOW(pvm_errno);
     group_end(2, tids);
     pvm_gsdump();
     pvm_exit();

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// The functions of tiers A, B and D of the contract, groups apart; Fortran's are in the contract.
+/// The functions of tiers A, B and D of the contract; Fortran's are in the contract.
 const FUNCTIONS: &str = "\
 pvm_mytid pvm_initsend pvm_send pvm_recv pvm_setopt pvm_tasks pvm_bufinfo pvm_exit pvm_mcast pvm_notify \
 pvm_parent pvm_spawn pvm_kill pvm_config pvm_nrecv pvm_perror \
@@ -23,7 +23,9 @@ pvm_getsbuf pvm_mkbuf pvm_setrbuf pvm_setsbuf pvm_getminfo pvm_setminfo pvm_getf
 pvm_precv pvm_siblings pvm_start_pvmd pvm_reg_rm pvm_tidtohost pvm_trecv pvm_reg_tracer pvm_version \
 lpvmerr pvmgetclock pvmsleep pvmdisplaymhfinfo pvmnametag pvmgettmp pvmlogerror \
 pvm_catchout pvm_recvf pvm_insert pvm_lookup pvm_delete pvm_getnoresets pvm_pkmesg pvm_pkmesgbody pvm_upkmesg \
-pvm_reg_hoster pvm_reg_tasker pvm_strerror pvm_vpackf pvm_vunpackf pvmsettaskname pvmupkstralloc pvm_tickle";
+pvm_reg_hoster pvm_reg_tasker pvm_strerror pvm_vpackf pvm_vunpackf pvmsettaskname pvmupkstralloc pvm_tickle \
+pvm_joingroup pvm_lvgroup pvm_gsize pvm_gettid pvm_getinst pvm_barrier pvm_bcast pvm_freezegroup pvm_gather \
+pvm_scatter pvm_reduce PvmMax PvmMin PvmSum PvmProduct gs_getgstid pvm_gsdump pvm_grphostinfo pvm_grpvhostinfo";
 
 /// What a case uses of libraries; of a script it is not known.
 pub fn uses(case: &Case) -> Result<BTreeSet<String>> {

@@ -1,12 +1,15 @@
 //! What the group library of 3.4.6 shows of its inside: its server, and the parts of a group on
 //! each host. Here the daemons serve groups; what is left has the same meaning.
 use super::{find, group_call};
+use crate::errors::call;
 use crate::memory::store;
 use crate::process::Entry;
-use pvm_core::codes::Code;
+use crate::send::submit;
+use pvm_core::codes::{Code, GROUP_SERVER_CONTEXT, GROUP_SERVER_DUMP};
 use pvm_core::tid::Tid;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr};
 
 /// The group server's tid, once a call has asked for it.
@@ -17,6 +20,29 @@ pub static gstid: AtomicI32 = AtomicI32::new(-1);
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // the name is PVM's
 pub static pvmgs_tmout: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// The tid of the group server, which here the own daemon answers for.
+fn server(entry: &mut Entry) -> Result<Tid, Code> {
+    entry.enrolled()?;
+    let own = entry.task().tid().filter(|_| entry.task().is_connected()).ok_or(Code::SysErr)?;
+    let server = Tid::group_server(own);
+    gstid.store(server.0 as c_int, Relaxed);
+    Ok(server)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn gs_getgstid() -> c_int {
+    call("gs_getgstid", |entry| Ok(server(entry)?.0 as c_int))
+}
+
+/// Has the groups written to the daemon's log.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_gsdump() {
+    call("pvm_gsdump", |entry| {
+        let server = server(entry)?;
+        submit(entry, |task| task.send_body(server, GROUP_SERVER_CONTEXT, GROUP_SERVER_DUMP, 0, &[]))
+    });
+}
 
 /// The members of a group on one host, as 3.4.6 tells of them.
 struct Part {

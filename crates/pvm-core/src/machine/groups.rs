@@ -171,9 +171,10 @@ impl Machine {
             return;
         }
         let Some(group) = self.groups.by_id(id) else { return };
+        // Of a frozen group not even a member hears that it is one.
         let refusal = match group.instance_of(tid) {
-            Some(_) => Some(Code::DupGroup),
-            None => group.frozen.then_some(Code::NotInGroup),
+            _ if group.frozen => Some(Code::NotInGroup),
+            member => member.map(|_| Code::DupGroup),
         };
         if let Some(code) = refusal {
             return self.reply(tid, wait, Err(code));
