@@ -117,10 +117,14 @@ fn errors(roff: &mut Roff, page: &Page) {
         return;
     }
     roff.control("SH", ["ERRORS"]);
+    let all_silent = page.error.iter().all(|failure| failure.silent);
+    if all_silent {
+        roff.text([roman("None of these is printed, whatever "), bold("PvmAutoErr"), roman(" says.")]);
+    }
     for failure in &page.error {
         let code = failure.number().expect("checked when the page was read");
         let about = format!(" ({}, {})", code.number(), code.text());
-        let silent = if failure.silent { " Nothing is printed." } else { "" };
+        let silent = if failure.silent && !all_silent { " Nothing is printed." } else { "" };
         roff.control("TP", []).text([bold(&*failure.code), roman(about)]);
         roff.text(inlines(spans(&format!("{}{silent}", sentence(failure)))));
     }
