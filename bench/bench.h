@@ -35,6 +35,9 @@
 static const int latency_sizes[] = {8, 64, 512, 4096, 16384};
 static const int bandwidth_sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 static const int ring_sizes[] = {8, 4096};
+/* What a task gives to a reduction (doubles that are summed up) and to a gathering, in bytes. */
+static const int reduce_sizes[] = {8, 1 << 20};
+static const int gather_sizes[] = {8, 64 << 10};
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* How long and how often a measure is repeated within one run of the program. */
@@ -73,6 +76,21 @@ static inline void pin_to_core(int core)
     CPU_SET(core % (int)sysconf(_SC_NPROCESSORS_ONLN), &cores);
     if (sched_setaffinity(0, sizeof cores, &cores) != 0)
         fail("cannot pin to a core");
+}
+
+/* The name of a measure with a size in it, where the number beside the name counts tasks. */
+static inline const char *name_of(const char *measure, int size)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "%s_%d", measure, size);
+    return name;
+}
+
+/* Of how many tasks a measure like "idle-32" speaks; 0 without a number. */
+static inline int tasks_of(const char *measure)
+{
+    const char *number = strchr(measure, '-');
+    return number ? atoi(number + 1) : 0;
 }
 
 static inline void report(const char *name, int size, double value, const char *unit)

@@ -2,7 +2,7 @@
  *
  *   mpi_bench MEASURE REPETITION_MS REPETITIONS
  *
- * MEASURE: latency, bandwidth, rate (two ranks, pinned to cores 0 and 1), ring (all ranks).
+ * MEASURE: latency, bandwidth, rate (two ranks, pinned to cores 0 and 1), ring, groups-N (all ranks).
  */
 #include "bench.h"
 #include <mpi.h>
@@ -10,7 +10,10 @@
 #define TAG_DATA 4
 #define TAG_ANSWER 5
 
-enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL };
+enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL, PROVE, BARRIER, REDUCE, GATHER };
+
+/* The longest message where many ranks take part, in bytes. */
+#define MANY_BYTES_MAX (1 << 20)
 
 /* What all ranks do next, at the same time; broadcast by rank 0. */
 struct order {
@@ -18,7 +21,7 @@ struct order {
 };
 
 static int rank, ranks;
-static char *data;
+static char *data, *gathered;
 
 static void send_to(int to, int tag, int size)
 {
@@ -99,6 +102,40 @@ static void ring_all(struct order order)
                      TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static void barrier(struct order order)
+{
+    for (int i = 0; i < order.count; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* As pvm_reduce: the root's numbers take part and become the result. */
+static void reduce(struct order order)
+{
+    for (int i = 0; i < order.count; i++)
+        MPI_Reduce(rank == 0 ? MPI_IN_PLACE : data, data, order.size / (int)sizeof(double), MPI_DOUBLE, MPI_SUM, 0,
+                   MPI_COMM_WORLD);
+}
+
+static void gather(struct order order)
+{
+    for (int i = 0; i < order.count; i++)
+        MPI_Gather(data, order.size, MPI_BYTE, gathered, order.size, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
+static void prove_group(void)
+{
+    double number = rank + 1, sum = ranks * (ranks + 1) / 2;
+    memcpy(data, &number, sizeof number);
+    reduce((struct order){REDUCE, sizeof number, 1});
+    if (rank == 0 && memcmp(data, &sum, sizeof sum) != 0)
+        fail("wrong sum");
+    int size = gather_sizes[1];
+    fill(data, size, rank);
+    gather((struct order){GATHER, size, 1});
+    for (int from = 0; rank == 0 && from < ranks; from++)
+        check(gathered + from * size, size, from);
+}
+
 static double timed(struct order order)
 {
     MPI_Bcast(&order, 3, MPI_INT, 0, MPI_COMM_WORLD);
@@ -110,13 +147,18 @@ static double timed(struct order order)
     case RATE_WINDOW: rate_window(order); break;
     case RING: ring(order); break;
     case RING_ALL: ring_all(order); break;
+    case PROVE: prove_group(); break;
+    case BARRIER: barrier(order); break;
+    case REDUCE: reduce(order); break;
+    case GATHER: gather(order); break;
     }
     return now_us() - start;
 }
 
 static void measure(const char *name, struct order order, struct effort effort, double scale)
 {
-    order.count = order.work == PING ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
+    int many = order.work == PING || order.work == BARRIER;
+    order.count = many ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
     timed(order);
     double elapsed = timed(order);
     if (rank == 0)
@@ -129,7 +171,7 @@ static void measure(const char *name, struct order order, struct effort effort, 
         if (order.work == RATE_BLOCKING || order.work == RATE_WINDOW)
             report(name, order.size, WINDOW_MESSAGES / exchange_us, "M/s");
         else
-            report(name, order.size, exchange_us * scale, "us");
+            report(name, order.work >= BARRIER ? ranks : order.size, exchange_us * scale, "us");
     }
 }
 
@@ -158,6 +200,17 @@ static void measure_ring(struct effort effort)
     }
 }
 
+static void measure_group(struct effort effort)
+{
+    gathered = memory((size_t)ranks * gather_sizes[COUNT_OF(gather_sizes) - 1]);
+    timed((struct order){PROVE, 0, 1});
+    measure("barrier", (struct order){BARRIER, 0, 0}, effort, 1);
+    for (int s = 0; s < COUNT_OF(reduce_sizes); s++)
+        measure(name_of("reduce", reduce_sizes[s]), (struct order){REDUCE, reduce_sizes[s], 0}, effort, 1);
+    for (int s = 0; s < COUNT_OF(gather_sizes); s++)
+        measure(name_of("gather", gather_sizes[s]), (struct order){GATHER, gather_sizes[s], 0}, effort, 1);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -168,7 +221,7 @@ int main(int argc, char **argv)
     struct effort effort = {atof(argv[2]) * 1e3, atoi(argv[3])};
     if (ranks == 2)
         pin_to_core(rank);
-    data = memory(ranks == 2 ? MESSAGE_BYTES_MAX : 64 << 10);
+    data = memory(ranks == 2 ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
     if (strcmp(argv[1], "latency") == 0) {
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), effort);
     } else if (strcmp(argv[1], "bandwidth") == 0) {
@@ -178,6 +231,8 @@ int main(int argc, char **argv)
         measure("rate_window", (struct order){RATE_WINDOW, 8, 0}, effort, 1);
     } else if (strcmp(argv[1], "ring") == 0) {
         measure_ring(effort);
+    } else if (tasks_of(argv[1]) == ranks) {
+        measure_group(effort);
     } else {
         fail("unknown measure");
     }

@@ -3,8 +3,9 @@
  *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
  *
  * MEASURE: latency, bandwidth, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
- * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait). The master spawns the other
- * tasks, which are the same program with the argument `worker`, and tells them what to do.
+ * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (so
+ * many tasks). The master spawns the other tasks, which are the same program with the argument
+ * `worker`, and tells them what to do.
  */
 #include "bench.h"
 #include "pvm_forms.h"
@@ -12,7 +13,8 @@
 
 #define TASKS_MANY 32
 /* The longest message where many tasks take part, in bytes. */
-#define MANY_BYTES_MAX (64 << 10)
+#define MANY_BYTES_MAX (1 << 20)
+#define MCAST_BYTES (64 << 10)
 #define TAG_SETUP 1
 #define TAG_ORDER 2
 #define TAG_READY 3
@@ -20,7 +22,10 @@
 #define TAG_ANSWER 5
 #define TAG_END 6
 
-enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, END };
+#define GROUP "bench"
+
+enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, LEAVE,
+            END };
 
 /* What all tasks do next, at the same time. */
 struct order {
@@ -33,7 +38,7 @@ static struct {
     int tids[TASKS_MANY];
 } here;
 
-static char *data;
+static char *data, *gathered;
 
 static int right(void) { return here.tids[(here.rank + 1) % here.tasks]; }
 static int left(void) { return here.tids[(here.rank + here.tasks - 1) % here.tasks]; }
@@ -131,9 +136,59 @@ static void idle(struct order order)
     }
 }
 
+/* The tasks become members of the group, the master the first one. */
+static void join(void)
+{
+    must(pvm_joingroup(GROUP), "pvm_joingroup");
+    must(pvm_barrier(GROUP, here.tasks), "pvm_barrier");
+}
+
+static void barrier(struct order order)
+{
+    for (int i = 0; i < order.count; i++)
+        must(pvm_barrier(GROUP, here.tasks), "pvm_barrier");
+}
+
+static void reduce(struct order order)
+{
+    int root = pvm_getinst(GROUP, here.tids[0]);
+    for (int i = 0; i < order.count; i++)
+        must(pvm_reduce(PvmSum, data, order.size / (int)sizeof(double), PVM_DOUBLE, TAG_DATA, GROUP, root),
+             "pvm_reduce");
+}
+
+static void gather(struct order order)
+{
+    int root = pvm_getinst(GROUP, here.tids[0]);
+    for (int i = 0; i < order.count; i++)
+        must(pvm_gather(gathered, data, order.size, PVM_BYTE, TAG_DATA, GROUP, root), "pvm_gather");
+}
+
+/* One sum and one gathering with known results, so that a fast but wrong library does not win. */
+static void prove_group(void)
+{
+    double number = here.rank + 1, sum = here.tasks * (here.tasks + 1) / 2;
+    memcpy(data, &number, sizeof number);
+    reduce((struct order){REDUCE, 0, sizeof number, 1});
+    if (here.rank == 0 && memcmp(data, &sum, sizeof sum) != 0)
+        fail("wrong sum");
+    int size = gather_sizes[1], seed = pvm_getinst(GROUP, pvm_mytid());
+    fill(data, size, seed);
+    gather((struct order){GATHER, 0, size, 1});
+    for (int instance = 0; here.rank == 0 && instance < here.tasks; instance++)
+        check(gathered + instance * size, size, instance);
+}
+
 static void perform(struct order order)
 {
     switch (order.work) {
+    case JOIN: join(); break;
+    case PROVE: prove_group(); break;
+    case FREEZE: must(pvm_freezegroup(GROUP, here.tasks), "pvm_freezegroup"); break;
+    case BARRIER: barrier(order); break;
+    case REDUCE: reduce(order); break;
+    case GATHER: gather(order); break;
+    case LEAVE: must(pvm_lvgroup(GROUP), "pvm_lvgroup"); break;
     case PING: ping(order); break;
     case RATE: rate(order); break;
     case RING: ring(order); break;
@@ -242,7 +297,8 @@ static void end_workers(void)
 /* Warms up, then repeats; `scale` times the us of one exchange is what is reported. */
 static void measure(const char *name, struct order order, struct effort effort, double scale)
 {
-    order.count = order.work == PING ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
+    int many = order.work == PING || order.work == BARRIER;
+    order.count = many ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
     double elapsed = timed(order);
     if (elapsed < effort.repetition_us)
         elapsed = timed(order);
@@ -252,7 +308,7 @@ static void measure(const char *name, struct order order, struct effort effort, 
         if (order.work == RATE)
             report(name, order.size, WINDOW_MESSAGES / exchange_us, "M/s");
         else
-            report(name, order.size, exchange_us * scale, "us");
+            report(name, order.work >= JOIN ? here.tasks : order.size, exchange_us * scale, "us");
     }
 }
 
@@ -307,6 +363,21 @@ static void measure_ring(struct effort effort)
     }
 }
 
+static void measure_group(struct effort effort)
+{
+    gathered = memory((size_t)here.tasks * gather_sizes[COUNT_OF(gather_sizes) - 1]);
+    timed((struct order){JOIN, 0, 0, 1});
+    timed((struct order){PROVE, 0, 0, 1});
+    measure("barrier", (struct order){BARRIER, 0, 0, 0}, effort, 1);
+    for (int s = 0; s < COUNT_OF(reduce_sizes); s++)
+        measure(name_of("reduce", reduce_sizes[s]), (struct order){REDUCE, 0, reduce_sizes[s], 0}, effort, 1);
+    for (int s = 0; s < COUNT_OF(gather_sizes); s++)
+        measure(name_of("gather", gather_sizes[s]), (struct order){GATHER, 0, gather_sizes[s], 0}, effort, 1);
+    timed((struct order){FREEZE, 0, 0, 1});
+    measure("barrier_frozen", (struct order){BARRIER, 0, 0, 0}, effort, 1);
+    timed((struct order){LEAVE, 0, 0, 1});
+}
+
 static void measure_spawn(char *program, int repetitions)
 {
     int tids[TASKS_MANY];
@@ -330,13 +401,16 @@ static void measure_spawn(char *program, int repetitions)
 
 static void master(char *program, const char *what, int route, struct effort effort)
 {
-    int many = strcmp(what, "latency") != 0 && strcmp(what, "bandwidth") != 0
-        && strcmp(what, "rate") != 0 && strcmp(what, "idle-2") != 0;
+    int group = strncmp(what, "groups-", 7) == 0, pair = strcmp(what, "latency") == 0
+        || strcmp(what, "bandwidth") == 0 || strcmp(what, "rate") == 0 || tasks_of(what) == 2;
+    int tasks = pair ? 2 : group ? tasks_of(what) : TASKS_MANY;
+    if (tasks < 2 || tasks > TASKS_MANY)
+        fail("2 to 32 tasks");
     if (strcmp(what, "spawn") == 0) {
         measure_spawn(program, effort.repetitions);
         return;
     }
-    start_workers(program, many ? TASKS_MANY : 2, route, !many);
+    start_workers(program, tasks, route, pair);
     if (strcmp(what, "latency") == 0)
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), 1, effort);
     else if (strcmp(what, "bandwidth") == 0)
@@ -346,9 +420,11 @@ static void master(char *program, const char *what, int route, struct effort eff
     else if (strcmp(what, "ring") == 0)
         measure_ring(effort);
     else if (strcmp(what, "mcast") == 0)
-        measure("mcast", (struct order){MCAST, 0, MANY_BYTES_MAX, 0}, effort, 1);
+        measure("mcast", (struct order){MCAST, 0, MCAST_BYTES, 0}, effort, 1);
     else if (strncmp(what, "idle-", 5) == 0)
         timed((struct order){IDLE, 0, 8, (int)(effort.repetition_us * 1e-3)});
+    else if (group)
+        measure_group(effort);
     else
         fail("unknown measure");
     end_workers();

@@ -40,7 +40,7 @@ const BUSY_PERCENT: f64 = 3.0;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
   --short      less than 90 s instead of several minutes
-  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, idle or netpipe
+  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle or netpipe
   --peers      leave hpvm out: how fast are the others here?
   --as-it-is   take target/dist as it is, without building it first";
 

@@ -47,7 +47,7 @@ use System::{Hpvm, Limit, Mpich, MpichCopy, OpenMpi, OpenMpiCopy, Pvm, PvmDirect
 
 const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, Mpich];
 const LONG_MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, OpenMpiCopy, Mpich, MpichCopy];
-/// MPICH is missing here: it spins, so that a hop takes as long as the kernel's time slices.
+/// MPICH is missing here: it spins, so that a step takes as long as the kernel's time slices.
 const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi];
 const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];
 /// Where the route makes no difference.
@@ -73,6 +73,11 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         repetition_ms: if full { 10_000 } else { 2_000 },
         ..group("idle", tasks, TWO_PVMS, 1)
     };
+    let members = |measure, tasks| Group {
+        measure,
+        repetitions: if full { 3 } else { 1 },
+        ..group("groups", tasks, MANY, rounds(5, 2))
+    };
     let mut groups = vec![
         group("latency", 2, MESSAGES, rounds(7, 3)),
         Group { repetitions: 2, ..group("bandwidth", 2, LONG_MESSAGES, rounds(5, 3)) },
@@ -80,6 +85,11 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         group("ring", 32, MANY, rounds(5, 2)),
         group("mcast", 32, PVMS, rounds(7, 3)),
         Group { repetitions: 2, ..group("spawn", 32, TWO_PVMS, rounds(7, 3)) },
+        members("groups-2", 2),
+        members("groups-4", 4),
+        members("groups-8", 8),
+        members("groups-16", 16),
+        members("groups-32", 32),
         idle("idle-2", 2),
         idle("idle-32", 32),
         Group { kind: Kind::NetPipe, ..group("netpipe", 2, TWO_PVMS, 1) },

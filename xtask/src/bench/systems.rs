@@ -73,7 +73,7 @@ impl System {
                 Some((_, arguments, environment)) => {
                     let environment: Vec<String> =
                         environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                    let many = if mpi == System::OpenMpi { " (ring: mpi_yield_when_idle 1, -n 32)" } else { "" };
+                    let many = if mpi == System::OpenMpi { " (more than 2 ranks: mpi_yield_when_idle 1)" } else { "" };
                     format!("{} {}{many}", environment.join(" "), arguments.join(" ")).trim().to_owned()
                 }
                 None => String::new(),

@@ -11,6 +11,18 @@ pub const LONG_SIZES: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 <<
 /// The sizes of a ring's token, in bytes.
 pub const RING_SIZES: [usize; 2] = [8, 4096];
 
+/// How many members the groups have.
+pub const GROUP_TASKS: [usize; 5] = [2, 4, 8, 16, 32];
+/// The calls of groups that are measured, and how a table names them.
+pub const GROUP_CALLS: [(&str, &str); 6] = [
+    ("barrier", "pvm_barrier"),
+    ("barrier_frozen", "pvm_barrier in a frozen group"),
+    ("reduce_8", "pvm_reduce, sum of a double each"),
+    ("reduce_1048576", "pvm_reduce, sum of 1 MiB of doubles each"),
+    ("gather_8", "pvm_gather, 8 B each"),
+    ("gather_65536", "pvm_gather, 64 KiB each"),
+];
+
 /// Width of a cell, and of the first column.
 const CELL: usize = 17;
 const HEAD: usize = 34;
@@ -47,6 +59,11 @@ fn form_text(measure: &str) -> &str {
     }
 }
 
+/// Whether the numbers of a measure are tasks; else they are bytes.
+fn counts_tasks(measure: &str) -> bool {
+    measure.starts_with("spawn") || measure == "idle" || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
+}
+
 /// A table: one row a system and measure, one column a size.
 struct Table<'a> {
     title: &'a str,
@@ -75,8 +92,7 @@ impl Table<'_> {
         println!("\n{}", self.title);
         print!("{:HEAD$}", "");
         for size in self.sizes {
-            let tasks = self.measures[0].starts_with("spawn") || self.measures[0] == "idle";
-            let head = if tasks { format!("{size} tasks") } else { size_text(*size) };
+            let head = if counts_tasks(&self.measures[0]) { format!("{size} tasks") } else { size_text(*size) };
             print!("{head:>CELL$}");
         }
         println!();
@@ -165,7 +181,14 @@ fn print_many(samples: &Samples) {
         forms.iter().filter_map(|form| samples.median(System::OpenMpi, form, 8)).reduce(f64::max)
     };
     let none = |_| None;
-    let table = |title, sizes, measures, reference| Table { title, sizes, measures, value: plain, reference };
+    fn table<'a>(
+        title: &'a str,
+        sizes: &'a [usize],
+        measures: Vec<String>,
+        reference: &'a dyn Fn(usize) -> Option<f64>,
+    ) -> Table<'a> {
+        Table { title, sizes, measures, value: plain, reference }
+    }
     let rate = ["line", "psend", "raw_byte", "default_int", "window", "blocking"];
     table(
         "Messages of one sender, window of 64, million a second (in brackets: times Open MPI's better form)",
@@ -181,6 +204,11 @@ fn print_many(samples: &Samples) {
         .print(samples);
     table("pvm_mcast to 31 tasks and an answer from each, us", &[64 << 10], vec!["mcast".into()], &none).print(samples);
     table("pvm_spawn, ms", &[32], names("spawn", &["call", "all"]), &none).print(samples);
+    for (call, text) in GROUP_CALLS {
+        let open_mpi = |tasks| samples.median(System::OpenMpi, call, tasks);
+        let title = format!("{text}, us (in brackets: times Open MPI)");
+        table(&title, &GROUP_TASKS, vec![call.into()], &open_mpi).print(samples);
+    }
     table("CPU use of tasks that wait in pvm_recv, percent", &[2, 32], vec!["idle".into()], &none).print(samples);
     table(
         "Debian's NPpvm, the unmodified binary, one way, us (not pinned by itself; for information)",

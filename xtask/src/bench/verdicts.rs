@@ -1,7 +1,7 @@
 //! The targets, and whether they are met.
 use super::samples::Samples;
 use super::systems::{MPIS, System};
-use super::tables::{LONG_SIZES, RING_SIZES, size_text};
+use super::tables::{GROUP_CALLS, GROUP_TASKS, LONG_SIZES, RING_SIZES, size_text};
 use std::fmt;
 
 /// The forms of a packed message; the first word tells the encoding.
@@ -128,7 +128,10 @@ fn best_pvm(samples: &Samples, measure: &str, size: usize) -> Option<f64> {
 
 /// All targets of the measures that were taken.
 pub fn verdicts(samples: &Samples) -> Vec<Verdict> {
-    [latency(samples), bandwidth(samples), rate(samples), many(samples)].into_iter().flatten().collect()
+    [latency(samples), bandwidth(samples), rate(samples), many(samples), groups(samples)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn latency(samples: &Samples) -> Vec<Verdict> {
@@ -255,6 +258,41 @@ fn many(samples: &Samples) -> Vec<Verdict> {
             ],
         },
     ]
+}
+
+/// Barrier, reduction and gathering, of two tasks on two cores and of more.
+fn groups(samples: &Samples) -> Vec<Verdict> {
+    let to_open_mpi = |call: &str, tasks: usize| {
+        // Without a call of its own a frozen group is compared with the same call of MPI.
+        let theirs = samples.median(System::OpenMpi, call.trim_end_matches("_frozen"), tasks);
+        ratio(samples.median(System::Hpvm, call, tasks), theirs)
+    };
+    let to_pvm =
+        |call: &str, tasks: usize| ratio(samples.median(System::Hpvm, call, tasks), best_pvm(samples, call, tasks));
+    let many = |of: &dyn Fn(&str, usize) -> Option<f64>, calls: &[&str]| {
+        let each = |call: &&str| {
+            GROUP_TASKS[1..].iter().map(|tasks| (format!("{call} {tasks}"), of(call, *tasks))).collect::<Vec<_>>()
+        };
+        calls.iter().flat_map(each).collect()
+    };
+    let (barriers, others) = GROUP_CALLS.split_at(2);
+    let mut verdicts = Vec::new();
+    for (what, calls) in [("barrier", barriers), ("reduce and gather", others)] {
+        let calls: Vec<&str> = calls.iter().map(|(call, _)| *call).collect();
+        let pair = calls.iter().map(|call| (call.to_string(), to_open_mpi(call, 2))).collect();
+        verdicts.push(Verdict { text: format!("{what}, 2 tasks, to Open MPI"), bound: Bound::Most(1.5), ratios: pair });
+        verdicts.push(Verdict {
+            text: format!("{what}, 4 to 32 tasks, to Debian's better route"),
+            bound: Bound::Most(0.2),
+            ratios: many(&to_pvm, &calls),
+        });
+        verdicts.push(Verdict {
+            text: format!("{what}, 4 to 32 tasks, to Open MPI"),
+            bound: Bound::Most(1.0),
+            ratios: many(&to_open_mpi, &calls),
+        });
+    }
+    verdicts
 }
 
 #[cfg(test)]
