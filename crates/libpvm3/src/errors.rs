@@ -47,6 +47,7 @@ pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut
 }
 
 /// A call without any word about its failure.
+#[inline(always)]
 pub fn call_silent(body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
     match attempt(body) {
         Ok(value) => value,

@@ -14,7 +14,7 @@ use std::slice;
 pub fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
     entry.enrolled()?;
     if entry.state().attentive {
-        entry.progress();
+        look_first(entry);
     }
     if !entry.task().is_connected() {
         return Err(Code::SysErr.into());
@@ -23,6 +23,12 @@ pub fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submi
         Submit::Done => Ok(0),
         Submit::Again => Ok(submit_slowly(entry, &mut send)?),
     }
+}
+
+/// Handlers and output of children want a look at what has come before each send.
+#[inline(never)]
+fn look_first(entry: &mut Entry) {
+    entry.progress();
 }
 
 #[cold]

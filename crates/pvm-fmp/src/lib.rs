@@ -47,7 +47,7 @@ mod tests;
 pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
-    endpoint::Endpoint,
+    endpoint::{Endpoint, FirstShort},
     group::{Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused},
     heap::Block,
     spin::{Spinner, Wait},

@@ -96,6 +96,18 @@ impl Peer {
         Ok(())
     }
 
+    /// Queues a message of at most one line if the queue has room; says whether it did.
+    #[inline(always)]
+    pub fn push_short(&mut self, meta: &Meta, body: &[u8]) -> bool {
+        match &mut self.out {
+            Some(out) if out.has_room(1) => {
+                out.writer.write_short(out.ring.lines(), meta, body);
+                true
+            }
+            _ => false,
+        }
+    }
+
     #[cold]
     fn make_room(&mut self, us: u32, heap: &SharedHeap, lines: u64) -> Result<(), NoMemory> {
         if self.out.is_none() {

@@ -109,15 +109,31 @@ impl Writer {
         if !rest.is_empty() {
             self.write_rest(ring, rest);
         }
+        self.publish(ring, kind, meta, first, body.len());
+        self.position += lines_for(body.len()) as u64;
+    }
+
+    /// Writes a message whose body fits in one line.
+    #[inline(always)]
+    pub fn write_short(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) {
+        self.publish(ring, Kind::Message, meta, body, body.len());
+        self.position += 1;
+    }
+
+    /// Writes the first line of an entry, with its stamp last.
+    #[inline(always)]
+    fn publish(&self, ring: &[Line], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
         let line = &ring[self.position as usize & (ring.len() - 1)];
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         line.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
         line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
         line.words[3].store(u64::from(meta[4]), Ordering::Relaxed);
-        store_bytes(line, FIRST_START / 8, first);
+        match <[u8; 8]>::try_from(first) {
+            Ok(word) => line.words[FIRST_START / 8].store(u64::from_ne_bytes(word), Ordering::Relaxed),
+            Err(_) => store_bytes(line, FIRST_START / 8, first),
+        }
         // Pairs with the acquire in `Reader::next`: whoever sees the stamp sees the entry.
-        line.words[0].store(stamp(self.position, self.shift, body.len(), kind as u8), Ordering::Release);
-        self.position += lines_for(body.len()) as u64;
+        line.words[0].store(stamp(self.position, self.shift, bytes, kind as u8), Ordering::Release);
         own_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
     }
 
@@ -242,6 +258,18 @@ impl Reader {
         Ok(Some(Entry { ring, position: self.position, bytes, kind }))
     }
 
+    /// The next entry, if it is there and a message that fits in one line.
+    #[inline(always)]
+    pub fn next_short<'a>(&self, ring: &'a [Line]) -> Option<Short<'a>> {
+        let line = &ring[self.position as usize & (ring.len() - 1)];
+        // Pairs with the release in `Writer::publish`.
+        let stamp = line.words[0].load(Ordering::Acquire);
+        let bytes = (stamp >> 8 & 0xff_ffff) as usize;
+        let fits = stamp >> 32 == lap(self.position, self.shift);
+        let fits = fits && stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES;
+        fits.then_some(Short { line, bytes })
+    }
+
     /// Whether the next entry is there.
     #[inline(always)]
     pub fn has_next(&self, ring: &[Line]) -> bool {
@@ -253,6 +281,42 @@ impl Reader {
     pub fn advance(&mut self, lines: usize) {
         self.position += lines as u64;
     }
+}
+
+/// A message in one line, still in the ring.
+pub struct Short<'a> {
+    line: &'a Line,
+    bytes: usize,
+}
+
+impl Short<'_> {
+    /// Bytes of the body.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+    /// The words that travel with the message.
+    #[inline(always)]
+    pub fn meta(&self) -> Meta {
+        meta_of(self.line)
+    }
+    /// Copies the first bytes of the body, as many as fit.
+    #[inline(always)]
+    pub fn copy_to(&self, data: &mut [u8]) {
+        match (self.bytes, data.first_chunk_mut::<8>()) {
+            (8, Some(word)) => *word = self.line.words[FIRST_START / 8].load(Ordering::Relaxed).to_ne_bytes(),
+            _ => {
+                let wanted = data.len().min(self.bytes);
+                load_bytes(self.line, FIRST_START / 8, &mut data[..wanted]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn meta_of(line: &Line) -> Meta {
+    let [a, b, c] = [1, 2, 3].map(|index| line.words[index].load(Ordering::Relaxed));
+    [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, c as u32]
 }
 
 impl Entry<'_> {
@@ -267,9 +331,7 @@ impl Entry<'_> {
     /// The words that travel with the message.
     #[inline]
     pub fn meta(&self) -> Meta {
-        let line = &self.ring[self.position as usize & (self.ring.len() - 1)];
-        let [a, b, c] = [1, 2, 3].map(|index| line.words[index].load(Ordering::Relaxed));
-        [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, c as u32]
+        meta_of(&self.ring[self.position as usize & (self.ring.len() - 1)])
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.

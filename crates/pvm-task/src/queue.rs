@@ -89,6 +89,11 @@ impl Queue {
         Queue { arrival: EMPTY, len: 0, index: None }
     }
 
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.arrival.first == NONE
+    }
+
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.len

@@ -6,7 +6,7 @@ use crate::system::is_system;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, HandlerCall, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
-use pvm_fmp::{Arrival, Endpoint, Meta, Offer, OfferMissed, Posted, Sink};
+use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Offer, OfferMissed, Posted, Sink};
 
 /// Rounds of looking at all peers before a call that does not wait gives up, while more comes.
 const LOOKS_MAX: usize = 64;
@@ -325,6 +325,13 @@ impl Task {
     /// fits, but not more than it takes to find one.
     #[inline]
     pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
+        if let Some((envelope, short, state)) = self.first_short(filter) {
+            let entry = state.new_message(&envelope);
+            let message = &mut state.store.table[entry as usize];
+            message.small.resize(short.len(), 0);
+            short.take(&mut message.small);
+            return Some(state.store.activate(entry));
+        }
         if let Some(mid) = self.receive(filter) {
             return Some(mid);
         }
@@ -385,10 +392,37 @@ impl Task {
         }));
     }
 
+    /// The message to be received next, if it came the shortest way and the filter accepts it: no
+    /// other is queued before it, and nobody else may want it.
+    #[inline(always)]
+    fn first_short(&mut self, filter: &Filter) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
+        let state = &mut self.state;
+        if !state.store.queue.is_empty() || state.handlers.any() || state.output.any() {
+            return None;
+        }
+        let member = self.member.as_mut()?;
+        let own = member.tid.0 as i32;
+        let short = member.endpoint.first_short()?;
+        let envelope = Envelope::new(short.from, own, short.meta());
+        if !accepts(filter, envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
+            return None;
+        }
+        member.stirring = false;
+        member.idle_since = None;
+        Some((envelope, short, state))
+    }
+
     /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes
     /// into `data`.
-    #[inline]
+    #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+        if let Some((Envelope { src, tag, .. }, short, _)) = self.first_short(filter) {
+            return Some(Delivered { src, tag, len: short.take(data) });
+        }
+        self.try_precv_any(filter, data)
+    }
+
+    fn try_precv_any(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
         if let Some(delivered) = self.deliver_queued(filter, data) {
             return Some(delivered);
         }

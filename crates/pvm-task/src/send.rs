@@ -105,8 +105,13 @@ impl Message {
     /// The words that travel with the message.
     #[inline]
     fn meta(&self) -> Meta {
+        self.meta_with(self.ctx, self.tag)
+    }
+
+    #[inline(always)]
+    fn meta_with(&self, ctx: i32, tag: i32) -> Meta {
         let enc = if self.enc == ENC_IN_PLACE { OWN_DSIG } else { self.enc };
-        [self.ctx, self.tag, self.wid, enc, self.format].map(|word| word as u32)
+        [ctx, tag, self.wid, enc, self.format].map(|word| word as u32)
     }
 
     /// The body in the form in which it goes to so many receivers.
@@ -155,6 +160,13 @@ impl Task {
         let message = self.state.store.sending()?;
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
         let to = Tid(to as u32);
+        if matches!(message.large, Large::None) && !is_answer(tag) {
+            let meta = message.meta_with(context, tag);
+            if let Some(sent) = member.endpoint.send_short(to.0, &meta, &message.small) {
+                (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
+                return self.sent_short(to, sent);
+            }
+        }
         let route = if is_answer(tag) { Route::Daemon } else { member.route(to)? };
         match route {
             Route::Shared => {}
@@ -205,7 +217,7 @@ impl Task {
     }
 
     /// `pvm_psend`.
-    #[inline]
+    #[inline(always)]
     pub fn psend(&mut self, to: i32, tag: i32, body: &[u8]) -> Result<Submit, Code> {
         let to = Tid(to as u32);
         if !self.may_send(to, tag) {
@@ -219,8 +231,29 @@ impl Task {
         self.send_slice(to, [ctx, tag, wid, ENC_XDR, OWN_DSIG].map(|word| word as u32), body)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_slice(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<Submit, Code> {
+        let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        match member.endpoint.send_short(to.0, &meta, body) {
+            Some(sent) => self.sent_short(to, sent),
+            None => self.send_long_slice(to, meta, body),
+        }
+    }
+
+    /// What is left to do after a message went the shortest way.
+    #[inline(always)]
+    fn sent_short(&mut self, to: Tid, sent: Sent) -> Result<Submit, Code> {
+        if sent == Sent::RingByDaemon {
+            if let Some(member) = &mut self.member {
+                member.send(&ToDaemon::Ring(to));
+            }
+        }
+        self.collect_returned_blocks();
+        Ok(Submit::Done)
+    }
+
+    #[inline(never)]
+    fn send_long_slice(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<Submit, Code> {
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
         match member.route(to)? {
             Route::Shared => {
@@ -267,11 +300,16 @@ impl Task {
     }
 
     /// After many sends: takes in what receivers have returned, and with it what has arrived.
-    #[inline]
+    #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
-            self.progress();
+            self.collect_now();
         }
+    }
+
+    #[inline(never)]
+    fn collect_now(&mut self) {
+        self.progress();
     }
 }
 

@@ -16,6 +16,8 @@ mod peers;
 mod receive;
 mod send;
 
+pub use receive::FirstShort;
+
 /// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
 /// memory for a second one. Below, two copies by two cores at the same time are faster. The
 /// environment's `HPVM_OFFER_MIN` (bytes) sets another size.
@@ -40,6 +42,8 @@ const OFFER_BYTES_PER_MICROSECOND: usize = 500;
 const LINGER: Duration = Duration::from_micros(4);
 /// Sends after which the sender should look for blocks that came back.
 const SENDS_PER_POLL: u32 = 64;
+/// Messages taken by the shortest way before all peers have their turn.
+const SHORTS_PER_POLL: u32 = 32;
 /// Bytes sent through the heap after which it should.
 const BYTES_PER_POLL: usize = 1 << 20;
 /// Free memory that makes a nap worth interrupting to give it back, in bytes.
@@ -79,6 +83,8 @@ pub struct Endpoint {
     offer_bytes_min: usize,
     sends: u32,
     sent_bytes: usize,
+    /// Messages taken by the shortest way since the last poll.
+    shorts: u32,
 }
 
 impl Drop for Endpoint {
@@ -138,6 +144,7 @@ impl Endpoint {
             offer_bytes_min: offer_bytes_min(),
             sends: 0,
             sent_bytes: 0,
+            shorts: 0,
         })
     }
 

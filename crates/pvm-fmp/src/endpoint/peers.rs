@@ -74,11 +74,12 @@ impl Endpoint {
     }
 
     /// Whether `send_*` to that tid can work.
+    #[inline]
     pub fn is_connected(&self, tid: u32) -> bool {
         self.index_of(tid).is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn index_of(&self, tid: u32) -> Option<usize> {
         let index = (*self.by_slot.get(slot_of(tid))?).checked_sub(1)? as usize;
         (self.peers[index].as_ref()?.tid == tid).then_some(index)

@@ -1,16 +1,19 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
-use super::{BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, Step, TOKENS_PER_RELEASE, WATCH_LOOKS, WATCH_PEERS};
+use super::{
+    BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE, WATCH_LOOKS,
+    WATCH_PEERS,
+};
 use crate::arrival::{
     Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
 };
 use crate::offer::{self, Look};
 use crate::peer::{Inbound, Peer};
-use crate::queue::{Entry, Kind};
+use crate::queue::{Entry, Kind, Short};
 use crate::segment::PeerLine;
 use crate::stream;
 use crate::sync::Ordering;
-use crate::{INLINE_BYTES_MAX, Posted};
+use crate::{INLINE_BYTES_MAX, Meta, Posted};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -20,7 +23,7 @@ impl Endpoint {
     /// (after [`Endpoint::prepare_sleep`]) means that nothing is there. No system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
-        (self.sends, self.sent_bytes) = (0, 0);
+        (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
         let count = if self.napping || self.order.len() <= GLANCE_PEERS {
             (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
         } else {
@@ -48,6 +51,27 @@ impl Endpoint {
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// The message that has come from the peer that sent last, if it fits in one line: the shortest
+    /// way to it. `None` also when it is time to [`Endpoint::poll`] for all the others.
+    #[inline(always)]
+    pub fn first_short(&mut self) -> Option<FirstShort<'_>> {
+        let &index = self.order.first()?;
+        let peer = self.peers[index].as_mut()?;
+        let inbound = peer.inbound.as_mut()?;
+        if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
+            return None;
+        }
+        // SAFETY: the slice lives no longer than the borrow of the peer, which keeps its mapping.
+        let short = inbound.reader.next_short(unsafe { inbound.lines() })?;
+        Some(FirstShort {
+            from: peer.tid,
+            short,
+            inbound,
+            shorts: &mut self.shorts,
+            unpublished: &mut self.unpublished,
+        })
     }
 
     /// [`Endpoint::poll`] that looks at every peer, however many they are.
@@ -319,6 +343,41 @@ impl Endpoint {
             words.value[at].store(wanted.value[at] & wanted.mask[at], Ordering::Relaxed);
         }
         words.active.store(1, Ordering::Release);
+    }
+}
+
+/// A short message that can be taken; see [`Endpoint::first_short`].
+pub struct FirstShort<'a> {
+    /// Who sent it.
+    pub from: u32,
+    short: Short<'a>,
+    inbound: &'a mut Inbound,
+    shorts: &'a mut u32,
+    unpublished: &'a mut bool,
+}
+
+#[allow(clippy::len_without_is_empty)] // an empty message is one
+impl FirstShort<'_> {
+    /// Bytes of its body.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.short.len()
+    }
+
+    /// The words that travel with it.
+    #[inline(always)]
+    pub fn meta(&self) -> Meta {
+        self.short.meta()
+    }
+
+    /// Takes the message: its first bytes, as many as fit, into `data`. Returns its true length.
+    #[inline(always)]
+    pub fn take(self, data: &mut [u8]) -> usize {
+        self.short.copy_to(data);
+        self.inbound.leave(1);
+        *self.shorts += 1;
+        *self.unpublished = true;
+        self.short.len()
     }
 }
 

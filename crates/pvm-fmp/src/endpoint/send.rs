@@ -4,7 +4,7 @@ use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
 use crate::peer::{Outbound, Peer};
-use crate::queue::Kind;
+use crate::queue::{FIRST_BYTES, Kind};
 use crate::stream;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
 
@@ -12,6 +12,22 @@ impl Endpoint {
     /// A block of at least `bytes` in the own heap.
     pub fn allocate(&mut self, bytes: usize) -> Result<Block, NoMemory> {
         Block::allocate(&self.heap, bytes)
+    }
+
+    /// The shortest way of a message that fits in one line, to a peer with room in its queue.
+    /// `None` where it has to take [`Endpoint::send_bytes`]; that also looks whether the peer lives.
+    #[inline(always)]
+    pub fn send_short(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
+        if body.len() > FIRST_BYTES {
+            return None;
+        }
+        let index = self.index_of(to)?;
+        let peer = self.peers[index].as_mut()?;
+        if !peer.push_short(meta, body) {
+            return None;
+        }
+        self.sends += 1;
+        Some(ring(peer, self.barriers))
     }
 
     /// Sends bytes: in the queue when they are few, straight from `body` when they are many and
@@ -146,6 +162,7 @@ impl Endpoint {
 
     /// Whether enough has been sent since the last [`Endpoint::poll`] that blocks should be
     /// collected which receivers have returned.
+    #[inline(always)]
     pub fn should_poll(&self) -> bool {
         self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
     }
@@ -173,9 +190,16 @@ fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; B
 }
 
 /// Wakes the peer if it sleeps.
-#[inline]
+#[inline(always)]
 fn ring(peer: &Peer, reached: bool) -> Sent {
-    let Some(nap) = peer.owner.mapping.header().waiting.0.sleeper(reached) else { return Sent::Done };
+    match peer.owner.mapping.header().waiting.0.sleeper(reached) {
+        None => Sent::Done,
+        Some(nap) => wake(peer, nap),
+    }
+}
+
+#[cold]
+fn wake(peer: &Peer, nap: u32) -> Sent {
     if peer.rung.replace(nap) == nap {
         return Sent::Done;
     }
