@@ -416,8 +416,8 @@ impl Task {
     /// into `data`.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        if let Some((Envelope { src, tag, .. }, short, _)) = self.first_short(filter) {
-            return Some(Delivered { src, tag, len: short.take(data) });
+        if let Some((Envelope { src, tag, wid, .. }, short, _)) = self.first_short(filter) {
+            return Some(Delivered { src, tag, wid, len: short.take(data) });
         }
         self.try_precv_any(filter, data)
     }
