@@ -24,23 +24,15 @@ impl Evidence {
         self.cases.iter().any(|case| case.name == name)
     }
 
-    /// The programs that use a function.
+    /// The programs that use a function; Fortran's names end in an underscore.
     pub fn using(&self, function: &str) -> Vec<&str> {
         self.names(|case| case.uses.contains(function))
     }
 
     /// The cases in whose text one of these words stands.
     pub fn with_words(&self, words: &[&str]) -> Vec<&str> {
-        match pattern(words, "A-Za-z0-9_") {
+        match pattern(words) {
             Some(pattern) => self.names(|case| pattern.is_match(&case.text)),
-            None => Vec::new(),
-        }
-    }
-
-    /// The cases that call this in Fortran, which takes capital letters for small ones.
-    pub fn in_fortran(&self, name: &str) -> Vec<&str> {
-        match pattern(&[name], "a-z0-9_") {
-            Some(pattern) => self.names(|case| pattern.is_match(&case.text.to_ascii_lowercase())),
             None => Vec::new(),
         }
     }
@@ -65,9 +57,9 @@ impl Evidence {
 }
 
 /// Finds one of these words where no letters of a longer one stand around it.
-fn pattern(words: &[&str], letters: &str) -> Option<Regex> {
+fn pattern(words: &[&str]) -> Option<Regex> {
     let words: Vec<String> = words.iter().map(|word| regex::escape(word)).collect();
-    let pattern = format!("(?:^|[^{letters}])(?:{})(?:$|[^{letters}])", words.join("|"));
+    let pattern = format!("(?:^|[^A-Za-z0-9_])(?:{})(?:$|[^A-Za-z0-9_])", words.join("|"));
     (!words.is_empty()).then(|| Regex::new(&pattern).expect("words and what stands around them"))
 }
 
@@ -105,7 +97,6 @@ mod tests {
         let evidence = Evidence { cases };
         assert_eq!(evidence.with_words(&["PvmRoute"]), ["a"]);
         assert!(evidence.with_words(&["pvmtask"]).is_empty());
-        assert_eq!(evidence.in_fortran("pvmtask"), ["a"]);
         assert!(evidence.with_words(&["PvmRout"]).is_empty());
         assert!(evidence.with_words(&[]).is_empty());
         assert_eq!(evidence.with_command("ps"), ["console/b"]);

@@ -134,7 +134,7 @@ fn fortran(text: &mut String, pages: &[Page], evidence: &Evidence) {
         let found = calls.into_iter().find(|(call, _)| called(call).is_some());
         let call = found.and_then(|(call, _)| call.strip_prefix("call ")).unwrap_or(name);
         let manual = found.map(|(_, page)| format!("{}(3)", page.name)).unwrap_or_default();
-        vec![code(call), status_of(symbol), manual, listed(&evidence.in_fortran(name))]
+        vec![code(call), status_of(symbol), manual, listed(&evidence.using(symbol))]
     });
     table(text, "Fortran", &["call", "status", "manual", "cases"], rows);
 }
