@@ -1,21 +1,33 @@
 //! Tasks that serve the daemon: hoster, tasker, resource manager, tracer (contract 2.12).
 use super::tasks::{Origin, State};
-use super::{Machine, Start, Time, hosts, spawn};
+use super::{Machine, Start, Time, hosts, notify, spawn};
 use crate::codes::{
-    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, ENC_XDR, MBOX_MULTI_INSTANCE, SM_ADD, SM_ADDHOST,
-    SM_CONFIG, SM_DELHOST, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN, SM_STHOST, SM_STHOSTACK, SM_STTASK,
-    SM_TASK, SM_TASKX, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
+    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, ENC_XDR, MBOX_MULTI_INSTANCE, NOTIFY_CANCEL,
+    NOTIFY_TASK_EXIT, SM_ADD, SM_ADDHOST, SM_CONFIG, SM_DELHOST, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN,
+    SM_STHOST, SM_STHOSTACK, SM_STTASK, SM_TASK, SM_TASKX, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{ByteBuf, Host, Message, Reply, Request, Role, Spawn, TaskInfo, ToTask, TraceSettings};
 use crate::tid::Tid;
 
-/// A request that the manager has been asked to answer.
+/// A request that a manager has been asked to answer.
 struct Forwarded {
+    manager: Tid,
     task: Tid,
     wait: u32,
     tag: i32,
     request: Request,
+    /// Of a spawn: what the manager has had started for it.
+    started: Vec<i32>,
+}
+
+/// A wish to be notified that a manager was told of.
+struct Wish {
+    manager: Tid,
+    target: notify::Target,
+    what: i32,
+    count: i32,
+    tids: Vec<Tid>,
 }
 
 /// Who serves, and what they were asked.
@@ -26,6 +38,7 @@ pub(super) struct Servers {
     pub manager: Option<Tid>,
     pub tracer: Option<Tid>,
     forwarded: Vec<Forwarded>,
+    wishes: Vec<Wish>,
     /// The hoster's wait id and which names it was asked to start.
     hosting: Option<(i32, Vec<usize>)>,
     last_wid: i32,
@@ -35,7 +48,10 @@ impl Servers {
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         let servers = [self.hoster, self.tasker, self.manager, self.tracer];
-        servers.iter().all(Option::is_none) && self.forwarded.is_empty() && self.hosting.is_none()
+        servers.iter().all(Option::is_none)
+            && self.forwarded.is_empty()
+            && self.wishes.is_empty()
+            && self.hosting.is_none()
     }
 
     fn of(&mut self, role: Role) -> (&mut Option<Tid>, &'static str) {
@@ -102,7 +118,18 @@ impl Machine {
                 self.server_gone(tid, role);
             }
         }
+        // It may have been the manager before the present one.
+        self.manager_gone(tid);
         self.servers.forwarded.retain(|forwarded| forwarded.task != tid);
+        self.servers.wishes.retain(|wish| wish.target.task != tid);
+    }
+
+    /// A task has ended: nobody needs to be told of that later.
+    pub(super) fn forget_wishes(&mut self, tid: Tid) {
+        for wish in &mut self.servers.wishes {
+            wish.tids.retain(|wanted| *wanted != tid);
+        }
+        self.servers.wishes.retain(|wish| wish.what != NOTIFY_TASK_EXIT || !wish.tids.is_empty());
     }
 
     /// Answers what the server was asked.
@@ -116,12 +143,33 @@ impl Machine {
                 let lost: Vec<Tid> = self.tasks.iter().filter(|(_, task)| lost(task)).map(|(tid, _)| tid).collect();
                 lost.into_iter().for_each(|tid| self.end(tid));
             }
-            Role::ResourceManager => {
-                for one in std::mem::take(&mut self.servers.forwarded) {
-                    // Without a manager the daemon answers by itself; the time plays no part.
-                    self.handle_request(Time::ZERO, one.task, one.wait, one.request);
+            Role::ResourceManager => self.manager_gone(tid),
+        }
+    }
+
+    /// What the manager was asked, the daemon answers by itself. Of those whose end the manager was
+    /// to tell, it has told the dead; the daemon tells of the living.
+    fn manager_gone(&mut self, manager: Tid) {
+        let (left, others) =
+            std::mem::take(&mut self.servers.forwarded).into_iter().partition(|one| one.manager == manager);
+        self.servers.forwarded = others;
+        for Forwarded { task, wait, request, mut started, .. } in left {
+            match request {
+                Request::Spawn(spawn) if !started.is_empty() => {
+                    // Not once more: the rest is lost.
+                    started.resize(started.len().max(spawn.count as usize), Code::DSysErr.number());
+                    self.reply(task, wait, Ok(Reply::Tids(started)));
                 }
+                // The time plays no part in these.
+                request => self.handle_request(Time::ZERO, task, wait, request),
             }
+        }
+        let (left, others) =
+            std::mem::take(&mut self.servers.wishes).into_iter().partition(|wish| wish.manager == manager);
+        self.servers.wishes = others;
+        for Wish { target, what, count, tids, .. } in left {
+            // Whoever asked has had an answer.
+            let _ = self.ask_notify(target, what, count, &tids);
         }
     }
 
@@ -210,6 +258,16 @@ impl Machine {
         }
     }
 
+    /// What the manager has had started belongs to the spawn for which the parent waits.
+    pub(super) fn note_managed_spawn(&mut self, manager: Tid, parent: i32, tids: &[i32]) {
+        let fits = |one: &&mut Forwarded| {
+            one.manager == manager && one.task.0 as i32 == parent && matches!(one.request, Request::Spawn(_))
+        };
+        if let Some(one) = self.servers.forwarded.iter_mut().find(fits) {
+            one.started.extend(tids.iter().filter(|tid| **tid > 0));
+        }
+    }
+
     pub(super) fn answer_manager_spawn(&mut self, manager: Tid, wid: i32, ctx: i32, tids: Vec<i32>) {
         let body = Writer::new().int(tids.len() as i32);
         let body = tids.into_iter().fold(body, Writer::int);
@@ -234,22 +292,39 @@ impl Machine {
         self.send(manager, ToTask::Message(message));
         if tag == SM_NOTIFY {
             // The manager passes it on or notifies by itself; it sends no answer.
+            self.remember_wish(manager, from, request);
             self.reply(from, wait, Ok(Reply::Done));
         } else {
-            self.servers.forwarded.push(Forwarded { task: from, wait, tag, request });
+            self.servers.forwarded.push(Forwarded { manager, task: from, wait, tag, request, started: Vec::new() });
         }
         None
+    }
+
+    fn remember_wish(&mut self, manager: Tid, from: Tid, request: Request) {
+        let Request::Notify { what, ctx, tag, count, mut tids } = request else { return };
+        let target = notify::Target { task: from, ctx, tag };
+        let wanted = what & !NOTIFY_CANCEL;
+        if wanted == NOTIFY_TASK_EXIT {
+            tids.retain(|tid| self.tasks.exists(*tid));
+        }
+        if what == wanted {
+            return self.servers.wishes.push(Wish { manager, target, what, count, tids });
+        }
+        for wish in self.servers.wishes.iter_mut().filter(|wish| wish.target == target && wish.what == wanted) {
+            wish.tids.retain(|tid| !tids.contains(tid));
+        }
+        self.servers.wishes.retain(|wish| wish.target != target || wish.what != wanted || !wish.tids.is_empty());
     }
 
     /// The manager's answer to a forwarded request: by way of the daemon, or handed back by the
     /// task that got it.
     pub(super) fn answer_of_manager(&mut self, from: Tid, message: &Message) -> bool {
-        let asker = if self.servers.manager == Some(from) { message.dst } else { from };
-        let fits = |one: &Forwarded| one.task == asker && one.wait as i32 == message.wid && one.tag == message.tag;
+        let theirs = |one: &Forwarded| one.task == from || (one.manager == from && one.task == message.dst);
+        let fits = |one: &Forwarded| theirs(one) && one.wait as i32 == message.wid && one.tag == message.tag;
         let Some(at) = self.servers.forwarded.iter().position(fits) else { return false };
-        let forwarded = self.servers.forwarded.remove(at);
+        let Forwarded { task, wait, .. } = self.servers.forwarded.remove(at);
         let answer = manager_reply(message.tag, &message.body).ok_or(Code::BadMsg);
-        self.reply(asker, forwarded.wait, answer);
+        self.reply(task, wait, answer);
         true
     }
 

@@ -232,7 +232,7 @@ impl Machine {
             _ if request.flags & NO_SPAWN_PARENT != 0 => Code::ParentNotSet.number(),
             Asker::Task { tid, .. } => tid.0 as i32,
             Asker::Manager { parent, .. } => parent,
-            Asker::Daemon => 0,
+            Asker::Daemon => Code::ParentNotSet.number(),
         };
         let found = pending.found.clone()?;
         let mut arguments: Vec<ByteBuf> = found.debugger.iter().cloned().collect();
@@ -300,8 +300,10 @@ impl Machine {
                 }
             }
             Asker::Task { tid, wait } => self.reply(tid, wait, result.map(Reply::Tids)),
-            Asker::Manager { tid, wid, ctx, .. } => {
-                self.answer_manager_spawn(tid, wid, ctx, result.unwrap_or_else(|code| vec![code.number()]));
+            Asker::Manager { tid, wid, ctx, parent } => {
+                let tids = result.unwrap_or_else(|code| vec![code.number()]);
+                self.note_managed_spawn(tid, parent, &tids);
+                self.answer_manager_spawn(tid, wid, ctx, tids);
             }
         }
     }

@@ -3,8 +3,8 @@ use super::groups_tests::Boards;
 use super::*;
 use crate::codes::{
     CLASS_NO_RESET, CLASS_TASKER, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT,
-    NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_EXEC, SM_EXECACK, SM_SPAWN, SM_STHOST,
-    SM_STHOSTACK, SM_STTASK, SM_TASKX, TASK_ARCH, TASK_CONNECTED, TASK_FORKED, TASK_HOST, TASK_TASKER,
+    NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_CONFIG, SM_EXEC, SM_EXECACK, SM_SPAWN,
+    SM_STHOST, SM_STHOSTACK, SM_STTASK, SM_TASKX, TASK_ARCH, TASK_CONNECTED, TASK_FORKED, TASK_HOST, TASK_TASKER,
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{Role, Spawn, TraceSettings, VERSION};
@@ -624,6 +624,64 @@ fn what_a_manager_has_not_answered_the_daemon_answers_when_the_manager_is_gone()
     assert_eq!(world.ask(two, Request::Spawn(spawn_of("prog", 1))), None);
     world.disconnects(ONE);
     assert_eq!(world.replies(two), [Reply::Tids(vec![THREE.0 as i32])]);
+}
+
+#[test]
+fn a_spawn_that_a_dead_manager_has_done_in_part_is_not_done_again() {
+    let mut world = World::new();
+    world.task();
+    world.ask(ONE, Request::Register { role: Role::ResourceManager, on: true });
+    let two = world.task();
+    assert_eq!(world.ask(two, Request::Spawn(spawn_of("prog", 3))), None);
+    let body = Writer::new().int(two.0 as i32).string(b"prog").int(0).int(2).int(0);
+    let body = body.int(0).int(0).int(0).int(0).int(0).int(0).int(0).int(0).int(3);
+    world.message(ONE, SM_EXEC, 6, body);
+    let starts = world.starts.len();
+    world.disconnects(ONE);
+    let lost = Code::DSysErr.number();
+    assert_eq!(world.replies(two), [Reply::Tids(vec![0x40003, 0x40004, lost])]);
+    assert_eq!(world.starts.len(), starts);
+}
+
+#[test]
+fn a_manager_that_was_followed_by_another_still_answers_or_the_daemon_does() {
+    let mut world = World::new();
+    world.tasks(2);
+    let register = Request::Register { role: Role::ResourceManager, on: true };
+    world.ask(ONE, register.clone());
+    let (three, four) = (world.task(), world.task());
+    assert_eq!(world.ask(three, Request::Config), None);
+    assert_eq!(world.ask(four, Request::Tasks(Tid::NONE)), None);
+    assert!(matches!(world.ask(TWO, register), Some(Reply::Manager { previous: ONE, .. })));
+    let answer = Writer::new().int(0).int(1).finish();
+    let message = Message { src: ONE, dst: three, ctx: 0, tag: SM_CONFIG, wid: 42, enc: ENC_XDR, body: answer.into() };
+    world.seen.clear();
+    world.machine.handle_frame(NOW, ONE, ToDaemon::Message(message));
+    world.run();
+    assert_eq!(world.replies(three), [Reply::Hosts { hosts: vec![], formats: 1 }]);
+    world.disconnects(ONE);
+    assert!(matches!(world.replies(four)[..], [Reply::Tasks(_)]));
+}
+
+#[test]
+fn what_a_dead_manager_was_to_tell_the_daemon_tells() {
+    let mut world = World::new();
+    world.task();
+    world.ask(ONE, Request::Register { role: Role::ResourceManager, on: true });
+    let (two, three, four, five) = (world.task(), world.task(), world.task(), world.task());
+    let notify = |what, tids: &[Tid]| Request::Notify { what, ctx: 0, tag: 5, count: 1, tids: tids.to_vec() };
+    for request in [notify(NOTIFY_TASK_EXIT, &[three, four, five]), notify(NOTIFY_TASK_EXIT | NOTIFY_CANCEL, &[three])]
+    {
+        assert_eq!(world.ask(two, request), Some(Reply::Done));
+    }
+    // Of this end the manager has told.
+    world.disconnects(five);
+    world.disconnects(ONE);
+    assert!(world.messages(two).is_empty());
+    world.disconnects(three);
+    assert!(world.messages(two).is_empty());
+    world.disconnects(four);
+    assert_eq!(ints(&world.messages(two)[0].body), [four.0 as i32]);
 }
 
 #[test]

@@ -1,0 +1,100 @@
+/* A tasker that dies: tasks that it was to start have ended, those that it had started live on, and
+   the daemon starts tasks by itself again. */
+//@ fresh
+//@ timeout 40
+//@ differs 2.12: pvm_pstat(first): -31 => pvm_pstat(first): 0
+//@ differs 2.12: case_receive(first, WHAT, 5) > 0: 0 => case_receive(first, WHAT, 5) > 0: 1
+#include "case.h"
+#include <pvmproto.h>
+
+enum { REGISTERED = 1, ASKED = 2, HERE = 3, GONE = 4, WHAT = 5 };
+
+/* Starts the first task that it is asked for, and none after it. */
+static void tasker(void)
+{
+    int status, tid, flags, count, i;
+    char path[4096], *arguments[32], *environment[256], text[4096];
+    pvm_setopt(PvmResvTids, 1);
+    status = pvm_reg_tasker();
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&status, 1, 1);
+    pvm_send(pvm_parent(), REGISTERED);
+    pvm_recv(-1, SM_STTASK);
+    pvm_upkint(&tid, 1, 1);
+    pvm_upkint(&flags, 1, 1);
+    pvm_upkstr(path);
+    pvm_upkint(&count, 1, 1);
+    for (i = 0; i < count; i++) {
+        pvm_upkstr(text);
+        arguments[i] = strdup(text);
+    }
+    arguments[i] = NULL;
+    pvm_upkint(&count, 1, 1);
+    for (i = 0; i < count; i++) {
+        pvm_upkstr(text);
+        environment[i] = strdup(text);
+    }
+    environment[i] = NULL;
+    if (fork() == 0) {
+        for (i = 0; environment[i]; i++)
+            putenv(environment[i]);
+        execv(path, arguments);
+        _exit(1);
+    }
+    pvm_recv(-1, SM_STTASK);
+    case_signal(pvm_parent(), ASKED);
+    for (;;)
+        pause();
+}
+
+/* Says that it is here, answers once more, ends. */
+static void child(void)
+{
+    case_signal(pvm_parent(), HERE);
+    pvm_recv(pvm_parent(), WHAT);
+    case_signal(pvm_parent(), WHAT);
+    pvm_exit();
+}
+
+int main(int argc, char **argv)
+{
+    int server, first, second[2], third, value = -99;
+    case_begin();
+    if (argc > 1 && !strcmp(argv[1], "tasker"))
+        tasker();
+    if (argc > 1) {
+        child();
+        return 0;
+    }
+    pvm_mytid();
+    SHOW(case_spawn("tasker", 1, &server));
+    SHOW(case_receive(server, REGISTERED, 5) > 0);
+    pvm_upkint(&value, 1, 1);
+    SHOW(value);
+    SHOW(case_spawn("child", 1, &first));
+    SHOW(case_receive(first, HERE, 5) > 0);
+    SHOW(case_spawn("child", 2, second));
+    SHOW(pvm_notify(PvmTaskExit, GONE, 2, second));
+    SHOW(case_receive(server, ASKED, 5) > 0);
+    SHOW(pvm_pstat(second[0]));
+    SHOW(pvm_pstat(second[1]));
+    SHOW(pvm_sendsig(server, 9));
+    case_gone(server);
+    SHOW(case_receive(-1, GONE, 5) > 0);
+    SHOW(case_receive(-1, GONE, 5) > 0);
+    SHOW(pvm_pstat(second[0]));
+    SHOW(pvm_pstat(second[1]));
+    /* What lives answers. */
+    SHOW(pvm_pstat(first));
+    SHOW(case_signal(first, WHAT));
+    SHOW(case_receive(first, WHAT, 5) > 0);
+    case_gone(first);
+    value = pvm_pstat(first);
+    SHOW(value);
+    SHOW(case_spawn("child", 1, &third));
+    SHOW(case_receive(third, HERE, 5) > 0);
+    SHOW(case_signal(third, WHAT));
+    SHOW(case_receive(third, WHAT, 5) > 0);
+    pvm_exit();
+    return 0;
+}
