@@ -24,6 +24,8 @@ int hpvm_shim_pack(int kind, const void *items, int count, int stride);
 int hpvm_shim_unpack(int kind, void *items, int count, int stride);
 int hpvm_shim_pack_string(const char *text);
 int hpvm_shim_unpack_string(char *text);
+/* Does a call, and tells whoever traces of it. */
+int hpvm_shim_traced(int packs, const char *format, int (*work)(void *), void *call);
 /* Says that the function of that name failed; returns the code. */
 int hpvm_shim_failed(const char *function, int code);
 
@@ -219,26 +221,50 @@ static int unpack_format(const char *at, struct arguments *arguments)
     return code < 0 ? code : 0;
 }
 
+/* A call, for hpvm_shim_traced. */
+struct call {
+    const char *format;
+    struct arguments arguments;
+};
+
+static int pack_called(void *place)
+{
+    struct call *call = place;
+    int code = pack_format(call->format, &call->arguments);
+
+    return code < 0 ? hpvm_shim_failed("pvm_packf", code) : code;
+}
+
+static int unpack_called(void *place)
+{
+    struct call *call = place;
+    int code = unpack_format(call->format, &call->arguments);
+
+    return code < 0 ? hpvm_shim_failed("pvm_unpackf", code) : code;
+}
+
 int pvm_vpackf(const char *format, va_list list)
 {
-    struct arguments arguments;
+    struct call call;
     int code;
 
-    va_copy(arguments.list, list);
-    code = pack_format(format, &arguments);
-    va_end(arguments.list);
-    return code < 0 ? hpvm_shim_failed("pvm_packf", code) : code;
+    call.format = format;
+    va_copy(call.arguments.list, list);
+    code = hpvm_shim_traced(1, format, pack_called, &call);
+    va_end(call.arguments.list);
+    return code;
 }
 
 int pvm_vunpackf(const char *format, va_list list)
 {
-    struct arguments arguments;
+    struct call call;
     int code;
 
-    va_copy(arguments.list, list);
-    code = unpack_format(format, &arguments);
-    va_end(arguments.list);
-    return code < 0 ? hpvm_shim_failed("pvm_unpackf", code) : code;
+    call.format = format;
+    va_copy(call.arguments.list, list);
+    code = hpvm_shim_traced(0, format, unpack_called, &call);
+    va_end(call.arguments.list);
+    return code;
 }
 
 int pvm_packf(const char *format, ...)

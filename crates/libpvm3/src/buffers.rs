@@ -1,7 +1,9 @@
 //! Message buffers (contract 2.1). No call here needs a daemon.
 use crate::errors::{call, call_silent, lpvm_error};
 use crate::memory::store;
+use crate::trace::{ints, nothing, traced, traced_code};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
 use pvm_task::MessageInfo;
 use std::ffi::c_int;
 
@@ -22,8 +24,14 @@ const _: () = assert!(size_of::<CMessageInfo>() == 32);
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_initsend(encoding: c_int) -> c_int {
-    let mid = call_silent(|entry| Ok(entry.task().init_send(encoding)?));
-    if mid < 0 { init_send_failed(mid) } else { mid }
+    traced_code(
+        Event::Initsend,
+        |_| ints(&[encoding]),
+        || {
+            let mid = call_silent(|entry| Ok(entry.task().init_send(encoding)?));
+            if mid < 0 { init_send_failed(mid) } else { mid }
+        },
+    )
 }
 
 /// In 3.4.6 this is two calls one in the other, and both say so.
@@ -35,73 +43,113 @@ fn init_send_failed(code: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_mkbuf(encoding: c_int) -> c_int {
-    call("pvm_mkbuf", |entry| Ok(entry.task().make_buffer(encoding)?))
+    traced_code(
+        Event::Mkbuf,
+        |_| ints(&[encoding]),
+        || call("pvm_mkbuf", |entry| Ok(entry.task().make_buffer(encoding)?)),
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_freebuf(mid: c_int) -> c_int {
-    call("pvm_freebuf", |entry| {
-        entry.task().free_buffer(mid)?;
-        Ok(0)
-    })
+    traced_code(
+        Event::Freebuf,
+        |_| ints(&[mid]),
+        || {
+            call("pvm_freebuf", |entry| {
+                entry.task().free_buffer(mid)?;
+                Ok(0)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getsbuf() -> c_int {
-    call("pvm_getsbuf", |entry| Ok(entry.task().send_buffer()))
+    traced_code(Event::Getsbuf, nothing, || call("pvm_getsbuf", |entry| Ok(entry.task().send_buffer())))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getrbuf() -> c_int {
-    call("pvm_getrbuf", |entry| Ok(entry.task().receive_buffer()))
+    traced_code(Event::Getrbuf, nothing, || call("pvm_getrbuf", |entry| Ok(entry.task().receive_buffer())))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setsbuf(mid: c_int) -> c_int {
-    call("pvm_setsbuf", |entry| Ok(entry.task().set_send_buffer(mid)?))
+    traced_code(
+        Event::Setsbuf,
+        |_| ints(&[mid]),
+        || call("pvm_setsbuf", |entry| Ok(entry.task().set_send_buffer(mid)?)),
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setrbuf(mid: c_int) -> c_int {
-    call("pvm_setrbuf", |entry| Ok(entry.task().set_receive_buffer(mid)?))
+    traced_code(
+        Event::Setrbuf,
+        |_| ints(&[mid]),
+        || call("pvm_setrbuf", |entry| Ok(entry.task().set_receive_buffer(mid)?)),
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_bufinfo(mid: c_int, bytes: *mut c_int, tag: *mut c_int, tid: *mut c_int) -> c_int {
-    call("pvm_bufinfo", |entry| {
-        if mid <= 0 {
-            return Err(Code::BadParam.into());
-        }
-        let info = entry.task().message_info(mid)?;
-        // SAFETY: places that the caller gave for it, or null.
-        unsafe {
-            store(bytes, info.len);
-            store(tag, info.tag);
-            store(tid, info.src);
-        }
-        Ok(0)
-    })
+    traced(
+        Event::Bufinfo,
+        |_| ints(&[mid]),
+        || {
+            call("pvm_bufinfo", |entry| {
+                if mid <= 0 {
+                    return Err(Code::BadParam.into());
+                }
+                let info = entry.task().message_info(mid)?;
+                // SAFETY: places that the caller gave for it, or null.
+                unsafe {
+                    store(bytes, info.len);
+                    store(tag, info.tag);
+                    store(tid, info.src);
+                }
+                Ok(0)
+            })
+        },
+        |task, code| match task.message_info(mid) {
+            Ok(info) if code >= 0 => ints(&[code, info.len, info.tag, info.src]),
+            _ => ints(&[code; 4]),
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getminfo(mid: c_int, place: *mut CMessageInfo) -> c_int {
-    call("pvm_getminfo", |entry| {
-        let MessageInfo { len, ctx, tag, wid, enc, crc, src, dst } = entry.task().message_info(mid)?;
-        // SAFETY: the place that the caller gave for it, or null.
-        unsafe { store(place, CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) };
-        Ok(0)
-    })
+    traced_code(
+        Event::Getminfo,
+        |_| ints(&[mid]),
+        || {
+            call("pvm_getminfo", |entry| {
+                let MessageInfo { len, ctx, tag, wid, enc, crc, src, dst } = entry.task().message_info(mid)?;
+                // SAFETY: the place that the caller gave for it, or null.
+                unsafe { store(place, CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) };
+                Ok(0)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_setminfo(mid: c_int, info: *const CMessageInfo) -> c_int {
-    call("pvm_setminfo", |entry| {
-        // SAFETY: what the caller gave, or null.
-        let Some(&CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) = (unsafe { info.as_ref() }) else {
-            return Err(Code::BadParam.into());
-        };
-        let info = MessageInfo { len, ctx, tag, wid, enc, crc, src, dst };
-        entry.task().set_message_info(mid, &info)?;
-        Ok(0)
-    })
+    traced_code(
+        Event::Setminfo,
+        |_| ints(&[mid]),
+        || {
+            call("pvm_setminfo", |entry| {
+                // SAFETY: what the caller gave, or null.
+                let Some(&CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) = (unsafe { info.as_ref() }) else {
+                    return Err(Code::BadParam.into());
+                };
+                let info = MessageInfo { len, ctx, tag, wid, enc, crc, src, dst };
+                entry.task().set_message_info(mid, &info)?;
+                Ok(0)
+            })
+        },
+    )
 }

@@ -4,9 +4,12 @@
 //! written for PVM 3.4 know one descriptor, so one stands for both. While a program holds it, the
 //! task is left as if it slept whenever a call returns: senders ring.
 use crate::errors::call;
-use crate::memory::store;
+use crate::memory::{items, store};
 use crate::process::Entry;
+use crate::trace::{nothing, traced};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
+use pvm_core::trace::Value;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -45,19 +48,30 @@ pub fn arm(entry: &mut Entry) {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
-    call("pvm_getfds", |entry| {
-        if list.is_null() {
-            return Err(Code::BadParam.into());
-        }
-        entry.enrolled()?;
-        if entry.state().watched.is_none() {
-            let watched = entry.task().descriptors().ok_or(Code::SysErr)?;
-            entry.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
-        }
-        let state = entry.state();
-        state.lists.descriptors = state.watched.iter().map(|watch| watch.0.as_raw_fd()).collect();
-        // SAFETY: the place that the caller gave for it.
-        unsafe { store(list, state.lists.descriptors.as_mut_ptr()) };
-        Ok(1)
-    })
+    traced(
+        Event::Getfds,
+        nothing,
+        || {
+            call("pvm_getfds", |entry| {
+                if list.is_null() {
+                    return Err(Code::BadParam.into());
+                }
+                entry.enrolled()?;
+                if entry.state().watched.is_none() {
+                    let watched = entry.task().descriptors().ok_or(Code::SysErr)?;
+                    entry.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
+                }
+                let state = entry.state();
+                state.lists.descriptors = state.watched.iter().map(|watch| watch.0.as_raw_fd()).collect();
+                // SAFETY: the place that the caller gave for it.
+                unsafe { store(list, state.lists.descriptors.as_mut_ptr()) };
+                Ok(1)
+            })
+        },
+        |_, code| {
+            // SAFETY: the call has stored there where so many descriptors are.
+            let list = if code > 0 { unsafe { items(*list, code) }.unwrap_or_default() } else { &[] };
+            vec![Value::Int(code), Value::Ints(list.to_vec())]
+        },
+    )
 }

@@ -2,8 +2,10 @@
 use crate::data::pvmmyctx;
 use crate::errors::{call, call_silent};
 use crate::process::Entry;
+use crate::trace::{self, ints, nothing, traced_code};
 use crate::wait::{request, unexpected};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +17,7 @@ pub type Handler = unsafe extern "C" fn(c_int) -> c_int;
 pub fn run(entry: &mut Entry) {
     while let Some(call) = entry.task().next_handler_call() {
         pvmmyctx.store(entry.task().context(), Relaxed);
+        trace::handler_runs(entry, &call);
         // SAFETY: `pvm_addmhf` made the number of such a function.
         let handler: Handler = unsafe { std::mem::transmute::<usize, Handler>(call.function as usize) };
         // SAFETY: the function that the user gave for that.
@@ -26,20 +29,32 @@ pub fn run(entry: &mut Entry) {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_addmhf(src: c_int, tag: c_int, ctx: c_int, handler: Option<Handler>) -> c_int {
-    call("pvm_addmhf", |entry| {
-        let handler = handler.ok_or(Code::BadParam)?;
-        let id = entry.task().add_handler(src, tag, ctx, handler as usize as u64)?;
-        entry.state().attentive = true;
-        Ok(id)
-    })
+    traced_code(
+        Event::Addmhf,
+        |_| ints(&[src, tag, ctx]),
+        || {
+            call("pvm_addmhf", |entry| {
+                let handler = handler.ok_or(Code::BadParam)?;
+                let id = entry.task().add_handler(src, tag, ctx, handler as usize as u64)?;
+                entry.state().attentive = true;
+                Ok(id)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_delmhf(id: c_int) -> c_int {
-    call("pvm_delmhf", |entry| {
-        entry.task().delete_handler(id)?;
-        Ok(0)
-    })
+    traced_code(
+        Event::Delmhf,
+        |_| ints(&[id]),
+        || {
+            call("pvm_delmhf", |entry| {
+                entry.task().delete_handler(id)?;
+                Ok(0)
+            })
+        },
+    )
 }
 
 /// Prints the table of handlers, for people who look for a fault.
@@ -63,33 +78,47 @@ pub unsafe extern "C" fn pvmdisplaymhfinfo(who: *const c_char, message: *const c
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getcontext() -> c_int {
-    call("pvm_getcontext", |entry| Ok(entry.task().context()))
+    traced_code(Event::Getcontext, nothing, || call("pvm_getcontext", |entry| Ok(entry.task().context())))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setcontext(ctx: c_int) -> c_int {
-    call("pvm_setcontext", |entry| {
-        let previous = entry.task().set_context(ctx);
-        pvmmyctx.store(ctx, Relaxed);
-        Ok(previous)
-    })
+    traced_code(
+        Event::Setcontext,
+        |_| ints(&[ctx]),
+        || {
+            call("pvm_setcontext", |entry| {
+                let previous = entry.task().set_context(ctx);
+                pvmmyctx.store(ctx, Relaxed);
+                Ok(previous)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_newcontext() -> c_int {
-    call("pvm_newcontext", |entry| match request(entry, Request::NewContext)? {
-        Reply::Int(ctx) => Ok(ctx),
-        other => Ok(unexpected(other)?),
+    traced_code(Event::Newcontext, nothing, || {
+        call("pvm_newcontext", |entry| match request(entry, Request::NewContext)? {
+            Reply::Int(ctx) => Ok(ctx),
+            other => Ok(unexpected(other)?),
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_freecontext(ctx: c_int) -> c_int {
-    call("pvm_freecontext", |entry| {
-        if ctx == 0 {
-            return Err(Code::BadParam.into());
-        }
-        request(entry, Request::FreeContext(ctx))?;
-        Ok(0)
-    })
+    traced_code(
+        Event::Freecontext,
+        |_| ints(&[ctx]),
+        || {
+            call("pvm_freecontext", |entry| {
+                if ctx == 0 {
+                    return Err(Code::BadParam.into());
+                }
+                request(entry, Request::FreeContext(ctx))?;
+                Ok(0)
+            })
+        },
+    )
 }

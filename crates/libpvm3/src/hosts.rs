@@ -1,13 +1,19 @@
 //! The machine and its hosts (contract 2.7).
 use crate::errors::{Failure, Outcome, call, call_quiet};
 use crate::lists::{CHostInfo, HostList};
+use crate::memory::bytes;
 use crate::memory::{items, required_bytes, store, store_all, strings};
 use crate::misc::now;
 use crate::process::Entry;
+use crate::trace::{ints, nothing, text, texts, traced, traced_code};
 use crate::wait::{request, unexpected, wait};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Host, Reply, Request};
 use pvm_core::tid::Tid;
+use pvm_core::trace::Value;
+use pvm_task::Task;
+use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 
 /// Hosts that one call can add.
@@ -25,51 +31,79 @@ fn configuration(entry: &mut Entry) -> Result<(Vec<Host>, c_int), Code> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_config(hosts: *mut c_int, formats: *mut c_int, list: *mut *mut CHostInfo) -> c_int {
-    call("pvm_config", |entry| {
-        entry.state().lists.hosts = HostList::default();
-        let (found, count) = configuration(entry)?;
-        let lists = &mut entry.state().lists;
-        lists.hosts = HostList::new(found);
-        // SAFETY: places that the caller gave for it, or null.
-        unsafe {
-            store(hosts, lists.hosts.len());
-            store(formats, count);
-            store(list, lists.hosts.as_mut_ptr());
-        }
-        Ok(0)
-    })
+    let counts = Cell::new((0, 0));
+    let after = |_: &mut Task, code| ints(&[counts.get().0, counts.get().1, code]);
+    traced(
+        Event::Config,
+        nothing,
+        || {
+            call("pvm_config", |entry| {
+                entry.state().lists.hosts = HostList::default();
+                let (found, count) = configuration(entry)?;
+                let lists = &mut entry.state().lists;
+                lists.hosts = HostList::new(found);
+                counts.set((lists.hosts.len(), count));
+                // SAFETY: places that the caller gave for it, or null.
+                unsafe {
+                    store(hosts, lists.hosts.len());
+                    store(formats, count);
+                    store(list, lists.hosts.as_mut_ptr());
+                }
+                Ok(0)
+            })
+        },
+        after,
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_addhosts(names: *const *const c_char, count: c_int, results: *mut c_int) -> c_int {
-    call("pvm_addhosts", |entry| {
-        // SAFETY: strings as the caller promises.
-        let names = unsafe { host_names(entry, names, count) }?;
-        match request(entry, Request::AddHosts(names))? {
-            Reply::AddedHosts { count: added, hosts } => {
-                // SAFETY: room for `count` results, as the caller promises, or null.
-                unsafe { store_all(results, count, &hosts) };
-                Ok(added)
-            }
-            other => Ok(unexpected(other)?),
-        }
-    })
+    traced_code(
+        Event::Addhosts,
+        |_| {
+            // SAFETY: strings as the caller promises.
+            vec![texts(&unsafe { strings(names, count) }.unwrap_or_default())]
+        },
+        || {
+            call("pvm_addhosts", |entry| {
+                // SAFETY: strings as the caller promises.
+                let names = unsafe { host_names(entry, names, count) }?;
+                match request(entry, Request::AddHosts(names))? {
+                    Reply::AddedHosts { count: added, hosts } => {
+                        // SAFETY: room for `count` results, as the caller promises, or null.
+                        unsafe { store_all(results, count, &hosts) };
+                        Ok(added)
+                    }
+                    other => Ok(unexpected(other)?),
+                }
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delhosts(names: *const *const c_char, count: c_int, results: *mut c_int) -> c_int {
-    call("pvm_delhosts", |entry| {
-        // SAFETY: strings as the caller promises.
-        let names = unsafe { host_names(entry, names, count) }?;
-        match request(entry, Request::DeleteHosts(names))? {
-            Reply::Codes(codes) => {
-                // SAFETY: room for `count` results, as the caller promises, or null.
-                unsafe { store_all(results, count, &codes) };
-                Ok(codes.iter().filter(|&&code| code >= 0).count() as c_int)
-            }
-            other => Ok(unexpected(other)?),
-        }
-    })
+    traced_code(
+        Event::Delhosts,
+        |_| {
+            // SAFETY: strings as the caller promises.
+            vec![texts(&unsafe { strings(names, count) }.unwrap_or_default())]
+        },
+        || {
+            call("pvm_delhosts", |entry| {
+                // SAFETY: strings as the caller promises.
+                let names = unsafe { host_names(entry, names, count) }?;
+                match request(entry, Request::DeleteHosts(names))? {
+                    Reply::Codes(codes) => {
+                        // SAFETY: room for `count` results, as the caller promises, or null.
+                        unsafe { store_all(results, count, &codes) };
+                        Ok(codes.iter().filter(|&&code| code >= 0).count() as c_int)
+                    }
+                    other => Ok(unexpected(other)?),
+                }
+            })
+        },
+    )
 }
 
 /// The names of at least one host and at most as many as there can be.
@@ -88,29 +122,47 @@ unsafe fn host_names(entry: &mut Entry, names: *const *const c_char, count: c_in
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_mstat(name: *const c_char) -> c_int {
-    call_quiet("pvm_mstat", &[Code::NoHost, Code::HostFail], |entry| {
-        // SAFETY: a string as the caller promises.
-        let name = unsafe { required_bytes(name) }?;
-        if name.is_empty() {
-            return Err(Code::BadParam.into());
-        }
-        match request(entry, Request::HostStatus(ByteBuf::from(name)))? {
-            Reply::Code(0) | Reply::Done => Ok(0),
-            Reply::Code(code) => Err(Failure(code)),
-            other => Ok(unexpected(other)?),
-        }
-    })
+    traced_code(
+        Event::Mstat,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(name) })]
+        },
+        || {
+            call_quiet("pvm_mstat", &[Code::NoHost, Code::HostFail], |entry| {
+                // SAFETY: a string as the caller promises.
+                let name = unsafe { required_bytes(name) }?;
+                if name.is_empty() {
+                    return Err(Code::BadParam.into());
+                }
+                match request(entry, Request::HostStatus(ByteBuf::from(name)))? {
+                    Reply::Code(0) | Reply::Done => Ok(0),
+                    Reply::Code(code) => Err(Failure(code)),
+                    other => Ok(unexpected(other)?),
+                }
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
-    call("pvm_archcode", |entry| {
-        // SAFETY: a string as the caller promises.
-        let arch = unsafe { required_bytes(arch) }?;
-        let (hosts, _) = configuration(entry)?;
-        let host = hosts.into_iter().find(|host| host.arch.as_bytes() == arch);
-        Ok(host.ok_or(Code::NotFound)?.dsig)
-    })
+    traced_code(
+        Event::Archcode,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(arch) })]
+        },
+        || {
+            call("pvm_archcode", |entry| {
+                // SAFETY: a string as the caller promises.
+                let arch = unsafe { required_bytes(arch) }?;
+                let (hosts, _) = configuration(entry)?;
+                let host = hosts.into_iter().find(|host| host.arch.as_bytes() == arch);
+                Ok(host.ok_or(Code::NotFound)?.dsig)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -153,30 +205,46 @@ pub unsafe extern "C" fn pvm_tickle(
     answers: *mut c_int,
     answer: *mut c_int,
 ) -> c_int {
-    call("pvm_tickle", |entry| {
-        if !(1..=TICKLE_ARGUMENTS_MAX).contains(&count) {
-            return Err(Code::BadParam.into());
-        }
-        // SAFETY: arguments as the caller promises.
-        let arguments = unsafe { items(arguments, count) }?.to_vec();
-        match request(entry, Request::Tickle(arguments))? {
-            Reply::Ints(ints) => {
-                // SAFETY: places that the caller gave for it, with room for as many answers as
-                // there can be, or null.
-                unsafe {
-                    store(answers, ints.len() as c_int);
-                    store_all(answer, TICKLE_ARGUMENTS_MAX, &ints);
+    traced(
+        Event::Tickle,
+        |_| {
+            // SAFETY: arguments as the caller promises.
+            vec![Value::Ints(unsafe { items(arguments, count.min(TICKLE_ARGUMENTS_MAX)) }.unwrap_or_default().to_vec())]
+        },
+        || {
+            call("pvm_tickle", |entry| {
+                if !(1..=TICKLE_ARGUMENTS_MAX).contains(&count) {
+                    return Err(Code::BadParam.into());
                 }
-                Ok(0)
-            }
-            other => Ok(unexpected(other)?),
-        }
-    })
+                // SAFETY: arguments as the caller promises.
+                let arguments = unsafe { items(arguments, count) }?.to_vec();
+                match request(entry, Request::Tickle(arguments))? {
+                    Reply::Ints(ints) => {
+                        // SAFETY: places that the caller gave for it, with room for as many answers as
+                        // there can be, or null.
+                        unsafe {
+                            store(answers, ints.len() as c_int);
+                            store_all(answer, TICKLE_ARGUMENTS_MAX, &ints);
+                        }
+                        Ok(0)
+                    }
+                    other => Ok(unexpected(other)?),
+                }
+            })
+        },
+        |_, code| {
+            // SAFETY: the call has stored so many answers there, unless the caller wants none.
+            let given = unsafe { answers.as_ref() }.filter(|_| code >= 0).map_or(0, |count| *count);
+            // SAFETY: as above.
+            let given = unsafe { items(answer, given) }.unwrap_or_default();
+            vec![Value::Int(code), Value::Ints(given.to_vec())]
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_halt() -> c_int {
-    call("pvm_halt", halt)
+    traced_code(Event::Halt, nothing, || call("pvm_halt", halt))
 }
 
 /// The end of the machine. A caller that SIGTERM does not end sees its daemon go.

@@ -30,5 +30,6 @@ mod send;
 mod spawn;
 mod start;
 mod tasks;
+mod trace;
 mod trace_table;
 mod wait;

@@ -3,15 +3,20 @@ use crate::errors::{Failure, Outcome, call, call_quiet};
 use crate::lists::{CMailboxInfo, MailboxList};
 use crate::memory::{bytes, required_bytes, store};
 use crate::process::Entry;
+use crate::trace::{ints, text, traced, traced_code};
 use crate::wait::{request, unexpected};
 use pvm_core::codes::{CLASS_NO_RESET, Code, ENC_XDR, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT};
 use pvm_core::encoding::{Reader, Writer};
+use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Mailbox, Message, Reply, Request};
 use pvm_core::tid::Tid;
+use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
 /// The first index that has no flag of its own (`PvmMboxDirectIndex`).
 const DIRECT_INDEX_END: c_int = 1 << (31 - MBOX_DIRECT_INDEX_SHIFT);
+/// In place of an index, in traces: none.
+const NO_INDEX: c_int = -1;
 /// `pvm_insert` and `pvm_lookup`: any index.
 const ANY_INDEX: c_int = -1;
 
@@ -33,13 +38,22 @@ fn index_of(reply: Reply) -> Outcome {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, mid: c_int, flags: c_int) -> c_int {
-    call_quiet("pvm_putinfo", &[Code::Denied, Code::Exists], |entry| {
-        // SAFETY: a string as the caller promises.
-        let name = unsafe { class(name) }?;
-        entry.enrolled()?;
-        let message = entry.task().export_message(mid)?;
-        put(entry, name, flags, message)
-    })
+    traced_code(
+        Event::Putinfo,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(name) }), Value::Int(NO_INDEX), Value::Int(flags), Value::Int(mid)]
+        },
+        || {
+            call_quiet("pvm_putinfo", &[Code::Denied, Code::Exists], |entry| {
+                // SAFETY: a string as the caller promises.
+                let name = unsafe { class(name) }?;
+                entry.enrolled()?;
+                let message = entry.task().export_message(mid)?;
+                put(entry, name, flags, message)
+            })
+        },
+    )
 }
 
 fn put(entry: &mut Entry, name: &[u8], flags: c_int, message: Message) -> Outcome {
@@ -57,19 +71,32 @@ pub fn put_body(entry: &mut Entry, name: &[u8], flags: c_int, body: Vec<u8>) -> 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
-    call_quiet("pvm_recvinfo", &[Code::NotFound], |entry| {
-        // SAFETY: a string as the caller promises.
-        let name = unsafe { class(name) }?;
-        if index < 0 {
-            return Err(Code::BadParam.into());
-        }
-        entry.enrolled()?;
-        let message = fetch(entry, name, index, flags);
-        entry.task().drop_receive_buffer();
-        let mid = entry.task().import_message(message?);
-        entry.task().set_receive_buffer(mid)?;
-        Ok(mid)
-    })
+    traced(
+        Event::Getinfo,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(flags)]
+        },
+        || {
+            call_quiet("pvm_recvinfo", &[Code::NotFound], |entry| {
+                // SAFETY: a string as the caller promises.
+                let name = unsafe { class(name) }?;
+                if index < 0 {
+                    return Err(Code::BadParam.into());
+                }
+                entry.enrolled()?;
+                let message = fetch(entry, name, index, flags);
+                entry.task().drop_receive_buffer();
+                let mid = entry.task().import_message(message?);
+                entry.task().set_receive_buffer(mid)?;
+                Ok(mid)
+            })
+        },
+        |_, code| match code {
+            0.. => ints(&[0, code]),
+            _ => ints(&[code, NO_INDEX]),
+        },
+    )
 }
 
 fn fetch(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Result<Message, Failure> {
@@ -81,10 +108,19 @@ fn fetch(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Result<M
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
-    call_quiet("pvm_delinfo", &[Code::Denied, Code::NotFound], |entry| {
-        // SAFETY: a string as the caller promises.
-        delete(entry, unsafe { class(name) }?, index, flags)
-    })
+    traced_code(
+        Event::Delinfo,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(flags)]
+        },
+        || {
+            call_quiet("pvm_delinfo", &[Code::Denied, Code::NotFound], |entry| {
+                // SAFETY: a string as the caller promises.
+                delete(entry, unsafe { class(name) }?, index, flags)
+            })
+        },
+    )
 }
 
 fn delete(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Outcome {
@@ -107,19 +143,28 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
     count: *mut c_int,
     list: *mut *mut CMailboxInfo,
 ) -> c_int {
-    call("pvm_getmboxinfo", |entry| {
-        entry.state().lists.mailboxes = MailboxList::default();
-        // SAFETY: a string as the caller promises.
-        let found = mailboxes(entry, unsafe { bytes(pattern) }.unwrap_or_default())?;
-        let lists = &mut entry.state().lists;
-        lists.mailboxes = MailboxList::new(found);
-        // SAFETY: places that the caller gave for it, or null.
-        unsafe {
-            store(count, lists.mailboxes.len());
-            store(list, lists.mailboxes.as_mut_ptr());
-        }
-        Ok(0)
-    })
+    traced_code(
+        Event::Getmboxinfo,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(pattern) })]
+        },
+        || {
+            call("pvm_getmboxinfo", |entry| {
+                entry.state().lists.mailboxes = MailboxList::default();
+                // SAFETY: a string as the caller promises.
+                let found = mailboxes(entry, unsafe { bytes(pattern) }.unwrap_or_default())?;
+                let lists = &mut entry.state().lists;
+                lists.mailboxes = MailboxList::new(found);
+                // SAFETY: places that the caller gave for it, or null.
+                unsafe {
+                    store(count, lists.mailboxes.len());
+                    store(list, lists.mailboxes.as_mut_ptr());
+                }
+                Ok(0)
+            })
+        },
+    )
 }
 
 /// The entries of a class by its exact name: index, owner, flags.
@@ -142,50 +187,77 @@ fn literal_pattern(name: &[u8]) -> Vec<u8> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_int) -> c_int {
-    call_quiet("pvm_insert", &[Code::Denied], |entry| {
-        // SAFETY: a string as the caller promises.
-        let name = unsafe { class(name) }?;
-        let direct = match index {
-            ANY_INDEX => 0,
-            0..DIRECT_INDEX_END => index << MBOX_DIRECT_INDEX_SHIFT,
-            _ => return Err(Code::BadParam.into()),
-        };
-        let flags = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE | direct;
-        let given = put_body(entry, name, flags, Writer::new().int(value).finish())?;
-        if index != ANY_INDEX && given != index {
-            // The wanted place was taken: a near one is of no use.
-            delete(entry, name, given, 0)?;
-            return Err(Code::Denied.into());
-        }
-        Ok(given)
-    })
+    traced_code(
+        Event::Insert,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(value)]
+        },
+        || {
+            call_quiet("pvm_insert", &[Code::Denied], |entry| {
+                // SAFETY: a string as the caller promises.
+                let name = unsafe { class(name) }?;
+                let direct = match index {
+                    ANY_INDEX => 0,
+                    0..DIRECT_INDEX_END => index << MBOX_DIRECT_INDEX_SHIFT,
+                    _ => return Err(Code::BadParam.into()),
+                };
+                let flags = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE | direct;
+                let given = put_body(entry, name, flags, Writer::new().int(value).finish())?;
+                if index != ANY_INDEX && given != index {
+                    // The wanted place was taken: a near one is of no use.
+                    delete(entry, name, given, 0)?;
+                    return Err(Code::Denied.into());
+                }
+                Ok(given)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, value: *mut c_int) -> c_int {
-    call_quiet("pvm_lookup", &[Code::NotFound], |entry| {
-        // SAFETY: a string as the caller promises.
-        let name = unsafe { class(name) }?;
-        entry.enrolled()?;
-        let index = match index {
-            ANY_INDEX => entries(entry, name)?.first().ok_or(Code::NotFound)?.0,
-            ..0 => return Err(Code::BadParam.into()),
-            _ => index,
-        };
-        let message = fetch(entry, name, index, 0)?;
-        let found = Reader::new(&message.body).int().ok_or(Code::NoData)?;
-        // SAFETY: the place that the caller gave for it, or null.
-        unsafe { store(value, found) };
-        Ok(index)
-    })
+    traced_code(
+        Event::Lookup,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(name) }), Value::Int(index)]
+        },
+        || {
+            call_quiet("pvm_lookup", &[Code::NotFound], |entry| {
+                // SAFETY: a string as the caller promises.
+                let name = unsafe { class(name) }?;
+                entry.enrolled()?;
+                let index = match index {
+                    ANY_INDEX => entries(entry, name)?.first().ok_or(Code::NotFound)?.0,
+                    ..0 => return Err(Code::BadParam.into()),
+                    _ => index,
+                };
+                let message = fetch(entry, name, index, 0)?;
+                let found = Reader::new(&message.body).int().ok_or(Code::NoData)?;
+                // SAFETY: the place that the caller gave for it, or null.
+                unsafe { store(value, found) };
+                Ok(index)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int {
-    call_quiet("pvm_delete", &[Code::NotFound], |entry| {
-        // SAFETY: a string as the caller promises.
-        delete(entry, unsafe { class(name) }?, index, 0)
-    })
+    traced_code(
+        Event::Delete,
+        |_| {
+            // SAFETY: a string, as the caller promises, or null.
+            vec![text(unsafe { bytes(name) }), Value::Int(index)]
+        },
+        || {
+            call_quiet("pvm_delete", &[Code::NotFound], |entry| {
+                // SAFETY: a string as the caller promises.
+                delete(entry, unsafe { class(name) }?, index, 0)
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]

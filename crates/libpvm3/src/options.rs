@@ -4,7 +4,9 @@ use crate::errors::{Failure, Outcome, call};
 use crate::mailbox::{enter_no_reset, leave_no_reset};
 use crate::memory::bytes;
 use crate::process::Entry;
+use crate::trace::{ints, traced, traced_code};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
 use pvm_task::OptionNumber;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicI32;
@@ -42,20 +44,26 @@ fn shown(what: c_int) -> Option<&'static AtomicI32> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
-    call("pvm_setopt", |entry| {
-        if what == OptionNumber::NoReset as c_int {
-            return set_no_reset(entry, value != 0);
-        }
-        if needs_enrolment(what) {
-            entry.enrolled()?;
-        }
-        let previous = entry.task().set_option(what, value)?;
-        if let Some(symbol) = shown(what) {
-            symbol.store(value, Relaxed);
-        }
-        entry.publish_settings();
-        Ok(symbol(what).map_or(previous, |symbol| symbol.swap(value, Relaxed)))
-    })
+    traced_code(
+        Event::Setopt,
+        |_| ints(&[what, value]),
+        || {
+            call("pvm_setopt", |entry| {
+                if what == OptionNumber::NoReset as c_int {
+                    return set_no_reset(entry, value != 0);
+                }
+                if needs_enrolment(what) {
+                    entry.enrolled()?;
+                }
+                let previous = entry.task().set_option(what, value)?;
+                if let Some(symbol) = shown(what) {
+                    symbol.store(value, Relaxed);
+                }
+                entry.publish_settings();
+                Ok(symbol(what).map_or(previous, |symbol| symbol.swap(value, Relaxed)))
+            })
+        },
+    )
 }
 
 /// The options that say where one's own output and traces go: the daemon keeps them.
@@ -87,10 +95,17 @@ fn set_no_reset(entry: &mut Entry, on: bool) -> Outcome {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
-    call("pvm_getopt", |entry| {
-        let value = entry.task().option(what)?;
-        Ok(symbol(what).map_or(value, |symbol| symbol.load(Relaxed)))
-    })
+    traced(
+        Event::Getopt,
+        |_| ints(&[what]),
+        || {
+            call("pvm_getopt", |entry| {
+                let value = entry.task().option(what)?;
+                Ok(symbol(what).map_or(value, |symbol| symbol.load(Relaxed)))
+            })
+        },
+        |_, code| ints(&[code.max(0)]),
+    )
 }
 
 /// Whether the mask is that of the children.

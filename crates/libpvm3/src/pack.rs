@@ -2,39 +2,51 @@
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
 use crate::memory::required_bytes;
 use crate::process::Entry;
+use crate::trace::{Values, address, traced_code};
 use pvm_core::codes::Code;
-use pvm_task::{Encoding, Kind, Source};
-use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_short, c_uint, c_ulong, c_ushort};
+use pvm_core::events::Event;
+use pvm_core::trace::Value;
+use pvm_task::{Encoding, Kind, Source, Task};
+use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_short, c_uint, c_ulong, c_ushort, c_void};
 use std::ptr::NonNull;
 use std::slice;
 
 macro_rules! packers {
-    ($($pack:ident $unpack:ident $type:ty, $kind:ident;)*) => {$(
+    ($($pack:ident $packed:ident $unpack:ident $unpacked:ident $type:ty, $kind:ident;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $pack(items: *const $type, count: c_int, stride: c_int) -> c_int {
-            // SAFETY: items as the caller promises.
-            call(stringify!($pack), |entry| unsafe { pack(entry, Kind::$kind, items.cast(), count, stride) })
+            traced_code(Event::$packed, items_told(items, count, stride), || {
+                // SAFETY: items as the caller promises.
+                call(stringify!($pack), |entry| unsafe { pack(entry, Kind::$kind, items.cast(), count, stride) })
+            })
         }
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $unpack(items: *mut $type, count: c_int, stride: c_int) -> c_int {
-            // SAFETY: items as the caller promises.
-            call(stringify!($unpack), |entry| unsafe { unpack(entry, Kind::$kind, items.cast(), count, stride) })
+            traced_code(Event::$unpacked, items_told(items, count, stride), || {
+                // SAFETY: items as the caller promises.
+                call(stringify!($unpack), |entry| unsafe { unpack(entry, Kind::$kind, items.cast(), count, stride) })
+            })
         }
     )*};
 }
 
+/// What is told of the items of a call.
+fn items_told<T>(items: *const T, count: c_int, stride: c_int) -> impl FnOnce(&mut Task) -> Values {
+    move |_| vec![address(items), Value::Int(count), Value::Int(stride)]
+}
+
 packers! {
-    pvm_pkbyte pvm_upkbyte c_char, Byte;
-    pvm_pkshort pvm_upkshort c_short, Short;
-    pvm_pkushort pvm_upkushort c_ushort, Ushort;
-    pvm_pkint pvm_upkint c_int, Int;
-    pvm_pkuint pvm_upkuint c_uint, Uint;
-    pvm_pklong pvm_upklong c_long, Long;
-    pvm_pkulong pvm_upkulong c_ulong, Ulong;
-    pvm_pkfloat pvm_upkfloat c_float, Float;
-    pvm_pkdouble pvm_upkdouble c_double, Double;
-    pvm_pkcplx pvm_upkcplx c_float, Cplx;
-    pvm_pkdcplx pvm_upkdcplx c_double, Dcplx;
+    pvm_pkbyte Pkbyte pvm_upkbyte Upkbyte c_char, Byte;
+    pvm_pkshort Pkshort pvm_upkshort Upkshort c_short, Short;
+    pvm_pkushort Pkushort pvm_upkushort Upkushort c_ushort, Ushort;
+    pvm_pkint Pkint pvm_upkint Upkint c_int, Int;
+    pvm_pkuint Pkuint pvm_upkuint Upkuint c_uint, Uint;
+    pvm_pklong Pklong pvm_upklong Upklong c_long, Long;
+    pvm_pkulong Pkulong pvm_upkulong Upkulong c_ulong, Ulong;
+    pvm_pkfloat Pkfloat pvm_upkfloat Upkfloat c_float, Float;
+    pvm_pkdouble Pkdouble pvm_upkdouble Upkdouble c_double, Double;
+    pvm_pkcplx Pkcplx pvm_upkcplx Upkcplx c_float, Cplx;
+    pvm_pkdcplx Pkdcplx pvm_upkdcplx Upkdcplx c_double, Dcplx;
 }
 
 /// How many items; none may lie nowhere.
@@ -194,14 +206,26 @@ unsafe fn unpack_string(entry: &mut Entry, text: *mut c_char) -> Outcome {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_pkstr(text: *const c_char) -> c_int {
-    // SAFETY: a string as the caller promises.
-    call("pvm_pkstr", |entry| unsafe { pack_string(entry, text) })
+    traced_code(
+        Event::Pkstr,
+        |_| vec![address(text)],
+        || {
+            // SAFETY: a string as the caller promises.
+            call("pvm_pkstr", |entry| unsafe { pack_string(entry, text) })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_upkstr(text: *mut c_char) -> c_int {
-    // SAFETY: room as the caller promises.
-    call("pvm_upkstr", |entry| unsafe { unpack_string(entry, text) })
+    traced_code(
+        Event::Upkstr,
+        |_| vec![address(text)],
+        || {
+            // SAFETY: room as the caller promises.
+            call("pvm_upkstr", |entry| unsafe { unpack_string(entry, text) })
+        },
+    )
 }
 
 /// `pvmupkstralloc`: unpacks a string into memory of its own, for the caller to `free`.
@@ -285,6 +309,23 @@ pub unsafe extern "C" fn hpvm_shim_pack_string(text: *const c_char) -> c_int {
 pub unsafe extern "C" fn hpvm_shim_unpack_string(text: *mut c_char) -> c_int {
     // SAFETY: room as the caller of `pvm_unpackf` promises.
     call_silent(|entry| unsafe { unpack_string(entry, text) })
+}
+
+/// A call of `pvm_packf` (else `pvm_unpackf`) for `shim/format.c`, which does it by `work` on `call`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hpvm_shim_traced(
+    packs: c_int,
+    format: *const c_char,
+    work: unsafe extern "C" fn(*mut c_void) -> c_int,
+    call: *mut c_void,
+) -> c_int {
+    let event = if packs != 0 { Event::Packf } else { Event::Unpackf };
+    let before = |_: &mut Task| {
+        // SAFETY: a string, as the caller of the interface promises, or null.
+        vec![crate::trace::text(unsafe { crate::memory::bytes(format) })]
+    };
+    // SAFETY: the shim gives a function and what belongs to it.
+    traced_code(event, before, || unsafe { work(call) })
 }
 
 /// Failures for `shim/format.c`.

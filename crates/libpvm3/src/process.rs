@@ -5,8 +5,9 @@
 //! nothing is borrowed, so that code may call the library again.
 use crate::lists::Lists;
 use crate::lock::{self, Taken};
-use crate::{catchout, data, handlers};
+use crate::{catchout, data, handlers, trace};
 use pvm_core::codes::Code;
+use pvm_core::events::MASK_EMPTY;
 use pvm_task::{Environment, Task};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -44,12 +45,19 @@ pub struct State {
     pub lists: Lists,
     /// Which servers this task is.
     pub registered: crate::register::Registered,
+    /// Traces are being sent, further out.
+    pub sending_traces: bool,
+    /// Its spawner wants traces of it.
+    spawned_to_trace: bool,
 }
 
 impl State {
     fn new(environment: &Environment) -> State {
+        let mut task = Task::new(environment);
+        task.watch_trace_settings(trace::unsettle);
+        let masked = |mask: &Vec<u8>| mask.iter().any(|character| *character != MASK_EMPTY);
         State {
-            task: Task::new(environment),
+            task,
             matcher: None,
             output: std::ptr::null_mut(),
             attentive: false,
@@ -58,6 +66,8 @@ impl State {
             scratch: Vec::new(),
             lists: Lists::default(),
             registered: Default::default(),
+            sending_traces: false,
+            spawned_to_trace: environment.cookie.is_some() && environment.trace_mask.as_ref().is_some_and(masked),
         }
     }
 }
@@ -117,6 +127,7 @@ fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
 fn renew() {
     USER_CODE.store(false, Relaxed);
     JOINED.store(0, Relaxed);
+    trace::unsettle();
     // SAFETY: the lock is held and nobody borrows the state: a new process has no other thread,
     // and user code, the only place where a fork can happen inside, runs without a borrow.
     let state = unsafe { &mut *PROCESS.state.get() };
@@ -300,9 +311,26 @@ impl Entry {
         self.publish_settings();
     }
 
+    /// Whether the spawner of this process wants traces of it.
+    pub fn spawned_to_trace(&mut self) -> bool {
+        self.state().spawned_to_trace
+    }
+
+    /// Makes the process a task, if that can be had without a word.
+    pub fn enrol_silently(&mut self) -> bool {
+        self.state().spawned_to_trace = false; // one try
+        let name = self.state().name.clone();
+        let enrolled = self.task().enroll(&Environment { name, ..Environment::from_process() }).is_ok();
+        if enrolled {
+            self.publish_identity();
+        }
+        enrolled
+    }
+
     /// Shows programs where output and traces go.
     pub fn publish_settings(&mut self) {
         let task = self.task();
+        trace::refresh(task);
         data::pvmtrc.publish(task.own_settings());
         data::pvmctrc.publish(task.child_settings());
     }

@@ -3,9 +3,13 @@ use crate::errors::{Failure, Outcome, call, lpvm_error};
 use crate::memory::store;
 use crate::process::{Entry, Matcher};
 use crate::send::bytes_of;
+use crate::trace::{address, ints, message, nothing, traced, traced_code};
 use crate::wait::{wait, wait_on};
 use pvm_core::codes::Code;
-use pvm_task::Filter;
+use pvm_core::events::Event;
+use pvm_core::trace::Value;
+use pvm_task::{Filter, Task};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
@@ -67,19 +71,41 @@ fn daemon_gone<T>(entry: &mut Entry) -> Option<Result<T, Failure>> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_recv(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_recv", |entry| receive(entry, tid, tag, None))
+    traced(
+        Event::Recv,
+        |task| ints(&[tid, tag, task.context()]),
+        || call("pvm_recv", |entry| receive(entry, tid, tag, None)),
+        |task, code| message(task, code),
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_nrecv", |entry| receive(entry, tid, tag, AT_ONCE))
+    traced(
+        Event::Nrecv,
+        |task| ints(&[tid, tag, task.context()]),
+        || call("pvm_nrecv", |entry| receive(entry, tid, tag, AT_ONCE)),
+        |task, code| message(task, code),
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::timeval) -> c_int {
-    // SAFETY: null or a time that the caller gave.
-    let limit = unsafe { limit.as_ref() }.map(duration);
-    call("pvm_trecv", |entry| receive(entry, tid, tag, limit))
+    traced(
+        Event::Trecv,
+        |task| {
+            // SAFETY: null or a time that the caller gave.
+            let (seconds, rest) =
+                unsafe { limit.as_ref() }.map_or((-1, -1), |limit| (limit.tv_sec as c_int, limit.tv_usec as c_int));
+            ints(&[tid, tag, task.context(), seconds, rest])
+        },
+        || {
+            // SAFETY: null or a time that the caller gave.
+            let limit = unsafe { limit.as_ref() }.map(duration);
+            call("pvm_trecv", |entry| receive(entry, tid, tag, limit))
+        },
+        |task, code| message(task, code),
+    )
 }
 
 /// A time as C programs give it; negative ones are over at once, microseconds may be many.
@@ -91,22 +117,28 @@ fn duration(time: &libc::timeval) -> Duration {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_probe", |entry| {
-        entry.enrolled()?;
-        if entry.task().in_handler() {
-            return Ok(0);
-        }
-        entry.task().progress_all();
-        entry.attend();
-        if let Some(matcher) = entry.state().matcher {
-            return Ok(match_queued(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
-        }
-        let filter = entry.task().filter(tid, tag);
-        match entry.task().probe(&filter) {
-            Some(mid) => Ok(mid),
-            None => daemon_gone(entry).unwrap_or(Ok(0)),
-        }
-    })
+    traced_code(
+        Event::Probe,
+        |task| ints(&[tid, tag, task.context()]),
+        || {
+            call("pvm_probe", |entry| {
+                entry.enrolled()?;
+                if entry.task().in_handler() {
+                    return Ok(0);
+                }
+                entry.task().progress_all();
+                entry.attend();
+                if let Some(matcher) = entry.state().matcher {
+                    return Ok(match_queued(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
+                }
+                let filter = entry.task().filter(tid, tag);
+                match entry.task().probe(&filter) {
+                    Some(mid) => Ok(mid),
+                    None => daemon_gone(entry).unwrap_or(Ok(0)),
+                }
+            })
+        },
+    )
 }
 
 /// What a user's matching function said so far.
@@ -171,6 +203,16 @@ unsafe extern "C" fn default_matcher(mid: c_int, tid: c_int, tag: c_int) -> c_in
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_recvf(matcher: Option<Matcher>) -> Option<Matcher> {
+    let previous = Cell::new(None);
+    let body = || {
+        previous.set(replace_matcher(matcher));
+        0
+    };
+    traced(Event::Recvf, nothing, body, |_, _| Vec::new());
+    previous.get()
+}
+
+fn replace_matcher(matcher: Option<Matcher>) -> Option<Matcher> {
     let Some(mut entry) = crate::process::enter() else { return Some(default_matcher) };
     // Whoever puts the default back gets the fast way back too.
     let matcher = matcher.filter(|&matcher| matcher as *const () != default_matcher as *const ());
@@ -189,26 +231,44 @@ pub unsafe extern "C" fn pvm_precv(
     found_tag: *mut c_int,
     length: *mut c_int,
 ) -> c_int {
-    let room = match bytes_of(count, data_type) {
-        Ok(bytes) if bytes == 0 || !data.is_null() => bytes,
-        Ok(_) => return lpvm_error(b"pvm_precv", Code::BadParam.number()),
-        Err(code) => return lpvm_error(b"pvm_precv", code.number()),
+    let before = |task: &mut Task| {
+        let mut values = ints(&[tid, tag, task.context()]);
+        values.extend([address(data), Value::Int(count), Value::Int(data_type)]);
+        values
     };
-    let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
-    let code = call("pvm_precv", |entry| {
-        let delivered = precv(entry, tid, tag, &Room { start, bytes: room })?;
-        // SAFETY: places that the caller gave for it, or null.
-        unsafe {
-            store(source, delivered.src);
-            store(found_tag, delivered.tag);
-            store(length, delivered.len as c_int);
-        }
-        Ok(0)
-    });
-    if count < 0 {
-        lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
-    }
-    code
+    let found = Cell::new(None);
+    let after = |task: &mut Task, code| match found.get() {
+        Some(pvm_task::Delivered { src, tag, len }) => ints(&[code, len as c_int, tag, task.context(), src]),
+        None => ints(&[code, -1, -1, 0, -1]),
+    };
+    traced(
+        Event::Precv,
+        before,
+        || {
+            let room = match bytes_of(count, data_type) {
+                Ok(bytes) if bytes == 0 || !data.is_null() => bytes,
+                Ok(_) => return lpvm_error(b"pvm_precv", Code::BadParam.number()),
+                Err(code) => return lpvm_error(b"pvm_precv", code.number()),
+            };
+            let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
+            let code = call("pvm_precv", |entry| {
+                let delivered = precv(entry, tid, tag, &Room { start, bytes: room })?;
+                found.set(Some(delivered));
+                // SAFETY: places that the caller gave for it, or null.
+                unsafe {
+                    store(source, delivered.src);
+                    store(found_tag, delivered.tag);
+                    store(length, delivered.len as c_int);
+                }
+                Ok(0)
+            });
+            if count < 0 {
+                lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
+            }
+            code
+        },
+        after,
+    )
 }
 
 /// Where the user wants the data.

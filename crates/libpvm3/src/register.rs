@@ -4,10 +4,13 @@ use crate::lists::{CHostInfo, HostList};
 use crate::mailbox::put_body;
 use crate::memory::{bytes, store};
 use crate::process::Entry;
+use crate::trace::{ints, nothing, text, traced_code};
 use crate::wait::{request, unexpected};
 use pvm_core::codes::CLASS_TRACER;
 use pvm_core::encoding::Writer;
-use pvm_core::proto::{Reply, Request, Role};
+use pvm_core::events::{Event, MASK_CHARACTERS};
+use pvm_core::proto::{ByteBuf, Reply, Request, Role, TraceSettings};
+use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
 /// Which servers this task is: each call of the same function turns it round.
@@ -31,27 +34,33 @@ fn toggle(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_reg_hoster() -> c_int {
-    call("pvm_reg_hoster", |entry| toggle(entry, Role::Hoster, |registered| &mut registered.hoster).map(|_| 0))
+    traced_code(Event::RegHoster, nothing, || {
+        call("pvm_reg_hoster", |entry| toggle(entry, Role::Hoster, |registered| &mut registered.hoster).map(|_| 0))
+    })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_reg_tasker() -> c_int {
-    call("pvm_reg_tasker", |entry| toggle(entry, Role::Tasker, |registered| &mut registered.tasker).map(|_| 0))
+    traced_code(Event::RegTasker, nothing, || {
+        call("pvm_reg_tasker", |entry| toggle(entry, Role::Tasker, |registered| &mut registered.tasker).map(|_| 0))
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_reg_rm(list: *mut *mut CHostInfo) -> c_int {
-    call("pvm_reg_rm", |entry| {
-        match request(entry, Request::Register { role: Role::ResourceManager, on: true })? {
-            Reply::Manager { previous, hosts } => {
-                let lists = &mut entry.state().lists;
-                lists.manager_hosts = HostList::new(hosts);
-                // SAFETY: the place that the caller gave for it, or null.
-                unsafe { store(list, lists.manager_hosts.as_mut_ptr()) };
-                Ok(previous.0 as c_int)
+    traced_code(Event::RegRm, nothing, || {
+        call("pvm_reg_rm", |entry| {
+            match request(entry, Request::Register { role: Role::ResourceManager, on: true })? {
+                Reply::Manager { previous, hosts } => {
+                    let lists = &mut entry.state().lists;
+                    lists.manager_hosts = HostList::new(hosts);
+                    // SAFETY: the place that the caller gave for it, or null.
+                    unsafe { store(list, lists.manager_hosts.as_mut_ptr()) };
+                    Ok(previous.0 as c_int)
+                }
+                other => Ok(unexpected(other)?),
             }
-            other => Ok(unexpected(other)?),
-        }
+        })
     })
 }
 
@@ -74,12 +83,24 @@ pub unsafe extern "C" fn pvm_reg_tracer(
     buffer: c_int,
     options: c_int,
 ) -> c_int {
-    call("pvm_reg_tracer", |entry| {
-        // SAFETY: a mask, which is a C string, as the caller promises.
-        let mask = unsafe { bytes(mask) }.unwrap_or_default();
-        let (trace, output) = ((trace_context, trace_tag), (output_context, output_tag));
-        register_tracer(entry, &TraceWish { trace, output, mask, buffer, options })
-    })
+    traced_code(
+        Event::RegTracer,
+        |_| {
+            // SAFETY: a mask, which is a C string, as the caller promises, or null.
+            let mask = text(unsafe { bytes(mask) });
+            let mut values = ints(&[trace_context, trace_tag, output_context, output_tag]);
+            values.extend([mask, Value::Int(buffer), Value::Int(options)]);
+            values
+        },
+        || {
+            call("pvm_reg_tracer", |entry| {
+                // SAFETY: a mask, which is a C string, as the caller promises.
+                let mask = unsafe { bytes(mask) }.unwrap_or_default();
+                let (trace, output) = ((trace_context, trace_tag), (output_context, output_tag));
+                register_tracer(entry, &TraceWish { trace, output, mask, buffer, options })
+            })
+        },
+    )
 }
 
 fn register_tracer(entry: &mut Entry, wish: &TraceWish<'_>) -> Outcome {
@@ -90,5 +111,17 @@ fn register_tracer(entry: &mut Entry, wish: &TraceWish<'_>) -> Outcome {
     let body = Writer::new().int(tid).int(wish.trace.0).int(wish.trace.1).int(wish.output.0).int(wish.output.1);
     let body = body.string(wish.mask).int(wish.buffer).int(wish.options);
     put_body(entry, CLASS_TRACER.as_bytes(), 0, body.finish())?;
+    let settings = TraceSettings {
+        trace_tid: tid,
+        trace_ctx: wish.trace.0,
+        trace_tag: wish.trace.1,
+        output_tid: tid,
+        output_ctx: wish.output.0,
+        output_tag: wish.output.1,
+        trace_buffer: wish.buffer,
+        trace_options: wish.options,
+        mask: ByteBuf::from(&crate::data::mask(wish.mask)[..MASK_CHARACTERS]),
+    };
+    request(entry, Request::SetTracer(settings))?;
     Ok(0)
 }

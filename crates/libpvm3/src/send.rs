@@ -2,8 +2,11 @@
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
 use crate::memory::items;
 use crate::process::Entry;
+use crate::trace::{address, ints, sending_bytes, traced_code};
 use crate::wait::wait;
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
+use pvm_core::trace::Value;
 use pvm_task::{Kind, Submit, Task};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -43,20 +46,36 @@ fn submit_slowly(entry: &mut Entry, send: &mut dyn FnMut(&mut Task) -> Result<Su
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_send", |entry| submit(entry, |task| task.send(tid, tag)))
+    traced_code(
+        Event::Send,
+        |task| ints(&[sending_bytes(task), tid, tag, task.context()]),
+        || call("pvm_send", |entry| submit(entry, |task| task.send(tid, tag))),
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int {
-    call("pvm_mcast", |entry| {
-        entry.enrolled()?;
-        if count < 0 {
-            return Err(Code::BadParam.into());
-        }
-        // SAFETY: tids as the caller promises.
-        let tids = unsafe { items(tids, count) }?;
-        submit(entry, |task| task.multicast(tids, tag))
-    })
+    traced_code(
+        Event::Mcast,
+        |task| {
+            // SAFETY: tids as the caller promises.
+            let tids = unsafe { items(tids, count) }.unwrap_or_default().to_vec();
+            let mut values = ints(&[sending_bytes(task), tag, task.context()]);
+            values.push(Value::Ints(tids));
+            values
+        },
+        || {
+            call("pvm_mcast", |entry| {
+                entry.enrolled()?;
+                if count < 0 {
+                    return Err(Code::BadParam.into());
+                }
+                // SAFETY: tids as the caller promises.
+                let tids = unsafe { items(tids, count) }?;
+                submit(entry, |task| task.multicast(tids, tag))
+            })
+        },
+    )
 }
 
 /// Bytes of so many items of a data type; a negative count is none.
@@ -77,21 +96,31 @@ pub unsafe extern "C" fn pvm_psend(
     count: c_int,
     data_type: c_int,
 ) -> c_int {
-    let bytes = match bytes_of(count, data_type) {
-        Ok(bytes) if bytes == 0 || !data.is_null() => bytes,
-        Ok(_) => return lpvm_error(b"pvm_psend", Code::BadParam.number()),
-        Err(code) => return lpvm_error(b"pvm_psend", code.number()),
-    };
-    if count < 0 {
-        lpvm_error(b"pvm_pkbyte", Code::BadParam.number()); // said, and then taken for none
-    }
-    let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast_mut().cast() };
-    // SAFETY: data as the caller promises.
-    let body = unsafe { slice::from_raw_parts(data, bytes) };
-    match call_silent(|entry| submit(entry, |task| task.psend(tid, tag, body))) {
-        code @ ..0 => psend_failed(code),
-        done => done,
-    }
+    traced_code(
+        Event::Psend,
+        |task| {
+            let mut values = ints(&[tid, tag, task.context()]);
+            values.extend([address(data), Value::Int(count), Value::Int(data_type)]);
+            values
+        },
+        || {
+            let bytes = match bytes_of(count, data_type) {
+                Ok(bytes) if bytes == 0 || !data.is_null() => bytes,
+                Ok(_) => return lpvm_error(b"pvm_psend", Code::BadParam.number()),
+                Err(code) => return lpvm_error(b"pvm_psend", code.number()),
+            };
+            if count < 0 {
+                lpvm_error(b"pvm_pkbyte", Code::BadParam.number()); // said, and then taken for none
+            }
+            let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast_mut().cast() };
+            // SAFETY: data as the caller promises.
+            let body = unsafe { slice::from_raw_parts(data, bytes) };
+            match call_silent(|entry| submit(entry, |task| task.psend(tid, tag, body))) {
+                code @ ..0 => psend_failed(code),
+                done => done,
+            }
+        },
+    )
 }
 
 /// In 3.4.6 this is two calls one in the other, and both say so.

@@ -2,9 +2,14 @@
 use crate::errors::{Failure, Outcome, call};
 use crate::memory::{bytes, required_bytes, store_all, string_array};
 use crate::process::Entry;
+use crate::trace::{text, traced};
 use crate::wait::{request, unexpected};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
 use pvm_core::proto::Reply;
+use pvm_core::trace::Value;
+use pvm_task::Task;
+use std::cell::RefCell;
 use std::ffi::{CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -31,23 +36,40 @@ pub unsafe extern "C" fn pvm_spawn(
     count: c_int,
     tids: *mut c_int,
 ) -> c_int {
-    call("pvm_spawn", |entry| {
-        // SAFETY: strings as the caller promises.
-        let wanted = unsafe {
-            Wanted {
-                file: required_bytes(file)?,
-                arguments: string_array(arguments),
-                flags: flags | extra_flags(),
-                place: bytes(place).unwrap_or_default(),
-                count,
-            }
-        };
-        entry.enrolled()?;
-        let started = spawn(entry, &wanted)?;
-        // SAFETY: room for `count` tids, as the caller promises, or null.
-        unsafe { store_all(tids, count, &started) };
-        Ok(started.iter().filter(|&&tid| tid > 0).count() as c_int)
-    })
+    let before = |_: &mut Task| {
+        // SAFETY: strings as the caller promises, or null.
+        let (file, place) = unsafe { (text(bytes(file)), text(bytes(place))) };
+        vec![file, place, Value::Int(flags), Value::Int(count)]
+    };
+    let children = RefCell::new(Vec::new());
+    let after = |_: &mut Task, code| vec![Value::Int(code), Value::Ints(children.take())];
+    traced(
+        Event::Spawn,
+        before,
+        || {
+            call("pvm_spawn", |entry| {
+                // SAFETY: strings as the caller promises.
+                let wanted = unsafe {
+                    Wanted {
+                        file: required_bytes(file)?,
+                        arguments: string_array(arguments),
+                        flags: flags | extra_flags(),
+                        place: bytes(place).unwrap_or_default(),
+                        count,
+                    }
+                };
+                entry.enrolled()?;
+                let started = spawn(entry, &wanted)?;
+                // SAFETY: room for `count` tids, as the caller promises, or null.
+                unsafe { store_all(tids, count, &started) };
+                let good: Vec<c_int> = started.into_iter().filter(|&tid| tid > 0).collect();
+                let count = good.len() as c_int;
+                children.replace(good);
+                Ok(count)
+            })
+        },
+        after,
+    )
 }
 
 fn spawn(entry: &mut Entry, wanted: &Wanted<'_>) -> Result<Vec<c_int>, Failure> {

@@ -3,7 +3,10 @@ use crate::errors::{Outcome, call};
 use crate::memory::strings;
 use crate::process::Entry;
 use crate::spawn::set_variable;
+use crate::trace::{texts, traced_code};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
+use pvm_core::trace::Value;
 use pvm_task::Environment;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::io::{BufRead, BufReader, Read};
@@ -16,12 +19,21 @@ use std::process::{Command, Stdio};
 const LINE_BYTES_MAX: u64 = 4096;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char, _block: c_int) -> c_int {
-    call("pvm_start_pvmd", |entry| {
-        // SAFETY: strings as the caller promises.
-        let arguments: Vec<Vec<u8>> = unsafe { strings(argv, argc) }?.into_iter().map(<[u8]>::to_vec).collect();
-        start(entry, &arguments)
-    })
+pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char, block: c_int) -> c_int {
+    traced_code(
+        Event::StartPvmd,
+        |_| {
+            // SAFETY: strings as the caller promises.
+            vec![Value::Int(block), texts(&unsafe { strings(argv, argc) }.unwrap_or_default())]
+        },
+        || {
+            call("pvm_start_pvmd", |entry| {
+                // SAFETY: strings as the caller promises.
+                let arguments: Vec<Vec<u8>> = unsafe { strings(argv, argc) }?.into_iter().map(<[u8]>::to_vec).collect();
+                start(entry, &arguments)
+            })
+        },
+    )
 }
 
 /// Starts a daemon and enrols. The daemon says where it listens when its host is ready, so there

@@ -2,55 +2,68 @@
 use crate::data::{self, pvmmyctx, pvmnsibs, pvmsibtids};
 use crate::errors::{call, call_quiet, call_silent, lpvm_error};
 use crate::lists::{CTaskInfo, TaskList};
-use crate::memory::store;
+use crate::memory::{items, store};
+use crate::trace::{ints, nothing, traced, traced_code};
 use crate::wait::{request, unexpected};
 use crate::{catchout, handlers};
 use pvm_core::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_ROUTE_ADD};
+use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::{HOST_MASK, Tid};
+use pvm_core::trace::Value;
+use pvm_task::Task;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_mytid() -> c_int {
-    call("pvm_mytid", |entry| {
-        entry.enrolled()?;
-        Ok(entry.task().tid().ok_or(Code::SysErr)?.0 as c_int)
+    traced_code(Event::Mytid, nothing, || {
+        call("pvm_mytid", |entry| {
+            entry.enrolled()?;
+            Ok(entry.task().tid().ok_or(Code::SysErr)?.0 as c_int)
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_parent() -> c_int {
-    call_quiet("pvm_parent", &[Code::NoParent, Code::ParentNotSet], |entry| {
-        entry.enrolled()?;
-        Ok(entry.task().parent()?.0 as c_int)
+    traced_code(Event::Parent, nothing, || {
+        call_quiet("pvm_parent", &[Code::NoParent, Code::ParentNotSet], |entry| {
+            entry.enrolled()?;
+            Ok(entry.task().parent()?.0 as c_int)
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_exit() -> c_int {
-    call("pvm_exit", |entry| {
-        if !entry.task().is_enrolled() {
-            return Ok(0);
-        }
-        if entry.task().in_handler() {
-            return Err(Code::NotImpl.into());
-        }
-        let collected = catchout::finish(entry);
-        entry.task().begin_leave();
-        handlers::run(entry);
-        // SAFETY: null stands for all streams.
-        unsafe { libc::fflush(null_mut()) };
-        let left = entry.task().leave();
-        entry.state().attentive = false;
-        entry.state().registered = Default::default();
-        entry.state().watched = None;
-        entry.state().lists.siblings = Vec::new();
-        data::forget_identity();
-        pvmmyctx.store(entry.task().context(), Relaxed);
-        collected.and(left)?;
-        Ok(0)
+    traced_code(Event::Exit, nothing, || {
+        call("pvm_exit", |entry| {
+            if !entry.task().is_enrolled() {
+                return Ok(0);
+            }
+            if entry.task().in_handler() {
+                return Err(Code::NotImpl.into());
+            }
+            let collected = catchout::finish(entry);
+            entry.task().begin_leave();
+            handlers::run(entry);
+            // SAFETY: null stands for all streams.
+            unsafe { libc::fflush(null_mut()) };
+            crate::trace::finish(entry);
+            let left = entry.task().leave();
+            crate::trace::refresh(entry.task());
+            entry.state().attentive = false;
+            entry.state().registered = Default::default();
+            entry.state().watched = None;
+            entry.state().lists.siblings = Vec::new();
+            data::forget_identity();
+            pvmmyctx.store(entry.task().context(), Relaxed);
+            collected.and(left)?;
+            Ok(0)
+        })
     })
 }
 
@@ -74,90 +87,144 @@ fn task_tid(tid: c_int) -> Result<Tid, Code> {
     Some(Tid(tid as u32)).filter(|tid| tid.is_task()).ok_or(Code::BadParam)
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn pvm_sendsig(tid: c_int, number: c_int) -> c_int {
+fn send_signal(tid: c_int, number: c_int) -> c_int {
     match signal(tid, number) {
         code @ ..0 => lpvm_error(b"pvm_sendsig", code),
         done => done,
     }
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_sendsig(tid: c_int, number: c_int) -> c_int {
+    traced_code(Event::Sendsig, |_| ints(&[tid, number]), || send_signal(tid, number))
+}
+
 /// In 3.4.6 this is two calls one in the other, and both say so when they fail.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
-    match pvm_sendsig(tid, libc::SIGTERM) {
-        code @ ..0 => lpvm_error(b"pvm_kill", code),
-        done => done,
-    }
+    traced_code(
+        Event::Kill,
+        |_| ints(&[tid]),
+        || match send_signal(tid, libc::SIGTERM) {
+            code @ ..0 => lpvm_error(b"pvm_kill", code),
+            done => done,
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_pstat(tid: c_int) -> c_int {
-    call_quiet("pvm_pstat", &[Code::NoTask], |entry| {
-        entry.enrolled()?;
-        let tid = task_tid(tid)?;
-        match request(entry, Request::TaskStatus(tid))? {
-            Reply::Code(0) | Reply::Done => Ok(0),
-            Reply::Code(code) => Err(crate::errors::Failure(code)),
-            other => Ok(unexpected(other)?),
-        }
-    })
+    traced_code(
+        Event::Pstat,
+        |_| ints(&[tid]),
+        || {
+            call_quiet("pvm_pstat", &[Code::NoTask], |entry| {
+                entry.enrolled()?;
+                let tid = task_tid(tid)?;
+                match request(entry, Request::TaskStatus(tid))? {
+                    Reply::Code(0) | Reply::Done => Ok(0),
+                    Reply::Code(code) => Err(crate::errors::Failure(code)),
+                    other => Ok(unexpected(other)?),
+                }
+            })
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_tasks(place: c_int, count: *mut c_int, list: *mut *mut CTaskInfo) -> c_int {
-    call("pvm_tasks", |entry| {
-        entry.state().lists.tasks = TaskList::default();
-        // SAFETY: the place that the caller gave for it, or null.
-        unsafe { store(count, 0) };
-        match request(entry, Request::Tasks(Tid(place as u32)))? {
-            Reply::Tasks(tasks) => {
-                let lists = &mut entry.state().lists;
-                lists.tasks = TaskList::new(tasks);
-                // SAFETY: places that the caller gave for it, or null.
-                unsafe {
-                    store(count, lists.tasks.len());
-                    store(list, lists.tasks.as_mut_ptr());
+    let found = Cell::new(0);
+    let after = |_: &mut Task, code| ints(&[code, found.get()]);
+    traced(
+        Event::Tasks,
+        |_| ints(&[place]),
+        || {
+            call("pvm_tasks", |entry| {
+                entry.state().lists.tasks = TaskList::default();
+                // SAFETY: the place that the caller gave for it, or null.
+                unsafe { store(count, 0) };
+                match request(entry, Request::Tasks(Tid(place as u32)))? {
+                    Reply::Tasks(tasks) => {
+                        let lists = &mut entry.state().lists;
+                        lists.tasks = TaskList::new(tasks);
+                        found.set(lists.tasks.len());
+                        // SAFETY: places that the caller gave for it, or null.
+                        unsafe {
+                            store(count, lists.tasks.len());
+                            store(list, lists.tasks.as_mut_ptr());
+                        }
+                        Ok(0)
+                    }
+                    other => Ok(unexpected(other)?),
                 }
-                Ok(0)
-            }
-            other => Ok(unexpected(other)?),
-        }
-    })
+            })
+        },
+        after,
+    )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
-    call("pvm_siblings", |entry| {
-        entry.enrolled()?;
-        if entry.state().lists.siblings.is_empty() {
-            let Reply::Tids(tids) = request(entry, Request::Siblings)? else { return Err(Code::BadMsg.into()) };
-            entry.state().lists.siblings = tids;
-        }
-        let siblings = &mut entry.state().lists.siblings;
-        let count = siblings.len() as c_int;
-        pvmnsibs.store(count, Relaxed);
-        pvmsibtids.store(siblings.as_mut_ptr(), Relaxed);
-        // SAFETY: the place that the caller gave for it, or null.
-        unsafe { store(list, siblings.as_mut_ptr()) };
-        Ok(count)
-    })
+    traced(
+        Event::Siblings,
+        nothing,
+        || {
+            call("pvm_siblings", |entry| {
+                entry.enrolled()?;
+                if entry.state().lists.siblings.is_empty() {
+                    let Reply::Tids(tids) = request(entry, Request::Siblings)? else { return Err(Code::BadMsg.into()) };
+                    entry.state().lists.siblings = tids;
+                }
+                let siblings = &mut entry.state().lists.siblings;
+                let count = siblings.len() as c_int;
+                pvmnsibs.store(count, Relaxed);
+                pvmsibtids.store(siblings.as_mut_ptr(), Relaxed);
+                // SAFETY: the place that the caller gave for it, or null.
+                unsafe { store(list, siblings.as_mut_ptr()) };
+                Ok(count)
+            })
+        },
+        |_, _| {
+            // SAFETY: these are ours, as of the last call.
+            let tids = unsafe { items(pvmsibtids.load(Relaxed), pvmnsibs.load(Relaxed)) };
+            vec![Value::Ints(tids.unwrap_or_default().to_vec())]
+        },
+    )
+}
+
+/// The tids that a request for notifies names.
+///
+/// # Safety
+/// `tids` are `count` of them, or null.
+unsafe fn named_tids<'a>(what: c_int, count: c_int, tids: *const c_int) -> Result<&'a [c_int], Code> {
+    match what & !NOTIFY_CANCEL {
+        // In these two the count is one of messages, and tids mean nothing.
+        NOTIFY_HOST_ADD | NOTIFY_ROUTE_ADD => Ok(&[]),
+        // SAFETY: as promised by the caller.
+        _ => unsafe { items(tids, count) },
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_notify(what: c_int, tag: c_int, count: c_int, tids: *const c_int) -> c_int {
-    call("pvm_notify", |entry| {
-        entry.enrolled()?;
-        let tids = match what & !NOTIFY_CANCEL {
-            // In these two the count is one of messages, and tids mean nothing.
-            NOTIFY_HOST_ADD | NOTIFY_ROUTE_ADD => &[],
+    traced_code(
+        Event::Notify,
+        |_| {
             // SAFETY: tids as the caller promises.
-            _ => unsafe { crate::memory::items(tids, count) }?,
-        };
-        if let Some(notify) = entry.task().notify(what, tag, count, tids)? {
-            request(entry, notify)?;
-        }
-        entry.attend();
-        Ok(0)
-    })
+            let tids = unsafe { named_tids(what, count, tids) }.unwrap_or_default();
+            vec![Value::Int(what), Value::Int(tag), Value::Ints(tids.to_vec())]
+        },
+        || {
+            call("pvm_notify", |entry| {
+                entry.enrolled()?;
+                // SAFETY: tids as the caller promises.
+                let tids = unsafe { named_tids(what, count, tids) }?;
+                if let Some(notify) = entry.task().notify(what, tag, count, tids)? {
+                    request(entry, notify)?;
+                }
+                entry.attend();
+                Ok(0)
+            })
+        },
+    )
 }

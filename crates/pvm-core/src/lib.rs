@@ -10,7 +10,9 @@
 
 pub mod codes;
 pub mod encoding;
+pub mod events;
 pub mod hostfile;
 pub mod machine;
 pub mod proto;
 pub mod tid;
+pub mod trace;

@@ -165,6 +165,8 @@ pub enum Request {
     Register { role: Role, on: bool },
     /// `pvm_setopt` of own output or traces. `Reply::Done`.
     SetOwn(TraceSettings),
+    /// What the registered tracer wants of all later tasks. `Reply::Done`, `Denied`.
+    SetTracer(TraceSettings),
     /// `pvm_hostsync`. `Reply::Clock`.
     HostSync(Tid),
     /// `pvm_tickle`. `Reply::Ints`.

@@ -2,6 +2,7 @@
 use crate::Task;
 use crate::message::{Large, Message, OWN_DSIG, Place};
 use crate::queue::Queue;
+use crate::trace::begin_user_event;
 use crate::types::{Encoding, Filter, MessageInfo};
 use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, DATA_TRACE, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
 
@@ -184,8 +185,10 @@ impl Task {
         let message = &mut store.table[entry as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (0, 0, 0, enc);
         (message.format, message.src, message.dst) = (OWN_DSIG, src, 0);
-        if enc == ENC_IN_PLACE {
-            message.large = Large::Pieces(Vec::new());
+        match enc {
+            ENC_IN_PLACE => message.large = Large::Pieces(Vec::new()),
+            ENC_TRACE => message.small = begin_user_event(),
+            _ => {}
         }
         Ok(entry as i32 + 1)
     }

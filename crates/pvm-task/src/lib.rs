@@ -23,6 +23,7 @@ mod send;
 mod session;
 mod system;
 mod task;
+pub mod trace;
 mod types;
 mod unpack;
 mod wait;

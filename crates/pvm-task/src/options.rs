@@ -218,6 +218,19 @@ impl Settings {
             OptionNumber::SelfTraceOptions => own.trace_options = value,
             _ => {}
         }
+        // Where oneself prints or traces to, later children do as well.
+        let children = &mut self.children;
+        match option {
+            OptionNumber::SelfOutputTid | OptionNumber::SelfOutputCode => {
+                (children.output_tid, children.output_ctx, children.output_tag) =
+                    (own.output_tid, own.output_ctx, own.output_tag);
+            }
+            OptionNumber::SelfTraceTid | OptionNumber::SelfTraceCode => {
+                (children.trace_tid, children.trace_ctx, children.trace_tag) =
+                    (own.trace_tid, own.trace_ctx, own.trace_tag);
+            }
+            _ => {}
+        }
         self.change_own(own);
     }
 }

@@ -1,8 +1,9 @@
 //! Packing into the active send buffer.
 use crate::Task;
 use crate::message::{Large, Message};
+use crate::trace::{frame_items, kind_number};
 use crate::types::{Encoding, Kind, Source};
-use pvm_core::codes::{Code, ENC_IN_PLACE};
+use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE};
 use pvm_fmp::Endpoint;
 
 /// Items that lie apart are gathered in pieces of this size, in bytes: a multiple of every item.
@@ -32,10 +33,21 @@ impl Task {
     #[inline]
     pub fn pack(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
         let (message, heap) = self.packing()?;
-        match kind {
-            Kind::Byte | Kind::Short | Kind::Ushort => pack_narrow(message, heap, kind, items),
-            _ => message.append(heap, items),
+        match message.enc {
+            ENC_TRACE => self.pack_framed(kind, items),
+            _ => pack_items(message, heap, kind, items),
         }
+    }
+
+    /// [`Task::pack`] into an event of the program's own.
+    #[cold]
+    fn pack_framed(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.append_frame(kind, items.len() / kind.size())?;
+        let (message, heap) = self.packing()?;
+        pack_items(message, heap, kind, items)
     }
 
     /// Items that lie elsewhere (strides): `fill(first, room)` writes items `first` and on in
@@ -45,16 +57,25 @@ impl Task {
         if message.enc == ENC_IN_PLACE {
             return Err(Code::NotImpl);
         }
+        if message.enc == ENC_TRACE && count > 0 {
+            self.append_frame(kind, count)?;
+        }
         let mut room = [0; GATHER_BYTES];
         let step = GATHER_BYTES / kind.size();
         let mut first = 0;
         while first < count {
             let items = &mut room[..(count - first).min(step) * kind.size()];
             fill(first, items);
-            self.pack(kind, items)?;
+            let (message, heap) = self.packing()?;
+            pack_items(message, heap, kind, items)?;
             first += step;
         }
         Ok(())
+    }
+
+    fn append_frame(&mut self, kind: Kind, count: usize) -> Result<(), Code> {
+        let (message, heap) = self.packing()?;
+        message.append(heap, &frame_items(kind_number(kind), count))
     }
 
     /// A piece for an in-place buffer, to be read at each send. `BadParam` for other buffers.
@@ -71,7 +92,8 @@ impl Task {
         let (message, mut heap) = self.packing()?;
         let padded = match message.encoding() {
             Encoding::InPlace => return Err(Code::NotImpl),
-            Encoding::Default | Encoding::Trace => padding(text.len() + 1),
+            Encoding::Trace => return self.pack(Kind::Byte, text),
+            Encoding::Default => padding(text.len() + 1),
             Encoding::Raw | Encoding::Foreign => 0,
         };
         let length = i32::try_from(text.len() + 1).map_err(|_| Code::NoMem)?.to_ne_bytes();
@@ -139,6 +161,15 @@ struct Copied(Vec<u8>);
 impl Source for Copied {
     fn bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// Items as the encoding of the message has them.
+#[inline]
+fn pack_items(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
+    match kind {
+        Kind::Byte | Kind::Short | Kind::Ushort => pack_narrow(message, heap, kind, items),
+        _ => message.append(heap, items),
     }
 }
 

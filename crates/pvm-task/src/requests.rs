@@ -2,7 +2,7 @@
 use crate::control::Fate;
 use crate::message::{OWN_DSIG, Place};
 use crate::{Task, Ticket};
-use pvm_core::codes::{Code, ENC_IN_PLACE, TASK_TRACE};
+use pvm_core::codes::{Code, ENC_IN_PLACE};
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn};
 use pvm_core::tid::Tid;
 
@@ -67,10 +67,8 @@ impl Task {
         if count < 1 {
             return Err(Code::BadParam);
         }
-        let mut children = self.state.settings.children.clone();
-        if flags & TASK_TRACE == 0 {
-            (children.trace_tid, children.trace_ctx, children.trace_tag) = (0, 0, 0);
-        }
+        // As in PVM 3.4, `PvmTaskTrace` changes nothing: where there is a collector, it gets the traces.
+        let children = self.state.settings.children.clone();
         let mut environment = vec![
             format!("PVMCTX={:#x}", self.state.context).into_bytes(),
             [b"PVMTMASK=", children.mask.as_slice()].concat(),

@@ -9,7 +9,7 @@ use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
 
-/// Where programs send trace events: to nobody, where nobody traces.
+/// Where programs send trace events: to whoever collects them.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 
 /// How a message gets to its receiver.
@@ -154,7 +154,7 @@ impl Task {
     #[inline]
     pub fn send(&mut self, to: i32, tag: i32) -> Result<Submit, Code> {
         if !self.may_send(Tid(to as u32), tag) {
-            return if (to, tag) == TRACE_DESTINATION { Ok(Submit::Done) } else { Err(Code::BadParam) };
+            return if (to, tag) == TRACE_DESTINATION { self.send_user_event() } else { Err(Code::BadParam) };
         }
         let context = self.state.context;
         let message = self.state.store.sending()?;
@@ -228,7 +228,13 @@ impl Task {
 
     /// Sends a body made elsewhere in the default encoding, in any context, with any tag.
     pub fn send_body(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: &[u8]) -> Result<Submit, Code> {
-        self.send_slice(to, [ctx, tag, wid, ENC_XDR, OWN_DSIG].map(|word| word as u32), body)
+        self.send_encoded(to, [ctx, tag, wid, ENC_XDR], body)
+    }
+
+    /// [`Task::send_body`] in another encoding; context, tag, wait id, encoding.
+    pub(crate) fn send_encoded(&mut self, to: Tid, words: [i32; 4], body: &[u8]) -> Result<Submit, Code> {
+        let [ctx, tag, wid, enc] = words;
+        self.send_slice(to, [ctx, tag, wid, enc, OWN_DSIG].map(|word| word as u32), body)
     }
 
     #[inline(always)]

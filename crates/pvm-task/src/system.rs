@@ -37,6 +37,9 @@ impl State {
     /// Obeys a system message. What cannot be read, or means nothing here, is dropped.
     pub(crate) fn obey(&mut self, tag: i32, body: &[u8]) {
         let mut reader = Reader::new(body);
+        if let (TC_SETTRACE..=TC_SETTRCOPT, Some(changed)) = (tag, self.tracer.changed) {
+            changed();
+        }
         match tag {
             TC_OUTPUT => self.output.arrived((SYSCTX_TC, tag), body),
             TC_SETTRACE => {

@@ -5,6 +5,7 @@ use crate::handlers::Handlers;
 use crate::local_notify::LocalNotifies;
 use crate::options::Settings;
 use crate::output::Output;
+use crate::trace::Tracer;
 use crate::wait::Bed;
 use crate::{EnrollError, Environment};
 use pvm_core::codes::{Code, DSIG_X86_64};
@@ -31,6 +32,7 @@ pub(crate) struct State {
     pub settings: Settings,
     pub output: Output,
     pub notifies: LocalNotifies,
+    pub tracer: Tracer,
     /// Something came since somebody last asked.
     pub news: bool,
 }
@@ -48,6 +50,7 @@ impl Task {
             settings,
             output: Output::default(),
             notifies: LocalNotifies::default(),
+            tracer: Tracer::default(),
             news: false,
         };
         Task { state, member: None, cookie: environment.cookie }
@@ -63,8 +66,12 @@ impl Task {
         self.cookie = None;
         let tid = member.tid;
         self.member = Some(member);
+        // What the daemon says about traces was said later than what stands in the environment.
+        let said = !own.mask.is_empty();
         self.state.settings.inherit(own);
-        self.state.settings.inherit_environment(environment);
+        if !said {
+            self.state.settings.inherit_environment(environment);
+        }
         self.state.handlers.enter_system();
         Ok(tid)
     }
@@ -133,6 +140,7 @@ impl Task {
         self.state.output = Output::default();
         self.state.notifies = LocalNotifies::default();
         self.state.settings.no_reset = None;
+        self.state.settings.own.trace_tid = 0;
         self.state.news = true;
         member.leave()
     }

@@ -1,5 +1,6 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
 use crate::children::{self, Nursery, Process};
+use crate::clock;
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
 use crate::log::Log;
@@ -8,7 +9,7 @@ use crate::resolve;
 use crate::settings::Settings;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Connection, Machine, Start, Time};
-use pvm_core::proto::{ByteBuf, Hello, Reply, ToDaemon, ToTask};
+use pvm_core::proto::{ByteBuf, Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_link::{Link, LinkError};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -22,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -572,20 +573,20 @@ impl Daemon {
                 Tid::DAEMON => self.log.bytes_line(&line),
                 tid => self.log.bytes_line(&[format!("[{tid}] ").as_bytes(), &line].concat()),
             },
-            Action::TellTime { to, wait } => self.tell_time(to, wait),
             Action::Group { group, action } => {
                 self.groups.act(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
             }
             Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, &self.groups.waiting()),
+            Action::Trace { to, ctx, tag, record, describe, introduce } => {
+                let frames = clock::trace((to, ctx, tag), record, describe, introduce);
+                frames.for_each(|frame| self.connections.send(to, frame));
+            }
+            Action::TellTime { to, wait } => {
+                self.connections.send(to, ToTask::Reply { wait, reply: clock::time_of_day() });
+            }
             Action::CheckHosts { request, names } => self.check_hosts(request, &names),
             Action::Stop => self.stopped = true,
         }
-    }
-
-    fn tell_time(&mut self, to: Tid, wait: u32) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let reply = Reply::Clock { seconds: now.as_secs() as i64, microseconds: now.subsec_micros() as i32 };
-        self.connections.send(to, ToTask::Reply { wait, reply });
     }
 
     fn signal(&self, tid: Tid, process: i32, signal: i32) {

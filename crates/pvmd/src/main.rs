@@ -6,6 +6,7 @@
 
 mod arguments;
 mod children;
+mod clock;
 mod connections;
 mod daemon;
 mod groups;

@@ -10,6 +10,7 @@
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
 //! * `groups`, `groups_barrier`: who is in which group, and barriers from which members have gone;
 //! * `group_server`: what old programs ask the group server;
+//! * `traces`: events that the daemon tells of, and where new tasks trace to;
 //! * `servers`: hoster, tasker, resource manager, tracer;
 //! * `control`: signals, tickle, reset, halt.
 
@@ -31,6 +32,9 @@ mod spawn;
 mod tasks;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trace_tests;
+mod traces;
 
 pub use group_server::{Listing, Waiting};
 pub use groups::GroupAction;
@@ -41,6 +45,7 @@ pub use spawn::Found;
 use crate::codes::{Code, ENC_XDR};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
+use crate::trace::Record;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -76,6 +81,9 @@ pub enum Action {
     Forget { tid: Tid },
     /// Append output of a task to the log.
     Log { tid: Tid, line: Vec<u8> },
+    /// Tell a collector of an event, stamped with the time of day. `describe`: for the first time.
+    /// `introduce`: tell it before what data there are.
+    Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
     /// Answer a request with the time of day.
     TellTime { to: Tid, wait: u32 },
     /// Something about the memory of a group.
@@ -128,6 +136,7 @@ pub struct Machine {
     contexts: contexts::Contexts,
     groups: groups::Groups,
     servers: servers::Servers,
+    traces: traces::Traces,
     control: control::Control,
 }
 
@@ -147,6 +156,7 @@ impl Machine {
             mailboxes: mailbox::Mailboxes::default(),
             groups: groups::Groups::default(),
             servers: servers::Servers::default(),
+            traces: traces::Traces::default(),
             control: control::Control::default(),
         }
     }
@@ -170,6 +180,7 @@ impl Machine {
             && self.contexts.is_idle()
             && self.groups.is_idle()
             && self.servers.is_idle()
+            && self.traces.is_idle()
     }
 
     /// The tid of the own host.
@@ -227,6 +238,7 @@ impl Machine {
             }
             Request::Register { role, on } => self.register(from, role, on),
             Request::SetOwn(settings) => self.set_own(from, settings),
+            Request::SetTracer(settings) => self.set_tracer(from, settings),
             Request::HostSync(tid) => return self.host_sync(from, wait, tid),
             Request::Tickle(arguments) => self.tickle(&arguments),
             Request::ExitStatus(tid) => return self.exit_status(from, wait, tid),

@@ -32,6 +32,13 @@ impl Machine {
         }
     }
 
+    /// Tells the collector of a task that came by itself.
+    pub(super) fn announce_arrival(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get(tid) else { return };
+        let (settings, parent) = (task.own.clone(), task.parent);
+        self.tell_collector(&settings, Writer::new().int(tid.0 as i32).int(CREATED).int(parent));
+    }
+
     /// Tells the collector that the task is there.
     pub(super) fn announce_output(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(tid) else { return };
@@ -83,12 +90,17 @@ impl Machine {
         let task = self.tasks.get(tid).ok_or(Code::SysErr)?;
         let place = |s: &TraceSettings| (s.output_tid, s.output_ctx, s.output_tag);
         let moved = place(&task.own) != place(&settings);
+        let traced = |s: &TraceSettings| (s.trace_tid, s.trace_ctx, s.trace_tag);
+        let traced_before = (traced(&task.own) != traced(&settings)).then(|| task.own.clone());
         if moved {
             self.end_output(tid);
         }
         self.tasks.get_mut(tid).ok_or(Code::SysErr)?.own = settings;
         if moved {
             self.announce_output(tid);
+        }
+        if let Some(before) = traced_before {
+            self.trace_moved(tid, &before);
         }
         Ok(Reply::Done)
     }

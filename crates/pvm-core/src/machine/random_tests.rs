@@ -30,7 +30,8 @@ impl Dice {
         text(["", "a", "b", "alfa", "missing", "prog", "broken", "*", "###_PVM_TASKER_###"][self.roll(9) as usize])
     }
     fn settings(&mut self) -> TraceSettings {
-        TraceSettings { output_tid: self.tid().0 as i32, output_tag: self.int(), ..Default::default() }
+        let (output_tid, trace_tid) = (self.tid().0 as i32, self.tid().0 as i32);
+        TraceSettings { output_tid, output_tag: self.int(), trace_tid, ..Default::default() }
     }
     fn role(&mut self) -> Role {
         [Role::Hoster, Role::Tasker, Role::ResourceManager, Role::Tracer][self.roll(4) as usize]
@@ -53,7 +54,7 @@ impl Dice {
             enc: 0,
             body: self.name(),
         };
-        match self.roll(30) {
+        match self.roll(31) {
             0 | 1 => Request::Connect(self.tid()),
             2..=4 => Request::Spawn(spawn(self)),
             5 => Request::Siblings,
@@ -81,6 +82,7 @@ impl Dice {
             25 => Request::JoinGroup(self.name()),
             26 => Request::LeaveGroup(self.name()),
             27 => Request::Group(self.name()),
+            29 => Request::SetTracer(self.settings()),
             28 => Request::FreezeGroup { name: self.name(), count: self.int() },
             _ => Request::Tickle((0..self.roll(3)).map(|_| self.int()).collect()),
         }

@@ -136,7 +136,8 @@ impl Machine {
     fn server_gone(&mut self, tid: Tid, role: Role) {
         match role {
             Role::Hoster if self.servers.hosting.take().is_some() => self.fail_add(Code::DSysErr),
-            Role::Hoster | Role::Tracer => {}
+            Role::Hoster => {}
+            Role::Tracer => self.traces.drop_wish(),
             Role::Tasker => {
                 let lost =
                     |task: &super::tasks::Task| task.origin == Origin::Tasker(tid) && task.state != State::Connected;

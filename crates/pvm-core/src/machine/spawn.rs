@@ -240,7 +240,9 @@ impl Machine {
         arguments.extend(request.arguments.iter().cloned());
         let path = found.debugger.unwrap_or(found.path);
         let (environment, directory) = (pending.environment(), pending.directory.clone());
-        let mut task = Task::new(origin, parent, request.file.to_vec(), request.children.clone());
+        let mut own = request.children.clone();
+        self.traces.settle(&mut own);
+        let mut task = Task::new(origin, parent, request.file.to_vec(), own);
         task.group = Some(spawn);
         let (tid, cookie) = self.expect_task(task)?;
         self.spawns.groups.get_mut(&spawn)?.living += 1;
@@ -262,7 +264,9 @@ impl Machine {
             Ok(process) => {
                 (task.process, task.started) = (process, process);
                 pending.started.push(tid);
+                let (flags, wanted) = (pending.request.flags, pending.request.children.clone());
                 self.announce_output(tid);
+                self.trace_start(tid, flags, &wanted);
             }
             Err(code) => {
                 pending.results.push(code.number());

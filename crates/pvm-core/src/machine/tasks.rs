@@ -166,6 +166,11 @@ impl Tasks {
         }
     }
 
+    /// How a task ended that this daemon started; 0 for others.
+    fn status_of(&self, tid: Tid) -> i32 {
+        self.ended.iter().find(|(other, _)| *other == tid).map_or(0, |(_, status)| *status)
+    }
+
     fn remember(&mut self, tid: Tid, status: i32) {
         if self.statuses.insert(tid, status).is_some() {
             return;
@@ -215,12 +220,16 @@ impl Machine {
         };
         self.actions.push_back(Action::Welcome { connection, tid, welcome });
         if claimed.is_none() {
+            self.announce_arrival(tid);
+            self.trace_arrival(tid);
             self.tell_manager_of_new(tid);
         }
     }
 
     fn add_own_task(&mut self, hello: &Hello) -> Option<Tid> {
-        let task = Task::new(Origin::Own, 0, hello.name.to_vec(), TraceSettings::default());
+        let mut own = TraceSettings::default();
+        self.traces.settle(&mut own);
+        let task = Task::new(Origin::Own, 0, hello.name.to_vec(), own);
         let tid = self.tasks.add(task)?;
         self.actions.push_back(Action::Born { tid });
         Some(tid)
@@ -277,6 +286,7 @@ impl Machine {
         self.tasks.waiting.retain(|(asker, _, _)| *asker != tid);
         self.spawns.withdraw(tid);
         self.forget_server(tid);
+        self.traces.forget(tid);
     }
 
     /// A process that this daemon started has ended, with that wait status. What it had sent and
@@ -308,6 +318,8 @@ impl Machine {
         self.spawns.forget(task.group);
         self.forget_wishes(tid);
         self.announce_exit(tid);
+        let status = if task.origin == Origin::Own { 0 } else { self.tasks.status_of(tid) };
+        self.trace_end(tid, &task.own, status);
         self.answer_exit_status(tid);
         self.actions.push_back(Action::Forget { tid });
     }

@@ -64,6 +64,11 @@ impl World {
         }
     }
 
+    /// What was done since this was last asked.
+    pub fn take_seen(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.seen)
+    }
+
     pub fn hello(&mut self, process: i32, cookie: Option<u32>) -> Welcome {
         self.connections += 1;
         let hello = Hello { version: VERSION, pid: 1, cookie, name: ByteBuf::new() };

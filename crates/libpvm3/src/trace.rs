@@ -1,0 +1,191 @@
+//! Tells of the calls of a program, where somebody collects that (contract 2.12).
+//!
+//! A call that is traced goes through [`traced`], which costs one look at [`MODE`] while nothing is.
+//! Else one record is made before the call and one after it, each from inside the library; the call
+//! itself knows nothing of it.
+use crate::process::{Entry, enter};
+use crate::wait::wait;
+use pvm_core::events::Event;
+use pvm_core::trace::{Moment, Stamp, Value};
+use pvm_task::trace::stamp;
+use pvm_task::{HandlerCall, Submit, Task};
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Nothing is traced.
+const OFF: u8 = 0;
+/// Whether anything is has to be found out: the process is no task yet, or the settings have changed.
+const UNKNOWN: u8 = 1;
+/// Something is.
+const ON: u8 = 2;
+
+/// What every call looks at. Changed under the process lock, but for `unsettle`.
+static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// Values of a record, in the order of the list of events.
+pub type Values = Vec<Value>;
+
+/// One call: `before` and `after` give what is told of it, if it is told.
+#[inline(always)]
+pub fn traced(
+    event: Event,
+    before: impl FnOnce(&mut Task) -> Values,
+    body: impl FnOnce() -> c_int,
+    after: impl FnOnce(&mut Task, c_int) -> Values,
+) -> c_int {
+    match MODE.load(Relaxed) {
+        OFF => body(),
+        _ => traced_slowly(event, before, body, after),
+    }
+}
+
+/// [`traced`] for calls of which only the result is told.
+#[inline(always)]
+pub fn traced_code(event: Event, before: impl FnOnce(&mut Task) -> Values, body: impl FnOnce() -> c_int) -> c_int {
+    traced(event, before, body, |_, code| vec![Value::Int(code)])
+}
+
+#[cold]
+#[inline(never)]
+fn traced_slowly(
+    event: Event,
+    before: impl FnOnce(&mut Task) -> Values,
+    body: impl FnOnce() -> c_int,
+    after: impl FnOnce(&mut Task, c_int) -> Values,
+) -> c_int {
+    let (at, since) = (stamp(), Instant::now());
+    let left = begin(event, at, before);
+    let code = body();
+    let Some(mut entry) = enter() else { return code };
+    if !entry.task().traces_event(event) {
+        return code;
+    }
+    if let Some(before) = left {
+        // The call itself has made the process a task.
+        let values = before(entry.task());
+        entry.task().trace(event, Moment::Entry, at, None, values);
+    }
+    let values = after(entry.task(), code);
+    entry.task().trace(event, Moment::Exit, stamp(), Some(since), values);
+    send(&mut entry);
+    code
+}
+
+/// Tells that a call begins, if it is to be told. Gives `before` back where that is not known yet.
+fn begin<F: FnOnce(&mut Task) -> Values>(event: Event, at: Stamp, before: F) -> Option<F> {
+    let mut entry = enter()?;
+    settle(&mut entry);
+    if MODE.load(Relaxed) == UNKNOWN {
+        return Some(before);
+    }
+    if entry.task().traces_event(event) {
+        let values = before(entry.task());
+        entry.task().trace(event, Moment::Entry, at, None, values);
+        send(&mut entry);
+    }
+    None
+}
+
+/// Finds out whether anything is traced. A task that was spawned with a mask enrols for it.
+fn settle(entry: &mut Entry) {
+    if MODE.load(Relaxed) != UNKNOWN {
+        return;
+    }
+    if entry.task().is_enrolled() || entry.spawned_to_trace() && entry.enrol_silently() {
+        entry.publish_settings();
+    }
+}
+
+/// Looks again whether anything is traced: the settings may have changed.
+pub fn refresh(task: &Task) {
+    let mode = match task.is_enrolled() {
+        false => UNKNOWN,
+        true if task.traces() => ON,
+        true => OFF,
+    };
+    MODE.store(mode, Relaxed);
+}
+
+/// The settings have changed, or may have.
+pub fn unsettle() {
+    MODE.store(UNKNOWN, Relaxed);
+}
+
+/// Sends what is ready. While it waits, handlers may run; what they trace goes the same way.
+fn send(entry: &mut Entry) {
+    if std::mem::replace(&mut entry.state().sending_traces, true) {
+        return;
+    }
+    if entry.task().send_traces() == Submit::Again {
+        // Without a daemon nothing is kept, so this ends.
+        wait(entry, None, |entry| (entry.task().send_traces() == Submit::Done).then_some(()));
+    }
+    entry.state().sending_traces = false;
+}
+
+/// A message handler is about to run.
+pub fn handler_runs(entry: &mut Entry, call: &HandlerCall) {
+    if MODE.load(Relaxed) != ON || !entry.task().traces_event(Event::MhfInvoke) {
+        return;
+    }
+    let task = entry.task();
+    let filter = task.handlers().find(|(id, ..)| *id == call.handler);
+    let Some((_, src, tag, ctx)) = filter else { return };
+    let mut values = ints(&[src, tag, ctx]);
+    values.extend(message(task, call.mid));
+    task.trace(Event::MhfInvoke, Moment::Entry, stamp(), None, values);
+    send(entry);
+}
+
+/// The task is about to leave the machine.
+pub fn finish(entry: &mut Entry) {
+    if MODE.load(Relaxed) != ON {
+        return;
+    }
+    entry.task().finish_traces();
+    send(entry);
+}
+
+// ----- values
+
+/// Numbers.
+pub fn ints(values: &[c_int]) -> Values {
+    values.iter().map(|value| Value::Int(*value)).collect()
+}
+
+/// Nothing to tell.
+pub fn nothing(_: &mut Task) -> Values {
+    Vec::new()
+}
+
+/// A text; none is an empty one.
+pub fn text(text: Option<&[u8]>) -> Value {
+    Value::Text(text.unwrap_or_default().to_vec())
+}
+
+/// Texts.
+pub fn texts(texts: &[&[u8]]) -> Value {
+    Value::Texts(texts.iter().map(|text| text.to_vec()).collect())
+}
+
+/// An address.
+pub fn address<T>(address: *const T) -> Value {
+    #[allow(clippy::unnecessary_cast)] // has 32 bits on some machines
+    Value::Long(address as c_long as i64)
+}
+
+/// What is told of a message: buffer, bytes, tag, context, sender.
+pub fn message(task: &Task, mid: c_int) -> Values {
+    const NONE: c_int = -1;
+    match task.message_info(mid) {
+        Ok(info) => ints(&[mid, info.len, info.tag, info.ctx, info.src]),
+        Err(_) => ints(&[mid, NONE, NONE, 0, NONE]),
+    }
+}
+
+/// Bytes in the active send buffer.
+pub fn sending_bytes(task: &Task) -> c_int {
+    task.message_info(task.send_buffer()).map_or(0, |info| info.len)
+}

@@ -1,0 +1,495 @@
+//! The events that traces tell of (contract 1.6, 2.12): their numbers and names, and what each
+//! carries. The one place from which all else is made or checked: the tables `pvmtevinfo` and
+//! `pvmtevdidlist`, the numbers in `pvmtev.h`, the records of tasks and daemons, their readers.
+#![allow(missing_docs)] // the names are those of the header
+use std::ffi::CStr;
+
+/// Or-ed to an event: its function begins.
+pub const ENTRY: i32 = 0x4000;
+/// Or-ed to an event: its function has ended.
+pub const EXIT: i32 = 0x8000;
+/// Characters of a mask.
+pub const MASK_CHARACTERS: usize = 35;
+/// Events that one character of a mask stands for: its lowest bits.
+pub const EVENTS_A_CHARACTER: usize = 4;
+/// A character of a mask without events.
+pub const MASK_EMPTY: u8 = b'@';
+
+/// What stands between the parts of a trace message.
+pub mod mark {
+    pub const BUFFER: i32 = -1;
+    pub const BUFFER_END: i32 = -2;
+    pub const DATA: i32 = -3;
+    pub const DATA_END: i32 = -4;
+    pub const DESCRIPTION: i32 = -5;
+    pub const DESCRIPTION_END: i32 = -6;
+    pub const RECORD: i32 = -7;
+    pub const RECORD_END: i32 = -8;
+    pub const USER: i32 = -9;
+    pub const USER_END: i32 = -10;
+}
+
+/// Types of data as records name them (`TEV_DATA_*`).
+pub mod data_type {
+    pub const BYTE: i32 = 1;
+    pub const CPLX: i32 = 2;
+    pub const DCPLX: i32 = 3;
+    pub const DOUBLE: i32 = 4;
+    pub const FLOAT: i32 = 5;
+    pub const INT: i32 = 6;
+    pub const UINT: i32 = 7;
+    pub const LONG: i32 = 8;
+    pub const ULONG: i32 = 9;
+    pub const SHORT: i32 = 10;
+    pub const USHORT: i32 = 11;
+    pub const STRING: i32 = 12;
+    /// Or-ed: a count, and so many of them.
+    pub const ARRAY: i32 = 0x80;
+}
+
+/// The form of a datum of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Int,
+    Long,
+    Text,
+    Ints,
+    Texts,
+}
+
+impl Form {
+    /// As records name it.
+    pub const fn type_number(self) -> i32 {
+        match self {
+            Form::Int => data_type::INT,
+            Form::Long => data_type::LONG,
+            Form::Text => data_type::STRING,
+            Form::Ints => data_type::INT | data_type::ARRAY,
+            Form::Texts => data_type::STRING | data_type::ARRAY,
+        }
+    }
+}
+
+/// A kind of datum.
+#[derive(Debug, Clone, Copy)]
+pub struct DatumInfo {
+    pub name: &'static CStr,
+    pub description: &'static CStr,
+    pub form: Form,
+}
+
+/// A kind of event.
+#[derive(Debug, Clone, Copy)]
+pub struct EventInfo {
+    pub name: &'static CStr,
+    /// What is told when the function begins, or when the event happens, after time and task.
+    pub entry: &'static [Datum],
+    /// What is told when the function has ended.
+    pub exit: &'static [Datum],
+}
+
+macro_rules! c_string {
+    ($text:expr) => {
+        match CStr::from_bytes_with_nul(concat!($text, "\0").as_bytes()) {
+            Ok(text) => text,
+            Err(_) => panic!("a zero in a name"),
+        }
+    };
+}
+
+macro_rules! data {
+    ($($name:ident $form:ident $description:literal;)*) => {
+        /// What a datum means (`TEV_DID_*`).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(clippy::upper_case_acronyms)]
+        #[repr(i32)]
+        pub enum Datum { $($name),* }
+
+        /// All data, by number.
+        pub const DATA: [DatumInfo; 123] = [$(DatumInfo {
+            name: c_string!(stringify!($name)),
+            description: c_string!($description),
+            form: Form::$form,
+        }),*];
+
+        const DATUM_LIST: [Datum; DATA.len()] = [$(Datum::$name),*];
+    };
+}
+
+macro_rules! events {
+    ($($event:ident $name:literal [$($entry:ident)*] [$($exit:ident)*];)*) => {
+        /// An event (`TEV_*`).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(i32)]
+        pub enum Event { $($event),* }
+
+        /// All events, by number.
+        pub const EVENTS: [EventInfo; 109] = [$(EventInfo {
+            name: c_string!($name),
+            entry: &[$(Datum::$entry),*],
+            exit: &[$(Datum::$exit),*],
+        }),*];
+
+        const EVENT_LIST: [Event; EVENTS.len()] = [$(Event::$event),*];
+    };
+}
+
+data! {
+    AN Text "architecture name";
+    AC Int "architecture code";
+    AS Texts "arguments of a program";
+    BF Int "whether to wait";
+    CC Int "result code";
+    CN Text "mailbox class";
+    CI Int "mailbox index";
+    CF Int "mailbox flags";
+    CD Int "mailbox data";
+    CR Int "mailbox data found";
+    CL Texts "mailbox classes found";
+    CDA Long "address of collective data";
+    CDT Int "type of collective data";
+    CDX Int "collective data";
+    CDC Int "count of collective data";
+    CGI Int "instance that gets the result";
+    CRF Int "reduction function";
+    CXC Int "context in use";
+    CXF Int "context given back";
+    CXN Int "context made";
+    CXS Int "context chosen";
+    ERI Int "error code";
+    ERR Text "error text";
+    FDS Ints "descriptors";
+    FP Int "file";
+    GN Text "group";
+    GI Int "instance in the group";
+    GT Int "tid of the group member";
+    GS Int "members of the group";
+    GBC Int "members at the barrier";
+    HN Text "host";
+    HNL Texts "hosts";
+    HNA Text "other name of the host";
+    HPT Int "tid of the host";
+    HA Text "architecture of the host";
+    HSP Int "speed of the host";
+    HIS Int "host entries";
+    HCS Int "seconds of the host clock";
+    HCU Int "microseconds of the host clock";
+    HDS Int "seconds of clock difference";
+    HDU Int "microseconds of clock difference";
+    HS Int "state of the host";
+    INB Int "bytes as told by bufinfo";
+    IMC Int "tag as told by bufinfo";
+    IST Int "source as told by bufinfo";
+    MC Int "tag";
+    MCX Int "context of the message";
+    MB Int "buffer";
+    MNB Int "bytes of the message";
+    SRC Int "source";
+    DST Int "destination";
+    MDL Ints "destinations";
+    MTS Int "seconds of the time limit";
+    MTU Int "microseconds of the time limit";
+    MRF Int "matching function";
+    MRB Int "receive buffer";
+    MSB Int "send buffer";
+    ME Int "encoding";
+    MHI Int "message handler";
+    AST Int "source found";
+    AMC Int "tag found";
+    AML Int "length found";
+    NE Int "kind of notify";
+    NMC Int "tag of the notify";
+    NCT Int "count of the notify";
+    NTL Ints "tids of the notify";
+    NH Int "number of hosts";
+    NA Int "number of architectures";
+    OPT Int "option";
+    OPV Int "value of the option";
+    OS Text "line of output";
+    PDA Long "address of packed data";
+    PDT Int "type of packed data";
+    PC Int "count of packed data";
+    PSD Int "stride of packed data";
+    PSG Text "packed string";
+    PF Text "format";
+    PRF Ints "calls counted";
+    RST Int "source wanted";
+    RMC Int "tag wanted";
+    RCX Int "context wanted";
+    SN Int "signal";
+    SE Text "program";
+    SF Int "spawn flags";
+    SW Text "place of the spawn";
+    SC Int "copies wanted";
+    STL Ints "tids spawned";
+    SIB Ints "tids of siblings";
+    TID Int "tid";
+    PT Int "tid of the parent";
+    MT Int "own tid";
+    TF Int "flags of the task";
+    TN Text "name of the task";
+    PID Int "process id";
+    TT Int "tid aimed at";
+    TW Int "where to look for tasks";
+    TIS Int "task entries";
+    TNT Int "number of task entries";
+    TST Int "state of the task";
+    TUS Int "seconds in user mode";
+    TUU Int "microseconds in user mode";
+    TSS Int "seconds in system mode";
+    TSU Int "microseconds in system mode";
+    TES Int "exit status";
+    TA Ints "arguments of tickle";
+    TR Ints "answers of tickle";
+    TS Int "seconds";
+    TU Int "microseconds";
+    TGS Ints "seconds measured";
+    TGU Ints "microseconds measured";
+    TMW Int "whose trace mask";
+    TM Text "trace mask";
+    TRC Int "context of traces";
+    TRT Int "tag of traces";
+    TRX Int "context of output";
+    TRO Int "tag of output";
+    TRM Text "mask set by the tracer";
+    TRB Int "buffer set by the tracer";
+    TRL Int "options set by the tracer";
+    VER Text "version";
+    VCT Int "events counted";
+    VID Texts "event";
+    WID Int "wait id";
+}
+
+// PVM 3.4.6 knows events that it never tells of; those have no data.
+events! {
+    Addhosts "addhosts" [HNL] [CC];
+    Barrier "barrier" [GN GBC] [CC];
+    Bcast "bcast" [GN MC] [CC MDL];
+    Bufinfo "bufinfo" [MB] [CC INB IMC IST];
+    Config "config" [] [NH NA CC];
+    Delete "delete" [CN CI] [CC];
+    Delhosts "delhosts" [HNL] [CC];
+    Exit "exit" [] [];
+    Freebuf "freebuf" [MB] [CC];
+    Getfds "getfds" [] [CC FDS];
+    Getinst "getinst" [GN GT] [GI];
+    Getopt "getopt" [OPT] [OPV];
+    Getrbuf "getrbuf" [] [MRB];
+    Getsbuf "getsbuf" [] [MSB];
+    Gettid "gettid" [GN GI] [GT];
+    Gsize "gsize" [GN] [GS];
+    Halt "halt" [] [CC];
+    Initsend "initsend" [ME] [MSB];
+    Insert "insert" [CN CI CD] [CC];
+    Joingroup "joingroup" [GN] [CC];
+    Kill "kill" [TT] [CC];
+    Lookup "lookup" [CN CI] [CC];
+    Lvgroup "lvgroup" [GN] [CC];
+    Mcast "mcast" [MNB MC MCX MDL] [CC];
+    Mkbuf "mkbuf" [ME] [MB];
+    Mstat "mstat" [HN] [HS];
+    Mytid "mytid" [] [MT];
+    Notify "notify" [NE NMC NTL] [CC];
+    Nrecv "nrecv" [RST RMC RCX] [MB MNB MC MCX SRC];
+    Parent "parent" [] [PT];
+    Perror "perror" [] [];
+    Pkbyte "pkbyte" [PDA PC PSD] [CC];
+    Pkcplx "pkcplx" [PDA PC PSD] [CC];
+    Pkdcplx "pkdcplx" [PDA PC PSD] [CC];
+    Pkdouble "pkdouble" [PDA PC PSD] [CC];
+    Pkfloat "pkfloat" [PDA PC PSD] [CC];
+    Pkint "pkint" [PDA PC PSD] [CC];
+    Pkuint "pkuint" [PDA PC PSD] [CC];
+    Pklong "pklong" [PDA PC PSD] [CC];
+    Pkulong "pkulong" [PDA PC PSD] [CC];
+    Pkshort "pkshort" [PDA PC PSD] [CC];
+    Pkushort "pkushort" [PDA PC PSD] [CC];
+    Pkstr "pkstr" [PDA] [CC];
+    Probe "probe" [RST RMC RCX] [CC];
+    Pstat "pstat" [TT] [TST];
+    Recv "recv" [RST RMC RCX] [MB MNB MC MCX SRC];
+    Recvf "recvf" [] [];
+    Send "send" [MNB DST MC MCX] [CC];
+    Sendsig "sendsig" [TT SN] [CC];
+    Setopt "setopt" [OPT OPV] [OPV];
+    Setrbuf "setrbuf" [MB] [MRB];
+    Setsbuf "setsbuf" [MB] [MSB];
+    Spawn "spawn" [SE SW SF SC] [CC STL];
+    StartPvmd "start_pvmd" [BF AS] [CC];
+    Tasks "tasks" [TW] [CC TNT];
+    Tickle "tickle" [TA] [CC TR];
+    Tidtohost "tidtohost" [] [];
+    Trecv "trecv" [RST RMC RCX MTS MTU] [MB MNB MC MCX SRC];
+    Upkbyte "upkbyte" [PDA PC PSD] [CC];
+    Upkcplx "upkcplx" [PDA PC PSD] [CC];
+    Upkdcplx "upkdcplx" [PDA PC PSD] [CC];
+    Upkdouble "upkdouble" [PDA PC PSD] [CC];
+    Upkfloat "upkfloat" [PDA PC PSD] [CC];
+    Upkint "upkint" [PDA PC PSD] [CC];
+    Upkuint "upkuint" [PDA PC PSD] [CC];
+    Upklong "upklong" [PDA PC PSD] [CC];
+    Upkulong "upkulong" [PDA PC PSD] [CC];
+    Upkshort "upkshort" [PDA PC PSD] [CC];
+    Upkushort "upkushort" [PDA PC PSD] [CC];
+    Upkstr "upkstr" [PDA] [CC];
+    Version "version" [] [];
+    RegHoster "reg_hoster" [] [CC];
+    RegRm "reg_rm" [] [CC];
+    RegTasker "reg_tasker" [] [CC];
+    RegTracer "reg_tracer" [TRC TRT TRX TRO TRM TRB TRL] [CC];
+    Newtask "newtask" [PT TF TN] [];
+    Endtask "endtask" [TST TUS TUU TSS TSU] [];
+    Spntask "spntask" [PT] [];
+    Archcode "archcode" [AN] [AC];
+    Catchout "catchout" [] [];
+    Getmwid "getmwid" [] [];
+    Gettmask "gettmask" [] [];
+    Hostsync "hostsync" [] [];
+    Packf "packf" [PF] [CC];
+    Precv "precv" [RST RMC RCX PDA PC PDT] [CC MNB MC MCX SRC];
+    Psend "psend" [DST MC MCX PDA PC PDT] [CC];
+    Reduce "reduce" [GN MC] [CC];
+    Setmwid "setmwid" [] [];
+    Settmask "settmask" [] [];
+    Unpackf "unpackf" [PF] [CC];
+    Gather "gather" [GN MC] [CC];
+    Scatter "scatter" [GN MC] [CC];
+    Putinfo "putinfo" [CN CI CF CD] [CC];
+    Getinfo "getinfo" [CN CI CF] [CC CR];
+    Delinfo "delinfo" [CN CI CF] [CC];
+    Getmboxinfo "getmboxinfo" [CN] [CC];
+    Newcontext "newcontext" [] [CXN];
+    Freecontext "freecontext" [CXF] [CC];
+    Setcontext "setcontext" [CXS] [CC];
+    Getcontext "getcontext" [] [CXC];
+    Siblings "siblings" [] [SIB];
+    Getminfo "getminfo" [MB] [CC];
+    Setminfo "setminfo" [MB] [CC];
+    Addmhf "addmhf" [RST RMC RCX] [MHI];
+    Delmhf "delmhf" [MHI] [CC];
+    MhfInvoke "mhf_invoke" [RST RMC RCX MB MNB MC MCX SRC] [];
+    Timing "timing" [VCT VID TGS TGU PRF] [];
+    Profiling "profiling" [VCT VID PRF] [];
+    UserDefined "user_defined" [] [];
+}
+
+/// What every record begins with.
+pub const HEAD: [Datum; 3] = [Datum::TS, Datum::TU, Datum::TID];
+
+impl Datum {
+    pub fn from_number(number: i32) -> Option<Datum> {
+        DATUM_LIST.get(usize::try_from(number).ok()?).copied()
+    }
+    pub const fn info(self) -> &'static DatumInfo {
+        &DATA[self as usize]
+    }
+    pub fn name(self) -> &'static str {
+        self.info().name.to_str().unwrap_or_default()
+    }
+}
+
+impl Event {
+    pub fn from_number(number: i32) -> Option<Event> {
+        EVENT_LIST.get(usize::try_from(number).ok()?).copied()
+    }
+    pub const fn info(self) -> &'static EventInfo {
+        &EVENTS[self as usize]
+    }
+    pub fn name(self) -> &'static str {
+        self.info().name.to_str().unwrap_or_default()
+    }
+    /// Whether a mask chooses it. Missing characters choose nothing.
+    pub fn chosen_by(self, mask: &[u8]) -> bool {
+        let number = self as usize;
+        let bit = 1 << (number % EVENTS_A_CHARACTER);
+        mask.get(number / EVENTS_A_CHARACTER).is_some_and(|character| character & bit != 0)
+    }
+}
+
+/// The mask that chooses these events.
+pub fn mask(events: impl IntoIterator<Item = Event>) -> [u8; MASK_CHARACTERS] {
+    let mut mask = [MASK_EMPTY; MASK_CHARACTERS];
+    for event in events {
+        let number = event as usize;
+        mask[number / EVENTS_A_CHARACTER] |= 1 << (number % EVENTS_A_CHARACTER);
+    }
+    mask
+}
+
+/// All events in the order of their numbers.
+pub fn all() -> impl Iterator<Item = Event> {
+    EVENT_LIST.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// The numbers that the header gives to names with that prefix.
+    fn defined(prefix: &str) -> BTreeMap<String, i32> {
+        let header = include_str!("../../../include/pvmtev.h");
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => i32::from_str_radix(digits, 16).ok(),
+            None => text.trim_matches(['(', ')']).parse().ok(),
+        };
+        let lines = header.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' '));
+        lines.filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_owned(), number(value.trim())?))).collect()
+    }
+
+    #[test]
+    fn the_header_has_the_numbers_of_this_list() {
+        let events = defined("TEV_");
+        for event in all() {
+            assert_eq!(events.get(&event.name().to_uppercase()), Some(&(event as i32)), "{event:?}");
+        }
+        assert_eq!(events["MAX"], EVENTS.len() as i32 - 1);
+        assert_eq!((events["EVENT_ENTRY"], events["EVENT_EXIT"]), (ENTRY, EXIT));
+        let data = defined("TEV_DID_");
+        for datum in DATUM_LIST {
+            assert_eq!(data.get(datum.name()), Some(&(datum as i32)), "{datum:?}");
+        }
+        assert_eq!(data["MAX"], DATA.len() as i32 - 1);
+        assert_eq!(data.len(), DATA.len() + 2); // the first and the last have second names
+    }
+
+    #[test]
+    fn the_header_has_the_marks_and_types_of_this_list() {
+        let marks = defined("TEV_MARK_");
+        for (name, number) in [
+            ("EVENT_BUFFER", mark::BUFFER),
+            ("EVENT_BUFFER_END", mark::BUFFER_END),
+            ("DATA_ID", mark::DATA),
+            ("DATA_ID_END", mark::DATA_END),
+            ("EVENT_DESC", mark::DESCRIPTION),
+            ("EVENT_DESC_END", mark::DESCRIPTION_END),
+            ("EVENT_RECORD", mark::RECORD),
+            ("EVENT_RECORD_END", mark::RECORD_END),
+            ("USER_EVENT_RECORD", mark::USER),
+            ("USER_EVENT_RECORD_END", mark::USER_END),
+        ] {
+            assert_eq!(marks.get(name), Some(&number), "{name}");
+        }
+        let types = defined("TEV_DATA_");
+        for (name, form) in [("INT", Form::Int), ("LONG", Form::Long), ("STRING", Form::Text)] {
+            assert_eq!(types.get(name), Some(&form.type_number()), "{name}");
+        }
+        assert_eq!(types["ARRAY"], Form::Ints.type_number() - Form::Int.type_number());
+        assert_eq!(types["USHORT"], data_type::USHORT);
+    }
+
+    #[test]
+    fn numbers_lead_back_to_what_they_stand_for() {
+        assert!(all().all(|event| Event::from_number(event as i32) == Some(event)));
+        assert!(DATUM_LIST.iter().all(|datum| Datum::from_number(*datum as i32) == Some(*datum)));
+        assert_eq!((Event::from_number(109), Datum::from_number(-1)), (None, None));
+    }
+
+    #[test]
+    fn a_mask_chooses_its_events_and_no_other() {
+        let mask = mask([Event::Send, Event::UserDefined]);
+        let chosen: Vec<Event> = all().filter(|event| event.chosen_by(&mask)).collect();
+        assert_eq!(chosen, [Event::Send, Event::UserDefined]);
+        assert!(!Event::UserDefined.chosen_by(&mask[..5]));
+    }
+}

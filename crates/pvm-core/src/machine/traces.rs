@@ -1,0 +1,109 @@
+//! Traces: what the registered tracer wants of later tasks, and the events that daemons tell of
+//! (contract 2.12).
+use super::{Action, Machine};
+use crate::codes::Code;
+use crate::events::Event;
+use crate::proto::{Reply, TraceSettings};
+use crate::tid::Tid;
+use crate::trace::{Described, Moment, Record, Stamp, Value};
+use std::collections::BTreeMap;
+
+/// In place of parent and flags of a task that came by itself.
+const CAME_BY_ITSELF: i32 = -1;
+/// Its name.
+const NO_NAME: &[u8] = b"-";
+
+/// What is known of traces.
+#[derive(Default)]
+pub(super) struct Traces {
+    /// Where later tasks trace to that nobody else traces.
+    wish: Option<TraceSettings>,
+    /// What has been described, to whom.
+    collectors: BTreeMap<Tid, Described>,
+}
+
+impl Traces {
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.wish.is_none() && self.collectors.is_empty()
+    }
+
+    /// The tracer serves no more.
+    pub fn drop_wish(&mut self) {
+        self.wish = None;
+    }
+
+    /// The task is gone: its number will be another's.
+    pub fn forget(&mut self, tid: Tid) {
+        self.collectors.remove(&tid);
+    }
+
+    /// Where a new task traces and prints to: the tracer, as far as nobody else wants it.
+    pub fn settle(&self, own: &mut TraceSettings) {
+        let Some(wish) = &self.wish else { return };
+        if own.trace_tid <= 0 {
+            (own.trace_tid, own.trace_ctx, own.trace_tag) = (wish.trace_tid, wish.trace_ctx, wish.trace_tag);
+            (own.mask, own.trace_buffer, own.trace_options) =
+                (wish.mask.clone(), wish.trace_buffer, wish.trace_options);
+        }
+        if own.output_tid <= 0 {
+            (own.output_tid, own.output_ctx, own.output_tag) = (wish.output_tid, wish.output_ctx, wish.output_tag);
+        }
+    }
+}
+
+impl Machine {
+    /// The registered tracer says what it wants.
+    pub(super) fn set_tracer(&mut self, from: Tid, wish: TraceSettings) -> Result<Reply, Code> {
+        if self.servers.tracer != Some(from) {
+            return Err(Code::Denied);
+        }
+        self.traces.wish = Some(wish);
+        Ok(Reply::Done)
+    }
+
+    fn trace(&mut self, to: &TraceSettings, event: Event, tid: Tid, values: Vec<Value>) {
+        let collector = Tid(to.trace_tid as u32);
+        if !collector.is_task() || !self.tasks.takes_frames(collector) {
+            return;
+        }
+        let introduce = !self.traces.collectors.contains_key(&collector);
+        let described = self.traces.collectors.entry(collector).or_default();
+        let describe = described.first(event, Moment::Once);
+        let record = Record { event, moment: Moment::Once, stamp: Stamp::default(), tid, values };
+        let (ctx, tag) = (to.trace_ctx, to.trace_tag);
+        self.actions.push_back(Action::Trace { to: collector, ctx, tag, record, describe, introduce });
+    }
+
+    /// A task was started. `wanted` is where its spawner wants the traces.
+    pub(super) fn trace_start(&mut self, tid: Tid, flags: i32, wanted: &TraceSettings) {
+        let Some(task) = self.tasks.get(tid) else { return };
+        let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
+        self.trace(&own, Event::Newtask, tid, vec![parent.clone(), Value::Int(flags), name]);
+        self.trace(wanted, Event::Spntask, tid, vec![parent]);
+    }
+
+    /// A task came by itself.
+    pub(super) fn trace_arrival(&mut self, tid: Tid) {
+        let Some(own) = self.tasks.get(tid).map(|task| task.own.clone()) else { return };
+        let unknown = Value::Int(CAME_BY_ITSELF);
+        let values = vec![unknown.clone(), unknown, Value::Text(NO_NAME.to_vec())];
+        self.trace(&own, Event::Newtask, tid, values);
+    }
+
+    /// A task has gone; `status` as of `waitpid`.
+    pub(super) fn trace_end(&mut self, tid: Tid, own: &TraceSettings, status: i32) {
+        // How much time it took, the daemon does not know.
+        let values = [status, 0, 0, 0, 0].map(Value::Int).to_vec();
+        self.trace(own, Event::Endtask, tid, values);
+    }
+
+    /// A task that has traced as in `before` traces to somebody else from now on.
+    pub(super) fn trace_moved(&mut self, tid: Tid, before: &TraceSettings) {
+        self.trace_end(tid, before, 0);
+        let Some(task) = self.tasks.get(tid) else { return };
+        let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
+        self.trace(&own, Event::Spntask, tid, vec![parent.clone()]);
+        self.trace(&own, Event::Newtask, tid, vec![parent, Value::Int(0), name]);
+    }
+}

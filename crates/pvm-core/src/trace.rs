@@ -1,0 +1,403 @@
+//! The form of trace messages (docs/undocumented-behaviour.md, "Tracing").
+//!
+//! A message is a body in the default encoding: records between marks. The first record of an event
+//! that a sender makes for a collector names the data and their types (a *description* with values
+//! in it), later ones hold the values alone. A daemon tells a collector once what data there are.
+use crate::encoding::Reader;
+use crate::events::{DATA, Datum, EVENTS, EXIT, Event, Form, HEAD, data_type, mark};
+use crate::{events, tid::Tid};
+
+/// When in an event a record is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Moment {
+    /// A function begins.
+    Entry,
+    /// A function has ended.
+    Exit,
+    /// Something has happened that takes no time.
+    Once,
+}
+
+impl Moment {
+    const fn bit(self) -> i32 {
+        match self {
+            Moment::Entry => events::ENTRY,
+            Moment::Exit => EXIT,
+            Moment::Once => 0,
+        }
+    }
+
+    /// Splits the number in a record.
+    fn split(number: i32) -> Option<(Event, Moment)> {
+        let moment = match number & (events::ENTRY | EXIT) {
+            events::ENTRY => Moment::Entry,
+            EXIT => Moment::Exit,
+            0 => Moment::Once,
+            _ => return None,
+        };
+        Some((Event::from_number(number & !(events::ENTRY | EXIT))?, moment))
+    }
+}
+
+/// A time of day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Stamp {
+    /// Since 1970.
+    pub seconds: i32,
+    /// Of the second.
+    pub microseconds: i32,
+}
+
+impl Stamp {
+    /// The time that long after the start of 1970. Seconds have 32 bits in traces.
+    pub fn since_epoch(time: std::time::Duration) -> Stamp {
+        Stamp { seconds: time.as_secs() as i32, microseconds: time.subsec_micros() as i32 }
+    }
+
+    /// Microseconds since the start of 1970.
+    pub fn microseconds(self) -> i64 {
+        // What does not fit in 32 bits with a sign does without one, until 2106.
+        i64::from(self.seconds as u32) * 1_000_000 + i64::from(self.microseconds)
+    }
+}
+
+/// A datum of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the forms of events::Form
+pub enum Value {
+    Int(i32),
+    Long(i64),
+    Text(Vec<u8>),
+    Ints(Vec<i32>),
+    Texts(Vec<Vec<u8>>),
+}
+
+impl Value {
+    fn form(&self) -> Form {
+        match self {
+            Value::Int(_) => Form::Int,
+            Value::Long(_) => Form::Long,
+            Value::Text(_) => Form::Text,
+            Value::Ints(_) => Form::Ints,
+            Value::Texts(_) => Form::Texts,
+        }
+    }
+
+    fn write(&self, body: &mut Vec<u8>) {
+        match self {
+            Value::Int(value) => write_int(body, *value),
+            Value::Long(value) => body.extend_from_slice(&value.to_ne_bytes()),
+            Value::Text(text) => write_text(body, text),
+            Value::Ints(values) => {
+                write_int(body, values.len() as i32);
+                values.iter().for_each(|value| write_int(body, *value));
+            }
+            Value::Texts(texts) => {
+                write_int(body, texts.len() as i32);
+                texts.iter().for_each(|text| write_text(body, text));
+            }
+        }
+    }
+
+    fn read(kind: i32, body: &mut Reader<'_>) -> Option<Value> {
+        const INTS: i32 = Form::Ints.type_number();
+        const TEXTS: i32 = Form::Texts.type_number();
+        Some(match kind {
+            data_type::INT => Value::Int(body.int()?),
+            data_type::LONG => Value::Long(read_long(body)?),
+            data_type::STRING => Value::Text(body.string()?.to_vec()),
+            INTS => Value::Ints((0..body.int()?).map(|_| body.int()).collect::<Option<_>>()?),
+            TEXTS => {
+                let count = body.int()?;
+                Value::Texts((0..count).map(|_| Some(body.string()?.to_vec())).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// One integer in a body.
+pub fn write_int(body: &mut Vec<u8>, value: i32) {
+    body.extend_from_slice(&value.to_ne_bytes());
+}
+
+/// A C string in a body.
+pub fn write_text(body: &mut Vec<u8>, text: &[u8]) {
+    write_int(body, text.len() as i32 + 1);
+    body.extend_from_slice(text);
+    body.push(0);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+fn read_long(body: &mut Reader<'_>) -> Option<i64> {
+    Some(i64::from_ne_bytes(body.bytes(8)?.try_into().ok()?))
+}
+
+/// What one sender has described to one collector.
+#[derive(Debug, Clone)]
+pub struct Described([[bool; EVENTS.len()]; 3]);
+
+impl Default for Described {
+    fn default() -> Described {
+        Described([[false; EVENTS.len()]; 3])
+    }
+}
+
+impl Described {
+    /// Whether that is yet to be described; from now on it counts as described.
+    pub fn first(&mut self, event: Event, moment: Moment) -> bool {
+        !std::mem::replace(&mut self.0[moment as usize][event as usize], true)
+    }
+}
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // named as what they are
+pub struct Record {
+    pub event: Event,
+    pub moment: Moment,
+    pub stamp: Stamp,
+    /// The task that it tells of.
+    pub tid: Tid,
+    /// In the order of the list of events.
+    pub values: Vec<Value>,
+}
+
+impl Record {
+    /// What the values mean.
+    pub fn data(&self) -> &'static [Datum] {
+        match self.moment {
+            Moment::Exit => self.event.info().exit,
+            Moment::Entry | Moment::Once => self.event.info().entry,
+        }
+    }
+
+    /// The first value of that meaning.
+    pub fn value(&self, datum: Datum) -> Option<&Value> {
+        let place = self.data().iter().position(|known| *known == datum)?;
+        self.values.get(place)
+    }
+
+    /// The first number of that meaning.
+    pub fn int(&self, datum: Datum) -> Option<i32> {
+        match self.value(datum)? {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Writes it; with `describe` the names of the data too.
+    pub fn write(&self, describe: bool, body: &mut Vec<u8>) {
+        let head = [self.stamp.seconds, self.stamp.microseconds, self.tid.0 as i32].map(Value::Int);
+        let data = HEAD.iter().chain(self.data());
+        let values = head.iter().chain(&self.values);
+        debug_assert_eq!(self.data().len(), self.values.len(), "{:?}", self.event);
+        write_int(body, if describe { mark::DESCRIPTION } else { mark::RECORD });
+        write_int(body, self.event as i32 | self.moment.bit());
+        if describe {
+            write_text(body, self.event.info().name.to_bytes());
+        }
+        for (datum, value) in data.zip(values) {
+            debug_assert_eq!(datum.info().form, value.form(), "{:?} {datum:?}", self.event);
+            if describe {
+                write_int(body, *datum as i32);
+                write_int(body, value.form().type_number());
+            }
+            value.write(body);
+        }
+        write_int(body, if describe { mark::DESCRIPTION_END } else { mark::RECORD_END });
+    }
+}
+
+/// Writes what data there are.
+pub fn write_data_list(body: &mut Vec<u8>) {
+    write_int(body, mark::DATA);
+    for (number, datum) in DATA.iter().enumerate() {
+        write_int(body, number as i32);
+        write_text(body, datum.name.to_bytes());
+        write_text(body, datum.description.to_bytes());
+    }
+    write_int(body, mark::DATA_END);
+}
+
+/// The start of an event that a program makes itself.
+pub fn write_user_head(stamp: Stamp, body: &mut Vec<u8>) {
+    write_int(body, mark::USER);
+    write_int(body, Event::UserDefined as i32);
+    write_text(body, Event::UserDefined.info().name.to_bytes());
+    write_int(body, stamp.seconds);
+    write_int(body, stamp.microseconds);
+}
+
+/// Its end.
+pub fn write_user_end(body: &mut Vec<u8>) {
+    write_int(body, mark::USER_END);
+}
+
+/// Items of an event that a program makes itself, as they stand in the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserItems {
+    /// `events::data_type`, without the bit for arrays.
+    pub kind: i32,
+    /// Whether there is a count.
+    pub array: bool,
+    /// The items, in the default encoding.
+    pub bytes: Vec<u8>,
+    /// How many.
+    pub count: usize,
+}
+
+/// A part of a trace message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// What a task or daemon tells by itself.
+    Record(Record),
+    /// An event that a program made.
+    User(Stamp, Vec<UserItems>),
+}
+
+/// The parts of a trace message, as far as it can be read. Nothing need be remembered for it: what
+/// a record holds is known from the list of events.
+pub fn parts(body: &[u8]) -> Vec<Part> {
+    let mut reader = Reader::new(body);
+    let mut parts = Vec::new();
+    while let Some(part) = next_part(&mut reader) {
+        parts.extend(part);
+    }
+    parts
+}
+
+/// The next part; inside `None` for what tells nothing of a task.
+fn next_part(body: &mut Reader<'_>) -> Option<Option<Part>> {
+    match body.int()? {
+        mark::BUFFER | mark::BUFFER_END => Some(None),
+        mark::DATA => {
+            while body.int()? != mark::DATA_END {
+                body.string()?;
+                body.string()?;
+            }
+            Some(None)
+        }
+        mark::DESCRIPTION => read_record(body, true).map(|record| Some(Part::Record(record))),
+        mark::RECORD => read_record(body, false).map(|record| Some(Part::Record(record))),
+        mark::USER => read_user(body).map(Some),
+        _ => None,
+    }
+}
+
+fn read_record(body: &mut Reader<'_>, described: bool) -> Option<Record> {
+    let (event, moment) = Moment::split(body.int()?)?;
+    if described {
+        body.string()?;
+    }
+    let mut next = |datum: &Datum| {
+        let kind = datum.info().form.type_number();
+        if described && (body.int()? != *datum as i32 || body.int()? != kind) {
+            return None;
+        }
+        Value::read(kind, body)
+    };
+    let mut head = [0; HEAD.len()];
+    for (place, datum) in head.iter_mut().zip(&HEAD) {
+        let Value::Int(value) = next(datum)? else { return None };
+        *place = value;
+    }
+    let [seconds, microseconds, tid] = head;
+    let stamp = Stamp { seconds, microseconds };
+    let mut record = Record { event, moment, stamp, tid: Tid(tid as u32), values: Vec::new() };
+    record.values = record.data().iter().map(&mut next).collect::<Option<_>>()?;
+    let end = if described { mark::DESCRIPTION_END } else { mark::RECORD_END };
+    (body.int()? == end).then_some(record)
+}
+
+fn read_user(body: &mut Reader<'_>) -> Option<Part> {
+    body.int()?;
+    body.string()?;
+    let stamp = Stamp { seconds: body.int()?, microseconds: body.int()? };
+    let mut items = Vec::new();
+    loop {
+        let word = body.int()?;
+        if word == mark::USER_END {
+            return Some(Part::User(stamp, items));
+        }
+        let (kind, array) = (word & !data_type::ARRAY, word & data_type::ARRAY != 0);
+        let count = if array { usize::try_from(body.int()?).ok()? } else { 1 };
+        let bytes = body.bytes(count.checked_mul(item_bytes(kind)?)?)?.to_vec();
+        items.push(UserItems { kind, array, bytes, count });
+    }
+}
+
+/// Bytes of an item in the default encoding.
+fn item_bytes(kind: i32) -> Option<usize> {
+    Some(match kind {
+        data_type::BYTE => 1,
+        data_type::DCPLX => 16,
+        data_type::CPLX | data_type::DOUBLE | data_type::LONG | data_type::ULONG => 8,
+        data_type::FLOAT | data_type::INT | data_type::UINT | data_type::SHORT | data_type::USHORT => 4,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(event: Event, moment: Moment, values: Vec<Value>) -> Record {
+        Record { event, moment, stamp: Stamp { seconds: 7, microseconds: 8 }, tid: Tid(0x40001), values }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_described_or_not() {
+        let text = |text: &str| text.as_bytes().to_vec();
+        let records = [
+            record(Event::Mytid, Moment::Entry, Vec::new()),
+            record(Event::Mytid, Moment::Exit, vec![Value::Int(0x40001)]),
+            record(Event::Pkint, Moment::Entry, vec![Value::Long(-5), Value::Int(1), Value::Int(1)]),
+            record(Event::Addhosts, Moment::Entry, vec![Value::Texts(vec![text("alfa"), text("")])]),
+            record(Event::Siblings, Moment::Exit, vec![Value::Ints(vec![1, 2, 3])]),
+            record(Event::Newtask, Moment::Once, vec![Value::Int(0), Value::Int(8), Value::Text(text("prog"))]),
+        ];
+        let (mut body, mut described) = (Vec::new(), Described::default());
+        write_data_list(&mut body);
+        write_int(&mut body, mark::BUFFER);
+        for record in records.iter().chain(&records) {
+            record.write(described.first(record.event, record.moment), &mut body);
+        }
+        write_int(&mut body, mark::BUFFER_END);
+        let read: Vec<Part> = records.iter().chain(&records).cloned().map(Part::Record).collect();
+        assert_eq!(parts(&body), read);
+        assert_eq!(records[1].int(Datum::MT), Some(0x40001));
+    }
+
+    #[test]
+    fn events_of_programs_are_read_back() {
+        let (mut body, stamp) = (Vec::new(), Stamp { seconds: 1, microseconds: 2 });
+        write_user_head(stamp, &mut body);
+        write_int(&mut body, data_type::INT);
+        write_int(&mut body, 5);
+        write_int(&mut body, data_type::BYTE | data_type::ARRAY);
+        write_int(&mut body, 3);
+        body.extend_from_slice(b"abc\0");
+        write_user_end(&mut body);
+        let int = UserItems { kind: data_type::INT, array: false, bytes: 5i32.to_ne_bytes().to_vec(), count: 1 };
+        let bytes = UserItems { kind: data_type::BYTE, array: true, bytes: b"abc".to_vec(), count: 3 };
+        assert_eq!(parts(&body), [Part::User(stamp, vec![int, bytes])]);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_off_or_nonsense_gives_its_good_parts() {
+        let mut body = Vec::new();
+        record(Event::Mytid, Moment::Entry, Vec::new()).write(true, &mut body);
+        let whole = body.len();
+        record(Event::Mytid, Moment::Exit, vec![Value::Int(1)]).write(true, &mut body);
+        for end in whole..body.len() {
+            assert_eq!(parts(&body[..end]).len(), 1, "{end}");
+        }
+        let mut body = Vec::new();
+        for word in [mark::RECORD, Event::Siblings as i32 | EXIT, 0, 0, 0, i32::MAX] {
+            write_int(&mut body, word);
+        }
+        assert_eq!(parts(&body), []);
+        assert_eq!(parts(&[0xff; 64]), []);
+    }
+}

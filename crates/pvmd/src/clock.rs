@@ -1,0 +1,33 @@
+//! What the daemon tells with the time of day in it.
+use pvm_core::codes::ENC_XDR;
+use pvm_core::proto::{ByteBuf, Message, Reply, ToTask};
+use pvm_core::tid::Tid;
+use pvm_core::trace::{Record, Stamp, write_data_list};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The answer to `pvm_hostsync`.
+pub fn time_of_day() -> Reply {
+    let now = now();
+    Reply::Clock { seconds: now.as_secs() as i64, microseconds: now.subsec_micros() as i32 }
+}
+
+/// An event for a collector; before the first one, what data events have.
+pub fn trace(to: (Tid, i32, i32), mut record: Record, describe: bool, introduce: bool) -> impl Iterator<Item = ToTask> {
+    let list = introduce.then(|| {
+        let mut list = Vec::new();
+        write_data_list(&mut list);
+        list
+    });
+    record.stamp = Stamp::since_epoch(now());
+    let mut body = Vec::new();
+    record.write(describe, &mut body);
+    let (dst, ctx, tag) = to;
+    list.into_iter().chain([body]).map(move |body| {
+        let body = ByteBuf::from(body);
+        ToTask::Message(Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, body })
+    })
+}
