@@ -238,7 +238,7 @@ pub unsafe extern "C" fn pvm_precv(
     };
     let found = Cell::new(None);
     let after = |task: &mut Task, code| match found.get() {
-        Some(pvm_task::Delivered { src, tag, len }) => ints(&[code, len as c_int, tag, task.context(), src]),
+        Some(pvm_task::Delivered { src, tag, len, .. }) => ints(&[code, len as c_int, tag, task.context(), src]),
         None => ints(&[code, -1, -1, 0, -1]),
     };
     traced(

@@ -1,11 +1,14 @@
 //! `pvm_reduce`, `pvm_gather`, `pvm_scatter`.
-use super::{find, name_of};
+use super::{find, name_of, told};
 use crate::errors::{Failure, Outcome, call};
 use crate::process::Entry;
 use crate::send::submit;
+use crate::trace::traced_code;
 use crate::wait::{wait_by, wait_on};
 use pvm_core::codes::Code;
-use pvm_task::{Collective, Kind, Share, Waiter};
+use pvm_core::events::Event;
+use pvm_core::trace::Value;
+use pvm_task::{Collective, Kind, Share, Task, Waiter};
 use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::time::Duration;
@@ -136,17 +139,21 @@ pub unsafe extern "C" fn pvm_reduce(
     root: c_int,
 ) -> c_int {
     let this = Call { count, data_type, tag, group, root };
-    call("pvm_reduce", |entry| {
-        let bytes = this.bytes()?;
-        if matches!(Kind::from_number(data_type), Some(Kind::Uint | Kind::Ulong | Kind::Ushort)) {
-            return Err(Code::BadParam.into());
-        }
-        let (combine, data) = (combine.ok_or(Code::BadParam)?, Memory::new(data, bytes)?);
-        let operation = this.begin(entry)?;
-        match operation.root() {
-            Some(root) => send_to_root(entry, &operation, root, data),
-            None => reduce_at_root(entry, &operation, &this, combine, data),
-        }
+    // SAFETY: as promised by the caller.
+    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    traced_code(Event::Reduce, before, || {
+        call("pvm_reduce", |entry| {
+            let bytes = this.bytes()?;
+            if matches!(Kind::from_number(data_type), Some(Kind::Uint | Kind::Ulong | Kind::Ushort)) {
+                return Err(Code::BadParam.into());
+            }
+            let (combine, data) = (combine.ok_or(Code::BadParam)?, Memory::new(data, bytes)?);
+            let operation = this.begin(entry)?;
+            match operation.root() {
+                Some(root) => send_to_root(entry, &operation, root, data),
+                None => reduce_at_root(entry, &operation, &this, combine, data),
+            }
+        })
     })
 }
 
@@ -189,14 +196,18 @@ pub unsafe extern "C" fn pvm_gather(
     root: c_int,
 ) -> c_int {
     let this = Call { count, data_type, tag, group, root };
-    call("pvm_gather", |entry| {
-        let bytes = this.bytes()?;
-        let data = Memory::new(data, bytes)?;
-        let operation = this.begin(entry)?;
-        match operation.root() {
-            Some(root) => send_to_root(entry, &operation, root, data),
-            None => gather_at_root(entry, &operation, Memory::new(result, bytes)?, data),
-        }
+    // SAFETY: as promised by the caller.
+    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    traced_code(Event::Gather, before, || {
+        call("pvm_gather", |entry| {
+            let bytes = this.bytes()?;
+            let data = Memory::new(data, bytes)?;
+            let operation = this.begin(entry)?;
+            match operation.root() {
+                Some(root) => send_to_root(entry, &operation, root, data),
+                None => gather_at_root(entry, &operation, Memory::new(result, bytes)?, data),
+            }
+        })
     })
 }
 
@@ -225,14 +236,18 @@ pub unsafe extern "C" fn pvm_scatter(
     root: c_int,
 ) -> c_int {
     let this = Call { count, data_type, tag, group, root };
-    call("pvm_scatter", |entry| {
-        let bytes = this.bytes()?;
-        let result = Memory::new(result, bytes)?;
-        let operation = this.begin(entry)?;
-        match operation.root() {
-            Some(root) => receive(entry, &operation, root, result).map(|()| 0),
-            None => scatter_from_root(entry, &operation, result, Memory::new(data, bytes)?),
-        }
+    // SAFETY: as promised by the caller.
+    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    traced_code(Event::Scatter, before, || {
+        call("pvm_scatter", |entry| {
+            let bytes = this.bytes()?;
+            let result = Memory::new(result, bytes)?;
+            let operation = this.begin(entry)?;
+            match operation.root() {
+                Some(root) => receive(entry, &operation, root, result).map(|()| 0),
+                None => scatter_from_root(entry, &operation, result, Memory::new(data, bytes)?),
+            }
+        })
     })
 }
 

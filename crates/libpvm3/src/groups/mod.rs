@@ -8,10 +8,14 @@ use crate::errors::{Outcome, call_silent, lpvm_error};
 use crate::memory::bytes;
 use crate::process::Entry;
 use crate::send::submit;
+use crate::trace::{text, traced, traced_code};
 use crate::wait::{request, unexpected, wait_by};
 use pvm_core::codes::Code;
+use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Reply, Request};
-use pvm_task::{Group, Waiter};
+use pvm_core::trace::Value;
+use pvm_task::{Group, Task, Waiter};
+use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,6 +26,15 @@ use std::sync::atomic::Ordering::Relaxed;
 unsafe fn name_of<'a>(group: *const c_char) -> Result<&'a [u8], Code> {
     // SAFETY: as promised by the caller.
     unsafe { bytes(group) }.filter(|name| !name.is_empty()).ok_or(Code::NullGroup)
+}
+
+/// The name of a group as traces tell it.
+///
+/// # Safety
+/// As [`bytes`].
+unsafe fn told(group: *const c_char) -> Value {
+    // SAFETY: as promised by the caller.
+    text(unsafe { bytes(group) })
 }
 
 /// One call: its failures are noted but not printed.
@@ -64,47 +77,71 @@ fn ask(entry: &mut Entry, name: &[u8], question: Request) -> Result<Group, Code>
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
-    let join = |entry: &mut Entry, name: &[u8]| {
-        let group = ask(entry, name, Request::JoinGroup(ByteBuf::from(name)))?;
-        Ok(group.instance()?)
-    };
     // SAFETY: as promised by the caller.
-    unsafe { group_call(group, join) }
+    let before = |_: &mut Task| vec![unsafe { told(group) }];
+    traced_code(Event::Joingroup, before, || {
+        let join = |entry: &mut Entry, name: &[u8]| {
+            let group = ask(entry, name, Request::JoinGroup(ByteBuf::from(name)))?;
+            Ok(group.instance()?)
+        };
+        // SAFETY: as promised by the caller.
+        unsafe { group_call(group, join) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lvgroup(group: *const c_char) -> c_int {
-    let leave = |entry: &mut Entry, name: &[u8]| {
-        request(entry, Request::LeaveGroup(ByteBuf::from(name)))?;
-        entry.task().left_group(name);
-        Ok(0)
-    };
     // SAFETY: as promised by the caller.
-    unsafe { group_call(group, leave) }
+    let before = |_: &mut Task| vec![unsafe { told(group) }];
+    traced_code(Event::Lvgroup, before, || {
+        let leave = |entry: &mut Entry, name: &[u8]| {
+            request(entry, Request::LeaveGroup(ByteBuf::from(name)))?;
+            entry.task().left_group(name);
+            Ok(0)
+        };
+        // SAFETY: as promised by the caller.
+        unsafe { group_call(group, leave) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
-    unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.size())) }
+    let before = |_: &mut Task| vec![unsafe { told(group) }];
+    traced_code(Event::Gsize, before, || {
+        // SAFETY: as promised by the caller.
+        unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.size())) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.tid_of(instance)?)) }
+    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(instance)];
+    traced_code(Event::Gettid, before, || {
+        // SAFETY: as promised by the caller.
+        unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.tid_of(instance)?)) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.instance_of(tid)?)) }
+    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tid)];
+    traced_code(Event::Getinst, before, || {
+        // SAFETY: as promised by the caller.
+        unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.instance_of(tid)?)) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    unsafe { group_call(group, |entry, name| barrier(entry, name, count)) }
+    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(count)];
+    traced_code(Event::Barrier, before, || {
+        // SAFETY: as promised by the caller.
+        unsafe { group_call(group, |entry, name| barrier(entry, name, count)) }
+    })
 }
 
 #[inline]
@@ -128,6 +165,20 @@ fn barrier(entry: &mut Entry, name: &[u8], count: c_int) -> Outcome {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    let receivers = RefCell::new(Vec::new());
+    let after = |_: &mut Task, code| vec![Value::Int(code), Value::Ints(receivers.take())];
+    // SAFETY: as promised by the caller.
+    traced(Event::Bcast, before, || unsafe { broadcast(group, tag, &receivers) }, after)
+}
+
+/// Sends to all other members; says to whom.
+///
+/// # Safety
+/// As [`name_of`].
+#[inline(always)]
+unsafe fn broadcast(group: *const c_char, tag: c_int, told: &RefCell<Vec<c_int>>) -> c_int {
     let mut receivers = None;
     let list = |entry: &mut Entry, name: &[u8]| {
         let group = find(entry, name)?;
@@ -137,6 +188,8 @@ pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
     // SAFETY: as promised by the caller.
     let found = unsafe { group_call(group, list) };
     let Some(receivers) = receivers else { return found };
+    told.replace(receivers);
+    let receivers = told.borrow();
     // In 3.4.6 this is a call in the call, and that one says aloud when it fails.
     match call_silent(|entry| submit(entry, |task| task.multicast(&receivers, tag))) {
         code @ ..0 => lpvm_error(b"pvm_mcast", code),

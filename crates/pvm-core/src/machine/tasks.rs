@@ -168,7 +168,7 @@ impl Tasks {
 
     /// How a task ended that this daemon started; 0 for others.
     fn status_of(&self, tid: Tid) -> i32 {
-        self.ended.iter().find(|(other, _)| *other == tid).map_or(0, |(_, status)| *status)
+        self.statuses.get(&tid).copied().unwrap_or(0)
     }
 
     fn remember(&mut self, tid: Tid, status: i32) {
