@@ -41,7 +41,8 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     if systems.contains(&System::Hpvm) {
         pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }
-    sh(pvm.args(["-lgpvm3", "-lpvm3"]))?;
+    // Ours has the functions of groups in libpvm3; Debian's program needs the other library too.
+    sh(pvm.args(["-Wl,--no-as-needed", "-lgpvm3", "-lpvm3"]))?;
     let compilers: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
     for (wrapper, program) in compilers {
         sh(compiler(wrapper).arg(directory.join(program)).arg(source("mpi_bench.c")))?;
