@@ -20,7 +20,7 @@ extern struct timeval *pvmgs_tmout;
 /* What group_answer gives when nothing comes. */
 #define NO_ANSWER (-1000)
 
-enum group_call { JOIN, LEAVE, SIZE, TID, INSTANCE, BARRIER, BARRIERS, CAST, HEAR, FREEZE, SUM, GATHER, SCATTER, END, DIE };
+enum group_call { JOIN, LEAVE, SIZE, TID, INSTANCE, BARRIER, BARRIERS, CAST, HEAR, FREEZE, SUM, SUMS, GATHER, SCATTER, END, DIE };
 
 static double group_patience = 10.0;
 
@@ -63,6 +63,20 @@ static int group_sum(char *group, int value, int root)
     if (result < 0)
         return result;
     return pvm_getinst(group, pvm_mytid()) == root ? value : 0;
+}
+
+/* So many sums and gathers one after another, whatever becomes of each. */
+static int group_sums(char *group, int rounds, int root)
+{
+    int all[64], value, result = 0, next;
+    while (rounds-- > 0) {
+        value = 1;
+        next = pvm_reduce(PvmSum, &value, 1, PVM_INT, 17, group, root);
+        result = next < 0 ? next : result;
+        next = pvm_gather(all, &value, 1, PVM_INT, 18, group, root);
+        result = next < 0 ? next : result;
+    }
+    return result;
 }
 
 /* The root answers what it got as decimal digits, one for each member. */
@@ -129,6 +143,7 @@ static int group_call(int call, char *group, int first, int second)
     case HEAR: return group_hear(first);
     case FREEZE: return pvm_freezegroup(group, first);
     case SUM: return group_sum(group, first, second);
+    case SUMS: return group_sums(group, first, second);
     case GATHER: return group_gather(group, first, second);
     case SCATTER: return group_scatter(group, first, second);
     case DIE: raise(SIGKILL);

@@ -108,6 +108,36 @@ int main(int argc, char **argv)
     answers(0, 3);
     end("one too many for a given count", 0, 3);
 
+    begin("killed while others wait for what it scatters");
+    for (child = 1; child < CHILDREN; child++)
+        group_order(tids[child], SCATTER, "killed while others wait for what it scatters", 5, 0);
+    usleep(100000);
+    group_kill(tids[0], "killed while others wait for what it scatters", 3);
+    answers(1, 3);
+    for (child = 1; child < CHILDREN; child++)
+        group_order(tids[child], SUM, "killed while others wait for what it scatters", child, 2);
+    answers(1, 3);
+    end("killed while others wait for what it scatters", 1, 3);
+
+    begin("killed before its part of a sum");
+    for (child = 1; child < CHILDREN; child++)
+        group_order(tids[child], SUM, "killed before its part of a sum", 5, 1);
+    usleep(100000);
+    group_kill(tids[0], "killed before its part of a sum", 3);
+    answers(1, 3);
+    for (child = 1; child < CHILDREN; child++)
+        group_order(tids[child], SUM, "killed before its part of a sum", child, 1);
+    answers(1, 3);
+    end("killed before its part of a sum", 1, 3);
+
+    begin("killed after its part of a sum");
+    SHOW(group_do(tids[0], SUM, "killed after its part of a sum", 50, 1));
+    group_kill(tids[0], "killed after its part of a sum", 3);
+    for (child = 1; child < CHILDREN; child++)
+        group_order(tids[child], SUM, "killed after its part of a sum", child, 1);
+    answers(1, 3);
+    end("killed after its part of a sum", 1, 3);
+
     begin("killed after the barrier");
     for (child = 0; child < CHILDREN; child++)
         group_order(tids[child], BARRIER, "killed after the barrier", 4, 0);

@@ -111,7 +111,7 @@ impl Task {
         }
         let known = group.0.clone();
         let instance = known.instance.ok_or(Code::NotInGroup)?;
-        let roll = known.roll();
+        let roll = known.last_roll().unwrap_or_else(|| self.call_roll(&known));
         let root = u32::try_from(root).map_err(|_| Code::NoInst)?;
         if known.is_over() {
             return Err(Code::NoGroup);
@@ -223,16 +223,31 @@ impl Task {
         }
     }
 
+    /// Who the members are now. What others had sent before they went is of no use to anybody.
+    #[cold]
+    fn call_roll(&mut self, known: &Known) -> Rc<Roll> {
+        let roll = known.call_roll();
+        self.drop_shares(known, |tid| roll.members.iter().all(|(_, member)| *member as i32 != tid));
+        roll
+    }
+
     /// Forgets all shares of a group that this task has left.
-    pub(super) fn drop_shares(&mut self, known: &Known) {
+    pub(super) fn drop_all_shares(&mut self, known: &Known) {
+        self.progress_all();
+        self.drop_shares(known, |_| true);
+    }
+
+    fn drop_shares(&mut self, known: &Known, stale: impl Fn(i32) -> bool) {
         let ctx = known.ctx();
         if let Some(member) = &mut self.member {
-            member.groups.unwanted.retain(|unwanted| unwanted.ctx != ctx);
+            member.groups.unwanted.retain(|unwanted| unwanted.ctx != ctx || !stale(unwanted.src));
         }
-        self.progress_all();
         let store = &mut self.state.store;
-        let stale: Vec<u32> =
-            store.queue.walk(&store.table).filter(|entry| store.table[*entry as usize].ctx == ctx).collect();
+        let is_stale = |entry: &u32| {
+            let message = &store.table[*entry as usize];
+            message.ctx == ctx && stale(message.src)
+        };
+        let stale: Vec<u32> = store.queue.walk(&store.table).filter(is_stale).collect();
         for entry in stale {
             store.free(entry as i32 + 1);
         }

@@ -42,15 +42,16 @@ pub(crate) struct Roll {
 }
 
 impl Known {
-    /// The members now.
+    /// The members, if they are those of last time.
     #[inline]
-    fn roll(&self) -> Rc<Roll> {
+    fn last_roll(&self) -> Option<Rc<Roll>> {
         let roll = self.roll.borrow();
-        if roll.version == self.view.version() {
-            return roll.clone();
-        }
-        drop(roll);
-        self.call_roll()
+        (roll.version == self.view.version()).then(|| roll.clone())
+    }
+
+    /// The members now.
+    fn roll(&self) -> Rc<Roll> {
+        self.last_roll().unwrap_or_else(|| self.call_roll())
     }
 
     #[cold]
@@ -240,7 +241,7 @@ impl Task {
         let Some(member) = &mut self.member else { return };
         let Some(at) = member.groups.known.iter().position(|known| known.name == name) else { return };
         let known = member.groups.known.remove(at);
-        self.drop_shares(&known);
+        self.drop_all_shares(&known);
     }
 
     /// `pvm_bcast` of the active send buffer: to all members but this task. `NoInst` where there
