@@ -6,6 +6,7 @@
 mod case;
 mod compile;
 mod coverage;
+mod examples;
 mod execute;
 mod machine;
 mod normalise;
@@ -70,7 +71,7 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     }
     let (passed, mut failed) = compare(&cases);
     if options.only.is_empty() {
-        failed += coverage::report(&all)?;
+        failed += coverage::report(&all)? + examples::report(&all)?;
     }
     println!("conform: {passed} passed, {failed} failed");
     Ok((passed, failed))

@@ -77,7 +77,7 @@ pub struct Case {
     pub log: bool,
     pub unordered: bool,
     pub needs: Vec<PathBuf>,
-    #[allow(dead_code)]
+
     pub runs: Vec<String>,
     pub differences: Vec<Difference>,
     pub ours_only: Option<(String, Theirs)>,

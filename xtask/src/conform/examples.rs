@@ -1,0 +1,51 @@
+//! Which programs of Debian the scripts run: all that its PVM packages bring must be among them.
+
+use super::case::{Case, Kind};
+use crate::common;
+use anyhow::Result;
+use std::path::Path;
+use std::process::Command;
+
+/// The package whose programs are all run.
+const PACKAGE: &str = "pvm-examples";
+/// Programs of other packages that use PVM.
+const OTHERS: &[&str] = &["NPpvm", "slsh", "tablix2"];
+
+/// Says which programs no case runs; gives 1 if there are any.
+pub fn report(cases: &[Case]) -> Result<usize> {
+    let files = common::output(Command::new("dpkg").args(["-L", PACKAGE]))?;
+    let package = files.lines().filter_map(|file| Path::new(file).strip_prefix("/usr/bin").ok()?.to_str());
+    let mut run = Vec::new();
+    for case in cases.iter().filter(|case| case.kind == Kind::Script) {
+        run.extend(words(&std::fs::read_to_string(&case.source)?));
+        run.extend(case.runs.iter().cloned());
+    }
+    let names = package.filter(|name| !name.is_empty()).chain(OTHERS.iter().copied());
+    let missing: Vec<&str> = names.filter(|name| !run.iter().any(|word| word == name)).collect();
+    if missing.is_empty() {
+        println!("ok       every program of {PACKAGE} and its like is run by some case");
+        return Ok(0);
+    }
+    println!("MISSING  no case runs {}", missing.join(" "));
+    Ok(1)
+}
+
+/// The words of a script's commands, paths by their last part.
+fn words(script: &str) -> Vec<String> {
+    let commands = script.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let apart = |letter: char| !(letter.is_alphanumeric() || "._-".contains(letter));
+    commands.flat_map(|line| line.split(apart)).filter(|word| !word.is_empty()).map(str::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_only_spoken_of_is_not_run() {
+        let script = "# tnb is quick\n#@ needs /usr/bin/tst\n(/usr/bin/rme box 0 | sort)\necho \"$(gs.pvm)\"\n";
+        let words = words(script);
+        assert!(["rme", "sort", "gs.pvm"].iter().all(|name| words.iter().any(|word| word == name)));
+        assert!(["tnb", "tst"].iter().all(|name| words.iter().all(|word| word != name)));
+    }
+}
