@@ -2,6 +2,7 @@
 //!
 //! `tests/torture` has the tasks, and their accounts of what was sent and received. Here is what
 //! surrounds them: the machine, the watchdog, memory and descriptors, what is left at the end.
+mod groups;
 mod memory;
 mod report;
 mod self_test;
@@ -123,7 +124,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// `Err` only when the checks could not be run at all. `target/dist` is built before.
 pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     let (plan, self_test_only) = Plan::new(arguments)?;
-    let program = compile(plan.whose)?;
+    let program = compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
     let mut checks = Checks::default();
     self_test::run(&plan, &program, &mut checks)?;
     if !self_test_only {
@@ -132,20 +133,21 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
         outcome.report(&mut checks);
         if plan.whose == Whose::Ours {
             without_daemon(&plan, &program, &mut checks)?;
+            groups::run(&plan, &compile(plan.whose, "groups", &["groups.c"])?, &mut checks)?;
         }
     }
     Ok(checks.counts())
 }
 
-/// Builds the tasks' program against the library that it shall run with.
-fn compile(whose: Whose) -> Result<PathBuf> {
+/// Builds a program of tasks against the library that it shall run with.
+fn compile(whose: Whose, name: &str, files: &[&str]) -> Result<PathBuf> {
     let sources = root().join("tests/torture");
     let directory = root().join("target/torture");
     std::fs::create_dir_all(&directory)?;
-    let program = directory.join(if whose == Whose::Ours { "torture" } else { "torture-theirs" });
+    let program = directory.join(if whose == Whose::Ours { name.into() } else { format!("{name}-theirs") });
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]);
-    for file in ["common.c", "message.c", "receive.c", "worker.c", "chief.c"] {
+    for file in files {
         cc.arg(sources.join(file));
     }
     if whose == Whose::Ours {

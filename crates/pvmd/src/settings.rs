@@ -13,6 +13,9 @@ use std::time::Duration;
 const LOG_BYTES_MAX: u64 = 1_000_000;
 /// How long tasks may take to end at a halt before they are killed.
 const HALT_GRACE: Duration = Duration::from_secs(2);
+/// How long a barrier waits for others in the place of members that died before it began, unless
+/// `HPVM_BARRIER_PATIENCE` (seconds) says otherwise. Programs that start a substitute may take long.
+const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a line on standard input that is looked at for `PVM_VMID`.
 const LINE_BYTES_MAX: usize = 1024;
 
@@ -102,7 +105,12 @@ impl Settings {
         Ok(Settings {
             temporary: std::path::absolute(&places.temporary)?,
             machine_id,
-            machine: machine::Settings { host, tasks_max: tasks_max(), halt_grace: HALT_GRACE },
+            machine: machine::Settings {
+                host,
+                tasks_max: tasks_max(),
+                halt_grace: HALT_GRACE,
+                barrier_patience: barrier_patience(),
+            },
             debug_mask: debug_mask.unwrap_or(0),
             search: std::env::split_paths(&search).filter(|path| !path.as_os_str().is_empty()).collect(),
             directory,
@@ -127,6 +135,11 @@ fn lossy(text: OsString) -> String {
 fn tasks_max() -> usize {
     let limit = variable("PVM_MAX_TASKS").and_then(|text| lossy(text).trim().parse::<usize>().ok());
     limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX)
+}
+
+fn barrier_patience() -> Duration {
+    let seconds = variable("HPVM_BARRIER_PATIENCE").and_then(|text| lossy(text).trim().parse().ok());
+    seconds.map_or(BARRIER_PATIENCE, Duration::from_secs)
 }
 
 fn log_bytes_max() -> u64 {

@@ -7,7 +7,7 @@
 //! * that lacks one who has gone while it was pending fails, and so does every further one of that
 //!   size, until somebody has joined in the place of the missing;
 //! * that lacks members who died before it began fails when nobody has joined in their place for
-//!   [`PATIENCE`]: a program may start others for them;
+//!   [`Settings::barrier_patience`](super::Settings): a program may start others for them;
 //! * that was meant for more than the group ever had, or for members who left in order, waits for
 //!   others to join, as long as it takes.
 use super::groups::{Freezing, GroupAction};
@@ -17,8 +17,6 @@ use std::time::Duration;
 
 /// How soon a barrier is looked at again at which somebody is just arriving.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a barrier waits for others in the place of members that died before it began.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A barrier as the edge saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +102,7 @@ impl Shortage {
         self.look_at
     }
 
-    fn judge(&mut self, now: Time, size: usize, barrier: &Barrier) -> Verdict {
+    fn judge(&mut self, now: Time, patience: Duration, size: usize, barrier: &Barrier) -> Verdict {
         let here = size.saturating_sub((barrier.absent + barrier.arriving) as usize);
         let gone = usize::from(barrier.arrived).saturating_sub(here);
         let gone_before = if self.gone.0 == barrier.generation { self.gone.1 } else { 0 };
@@ -113,7 +111,7 @@ impl Shortage {
         self.look_at = match verdict {
             Verdict::LookAgain => Some(now + LOOK_AGAIN),
             Verdict::BePatient => {
-                let end = *self.patience_ends.get_or_insert(now + PATIENCE);
+                let end = *self.patience_ends.get_or_insert(now + patience);
                 if now >= end {
                     return Verdict::Fail;
                 }
@@ -162,7 +160,7 @@ impl Machine {
             return;
         }
         let size = found.size();
-        if found.shortage.judge(now, size, &barrier) == Verdict::Fail {
+        if found.shortage.judge(now, self.settings.barrier_patience, size, &barrier) == Verdict::Fail {
             self.group_action(group, GroupAction::Fail(barrier));
         }
     }

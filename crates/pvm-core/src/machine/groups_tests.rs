@@ -1,6 +1,5 @@
 //! Groups, on boards that stand for the shared memory.
-use super::groups_barrier::PATIENCE;
-use super::tests::{World, text};
+use super::tests::{PATIENCE, World, text};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 

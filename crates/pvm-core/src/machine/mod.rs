@@ -122,6 +122,8 @@ pub struct Settings {
     pub tasks_max: usize,
     /// How long a task may take to end at a halt before it is killed.
     pub halt_grace: Duration,
+    /// How long a barrier waits for others in the place of members that died before it began.
+    pub barrier_patience: Duration,
 }
 
 /// The state of the machine as one daemon knows it.

@@ -13,6 +13,7 @@ const ONE: Tid = Tid(0x40001);
 const TWO: Tid = Tid(0x40002);
 const THREE: Tid = Tid(0x40003);
 const NOW: Time = Duration::from_secs(100);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A machine whose programs are found unless they are called "missing", and whose processes are
 /// numbered from 500.
@@ -28,7 +29,8 @@ pub(super) struct World {
 impl World {
     pub fn new() -> World {
         let host = HostSettings { name: "alfa".into(), arch: "LINUX64".into(), speed: 1000, dsig: 7 };
-        let settings = Settings { host, tasks_max: 1000, halt_grace: Duration::from_secs(2) };
+        let settings =
+            Settings { host, tasks_max: 1000, halt_grace: Duration::from_secs(2), barrier_patience: PATIENCE };
         let machine = Machine::new(settings);
         let (starts, boards) = (Vec::new(), Boards::default());
         World { machine, connections: 0, processes: 500, starts, boards, seen: Vec::new() }

@@ -1,0 +1,44 @@
+//! Groups whose members are killed, leave and are replaced: `tests/torture/groups.c`.
+use super::{Plan, WATCHDOG};
+use crate::common::Checks;
+use crate::machine::{END_TIME_MAX, Machine, Talker};
+use anyhow::{Result, bail, ensure};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Members of the group.
+const MEMBERS: u64 = 6;
+/// Barriers wait for substitutes of the dead in seconds; those that died between two barriers would
+/// make up most of the time.
+const IMPATIENT: &[(&str, &str)] = &[("HPVM_BARRIER_PATIENCE", "1")];
+
+/// Runs it, and looks at what is left.
+pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
+    let mut machine = Machine::start_with(plan.whose, "torture-groups", IMPATIENT)?;
+    let total = rounds(plan, program, &machine);
+    if let Ok(total) = &total {
+        println!("  groups: {total}");
+    }
+    checks.check("torture: groups whose members are killed", total.map(drop));
+    let left = machine.halt().and_then(|()| machine.nothing_is_left());
+    checks.check("torture: groups: nothing is left after halt", left);
+    Ok(())
+}
+
+fn rounds(plan: &Plan, program: &Path, machine: &Machine) -> Result<String> {
+    let mut command = machine.command(program);
+    command.arg("chief").arg(format!("seconds={}", plan.seconds)).arg(format!("seed={}", plan.seed));
+    command.arg(format!("members={MEMBERS}")).stderr(Stdio::null());
+    let mut chief = Talker::start(&mut command)?;
+    let time = Duration::from_secs(plan.seconds + 3 * plan.patience) + WATCHDOG;
+    match chief.hear(time)?.as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
+        Some(("total", text)) => {
+            let text = text.to_owned();
+            ensure!(chief.end(END_TIME_MAX)?, "the chief failed at its end");
+            Ok(text)
+        }
+        Some((_, text)) => bail!("{text}\nthe daemon's log says\n{}", machine.log()),
+        None => bail!("the chief ended; the daemon's log says\n{}", machine.log()),
+    }
+}
