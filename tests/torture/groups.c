@@ -61,16 +61,23 @@ static int is_allowed(int code)
     return code == 0 || code == PvmNoTask || code == PvmNoInst;
 }
 
+static int leave(int instance)
+{
+    int code = pvm_lvgroup(instance % 2 ? "odd" : "even");
+    return code ? code : pvm_lvgroup(GROUP);
+}
+
 static int half_barrier(int instance, int members)
 {
     return pvm_barrier(instance % 2 ? "odd" : "even", (members + 1 - instance % 2) / 2);
 }
 
-static int sum(int instance, int members, int number)
+/* Where members are being killed the sum may be that of those who are left. */
+static int sum(int instance, int members, int number, int strict)
 {
     int value = (instance + 1) * (number + 1), root = number % members;
     int code = pvm_reduce(PvmSum, &value, 1, PVM_INT, 7, GROUP, root);
-    return code == 0 && instance == root && value != members * (members + 1) / 2 * (number + 1) ? -1001 : code;
+    return code == 0 && strict && instance == root && value != members * (members + 1) / 2 * (number + 1) ? -1001 : code;
 }
 
 static int collect(int instance, int members, int number)
@@ -85,20 +92,19 @@ static int collect(int instance, int members, int number)
 
 /* Operations in the order that the seed gives, the same for all; stops where one fails. From number
  * `leave_at` on the group goes on without the leaver. */
-static int operate(int instance, int members, unsigned long long seed, int leave_at, int leaver, int *number)
+static int operate(int instance, int members, unsigned long long seed, int leave_at, int leaver, int strict, int *number)
 {
     int code = pvm_barrier(GROUP, members);
     for (*number = 0; code == 0 && *number < OPERATIONS; ++*number) {
         if (leaver >= 0 && *number >= leave_at) {
-            if (instance != leaver) {
-                code = pvm_barrier(GROUP, members - 1);
+            /* What was begun must be over, as a collective operation does not wait for all. */
+            code = pvm_barrier(GROUP, *number == leave_at ? members : members - 1);
+            if (code || instance != leaver)
                 continue;
-            }
-            code = pvm_lvgroup(instance % 2 ? "odd" : "even");
-            return code ? code : pvm_lvgroup(GROUP);
+            return leave(instance);
         }
         switch (dice(&seed, 6)) {
-        case 0: code = sum(instance, members, *number); break;
+        case 0: code = sum(instance, members, *number, strict); break;
         case 1: code = collect(instance, members, *number); break;
         case 2: code = half_barrier(instance, members); break;
         default: code = pvm_barrier(GROUP, members);
@@ -120,10 +126,10 @@ static int member(void)
 {
     int parent = pvm_parent(), instance = join(parent);
     for (;;) {
-        int order[5], report[2];
+        int order[6], report[3];
         unsigned long long seed;
         pvm_recv(parent, ORDER);
-        pvm_upkint(order, 5, 1);
+        pvm_upkint(order, 6, 1);
         if (order[0] == END)
             break;
         if (order[0] == REJOIN) {
@@ -131,7 +137,10 @@ static int member(void)
             continue;
         }
         seed = (unsigned)order[2] | 1ull << 40;
-        report[1] = operate(instance, order[1], seed, order[3], order[4], &report[0]);
+        report[1] = operate(instance, order[1], seed, order[3], order[4], order[5], &report[0]);
+        /* Others may wait for this one: it says that it does not come. */
+        if (report[1] && (report[2] = leave(instance)) != 0)
+            report[1] = -1003;
         send_ints(parent, REPORT, report, 2);
     }
     pvm_lvgroup(GROUP);
@@ -193,7 +202,7 @@ static void await_join(int place)
 /* Who dies, and who leaves; the rest must notice and report. */
 static void one_round(char *program)
 {
-    int victim[MEMBERS_MAX] = {0}, leaver = -1, i, victims = 0, order[5] = {GO, members, 0, 0, -1}, doomed;
+    int victim[MEMBERS_MAX] = {0}, joins[MEMBERS_MAX] = {0}, leaver = -1, i, victims = 0, rest = members, order[6] = {GO, members, 0, 0, -1}, doomed;
     switch (dice(&seed, 4)) {
     case 0: break;
     case 1: leaver = dice(&seed, members); break;
@@ -204,8 +213,9 @@ static void one_round(char *program)
     order[2] = (int)dice(&seed, 1u << 30);
     order[3] = (int)dice(&seed, OPERATIONS);
     order[4] = leaver < 0 ? -1 : instances[leaver];
+    order[5] = victims == 0;
     for (i = 0; i < members; i++)
-        send_ints(tids[i], ORDER, order, 5);
+        send_ints(tids[i], ORDER, order, 6);
     for (i = 0; i < members; i++)
         if (victim[i]) {
             usleep(dice(&seed, FIRE_TIME));
@@ -222,16 +232,17 @@ static void one_round(char *program)
         if (!is_allowed(report[1]) || (report[1] != 0 && victims == 0))
             error("operation %d gave %d in round %d, with %d victims, leaver %d", report[0], report[1], rounds, victims, leaver);
         failures += report[1] != 0;
+        joins[i] = report[1] != 0 || i == leaver;
     }
-    for (i = 0; i < members; i++)
-        if (victim[i]) {
+    for (i = 0; i < members; i++) {
+        if (victim[i])
             await_end(tids[i]);
+        if (victim[i] || joins[i]) {
             instances[i] = -1;
-        } else if (i == leaver)
-            instances[i] = -1;
-    for (i = 0, victims = 0; i < members; i++)
-        victims += victim[i];
-    if (pvm_gsize(GROUP) != members - victims - (leaver >= 0))
+            rest--;
+        }
+    }
+    if (pvm_gsize(GROUP) != (rest ? rest : PvmNoGroup))
         error("pvm_gsize gave %d in round %d", pvm_gsize(GROUP), rounds);
     if (dice(&seed, 3) == 0) {
         /* One that dies while it joins. */
@@ -249,21 +260,21 @@ static void one_round(char *program)
     for (i = 0; i < members; i++) {
         if (victim[i])
             spawn(program, i);
-        if (i == leaver) {
+        if (joins[i]) {
             order[0] = REJOIN;
-            send_ints(tids[i], ORDER, order, 5);
+            send_ints(tids[i], ORDER, order, 6);
             left++;
         }
     }
     for (i = 0; i < members; i++)
-        if (victim[i] || i == leaver)
+        if (victim[i] || joins[i])
             await_join(i);
 }
 
 static int chief(char *program, int seconds)
 {
     struct timeval now, end;
-    int i, order[5] = {END};
+    int i, order[6] = {END};
     gettimeofday(&end, NULL);
     end.tv_sec += seconds;
     for (i = 0; i < members; i++)
@@ -278,7 +289,7 @@ static int chief(char *program, int seconds)
         gettimeofday(&now, NULL);
     } while (timercmp(&now, &end, <));
     for (i = 0; i < members; i++)
-        send_ints(tids[i], ORDER, order, 5);
+        send_ints(tids[i], ORDER, order, 6);
     for (i = 0; i < members; i++)
         await_end(tids[i]);
     if (pvm_gsize(GROUP) != PvmNoGroup || pvm_gsize("odd") != PvmNoGroup)

@@ -13,7 +13,7 @@ use std::time::Duration;
 const LOG_BYTES_MAX: u64 = 1_000_000;
 /// How long tasks may take to end at a halt before they are killed.
 const HALT_GRACE: Duration = Duration::from_secs(2);
-/// How long a barrier waits for others in the place of members that died before it began, unless
+/// How long a barrier waits for others in the place of members that had gone before it began, unless
 /// `HPVM_BARRIER_PATIENCE` (seconds) says otherwise. Programs that start a substitute may take long.
 const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a line on standard input that is looked at for `PVM_VMID`.

@@ -203,7 +203,6 @@ impl Machine {
         let group = self.groups.existing(name)?;
         let id = group.id;
         group.instance_of(from).ok_or(Code::NotInGroup)?;
-        group.shortage.somebody_left();
         self.remove_member(id, from);
         Ok(Reply::Done)
     }
@@ -211,12 +210,7 @@ impl Machine {
     /// The task has gone without leaving its groups.
     pub(super) fn leave_all_groups(&mut self, tid: Tid) {
         let mine = self.groups.iter_mut().filter(|group| group.instance_of(tid).is_some());
-        let ids: Vec<u64> = mine
-            .map(|group| {
-                group.shortage.somebody_died();
-                group.id
-            })
-            .collect();
+        let ids: Vec<u64> = mine.map(|group| group.id).collect();
         for id in ids {
             self.remove_member(id, tid);
         }
@@ -224,8 +218,9 @@ impl Machine {
 
     fn remove_member(&mut self, id: u64, tid: Tid) {
         let Some(group) = self.groups.by_id(id) else { return };
-        group.shortage.group_had(group.size());
+        let size = group.size();
         let Some(instance) = group.remove(tid) else { return };
+        group.shortage.somebody_goes(size);
         let frozen = group.frozen;
         group.broken = frozen;
         self.group_action(id, GroupAction::Gone { instance });

@@ -6,10 +6,9 @@
 //! * that the members who are there can fill is left alone;
 //! * that lacks one who has gone while it was pending fails, and so does every further one of that
 //!   size, until somebody has joined in the place of the missing;
-//! * that lacks members who died before it began fails when nobody has joined in their place for
+//! * that lacks members who had gone before it began fails when nobody has joined in their place for
 //!   [`Settings::barrier_patience`](super::Settings): a program may start others for them;
-//! * that was meant for more than the group ever had, or for members who left in order, waits for
-//!   others to join, as long as it takes.
+//! * that was meant for more than the group ever had waits for others to join, as long as it takes.
 use super::groups::{Freezing, GroupAction};
 use super::{Machine, Time};
 use crate::tid::Tid;
@@ -36,14 +35,12 @@ pub struct Barrier {
 /// What a group lacks.
 #[derive(Default)]
 pub(super) struct Shortage {
-    /// Members that died and have not been replaced.
+    /// Members that have gone and have not been replaced.
     lost: usize,
     /// Members whose going has made a barrier fail, and who have not been replaced.
     missed: usize,
     /// How large the group was before somebody went, since the barrier was last judged.
     size_before: usize,
-    /// How many have left since then.
-    left: usize,
     /// A barrier, and how many had arrived there and gone then: they count as if they were there.
     gone: (u32, usize),
     look_at: Option<Time>,
@@ -57,13 +54,13 @@ enum Verdict {
     Leave,
     /// Somebody is just arriving.
     LookAgain,
-    /// It lacks members who died; others may come in their place.
+    /// It lacks members who had gone before; others may come in their place.
     BePatient,
     Fail,
 }
 
 /// Judges a barrier. The group was large enough for needs up to `sure` until members went while
-/// the barrier was pending, and up to `likely` until members died at all.
+/// the barrier was pending, and up to `likely` until members went at all.
 fn judge(barrier: &Barrier, sure: usize, likely: usize) -> Verdict {
     let need = usize::from(barrier.need);
     let missing = u32::from(barrier.need.saturating_sub(barrier.arrived));
@@ -87,15 +84,13 @@ impl Shortage {
         }
         self.patience_ends = None;
     }
-    pub fn somebody_left(&mut self) {
-        self.left += 1;
-    }
-    pub fn somebody_died(&mut self) {
+    pub fn somebody_goes(&mut self, size: usize) {
         self.lost += 1;
         self.patience_ends = None;
+        self.group_had(size);
     }
     /// The group had that many members before one went, or before one arrived.
-    pub fn group_had(&mut self, size: usize) {
+    fn group_had(&mut self, size: usize) {
         self.size_before = self.size_before.max(size);
     }
     pub fn next_look(&self) -> Option<Time> {
@@ -120,14 +115,14 @@ impl Shortage {
             Verdict::Leave | Verdict::Fail => None,
         };
         if matches!(verdict, Verdict::Leave | Verdict::BePatient) {
-            (self.size_before, self.left, self.gone) = (0, 0, (barrier.generation, gone));
+            (self.size_before, self.gone) = (0, (barrier.generation, gone));
         }
         verdict
     }
 
     fn barrier_failed(&mut self) {
-        self.missed += self.left + self.lost;
-        (self.size_before, self.left, self.lost, self.patience_ends, self.look_at) = (0, 0, 0, None, None);
+        self.missed += self.lost;
+        (self.size_before, self.lost, self.patience_ends, self.look_at) = (0, 0, None, None);
     }
 
     /// Whether a freeze for which members wait can never be.

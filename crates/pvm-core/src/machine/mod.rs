@@ -122,7 +122,7 @@ pub struct Settings {
     pub tasks_max: usize,
     /// How long a task may take to end at a halt before it is killed.
     pub halt_grace: Duration,
-    /// How long a barrier waits for others in the place of members that died before it began.
+    /// How long a barrier waits for others in the place of members that had gone before it began.
     pub barrier_patience: Duration,
 }
 
