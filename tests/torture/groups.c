@@ -16,11 +16,11 @@
 #define GROUP "torture"
 #define MEMBERS_MAX 64
 /* Operations of a round in which nobody goes. */
-#define OPERATIONS 300
+#define OPERATIONS 3000
 /* How long anything may take, in seconds: a barrier waits for substitutes of the dead for 10. */
 #define PATIENCE 30
 /* Victims die within this after the round began, in microseconds. */
-#define FIRE_TIME 30000
+#define FIRE_TIME 20000
 
 enum tag { ORDER = 1, JOINED, REPORT, EXIT };
 enum order { GO, REJOIN, END };
