@@ -9,6 +9,8 @@ const NAMED_MAX: usize = 4;
 /// All cases, those that use few functions first: they say most about each.
 pub struct Evidence {
     pub cases: Vec<Shown>,
+    /// The programs of Debian that cases run.
+    pub programs: Vec<String>,
 }
 
 impl Evidence {
@@ -16,7 +18,9 @@ impl Evidence {
     pub fn gather() -> Result<Evidence> {
         let mut cases = shown::all()?;
         cases.sort_by_key(|case| (case.uses.iter().filter(|name| name.contains("pvm")).count(), case.name.clone()));
-        Ok(Evidence { cases })
+        let mut programs = shown::programs()?;
+        programs.sort_unstable();
+        Ok(Evidence { cases, programs })
     }
 
     /// Whether there is a case of that name.
@@ -27,6 +31,11 @@ impl Evidence {
     /// The programs that use a function; Fortran's names end in an underscore.
     pub fn using(&self, function: &str) -> Vec<&str> {
         self.names(|case| case.uses.contains(function))
+    }
+
+    /// The scripts that run a program.
+    pub fn running(&self, program: &str) -> Vec<&str> {
+        self.names(|case| case.runs.iter().any(|name| name == program))
     }
 
     /// The cases in whose text one of these words stands.
@@ -88,13 +97,20 @@ mod tests {
     fn case(name: &str, text: &str, defect: &str) -> Shown {
         let differences = vec![(defect.to_owned(), "a".to_owned(), "b".to_owned())];
         let uses = BTreeSet::from(["pvm_send".to_owned()]);
-        Shown { name: name.into(), text: text.into(), uses, differences, ours_only: None }
+        Shown {
+            name: name.into(),
+            text: text.into(),
+            uses,
+            runs: vec!["hello.pvm".into()],
+            differences,
+            ours_only: None,
+        }
     }
 
     #[test]
     fn cases_are_found_by_whole_words_commands_and_defects() {
         let cases = vec![case("a", "PvmRoute, PVMTASK=1", "D1"), case("console/b", "ps -a\necho conf", "D12")];
-        let evidence = Evidence { cases };
+        let evidence = Evidence { cases, programs: Vec::new() };
         assert_eq!(evidence.with_words(&["PvmRoute"]), ["a"]);
         assert!(evidence.with_words(&["pvmtask"]).is_empty());
         assert!(evidence.with_words(&["PvmRout"]).is_empty());
@@ -103,6 +119,8 @@ mod tests {
         assert!(evidence.with_command("conf").is_empty());
         assert_eq!(evidence.of_defect("D1"), ["a"]);
         assert_eq!(evidence.using("pvm_send"), ["a", "console/b"]);
+        assert_eq!(evidence.running("hello.pvm"), ["a", "console/b"]);
+        assert!(evidence.running("hello").is_empty());
     }
 
     #[test]

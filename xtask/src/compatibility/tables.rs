@@ -48,6 +48,7 @@ pub fn document(facts: &Facts, pages: &[Page], evidence: &Evidence) -> String {
     items(&mut text, "The hostfile", &facts.hostfile, evidence, given);
     items(&mut text, "Environment variables", &facts.variable, evidence, words);
     items(&mut text, "Files and programs", &facts.file, evidence, given);
+    programs(&mut text, evidence);
     defects(&mut text, facts, evidence);
     differences(&mut text, evidence);
     remarks(&mut text, pages);
@@ -153,6 +154,11 @@ fn items(text: &mut String, title: &str, items: &[Item], evidence: &Evidence, fi
         vec![code(&item.name), item.status.text().into(), item.note.clone(), listed(&cases)]
     });
     table(text, title, &["name", "status", "remarks", "cases"], rows);
+}
+
+fn programs(text: &mut String, evidence: &Evidence) {
+    let rows = evidence.programs.iter().map(|name| vec![code(name), listed(&evidence.running(name))]);
+    table(text, "Programs of Debian that run unmodified", &["program", "cases"], rows);
 }
 
 fn defects(text: &mut String, facts: &Facts, evidence: &Evidence) {

@@ -1,6 +1,6 @@
 //! What the cases show, for the table of compatibility.
 use super::case::{self, Theirs};
-use super::{compile, coverage};
+use super::{compile, coverage, examples};
 use crate::common;
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -12,6 +12,8 @@ pub struct Shown {
     pub text: String,
     /// The functions and data of libraries that it uses, where it is a program.
     pub uses: BTreeSet<String>,
+    /// The programs that a script runs, and other words.
+    pub runs: Vec<String>,
     /// Where hpvm is to print something else: the defect, or the number of a rule; the original's
     /// lines; hpvm's.
     pub differences: Vec<(String, String, String)>,
@@ -26,6 +28,11 @@ pub fn all() -> Result<Vec<Shown>> {
     cases.iter().map(shown).collect()
 }
 
+/// The programs of Debian that cases run.
+pub fn programs() -> Result<Vec<String>> {
+    examples::programs()
+}
+
 fn shown(case: &case::Case) -> Result<Shown> {
     let differences = case.differences.iter();
     let fate = |theirs: &Theirs| match theirs {
@@ -37,6 +44,7 @@ fn shown(case: &case::Case) -> Result<Shown> {
         name: case.name.clone(),
         text: std::fs::read_to_string(&case.source)?,
         uses: coverage::uses(case)?,
+        runs: examples::run_by(case)?,
         differences: differences.map(|one| (one.defect.clone(), one.theirs.clone(), one.ours.clone())).collect(),
         ours_only: case.ours_only.as_ref().map(|(defect, theirs)| (defect.clone(), fate(theirs))),
     })
