@@ -105,9 +105,10 @@ impl Driver {
     }
 
     fn run_commands_file(&mut self) -> io::Result<Flow> {
-        let Some(home) = std::env::var_os("HOME") else { return Ok(Flow::Go) };
-        let Ok(text) = std::fs::read(PathBuf::from(home).join(RC_FILE)) else { return Ok(Flow::Go) };
-        for line in String::from_utf8_lossy(&text).lines() {
+        // Without a home the present directory stands for it.
+        let home = std::env::var_os("HOME").map_or(PathBuf::from("."), PathBuf::from);
+        let Ok(text) = std::fs::read(home.join(RC_FILE)) else { return Ok(Flow::Go) };
+        for line in String::from_utf8_lossy(&text).split_terminator('\n') {
             say(&format!("{line}\n"))?;
             let flow = self.execute(line)?;
             if flow != Flow::Go {
