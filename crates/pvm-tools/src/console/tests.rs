@@ -226,11 +226,12 @@ fn states_of_hosts_and_tasks() {
 }
 
 #[test]
-fn ps_leaves_consoles_out_unless_asked() {
+fn ps_leaves_itself_out_unless_asked() {
     let mut bench = Bench::new();
     bench.fake.tasks = vec![task(0x40001, 0, ""), task(0x40002, -35, "prog"), task(0x40003, 0, "")];
     let head = crate::shape::task_head(false);
-    assert_eq!(bench.out("ps -a"), format!("{head}                      vm    40002     6/c,f prog        \n"));
+    let others = "                      vm    40002     6/c,f prog        \n                      vm    40003     6/c,f -           \n";
+    assert_eq!(bench.out("ps -a"), format!("{head}{others}"));
     assert_eq!(bench.out("ps -x").lines().count(), 4);
     assert_eq!(bench.out("ps -nfoo").lines().next(), Some("unknown host foo"));
     assert_eq!(bench.out("ps -q").lines().next(), Some("unknown flag -q"));
