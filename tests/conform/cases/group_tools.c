@@ -1,0 +1,77 @@
+/* Debian's pvm_gstat and pvmgroups, unmodified: they ask the group server by messages. */
+//@ fresh
+//@ unordered
+//@ needs /usr/bin/pvm_gstat
+//@ needs /usr/bin/pvmgroups
+#include "group.h"
+#include <sys/wait.h>
+
+/* More than the ten places that PVM gives a group at first. */
+#define CHILDREN 12
+
+/* What the program prints, each line after `mark`, since lines are sorted; tids as everywhere. */
+static void run(const char *mark, const char *program)
+{
+    char line[1000], *number;
+    FILE *output = popen(program, "r");
+    int status;
+    while (fgets(line, sizeof line, output)) {
+        while ((number = strstr(line, "0x"))) {
+            *number = 't';
+            memmove(number + 1, number + 2, strlen(number + 1));
+        }
+        printf("%s: %s", mark, line);
+    }
+    status = pclose(output);
+    printf("%s: %s gave %d\n", mark, program, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+/* Whether the daemon's log names the group within a second. */
+static int logged(const char *group)
+{
+    char command[500];
+    int turns;
+    snprintf(command, sizeof command, "grep -q 'group:* %s' $PVM_TMP/pvml.*", group);
+    for (turns = 0; turns < 50; turns++) {
+        if (system(command) == 0)
+            return 1;
+        usleep(20000);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int tids[CHILDREN], child;
+    case_begin();
+    if (argc > 1)
+        return group_child();
+    pvm_mytid();
+    run("nobody", "pvm_gstat");
+    group_spawn(CHILDREN, tids);
+    for (child = 0; child < CHILDREN; child++)
+        printf("t%x\n", tids[child]);
+    for (child = 0; child < 3; child++)
+        group_do(tids[child], JOIN, "small", 0, 0);
+    for (child = 0; child < CHILDREN; child++)
+        group_do(tids[child], JOIN, "large", 0, 0);
+    group_do(tids[7], JOIN, "alone", 0, 0);
+    run("joined", "pvm_gstat");
+    for (child = 0; child < 2; child++) {
+        group_order(tids[child], BARRIER, "small", 3, 0);
+        usleep(100000);
+    }
+    SHOW(group_do(tids[5], LEAVE, "large", 0, 0));
+    run("waiting", "pvm_gstat");
+    run("dump", "pvmgroups");
+    SHOW(logged("small"));
+    SHOW(logged("large"));
+    group_order(tids[2], BARRIER, "small", 3, 0);
+    for (child = 0; child < 3; child++)
+        SHOW(group_answer(tids[child]));
+    group_end(CHILDREN, tids);
+    usleep(200000);
+    run("ended", "pvm_gstat");
+    pvm_exit();
+    return 0;
+}
