@@ -7,7 +7,7 @@ use roff::{Inline, Roff, bold, italic, roman};
 use std::sync::LazyLock;
 
 /// What stands at the head and the foot of each page.
-const DATE: &str = "November 2026";
+const DATE: &str = "November 21, 2026";
 const SOURCE: &str = concat!("hpvm ", env!("CARGO_PKG_VERSION"));
 const MANUAL: &str = "Parallel Virtual Machine";
 /// The width of a synopsis, in columns: a terminal's 80 without the margins.
