@@ -126,10 +126,10 @@ impl Waiter {
         Waiter { phase: Phase::New, patient: false, deadline }
     }
 
-    /// A wait for other members of a group, without an end.
+    /// A wait for other members of a group.
     #[inline]
-    pub fn for_members() -> Waiter {
-        Waiter { phase: Phase::New, patient: true, deadline: None }
+    pub fn for_members(timeout: Option<Duration>) -> Waiter {
+        Waiter { patient: true, ..Waiter::new(timeout) }
     }
 
     /// What to do now.
@@ -248,9 +248,15 @@ impl Task {
     #[inline]
     fn watch(&self) {
         let Some(member) = &self.member else { return };
-        if !member.groups.watch() {
+        if !member.groups.watch(member.endpoint.crowded()) {
             member.endpoint.watch();
         }
+    }
+
+    /// Whether a waiter is about to sleep: what it does not see now, it sees when it is rung.
+    #[inline]
+    pub fn is_about_to_sleep(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.endpoint.is_napping())
     }
 
     pub(crate) fn someone_sleeps(&self) -> bool {

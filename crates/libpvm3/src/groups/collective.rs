@@ -4,7 +4,7 @@ use crate::errors::{Failure, Outcome, call};
 use crate::process::Entry;
 use crate::send::submit;
 use crate::trace::traced_code;
-use crate::wait::{wait_by, wait_on};
+use crate::wait::wait_by;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
@@ -93,7 +93,7 @@ fn send_to_root(entry: &mut Entry, operation: &Collective, root: Share, data: Me
     send(entry, operation, root, Ok(data.read()))?;
     if entry.task().is_far_ahead(operation) {
         // In vain after a while: the root may have other things to do for a long time.
-        wait_on(entry, Some(AHEAD_PATIENCE), &mut |entry| {
+        wait_by(entry, Waiter::for_members(Some(AHEAD_PATIENCE)), &mut |entry| {
             entry.progress();
             (!entry.task().is_far_ahead(operation)).then_some(())
         });
@@ -113,7 +113,7 @@ fn receive(entry: &mut Entry, operation: &Collective, from: Share, mut data: Mem
 #[inline(never)]
 fn receive_slowly(entry: &mut Entry, operation: &Collective, from: Share, mut data: Memory) -> Result<(), Failure> {
     let wait = entry.task().await_share(operation, from, data.bytes);
-    let result = wait_by(entry, Waiter::for_members(), &mut |entry| {
+    let result = wait_by(entry, Waiter::for_members(None), &mut |entry| {
         if entry.state().attentive {
             entry.progress();
         }

@@ -14,7 +14,7 @@ use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Reply, Request};
 use pvm_core::trace::Value;
-use pvm_task::{Group, Task, Waiter};
+use pvm_task::{Barrier, Group, Task, Waiter};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
@@ -150,17 +150,27 @@ fn barrier(entry: &mut Entry, name: &[u8], count: c_int) -> Outcome {
     let barrier = entry.task().arrive(&group, count)?;
     let result = match entry.task().poll_barrier(&barrier) {
         Some(result) => result,
-        None => wait_by(entry, Waiter::for_members(), &mut |entry| {
-            let result = entry.task().poll_barrier(&barrier);
-            if result.is_none() {
-                entry.progress();
-            }
-            result
-        })
-        .unwrap_or(Err(Code::SysErr)),
+        None => pass(entry, &barrier),
     };
     entry.task().end_barrier(barrier);
     Ok(result.map(|()| 0)?)
+}
+
+/// Looks at the barrier between two looks at what has arrived, which take longer.
+const LOOKS: u32 = 16;
+
+/// Waits at a barrier.
+fn pass(entry: &mut Entry, barrier: &Barrier) -> Result<(), Code> {
+    let mut looks = 0;
+    let passed = wait_by(entry, Waiter::for_members(None), &mut |entry| {
+        let result = entry.task().poll_barrier(barrier);
+        looks = (looks + 1) % LOOKS;
+        if result.is_none() && (looks == 0 || entry.task().is_about_to_sleep()) {
+            entry.progress();
+        }
+        result
+    });
+    passed.unwrap_or(Err(Code::SysErr))
 }
 
 #[unsafe(no_mangle)]

@@ -189,6 +189,11 @@ impl Endpoint {
         waiting.lie_down(self.nap);
     }
 
+    /// Whether [`Endpoint::prepare_sleep`] was called, and [`Endpoint::awake`] was not.
+    pub fn is_napping(&self) -> bool {
+        self.napping
+    }
+
     /// After sleeping, or when the last poll brought something after all. Empties the doorbell.
     pub fn awake(&mut self) {
         if !std::mem::take(&mut self.napping) {

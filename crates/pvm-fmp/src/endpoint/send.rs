@@ -46,7 +46,8 @@ impl Endpoint {
         if body.len() >= self.offer_bytes_min && self.peer_waits_for(index, &meta) {
             return self.send_offer(index, meta, body);
         }
-        if body.len() >= STREAM_BYTES_MIN {
+        // While tasks crowd the cores the peer would often have to wait in the middle for us.
+        if body.len() >= STREAM_BYTES_MIN && !self.crowded() {
             return self.send_stream(index, meta, body);
         }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;

@@ -68,8 +68,8 @@ impl Task {
         }
     }
 
-    #[cold]
-    fn wake(&mut self, tid: u32) {
+    /// Rings another member, should it sleep.
+    pub(super) fn wake(&mut self, tid: u32) {
         let Some(member) = &mut self.member else { return };
         if tid != member.tid.0 && member.endpoint.wake(tid) == Sent::RingByDaemon {
             member.send(&ToDaemon::Ring(Tid(tid)));

@@ -11,11 +11,21 @@
 use super::{Group, GroupWait, Known, Roll};
 use crate::Task;
 use crate::message::OWN_DSIG;
-use crate::types::{Filter, Submit};
+use crate::types::{Delivered, Filter, Submit};
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_fmp::INLINE_BYTES_MAX;
 use std::rc::Rc;
+
+/// What a message says that should be a share of so many bytes.
+#[inline]
+fn content(delivered: Delivered, bytes: usize) -> Result<(), i32> {
+    match delivered {
+        Delivered { wid: failure @ ..0, .. } => Err(failure),
+        Delivered { len, .. } if len == bytes => Ok(()),
+        _ => Err(Code::Mismatch.number()),
+    }
+}
 
 /// One call of a collective operation.
 pub struct Collective {
@@ -46,6 +56,9 @@ pub(super) struct Mark {
 pub(super) const AHEAD_MAX: usize = 2;
 /// So many short shares count as a long one.
 const SHORT_SHARES: u32 = 512;
+/// After so many short shares the sender of the last one is woken, should it sleep. A prime, so
+/// that each of any number of senders has its turn.
+const TAKEN_SHARES: u32 = 61;
 
 impl Known {
     /// Whether a share of so many bytes is one to count.
@@ -56,6 +69,13 @@ impl Known {
         }
         self.short_shares.set((self.short_shares.get() + 1) % SHORT_SHARES);
         self.short_shares.get() == 0
+    }
+
+    /// Whether a sender may go on now that a share of so many bytes was taken.
+    #[inline]
+    fn relieves(&self, bytes: usize) -> bool {
+        self.taken_shares.set((self.taken_shares.get() + 1) % TAKEN_SHARES);
+        bytes > INLINE_BYTES_MAX || self.taken_shares.get() == 0
     }
 }
 
@@ -175,9 +195,13 @@ impl Task {
             self.drop_unwanted(&filter);
         }
         match self.try_precv_from(&filter, data) {
-            Some(delivered) if delivered.wid < 0 => Some(Err(delivered.wid)),
-            Some(delivered) if delivered.len == data.len() => Some(Ok(())),
-            Some(_) => Some(Err(Code::Mismatch.number())),
+            Some(delivered) => {
+                if operation.known.relieves(delivered.len) {
+                    // It may sleep because it was far ahead.
+                    self.wake(from.tid);
+                }
+                Some(content(delivered, data.len()))
+            }
             None if !operation.is_there(from) => self.last_share(operation, from, data),
             None if operation.known.is_over() => Some(Err(Code::NoGroup.number())),
             None => self.is_watched_over().err().map(|code| Err(code.number())),
@@ -190,9 +214,7 @@ impl Task {
         self.look_at_socket();
         self.progress_all();
         match self.try_precv_from(&operation.filter(from), data) {
-            Some(delivered) if delivered.wid < 0 => Some(Err(delivered.wid)),
-            Some(delivered) if delivered.len == data.len() => Some(Ok(())),
-            Some(_) => Some(Err(Code::Mismatch.number())),
+            Some(delivered) => Some(content(delivered, data.len())),
             None => Some(Err(operation.known.loss().number())),
         }
     }

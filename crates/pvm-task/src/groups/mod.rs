@@ -30,6 +30,7 @@ pub(crate) struct Known {
     /// What this task has sent lately to roots that have not read it yet.
     ahead: Cell<[Option<collective::Mark>; collective::AHEAD_MAX]>,
     short_shares: Cell<u32>,
+    taken_shares: Cell<u32>,
 }
 
 /// The members at one moment.
@@ -150,10 +151,12 @@ const WATCH_LOOKS: u32 = 64;
 impl Groups {
     /// Passes a moment, or less when the barrier opens that was begun last. `false` if there is none.
     #[inline]
-    pub fn watch(&self) -> bool {
+    pub fn watch(&self, crowded: bool) -> bool {
         let Some(waiting) = self.waiting.last() else { return false };
-        let Some(generation) = waiting.generation else { return false };
-        for _ in 0..WATCH_LOOKS {
+        let Some(generation) = waiting.generation else { return crowded };
+        // Where tasks crowd the cores the others need this one to come to the barrier.
+        let looks = if crowded { 0 } else { WATCH_LOOKS };
+        for _ in 0..looks {
             if waiting.known.view.passed(generation).is_some() {
                 break;
             }
@@ -230,6 +233,7 @@ impl Task {
             roll: RefCell::new(roll),
             ahead: Cell::default(),
             short_shares: Cell::new(0),
+            taken_shares: Cell::new(0),
         });
         groups.known.retain(|other| other.name != name);
         groups.known.insert(0, known.clone());
