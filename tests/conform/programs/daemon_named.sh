@@ -1,0 +1,13 @@
+# A daemon with an id of its own for the machine, told on its standard input; and one that only says
+# which versions it is.
+#@ nodaemon
+. "$CONFORM/functions"
+echo "PVM_VMID=mine" | pvmd > said 2> errors &
+wait_for_text said /
+ls "$PVM_TMP" | grep -E '^pvm[dl]\.' | sed -E 's/\.[0-9]+/.UID/'
+echo conf | PVM_VMID=mine pvm | sed -n 's/^pvmd already running.$/&/p'
+(echo halt | PVM_VMID=mine pvm) > /dev/null 2>&1
+wait
+timeout 5 pvmd -t -n x > told 2>&1 < /dev/null
+echo "status $?"
+test -s told && echo "tells something"
