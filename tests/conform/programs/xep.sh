@@ -27,8 +27,9 @@ for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 echo "picture $now, $colours colours"
 echo "ps -a" | pvm | grep -c mtile
-kill $xep
-wait $xep
-kill $server
-wait $server
+# The shell may remark on their ends.
+{
+    kill $xep $server
+    wait $xep $server
+} 2> /dev/null
 sed -E 's/(tid|fd|xii) [0-9a-fx]+/\1 N/g' xep.out
