@@ -265,8 +265,8 @@ impl Machine {
                 (task.process, task.started) = (process, process);
                 pending.started.push(tid);
                 let (flags, wanted) = (pending.request.flags, pending.request.children.clone());
-                self.announce_output(tid);
                 self.trace_start(tid, flags, &wanted);
+                self.announce_output(tid);
             }
             Err(code) => {
                 pending.results.push(code.number());

@@ -220,8 +220,8 @@ impl Machine {
         };
         self.actions.push_back(Action::Welcome { connection, tid, welcome });
         if claimed.is_none() {
-            self.announce_arrival(tid);
             self.trace_arrival(tid);
+            self.announce_arrival(tid);
             self.tell_manager_of_new(tid);
         }
     }
