@@ -71,6 +71,9 @@ pub struct Run {
     /// Begin each line with the name of its task, such as [prog.0]
     #[arg(long)]
     pub tag: bool,
+    /// Write what the tasks do, as a timeline that Perfetto and Chrome show
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
     /// The directory of the tasks (by default the current one)
     #[arg(long = "wd", value_name = "DIR")]
     pub directory: Option<PathBuf>,

@@ -11,6 +11,7 @@ mod machine;
 mod run;
 mod shape;
 mod signals;
+mod timeline;
 mod variables;
 mod words;
 

@@ -1,22 +1,30 @@
 //! `pvm run`: a program from its start to its end, as one command.
 use crate::cli;
 use crate::console::send_spawn;
-use crate::control::{Control, SpawnCall};
+use crate::control::{self, Control, SpawnCall};
 use crate::machine::{self, MachineError};
 use crate::signals::Signals;
+use crate::timeline::{self, Timeline};
 use crate::variables::Variables;
 use pvm_core::codes::{self, Code};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
-use pvm_task::{OutputKind, Session, Ticket};
+use pvm_core::trace::parts;
+use pvm_task::{ANY, Filter, OptionNumber, OutputKind, Session, Ticket};
 use signal_hook::consts::{SIGINT, SIGKILL};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
+use std::time::Duration;
 
 /// The tag of the output; the context tells it from all else.
 const OUTPUT_TAG: i32 = 1;
+/// The tag of traces, in the same context.
+const TRACE_TAG: i32 = 2;
+/// `PvmTraceFull`.
+const TRACE_FULL: i32 = 1;
 /// The status of a command that could not be found, as shells have it.
 const EXIT_NOT_FOUND: u8 = 127;
 /// The status of a run that failed for other reasons than its program.
@@ -125,8 +133,53 @@ impl std::fmt::Display for RunError {
     }
 }
 
+/// What comes of the traces of the tasks.
+struct Tracing {
+    path: PathBuf,
+    context: i32,
+    timeline: Timeline<BufWriter<File>>,
+}
+
+impl Tracing {
+    /// Begins a timeline, if one is wanted; all later children trace to this task.
+    fn start(session: &mut Session, path: Option<&PathBuf>, context: i32) -> Result<Option<Tracing>, RunError> {
+        let Some(path) = path else { return Ok(None) };
+        let failed = |error| RunError::System(path.display().to_string(), error);
+        let file = File::create(path).map_err(failed)?;
+        let mut timeline = Timeline::new(BufWriter::new(file), pvm_task::trace::stamp()).map_err(failed)?;
+        for host in control::hosts(session)?.0 {
+            timeline.host(host.tid, &host.name).map_err(failed)?;
+        }
+        let own = session.tid().0 as i32;
+        let task = session.task();
+        task.set_trace_mask(true, &timeline::mask())?;
+        for (option, value) in [
+            (OptionNumber::TraceContext, context),
+            (OptionNumber::TraceTid, own),
+            (OptionNumber::TraceCode, TRACE_TAG),
+            (OptionNumber::TraceOptions, TRACE_FULL),
+        ] {
+            task.set_option(option as i32, value)?;
+        }
+        Ok(Some(Tracing { path: path.clone(), context, timeline }))
+    }
+
+    /// Takes what has come.
+    fn take(&mut self, session: &mut Session) -> io::Result<()> {
+        let filter = Filter { src: ANY, tag: TRACE_TAG, ctx: self.context };
+        // Without a daemon nothing more comes; the run notices that by itself.
+        while let Ok(Some(message)) = session.recv(filter, Some(Duration::ZERO)) {
+            for part in parts(&message.body) {
+                self.timeline.take(message.src, part)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 struct Run<'a> {
     session: &'a mut Session,
+    tracing: Option<Tracing>,
     /// The name in front of lines, if wanted.
     tag: Option<String>,
     /// The tasks that were asked for, in order.
@@ -149,6 +202,7 @@ impl<'a> Run<'a> {
             _ => return Err(Code::BadMsg.into()),
         };
         session.task().collect_output(context, OUTPUT_TAG);
+        let tracing = Tracing::start(session, arguments.trace.as_ref(), context)?;
         let tids = spawn(session, arguments, context)?;
         let roots: Vec<Tid> = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32)).collect();
         if let Some(code) = tids.iter().find(|tid| **tid <= 0) {
@@ -167,13 +221,28 @@ impl<'a> Run<'a> {
             open.push(session.task().begin(Request::ExitStatus(*tid))?);
         }
         let tasks = roots.iter().map(|tid| (*tid, false)).collect();
-        Ok(Run { session, tag, roots, tasks, open, status: 0, interrupts: 0, signals })
+        Ok(Run { session, tracing, tag, roots, tasks, open, status: 0, interrupts: 0, signals })
     }
 
     /// Shows output until every task has ended; answers the exit status, and the tasks.
     fn watch(mut self) -> (u8, Vec<Tid>) {
         let status = self.watch_to_the_end();
+        self.take_traces();
+        if let Some(Tracing { path, timeline, .. }) = self.tracing {
+            if let Err(error) = timeline.finish() {
+                eprintln!("pvm run: {}: {error}", path.display());
+            }
+        }
         (status, self.tasks.into_keys().collect())
+    }
+
+    /// Writes what the tasks have told. A file that cannot be written ends the timeline, not the run.
+    fn take_traces(&mut self) {
+        let Some(tracing) = &mut self.tracing else { return };
+        if let Err(error) = tracing.take(self.session) {
+            eprintln!("pvm run: {}: {error}", tracing.path.display());
+            self.tracing = None;
+        }
     }
 
     fn watch_to_the_end(&mut self) -> u8 {
@@ -184,6 +253,7 @@ impl<'a> Run<'a> {
                 return EXIT_NO_READER;
             }
             self.take_answers();
+            self.take_traces();
             if self.open.is_empty() && self.tasks.values().all(|ended| *ended) {
                 return self.status;
             }

@@ -167,8 +167,9 @@ impl Tasks {
     }
 
     /// How a task ended that this daemon started; 0 for others.
-    fn status_of(&self, tid: Tid) -> i32 {
-        self.statuses.get(&tid).copied().unwrap_or(0)
+    pub fn status_of(&self, tid: Tid) -> i32 {
+        let own = self.get(tid).is_some_and(|task| task.origin == Origin::Own);
+        self.statuses.get(&tid).copied().filter(|_| !own).unwrap_or(0)
     }
 
     fn remember(&mut self, tid: Tid, status: i32) {
@@ -286,7 +287,6 @@ impl Machine {
         self.tasks.waiting.retain(|(asker, _, _)| *asker != tid);
         self.spawns.withdraw(tid);
         self.forget_server(tid);
-        self.traces.forget(tid);
     }
 
     /// A process that this daemon started has ended, with that wait status. What it had sent and
@@ -311,6 +311,8 @@ impl Machine {
             return;
         }
         self.detach(tid);
+        self.trace_end(tid);
+        self.traces.forget(tid);
         self.end_output(tid);
         self.mailboxes.forget(tid);
         self.contexts.forget(tid);
@@ -318,8 +320,6 @@ impl Machine {
         self.spawns.forget(task.group);
         self.forget_wishes(tid);
         self.announce_exit(tid);
-        let status = if task.origin == Origin::Own { 0 } else { self.tasks.status_of(tid) };
-        self.trace_end(tid, &task.own, status);
         self.answer_exit_status(tid);
         self.actions.push_back(Action::Forget { tid });
     }

@@ -91,8 +91,14 @@ impl Machine {
         self.trace(&own, Event::Newtask, tid, values);
     }
 
-    /// A task has gone; `status` as of `waitpid`.
-    pub(super) fn trace_end(&mut self, tid: Tid, own: &TraceSettings, status: i32) {
+    /// A task has gone.
+    pub(super) fn trace_end(&mut self, tid: Tid) {
+        let Some(own) = self.tasks.get(tid).map(|task| task.own.clone()) else { return };
+        self.tell_end(tid, &own, self.tasks.status_of(tid));
+    }
+
+    /// `status` as of `waitpid`.
+    fn tell_end(&mut self, tid: Tid, own: &TraceSettings, status: i32) {
         // How much time it took, the daemon does not know.
         let values = [status, 0, 0, 0, 0].map(Value::Int).to_vec();
         self.trace(own, Event::Endtask, tid, values);
@@ -100,7 +106,7 @@ impl Machine {
 
     /// A task that has traced as in `before` traces to somebody else from now on.
     pub(super) fn trace_moved(&mut self, tid: Tid, before: &TraceSettings) {
-        self.trace_end(tid, before, 0);
+        self.tell_end(tid, before, 0);
         let Some(task) = self.tasks.get(tid) else { return };
         let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
         self.trace(&own, Event::Spntask, tid, vec![parent.clone()]);

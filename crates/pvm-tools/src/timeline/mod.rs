@@ -1,0 +1,271 @@
+//! `pvm run --trace`: the events of a run as a timeline in the JSON form that Chrome and Perfetto
+//! show. A host is a process there, a task a thread; a call is a slice, a message an arrow from its
+//! send to its receive.
+//!
+//! Slices are written as calls end, arrows when both ends are known; what is open at the end is
+//! closed then, so that the file is whole whatever became of the tasks.
+mod arguments;
+mod flows;
+
+use flows::{Flows, Message, Point};
+use pvm_core::events::{self, Datum, Event, MASK_CHARACTERS};
+use pvm_core::tid::{LOCAL_MASK, Tid};
+use pvm_core::trace::{Moment, Part, Record, Stamp, UserItems, Value};
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Bits of the local part of a tid.
+const LOCAL_BITS: u32 = LOCAL_MASK.trailing_ones();
+
+/// The events that a timeline shows: all calls but those that pack and unpack, which are many and
+/// short.
+pub fn mask() -> [u8; MASK_CHARACTERS] {
+    let packs = |event: &Event| ["pk", "upk"].iter().any(|start| event.name().starts_with(start));
+    events::mask(events::all().filter(|event| !packs(event)))
+}
+
+/// A call that has begun.
+struct Open {
+    event: Event,
+    /// Microseconds.
+    start: i64,
+    record: Record,
+}
+
+/// What is known of a task.
+#[derive(Default)]
+struct Track {
+    open: Vec<Open>,
+    /// When its last event was: its time does not go back, even where the clock did.
+    last: i64,
+    context: i32,
+    named: bool,
+}
+
+/// A timeline that is being written.
+pub struct Timeline<W: Write> {
+    out: W,
+    /// Microseconds since 1970 that are 0 in the file.
+    base: i64,
+    first: bool,
+    tracks: BTreeMap<Tid, Track>,
+    flows: Flows,
+}
+
+impl<W: Write> Timeline<W> {
+    /// Begins to write; the time counts from `start`.
+    pub fn new(mut out: W, start: Stamp) -> io::Result<Timeline<W>> {
+        write!(out, "{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
+        Ok(Timeline { out, base: start.microseconds(), first: true, tracks: BTreeMap::new(), flows: Flows::default() })
+    }
+
+    /// Names a host.
+    pub fn host(&mut self, tid: Tid, name: &str) -> io::Result<()> {
+        self.write(&json!({ "ph": "M", "name": "process_name", "pid": process(tid), "args": { "name": name } }))
+    }
+
+    /// Takes a part of a trace message that `from` has sent.
+    pub fn take(&mut self, from: Tid, part: Part) -> io::Result<()> {
+        match part {
+            Part::User(stamp, items) => self.user_event(from, stamp, &items),
+            Part::Record(record) => match (record.event, record.moment) {
+                (Event::Newtask, _) => self.name(record.tid, &record),
+                (Event::Endtask, _) => self.end(record.tid, record.stamp),
+                (Event::MhfInvoke, _) => self.handler(record),
+                (_, Moment::Entry) => self.begin(record),
+                (_, Moment::Exit) => self.finish_call(record),
+                (_, Moment::Once) => Ok(()),
+            },
+        }
+    }
+
+    /// Closes what is open, and the file.
+    pub fn finish(mut self) -> io::Result<()> {
+        for tid in self.tracks.keys().copied().collect::<Vec<_>>() {
+            let last = self.tracks[&tid].last;
+            self.close(tid, 0, last)?;
+        }
+        write!(self.out, "\n]}}\n")?;
+        self.out.flush()
+    }
+
+    fn write(&mut self, event: &serde_json::Value) -> io::Result<()> {
+        self.out.write_all(if self.first { b"\n" } else { b",\n" })?;
+        self.first = false;
+        serde_json::to_writer(&mut self.out, event)?;
+        Ok(())
+    }
+
+    /// The task, and when that was, in microseconds.
+    fn at(&mut self, tid: Tid, stamp: Stamp) -> (&mut Track, i64) {
+        let at = stamp.microseconds() - self.base;
+        let track = self.tracks.entry(tid).or_default();
+        track.last = track.last.max(at);
+        let last = track.last;
+        (track, last)
+    }
+
+    fn name(&mut self, tid: Tid, record: &Record) -> io::Result<()> {
+        let (track, _) = self.at(tid, record.stamp);
+        if std::mem::replace(&mut track.named, true) {
+            return Ok(());
+        }
+        let program = match record.value(Datum::TN) {
+            Some(Value::Text(name)) => String::from_utf8_lossy(name).into_owned(),
+            _ => String::new(),
+        };
+        let program = program.rsplit('/').next().unwrap_or_default();
+        let name = format!("{tid} {program}");
+        let place = place(tid);
+        self.write(
+            &json!({ "ph": "M", "name": "thread_name", "pid": place.0, "tid": place.1, "args": { "name": name } }),
+        )
+    }
+
+    fn begin(&mut self, record: Record) -> io::Result<()> {
+        let (track, start) = self.at(record.tid, record.stamp);
+        track.open.push(Open { event: record.event, start, record });
+        Ok(())
+    }
+
+    /// A call has ended, and with it those inside that have not told of their end.
+    fn finish_call(&mut self, record: Record) -> io::Result<()> {
+        let (track, end) = self.at(record.tid, record.stamp);
+        let Some(depth) = track.open.iter().rposition(|open| open.event == record.event) else { return Ok(()) };
+        self.close(record.tid, depth + 1, end)?;
+        let Some(open) = self.tracks.get_mut(&record.tid).and_then(|track| track.open.pop()) else { return Ok(()) };
+        let mut told = arguments::of(&open.record);
+        told.append(&mut arguments::of(&record));
+        self.slice(record.tid, &open, end, told)?;
+        self.follow_messages(&open, &record, end)
+    }
+
+    /// Closes the calls of a task from that depth on.
+    fn close(&mut self, tid: Tid, depth: usize, end: i64) -> io::Result<()> {
+        while let Some(open) = self.tracks.get_mut(&tid).filter(|track| track.open.len() > depth) {
+            let Some(open) = open.open.pop() else { break };
+            let mut told = arguments::of(&open.record);
+            told.insert("unfinished".into(), true.into());
+            self.slice(tid, &open, end, told)?;
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, tid: Tid, open: &Open, end: i64, told: Map<String, serde_json::Value>) -> io::Result<()> {
+        let (pid, thread) = place(tid);
+        let name = format!("pvm_{}", open.event.name());
+        let time = end - open.start;
+        self.write(&json!({
+            "ph": "X", "name": name, "cat": "call", "pid": pid, "tid": thread, "ts": open.start, "dur": time, "args": told,
+        }))
+    }
+
+    fn end(&mut self, tid: Tid, stamp: Stamp) -> io::Result<()> {
+        let (_, at) = self.at(tid, stamp);
+        self.close(tid, 0, at)
+    }
+
+    fn instant(&mut self, tid: Tid, at: i64, name: &str, told: Map<String, serde_json::Value>) -> io::Result<()> {
+        let (pid, thread) = place(tid);
+        self.write(&json!({
+            "ph": "i", "s": "t", "name": name, "cat": "event", "pid": pid, "tid": thread, "ts": at, "args": told,
+        }))
+    }
+
+    fn user_event(&mut self, from: Tid, stamp: Stamp, items: &[UserItems]) -> io::Result<()> {
+        let (_, at) = self.at(from, stamp);
+        self.instant(from, at, "user event", arguments::of_items(items))
+    }
+
+    /// A handler takes a message.
+    fn handler(&mut self, record: Record) -> io::Result<()> {
+        let (_, at) = self.at(record.tid, record.stamp);
+        self.instant(record.tid, at, "message handler", arguments::of(&record))?;
+        self.received(&record, at)
+    }
+
+    /// What a call that has ended did to messages.
+    fn follow_messages(&mut self, open: &Open, exit: &Record, end: i64) -> io::Result<()> {
+        let entry = &open.record;
+        match exit.event {
+            Event::Send | Event::Psend | Event::Mcast | Event::Bcast => {
+                let receivers = receivers(entry, exit);
+                self.sent(entry, exit, &receivers, open.start)
+            }
+            Event::Recv | Event::Nrecv | Event::Trecv if exit.int(Datum::MB) > Some(0) => self.received(exit, end),
+            Event::Precv if exit.int(Datum::CC) >= Some(0) => self.received(exit, end),
+            Event::Setcontext => {
+                let (track, _) = self.at(exit.tid, exit.stamp);
+                track.context = entry.int(Datum::CXS).unwrap_or(track.context);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sent(&mut self, entry: &Record, exit: &Record, receivers: &[Tid], start: i64) -> io::Result<()> {
+        if exit.int(Datum::CC).is_none_or(|code| code < 0) {
+            return Ok(());
+        }
+        let context = self.tracks.get(&entry.tid).map_or(0, |track| track.context);
+        let (tag, ctx) = (entry.int(Datum::MC).unwrap_or(0), entry.int(Datum::MCX).unwrap_or(context));
+        let src = entry.tid;
+        for dst in receivers.iter().copied().filter(|dst| dst.is_task()) {
+            let message = Message { src, dst, ctx, tag };
+            if let Some(end) = self.flows.sent(message, start) {
+                self.arrow(message, start, end)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, record: &Record, at: i64) -> io::Result<()> {
+        let (Some(src), Some(tag)) = (record.int(Datum::SRC), record.int(Datum::MC)) else { return Ok(()) };
+        let (src, ctx) = (Tid(src as u32), record.int(Datum::MCX).unwrap_or(0));
+        let message = Message { src, dst: record.tid, ctx, tag };
+        match self.flows.received(message, at) {
+            Some(start) if src.is_task() => self.arrow(message, start, at),
+            _ => Ok(()),
+        }
+    }
+
+    fn arrow(&mut self, message: Message, start: Point, end: Point) -> io::Result<()> {
+        let id = self.flows.next_number();
+        let (from, to) = (place(message.src), place(message.dst));
+        self.write(&json!({
+            "ph": "s", "id": id, "name": "message", "cat": "message", "pid": from.0, "tid": from.1, "ts": start,
+        }))?;
+        // Clocks that differ must not turn the arrow round.
+        let end = end.max(start);
+        self.write(&json!({
+            "ph": "f", "bp": "e", "id": id, "name": "message", "cat": "message", "pid": to.0, "tid": to.1, "ts": end,
+        }))
+    }
+}
+
+/// To whom a call has sent.
+fn receivers(entry: &Record, exit: &Record) -> Vec<Tid> {
+    match (entry.int(Datum::DST), entry.value(Datum::MDL).or(exit.value(Datum::MDL))) {
+        (Some(one), _) => vec![Tid(one as u32)],
+        // Who sends to many is skipped, and each of them gets one.
+        (None, Some(Value::Ints(many))) => {
+            let many: std::collections::BTreeSet<Tid> = many.iter().map(|tid| Tid(*tid as u32)).collect();
+            many.into_iter().filter(|tid| *tid != entry.tid).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The number of the process that stands for a host.
+fn process(tid: Tid) -> u32 {
+    tid.host().0 >> LOCAL_BITS
+}
+
+/// Process and thread of a task.
+fn place(tid: Tid) -> (u32, u32) {
+    (process(tid), tid.0 & LOCAL_MASK)
+}
+
+#[cfg(test)]
+mod tests;
