@@ -63,7 +63,7 @@ impl Groups {
                         wake(memory, connections);
                         machine.handle_barrier_failed(group);
                     }
-                    false => machine.handle_barrier(now, group, look(memory)),
+                    false => machine.handle_barrier_changed(now, group),
                 }
             }
         }

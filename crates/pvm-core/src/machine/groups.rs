@@ -33,7 +33,7 @@ pub enum GroupAction {
     /// Look at the barrier; answer by [`Machine::handle_barrier`].
     Look,
     /// Make the barrier fail; answer by [`Machine::handle_barrier_failed`], or, when somebody has
-    /// arrived since it was looked at, by [`Machine::handle_barrier`].
+    /// arrived since it was looked at, by [`Machine::handle_barrier_changed`].
     Fail(super::Barrier),
 }
 

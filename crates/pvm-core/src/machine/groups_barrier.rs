@@ -167,6 +167,14 @@ impl Machine {
         }
     }
 
+    /// The barrier was not made to fail, since somebody has arrived meanwhile. Not at once: a member
+    /// that breaks the rules could keep the daemon busy.
+    pub fn handle_barrier_changed(&mut self, now: Time, group: u64) {
+        if let Some(found) = self.groups.by_id(group) {
+            found.shortage.look_at = Some(now + LOOK_AGAIN);
+        }
+    }
+
     pub(super) fn look_again(&mut self, now: Time) {
         let due = |group: &mut super::groups::Group| group.shortage.look_at.is_some_and(|when| when <= now);
         let mut ids = Vec::new();

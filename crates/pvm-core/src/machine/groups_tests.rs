@@ -19,6 +19,8 @@ pub(super) struct Board {
     here: BTreeSet<u32>,
     /// Those of them whose arrival the edge cannot tell from one that is about to be.
     pub in_doubt: bool,
+    /// Somebody arrives whenever the barrier is about to fail.
+    restless: bool,
     pub failed: Vec<u32>,
     pub state: Vec<GroupAction>,
     shown: Vec<(Tid, bool)>,
@@ -100,12 +102,12 @@ impl Boards {
             GroupAction::Close => drop(self.boards.remove(&group)),
             GroupAction::Show { to, member } => board.shown.push((*to, *member)),
             GroupAction::Look => machine.handle_barrier(now, group, board.seen()),
-            GroupAction::Fail(barrier) if *barrier == board.seen() => {
+            GroupAction::Fail(barrier) if *barrier == board.seen() && !board.restless => {
                 board.failed.push(board.generation);
                 board.next();
                 machine.handle_barrier_failed(group);
             }
-            GroupAction::Fail(_) => machine.handle_barrier(now, group, board.seen()),
+            GroupAction::Fail(_) => machine.handle_barrier_changed(now, group),
         }
     }
 }
@@ -391,6 +393,27 @@ fn while_somebody_is_arriving_the_daemon_looks_again() {
     world.time(when);
     assert_eq!(world.board().failed, [0]);
     assert_eq!(world.machine.next_wakeup(), None);
+}
+
+#[test]
+fn a_barrier_that_changes_while_it_is_made_to_fail_is_looked_at_again() {
+    for frozen in [false, true] {
+        let mut world = group_of(3);
+        if frozen {
+            [ONE, TWO, THREE].into_iter().for_each(|tid| drop(world.freeze(tid, "g", 3)));
+        }
+        world.arrive(0, 3, 3);
+        world.board().restless = true;
+        world.disconnects(THREE);
+        let when = world.machine.next_wakeup().expect("looks again");
+        assert!(when > NOW);
+        world.time(when);
+        assert!(world.machine.next_wakeup() > Some(when));
+        world.board().restless = false;
+        world.time(when + when);
+        assert_eq!(world.board().failed, [0]);
+        assert_eq!(world.machine.next_wakeup(), None);
+    }
 }
 
 #[test]
