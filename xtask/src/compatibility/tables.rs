@@ -141,8 +141,10 @@ fn fortran(text: &mut String, pages: &[Page], evidence: &Evidence) {
 }
 
 fn data(text: &mut String, evidence: &Evidence) {
-    let rows =
-        DATA.iter().map(|(name, bytes)| vec![code(name), bytes.to_string(), listed(&evidence.with_words(&[name]))]);
+    let rows = DATA.iter().map(|(name, bytes)| {
+        let cases = [evidence.with_words(&[name]), evidence.using(name)].concat();
+        vec![code(name), bytes.to_string(), listed(&cases)]
+    });
     table(text, "Data", &["name", "bytes", "cases"], rows);
     text.push_str("\nThe sizes are those of 64-bit hosts; `cargo xtask abi` checks them.\n");
 }
