@@ -12,14 +12,14 @@ use std::process::Command;
 /// What a case uses of libraries; of a script it is not known.
 pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
     match case.kind {
-        Kind::Program => undefined_names(&compile::program(case, Side::Theirs)),
+        Kind::Program => dynamic_names(&compile::program(case, Side::Theirs)),
         Kind::Fortran => Ok(fortran_names(&std::fs::read_to_string(&case.source)?)),
         Kind::Console | Kind::Script => Ok(BTreeSet::new()),
     }
 }
 
-fn undefined_names(program: &Path) -> Result<BTreeSet<String>> {
-    let output = Command::new("nm").arg("-u").arg(program).output()?;
+fn dynamic_names(program: &Path) -> Result<BTreeSet<String>> {
+    let output = Command::new("nm").arg("-D").arg(program).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_string)).collect())
 }
