@@ -57,7 +57,7 @@ fn quiet(arguments: &[&str]) -> Result<()> {
 }
 
 /// The files with one of these endings (any, when none is given) below these directories.
-fn files_under(directories: &[&str], endings: &[&str]) -> Result<Vec<PathBuf>> {
+pub fn files_under(directories: &[&str], endings: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut left: Vec<PathBuf> =
         directories.iter().map(|name| root().join(name)).filter(|path| path.exists()).collect();

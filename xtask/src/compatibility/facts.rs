@@ -1,6 +1,7 @@
 //! What docs/compatibility.toml says.
 use super::evidence::Evidence;
 use crate::common::root;
+use crate::lint::files_under;
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use serde::Deserialize;
@@ -113,6 +114,9 @@ impl Facts {
         for case in named.chain(self.defect.iter().flat_map(|defect| &defect.cases)) {
             ensure!(evidence.has(case), "there is no case {case}");
         }
+        for defect in &self.defect {
+            defect.check(evidence).with_context(|| defect.id.clone())?;
+        }
         same("commands", &self.command, quoted("crates/pvm-tools/src/console/help.rs", COMMAND)?)?;
         same("options", &self.option, quoted("include/pvm3.h", OPTION)?)?;
         for file in VARIABLES_IN {
@@ -120,6 +124,21 @@ impl Facts {
             let unknown: Vec<String> =
                 quoted(file, VARIABLE)?.into_iter().filter(|name| !known.contains(&**name)).collect();
             ensure!(unknown.is_empty(), "docs/compatibility.toml lacks the variables {}", unknown.join(" "));
+        }
+        Ok(())
+    }
+}
+
+impl Defect {
+    /// Whether what is said to be done is shown by something, and that is there.
+    fn check(&self, evidence: &Evidence) -> Result<()> {
+        let shown = !evidence.of_defect(&self.id).is_empty() || !self.cases.is_empty() || !self.tests.is_empty();
+        ensure!(shown || self.state == State::Hosts, "nothing shows it");
+        for test in self.tests.iter().filter_map(|test| test.strip_prefix("test ")) {
+            let pattern = format!("fn {test}(");
+            let mut sources = files_under(&["crates"], &["rs"])?.into_iter();
+            let found = sources.any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(&pattern)));
+            ensure!(found, "there is no test {test}");
         }
         Ok(())
     }
