@@ -1,6 +1,7 @@
 //! Message buffers (contract 2.1). No call here needs a daemon.
 use crate::errors::{call, call_silent, lpvm_error};
 use crate::memory::store;
+use crate::process::Entry;
 use crate::trace::{ints, nothing, traced, traced_code};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -92,6 +93,16 @@ pub extern "C" fn pvm_setrbuf(mid: c_int) -> c_int {
     )
 }
 
+/// What a message says of itself. Of one made here it is the own tid, so there has to be one.
+fn info(entry: &mut Entry, mid: c_int) -> Result<MessageInfo, Code> {
+    let info = entry.task().message_info(mid)?;
+    if info.src != 0 || entry.task().is_enrolled() {
+        return Ok(info);
+    }
+    entry.enroll_if_possible();
+    entry.task().message_info(mid)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_bufinfo(mid: c_int, bytes: *mut c_int, tag: *mut c_int, tid: *mut c_int) -> c_int {
     traced(
@@ -102,7 +113,7 @@ pub unsafe extern "C" fn pvm_bufinfo(mid: c_int, bytes: *mut c_int, tag: *mut c_
                 if mid <= 0 {
                     return Err(Code::BadParam.into());
                 }
-                let info = entry.task().message_info(mid)?;
+                let info = info(entry, mid)?;
                 // SAFETY: places that the caller gave for it, or null.
                 unsafe {
                     store(bytes, info.len);
@@ -126,7 +137,7 @@ pub unsafe extern "C" fn pvm_getminfo(mid: c_int, place: *mut CMessageInfo) -> c
         |_| ints(&[mid]),
         || {
             call("pvm_getminfo", |entry| {
-                let MessageInfo { len, ctx, tag, wid, enc, crc, src, dst } = entry.task().message_info(mid)?;
+                let MessageInfo { len, ctx, tag, wid, enc, crc, src, dst } = info(entry, mid)?;
                 // SAFETY: the place that the caller gave for it, or null.
                 unsafe { store(place, CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) };
                 Ok(0)

@@ -291,6 +291,16 @@ impl Entry {
         Ok(())
     }
 
+    /// Makes the process a task if there is a daemon; says nothing if there is none.
+    #[cold]
+    pub fn enroll_if_possible(&mut self) {
+        let name = self.state().name.clone();
+        let environment = Environment { name, ..Environment::from_process() };
+        if self.task().enroll(&environment).is_ok() {
+            self.publish_identity();
+        }
+    }
+
     /// Shows programs who the task is.
     fn publish_identity(&mut self) {
         let task = self.task();
