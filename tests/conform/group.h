@@ -20,7 +20,7 @@ extern struct timeval *pvmgs_tmout;
 /* What group_answer gives when nothing comes. */
 #define NO_ANSWER (-1000)
 
-enum group_call { JOIN, LEAVE, SIZE, TID, INSTANCE, BARRIER, BARRIERS, CAST, HEAR, FREEZE, SUM, SUMS, GATHER, SCATTER, END, DIE };
+enum group_call { JOIN, LEAVE, SIZE, TID, INSTANCE, BARRIER, BARRIERS, STORM, CAST, HEAR, FREEZE, SUM, SUMS, GATHER, SCATTER, END, DIE };
 
 static double group_patience = 10.0;
 
@@ -112,6 +112,14 @@ static int group_barriers(char *group, int count, int rounds)
     return result;
 }
 
+/* Barriers of all until one fails; then it is out of the group, so that nobody waits for it. */
+static int group_storm(char *group, int rounds)
+{
+    int result = group_barriers(group, -1, rounds);
+    pvm_lvgroup(group);
+    return result;
+}
+
 static int group_cast(char *group, int tag, int value)
 {
     pvm_initsend(PvmDataDefault);
@@ -139,6 +147,7 @@ static int group_call(int call, char *group, int first, int second)
     case INSTANCE: return pvm_getinst(group, first);
     case BARRIER: return pvm_barrier(group, first);
     case BARRIERS: return group_barriers(group, first, second);
+    case STORM: return group_storm(group, first);
     case CAST: return group_cast(group, first, second);
     case HEAR: return group_hear(first);
     case FREEZE: return pvm_freezegroup(group, first);
