@@ -28,7 +28,8 @@ fn destination(destdir: Option<PathBuf>, prefix: &Path) -> PathBuf {
     }
 }
 
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+/// Copies a tree, symbolic links as they are.
+pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     for entry in from.read_dir().with_context(|| format!("cannot read {}", from.display()))? {
         let entry = entry?;

@@ -30,6 +30,8 @@ pub enum Whose {
 /// A virtual machine of one host. Its drop kills what is left of it.
 pub struct Machine {
     whose: Whose,
+    /// Where ours is installed.
+    tree: PathBuf,
     scratch: Scratch,
     daemon: Option<Child>,
     variables: &'static [(&'static str, &'static str)],
@@ -43,7 +45,15 @@ impl Machine {
 
     /// The same, with variables that all its processes get.
     pub fn start_with(whose: Whose, name: &str, variables: &'static [(&'static str, &'static str)]) -> Result<Machine> {
-        let mut machine = Machine { whose, scratch: Scratch::new(name)?, daemon: None, variables };
+        let mut machine = Machine { whose, tree: dist(), scratch: Scratch::new(name)?, daemon: None, variables };
+        machine.start_daemon()?;
+        Ok(machine)
+    }
+
+    /// Starts a daemon of hpvm as it is installed below `prefix`.
+    pub fn start_installed(prefix: &Path, name: &str) -> Result<Machine> {
+        let (tree, scratch) = (prefix.to_path_buf(), Scratch::new(name)?);
+        let mut machine = Machine { whose: Whose::Ours, tree, scratch, daemon: None, variables: &[] };
         machine.start_daemon()?;
         Ok(machine)
     }
@@ -51,7 +61,7 @@ impl Machine {
     /// Starts a daemon where the last one of this machine was.
     pub fn start_daemon(&mut self) -> Result<()> {
         let program = match self.whose {
-            Whose::Ours => dist().join("bin/pvmd"),
+            Whose::Ours => self.tree.join("bin/pvmd"),
             Whose::Theirs => PathBuf::from("/usr/bin/pvmd"),
         };
         // An interrupted command takes the machine with it.
@@ -87,7 +97,7 @@ impl Machine {
             command.env_remove(name);
         });
         if self.whose == Whose::Ours {
-            command.env("LD_LIBRARY_PATH", dist().join("lib"));
+            command.env("LD_LIBRARY_PATH", self.tree.join("lib"));
         }
         command.envs(self.variables.iter().copied()).current_dir(self.directory());
         command
@@ -144,7 +154,7 @@ impl Machine {
     /// `halt` on the console; waits until the daemon has ended.
     pub fn halt(&mut self) -> Result<()> {
         let program = match self.whose {
-            Whose::Ours => dist().join("bin/pvm"),
+            Whose::Ours => self.tree.join("bin/pvm"),
             Whose::Theirs => PathBuf::from("/usr/bin/pvm"),
         };
         let mut console = self

@@ -13,6 +13,7 @@ mod install;
 mod lint;
 mod machine;
 mod man;
+mod old_makefiles;
 mod second_user;
 mod setup;
 mod test;
@@ -31,6 +32,7 @@ const COMMANDS: &[Command] = &[
     ("abi", "symbols, kinds, sizes and headers against the contract", abi::run),
     ("lint", "the house rules: lengths, unsafe, paths, format, clippy", lint::run),
     ("compatibility", "write docs/compatibility.md", compatibility::run),
+    ("old-makefiles", "what was written for PVM 3.4 builds and runs below PVM_ROOT", old_makefiles::run),
     ("second-user", "what another user of the machine must not be able to do", second_user::run),
     ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
@@ -53,7 +55,7 @@ fn main() -> ExitCode {
         None => {
             println!("cargo xtask COMMAND");
             for (name, help, _) in COMMANDS {
-                println!("  {name:10} {help}");
+                println!("  {name:14} {help}");
             }
             if name == "help" { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

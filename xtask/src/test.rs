@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test there is. The last line is `N passed, N failed`.
 use crate::common::{cargo, report};
-use crate::{abi, build, conform, demo, lint, man, second_user, torture};
+use crate::{abi, build, conform, demo, lint, man, old_makefiles, second_user, torture};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ const PARTS: &[Part] = &[
     ("unit tests", unit_tests),
     ("binary interface", || abi::counted(&[])),
     ("manual", || man::counted(&[])),
+    ("old makefiles", || old_makefiles::counted(&[])),
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),

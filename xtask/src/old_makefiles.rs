@@ -1,0 +1,133 @@
+//! `cargo xtask old-makefiles`: an installed tree is what makefiles for PVM 3.4 expect. A small
+//! project of that kind, and the sources of Debian's pvm-examples with their own makefiles, are
+//! built below it by `aimk`, and run.
+use crate::build::{CLASSIC_ROOT, build_unless_told};
+use crate::common::{Checks, Scratch, dist, in_path, output, report, root};
+use crate::install::copy_tree;
+use crate::machine::Machine;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where Debian's examples lie, as archives of sources.
+const EXAMPLES: &str = "/usr/share/doc/pvm-examples";
+/// How long a program may run, in seconds.
+const RUN_SECONDS_MAX: &str = "30";
+
+/// What an example reads, and a text that it prints when all is well, so many times.
+struct Example {
+    name: &'static str,
+    input: &'static str,
+    says: &'static str,
+    times: usize,
+}
+
+/// The Fortran programs among the examples that end by themselves.
+const FORTRAN_EXAMPLES: &[Example] = &[
+    Example { name: "fmaster1", input: "", says: "I got", times: 3 },
+    Example { name: "fspmd", input: "", says: "token ring done", times: 1 },
+    Example { name: "hitc", input: "", says: "Program Finished", times: 1 },
+];
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<()> {
+    build_unless_told(arguments)?;
+    report(counted(arguments)?)
+}
+
+/// Runs the command as a part of `cargo xtask test`.
+pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+    let mut checks = Checks::default();
+    if !in_path("gfortran") {
+        checks.check("old makefiles", Err(anyhow::anyhow!("gfortran is missing: cargo xtask setup test")));
+        return Ok(checks.counts());
+    }
+    let place = Scratch::new("installed")?;
+    let prefix = place.path().join("prefix");
+    copy_tree(&dist(), &prefix)?;
+    let machine = Machine::start_installed(&prefix, "old-makefiles")?;
+    let architecture = output(&mut Command::new(prefix.join("bin/pvmgetarch")))?.trim().to_owned();
+    let installed = Installed { root: prefix.join(CLASSIC_ROOT), architecture, machine };
+    checks.check("a project with a Makefile.aimk", project(&installed));
+    let examples = ["examples", "gexamples"].map(|name| (name, unpack(&installed, name)));
+    for (name, unpacked) in examples {
+        let built = unpacked.and_then(|directory| {
+            // make has a name of its own for the compiler, under which it need not be there.
+            installed.aimk(&directory, &["FC=gfortran", "CFLOPTS=-g -w", "all"])
+        });
+        checks.check(&format!("{name} of pvm-examples, by their makefile"), built);
+    }
+    for example in FORTRAN_EXAMPLES {
+        checks.check(&format!("{} of pvm-examples, from its source", example.name), runs(&installed, example));
+    }
+    Ok(checks.counts())
+}
+
+/// An installed tree and a machine of it.
+struct Installed {
+    root: PathBuf,
+    architecture: String,
+    machine: Machine,
+}
+
+impl Installed {
+    /// A command without a path to our libraries: what old makefiles link needs none.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = self.machine.command(Path::new("timeout"));
+        command.arg(RUN_SECONDS_MAX).arg(program).env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `aimk` in a directory, as people do who have set nothing but their path.
+    fn aimk(&self, directory: &Path, arguments: &[&str]) -> Result<()> {
+        let mut aimk = self.command(&self.root.join("lib/aimk"));
+        let variables = ["PVM_ARCH", "MAKEFLAGS", "MFLAGS", "FC", "F77", "CC", "CFLAGS"];
+        variables.iter().for_each(|name| {
+            aimk.env_remove(name);
+        });
+        output(aimk.current_dir(directory).args(arguments)).map(drop)
+    }
+
+    /// What a program prints.
+    fn output(&self, program: &Path, input: &str) -> Result<String> {
+        let typed = self.machine.directory().join("input");
+        fs::write(&typed, input)?;
+        output(self.command(program).stdin(fs::File::open(&typed)?))
+    }
+}
+
+/// Programs with parts in the user's directory and in that of the installation.
+fn project(installed: &Installed) -> Result<()> {
+    let directory = installed.machine.directory().join("project");
+    copy_tree(&root().join("tests/old-makefile"), &directory)?;
+    installed.aimk(&directory, &[])?;
+    let program = directory.join(&installed.architecture).join("old_parent");
+    let needed = output(Command::new("readelf").arg("--dynamic").arg(&program))?;
+    ensure!(!needed.contains("libpvm3"), "the program needs a shared library that it would not find");
+    let said = installed.output(&program, "")?;
+    ensure!(said == "C doubles 21: 42\nFortran triples 14: 42\n", "it says {said:?}");
+    Ok(())
+}
+
+/// Unpacks sources below the root, where their makefiles expect to be.
+fn unpack(installed: &Installed, name: &str) -> Result<PathBuf> {
+    let archive = Path::new(EXAMPLES).join(format!("{name}.tar.gz"));
+    ensure!(archive.is_file(), "{} is missing: cargo xtask setup test", archive.display());
+    output(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&installed.root))?;
+    let directory = installed.root.join(name);
+    // The archives bring programs of another machine along.
+    let stale = directory.join(&installed.architecture);
+    if stale.is_dir() {
+        fs::remove_dir_all(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
+    }
+    Ok(directory)
+}
+
+fn runs(installed: &Installed, example: &Example) -> Result<()> {
+    let program = installed.root.join("bin").join(&installed.architecture).join(example.name);
+    let said = installed.output(&program, example.input)?;
+    let times = said.matches(example.says).count();
+    ensure!(times == example.times, "says {:?} {times} times and not {}:\n{said}", example.says, example.times);
+    Ok(())
+}
