@@ -27,6 +27,8 @@ struct Example {
 const FORTRAN_EXAMPLES: &[Example] = &[
     Example { name: "fmaster1", input: "", says: "I got", times: 3 },
     Example { name: "fspmd", input: "", says: "token ring done", times: 1 },
+    Example { name: "fgexample", input: "", says: "1-Norm is         5050", times: 1 },
+    Example { name: "frsg", input: "4\n5\n", says: "est O", times: 2 },
     Example { name: "hitc", input: "", says: "Program Finished", times: 1 },
 ];
 

@@ -50,5 +50,11 @@
       call show('within', value)
       call pvmfupkmesg(mid, inner)
       call show('upkmesg at the end', inner)
+      call pvmfjoingrp('team', value)
+      call show('joingrp', value)
+      call pvmffrzgrp('team', 1, value)
+      call show('frzgrp', value)
+      call pvmflvgrp('team', info)
+      call show('lvgrp', info)
       call pvmfexit(info)
       end

@@ -1,9 +1,13 @@
 //! Groups, whose name comes first.
 use super::names::named;
 use super::text::c_text;
-use crate::groups::{pvm_barrier, pvm_bcast, pvm_getinst, pvm_gettid, pvm_gsize, pvm_joingroup, pvm_lvgroup};
+use crate::groups::collective::{Combine, pvm_gather, pvm_reduce, pvm_scatter};
+use crate::groups::operators::{PvmMax, PvmMin, PvmProduct, PvmSum};
+use crate::groups::{
+    pvm_barrier, pvm_bcast, pvm_freezegroup, pvm_getinst, pvm_gettid, pvm_gsize, pvm_joingroup, pvm_lvgroup,
+};
 use crate::memory::store;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 named! {
     pvmfjoingroup_(name) is pvm_joingroup;
@@ -15,4 +19,79 @@ named! {
     pvmfgettid_(name, instance) is pvm_gettid;
     pvmfbarrier_(name, count) is pvm_barrier;
     pvmfbcast_(name, tag) is pvm_bcast;
+    pvmffreezegroup_(name, count) is pvm_freezegroup;
+    pvmffrzgrp_(name, count) is pvm_freezegroup;
+}
+
+macro_rules! exchanges {
+    ($($name:ident is $function:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            result: *mut c_void,
+            data: *mut c_void,
+            count: *const c_int,
+            what: *const c_int,
+            tag: *const c_int,
+            group: *const c_char,
+            root: *const c_int,
+            info: *mut c_int,
+            group_length: c_int,
+        ) {
+            // SAFETY: arrays as the C function wants them, numbers, a name and a place for the
+            // result, as the caller promises.
+            unsafe {
+                let group = c_text(group, group_length);
+                store(info, $function(result, data, *count, *what, *tag, group.as_ptr(), *root));
+            }
+        }
+    )*};
+}
+
+exchanges! {
+    pvmfgather_ is pvm_gather;
+    pvmfscatter_ is pvm_scatter;
+}
+
+/// The function is called as from C, which is how Fortran wants it: all arguments by reference.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmfreduce_(
+    combine: Option<Combine>,
+    data: *mut c_void,
+    count: *const c_int,
+    what: *const c_int,
+    tag: *const c_int,
+    group: *const c_char,
+    root: *const c_int,
+    info: *mut c_int,
+    group_length: c_int,
+) {
+    // SAFETY: an array, numbers, a name and a place for the result, as the caller promises.
+    unsafe {
+        let group = c_text(group, group_length);
+        store(info, pvm_reduce(combine, data, *count, *what, *tag, group.as_ptr(), *root));
+    }
+}
+
+/// The operators under Fortran's names.
+macro_rules! operators {
+    ($($name:ident is $function:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            what: *const c_int,
+            x: *mut c_void,
+            y: *mut c_void,
+            count: *const c_int,
+            info: *mut c_int,
+        ) {
+            // SAFETY: as promised by the caller.
+            unsafe { $function(what, x, y, count, info) }
+        }
+    )*};
+}
+
+operators! {
+    pvmmax_ is PvmMax;
+    pvmmin_ is PvmMin;
+    pvmsum_ is PvmSum;
+    pvmproduct_ is PvmProduct;
 }

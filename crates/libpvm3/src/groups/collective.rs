@@ -19,7 +19,7 @@ const AHEAD_PATIENCE: Duration = Duration::from_millis(5);
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
 
 /// A function that combines two arrays.
-type Combine = unsafe extern "C" fn(*const c_int, *mut c_void, *mut c_void, *const c_int, *mut c_int);
+pub type Combine = unsafe extern "C" fn(*const c_int, *mut c_void, *mut c_void, *const c_int, *mut c_int);
 
 /// What the collective calls have in common.
 struct Call {

@@ -1,6 +1,6 @@
 //! Groups (contract 2.11).
-mod collective;
-mod operators;
+pub mod collective;
+pub mod operators;
 mod server;
 
 use crate::data::pvm_errno;
