@@ -63,7 +63,7 @@
       end
 
 ! Sends an empty message.
-      subroutine signal(tid, tag)
+      subroutine sendempty(tid, tag)
       integer tid, tag, old, mid, info
       call pvmfmkbuf(0, mid)
       call pvmfsetsbuf(mid, old)

@@ -85,7 +85,7 @@
       call pvmfjoingroup('team', inum)
       call pvmfbarrier('team', 3, info)
       call receive(parent, 6, mid)
-      call signal(parent, 7)
+      call sendempty(parent, 7)
       call pvmffreezegroup('team', 3, info)
       call pvmfbarrier('team', -1, info)
       call pvmfexit(info)

@@ -53,7 +53,7 @@
       call show('kill', info)
       call pvmfsendsig(tids(2), 9, info)
       call show('sendsig', info)
-      call signal(tids(3), 11)
+      call sendempty(tids(3), 11)
       do i = 1, 3
         call receive(-1, 20, mid)
         call pvmfunpack(INTEGER4, tid, 1, 1, info)
@@ -62,14 +62,16 @@
       end do
       call pvmfpstat(tids(1), info)
       call show('pstat', info)
-! The output of a child.
+! The output of a child: all of it has come when the task has left.
+      call pvmfsetopt(PVMSHOWTIDS, 0, info)
+      call pvmfcatchout(0, info)
+      call show('no catchout', info)
       call pvmfcatchout(1, info)
       call show('catchout', info)
-      call pvmfspawn('hello_other', PVMARCH, 'LINUX64', 1, tids, n)
+      call pvmfspawn(path, PVMARCH, 'LINUX64', 1, tids, n)
       call show('spawn', n)
-      call receive(tids(1), 1, mid)
-      call pvmfcatchout(0, info)
-      call show('catchout', info)
+      call receive(tids(1), 10, mid)
+      call sendempty(tids(1), 11)
       call pvmfexit(info)
       call show('exit', info)
       end
@@ -94,5 +96,6 @@
       call pvmfpack(INTEGER4, parent, 1, 1, info)
       call pvmfsend(parent, 10, info)
       call pvmfrecv(parent, 11, mid)
+      write (*, '(a)') 'the line of a child'
       call pvmfexit(info)
       end

@@ -9,7 +9,7 @@
       call pvmfmytid(me)
       if (spawned()) then
         call pvmfparent(n)
-        call signal(n, 1)
+        call sendempty(n, 1)
         call pvmfrecv(-1, 2, mid)
         call pvmfexit(info)
         stop
@@ -33,8 +33,8 @@
       n = -1
       call one(me + 999, n)
       call one(0, n)
-      call signal(tids(1), 2)
-      call signal(tids(2), 2)
+      call sendempty(tids(1), 2)
+      call sendempty(tids(2), 2)
       call pvmfexit(info)
       end
 
