@@ -5,6 +5,7 @@
 //! same value elsewhere, these follow it, and error policy and task tags live here alone.
 #![allow(non_upper_case_globals)] // the names are PVM's
 use pvm_core::codes::TEXTS;
+use pvm_core::events::{MASK_CHARACTERS, MASK_EMPTY};
 use pvm_core::proto::TraceSettings;
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void};
@@ -113,8 +114,6 @@ pub fn error_text(code: c_int) -> Text {
 
 /// Length of a trace mask with its closing zero.
 pub const MASK_BYTES: usize = 36;
-/// The character of a mask without events.
-const MASK_EMPTY: u8 = b'@';
 
 /// `struct Pvmtracer` (contract 1.6): where output and traces go.
 #[repr(C)]
@@ -177,13 +176,19 @@ impl TracerSymbol {
     }
 }
 
-/// A trace mask in its full length: missing characters say "no event".
+/// The characters of a trace mask that mean something.
+pub fn mask_characters(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(MASK_CHARACTERS)]
+}
+
+/// A trace mask in its full length, as it was set; one that nobody has set has no event.
 pub fn mask(text: &[u8]) -> [u8; MASK_BYTES] {
-    let mut mask = [MASK_EMPTY; MASK_BYTES];
-    mask[MASK_BYTES - 1] = 0;
-    for (place, &character) in mask[..MASK_BYTES - 1].iter_mut().zip(text) {
-        *place = character;
+    let mut mask = [0; MASK_BYTES];
+    if text.is_empty() {
+        mask[..MASK_CHARACTERS].fill(MASK_EMPTY);
     }
+    let text = mask_characters(text);
+    mask[..text.len()].copy_from_slice(text);
     mask
 }
 
@@ -226,8 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn short_masks_are_filled_and_long_ones_cut() {
-        assert_eq!(&mask(b"AB")[..4], b"AB@@");
+    fn masks_are_as_they_were_set_and_long_ones_cut() {
+        assert_eq!(&mask(b"AB")[..4], b"AB\0\0");
+        assert_eq!(&mask(b"")[33..], b"@@\0");
         assert_eq!(mask(&[b'A'; 60])[MASK_BYTES - 1], 0);
     }
 }

@@ -123,7 +123,7 @@ pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int 
         let children = of_children(who)?;
         // SAFETY: a mask, which is a C string, as the caller promises.
         let mask = unsafe { bytes(mask) }.ok_or(Code::BadParam)?;
-        entry.task().set_trace_mask(children, &data::mask(mask)[..MASK_BYTES - 1])?;
+        entry.task().set_trace_mask(children, data::mask_characters(mask))?;
         entry.publish_settings();
         Ok(0)
     })

@@ -8,7 +8,7 @@ use crate::trace::{ints, nothing, text, traced_code};
 use crate::wait::{request, unexpected};
 use pvm_core::codes::CLASS_TRACER;
 use pvm_core::encoding::Writer;
-use pvm_core::events::{Event, MASK_CHARACTERS};
+use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Reply, Request, Role, TraceSettings};
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
@@ -120,7 +120,7 @@ fn register_tracer(entry: &mut Entry, wish: &TraceWish<'_>) -> Outcome {
         output_tag: wish.output.1,
         trace_buffer: wish.buffer,
         trace_options: wish.options,
-        mask: ByteBuf::from(&crate::data::mask(wish.mask)[..MASK_CHARACTERS]),
+        mask: ByteBuf::from(crate::data::mask_characters(wish.mask)),
     };
     request(entry, Request::SetTracer(settings))?;
     Ok(0)

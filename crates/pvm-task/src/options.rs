@@ -1,6 +1,7 @@
 //! `pvm_setopt`, `pvm_getopt` and the trace masks (contract 2.9).
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
+use pvm_core::events::{MASK_CHARACTERS, MASK_EMPTY};
 use pvm_core::proto::{Request, TraceSettings};
 use pvm_core::tid::Tid;
 use serde_bytes::ByteBuf;
@@ -8,10 +9,6 @@ use serde_bytes::ByteBuf;
 /// Fragment sizes that are accepted, in bytes. They change nothing (D39).
 const FRAGMENT_BYTES: std::ops::RangeInclusive<i32> = 52..=1_048_576;
 const FRAGMENT_BYTES_DEFAULT: i32 = 4080;
-/// Characters of a trace mask.
-const MASK_CHARACTERS: usize = 35;
-/// A character of a mask without events.
-const MASK_EMPTY: u8 = b'@';
 
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
