@@ -81,8 +81,14 @@ pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
     let before = |_: &mut Task| vec![unsafe { told(group) }];
     traced_code(Event::Joingroup, before, || {
         let join = |entry: &mut Entry, name: &[u8]| {
-            let group = ask(entry, name, Request::JoinGroup(ByteBuf::from(name)))?;
-            Ok(group.instance()?)
+            let reply = request(entry, Request::JoinGroup(ByteBuf::from(name)))?;
+            match entry.task().enter_group(name, reply) {
+                Ok(group) => Ok(group.instance()?),
+                Err(code) => {
+                    request(entry, Request::LeaveGroup(ByteBuf::from(name)))?;
+                    Err(code.into())
+                }
+            }
         };
         // SAFETY: as promised by the caller.
         unsafe { group_call(group, join) }

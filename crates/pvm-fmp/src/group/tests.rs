@@ -23,6 +23,7 @@ fn group(members: u32) -> (GroupMemory, Vec<GroupView>) {
 fn everybody_sees_who_the_members_are() {
     let memory = GroupMemory::new().unwrap();
     let view = stranger(&memory);
+    assert!(!view.has_board() && member(&memory).has_board());
     assert_eq!((view.size(), view.places(), view.tid_of(0), view.instance_of(100)), (0, 0, None, None));
     (0..3).for_each(|instance| memory.set(instance, 100 + instance));
     let before = view.version();

@@ -26,6 +26,10 @@ impl GroupView {
         Ok(GroupView { list, board, guess: Cell::new(0) })
     }
 
+    /// Whether the board came along, as it does for members.
+    pub fn has_board(&self) -> bool {
+        self.board.is_some()
+    }
     /// How many members there are.
     #[inline]
     pub fn size(&self) -> u32 {

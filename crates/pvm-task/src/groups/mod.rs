@@ -218,12 +218,16 @@ impl Task {
         }
     }
 
-    /// The daemon has answered `JoinGroup` or `Group`.
+    /// The daemon has answered `JoinGroup` or `Group`. `OutOfRes` where there was no room for the
+    /// group's descriptors or memory; who has joined must leave then.
     pub fn enter_group(&mut self, name: &[u8], reply: Reply) -> Result<Group, Code> {
         let Reply::Group { id, instance } = reply else { return Err(Code::BadMsg) };
         let groups = &mut self.member.as_mut().ok_or(Code::SysErr)?.groups;
         let at = groups.arrived.iter().position(|(other, _)| *other == id).ok_or(Code::OutOfRes)?;
         let view = groups.arrived.swap_remove(at).1;
+        if instance >= 0 && !view.has_board() {
+            return Err(Code::OutOfRes);
+        }
         let roll = Rc::new(Roll { version: NEVER, members: Vec::new() });
         let known = Rc::new(Known {
             id,

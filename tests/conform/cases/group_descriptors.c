@@ -1,0 +1,32 @@
+/* A task that has no descriptor left cannot take the memory of a group, and is not a member then. PVM
+ * needs none for a group. */
+//@ ours-only D12: skip
+#include "group.h"
+#include <sys/resource.h>
+
+#define FILES 64
+/* One more than the memory of a group takes. */
+#define FREE_MAX 3
+
+int main(void)
+{
+    struct rlimit limit;
+    int files[FILES], count = 0, free;
+    case_begin();
+    pvm_mytid();
+    pvm_setopt(PvmAutoErr, 0);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = FILES;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    while (count < FILES && (files[count] = dup(0)) >= 0)
+        count++;
+    for (free = 0; free <= FREE_MAX; free++) {
+        int joined = pvm_joingroup("g");
+        int passed = pvm_barrier("g", 1);
+        int left = pvm_lvgroup("g");
+        printf("%d free: pvm_joingroup %d, pvm_barrier %d, pvm_lvgroup %d\n", free, joined, passed, left);
+        close(files[--count]);
+    }
+    pvm_exit();
+    return 0;
+}
