@@ -1,7 +1,7 @@
 //! The text of docs/compatibility.md.
 use super::evidence::{Evidence, listed};
 use super::facts::{Defect, Facts, Item, State, Status};
-use crate::contract::{DATA, FORTRAN, FUNCTIONS, LATER, is_later};
+use crate::contract::{DATA, FORTRAN, FUNCTIONS};
 use crate::man::Page;
 use regex::Regex;
 use std::fmt::Write;
@@ -27,7 +27,6 @@ the cases that use something, those are named that use little else.
 | accepted, no effect | may be used, and changes nothing |
 | with several hosts | waits for machines of several hosts; a machine has one host so far |
 | no | is not there; the remark says why |
-| not yet | is to come |
 ";
 
 /// The whole document.
@@ -99,10 +98,6 @@ fn defects_in(text: &str) -> String {
     found.join(", ")
 }
 
-fn status_of(name: &str) -> String {
-    if is_later(name) { "not yet".into() } else { Status::Works.text().into() }
-}
-
 fn functions(text: &mut String, facts: &Facts, pages: &[Page], evidence: &Evidence) {
     let mut names: Vec<&str> = FUNCTIONS.to_vec();
     names.sort_unstable();
@@ -114,7 +109,7 @@ fn functions(text: &mut String, facts: &Facts, pages: &[Page], evidence: &Eviden
             none if none.is_empty() && !differs.is_empty() => "see there".into(),
             some => some,
         };
-        vec![code(name), status_of(name), manual, differs, listed(&evidence.using(name))]
+        vec![code(name), Status::Works.text().into(), manual, differs, listed(&evidence.using(name))]
     });
     table(text, "Functions", &["function", "status", "manual", "differs", "cases"], rows);
     text.push_str("\nNames of the original's libraries that are not there:\n\n");
@@ -125,8 +120,7 @@ fn functions(text: &mut String, facts: &Facts, pages: &[Page], evidence: &Eviden
 }
 
 fn fortran(text: &mut String, pages: &[Page], evidence: &Evidence) {
-    let later = LATER.iter().flat_map(|(_, names)| names.iter()).filter(|name| name.ends_with('_'));
-    let mut names: Vec<&str> = FORTRAN.iter().chain(later).copied().collect();
+    let mut names: Vec<&str> = FORTRAN.to_vec();
     names.sort_unstable();
     let rows = names.into_iter().map(|symbol| {
         let name = symbol.trim_end_matches('_');
@@ -135,7 +129,7 @@ fn fortran(text: &mut String, pages: &[Page], evidence: &Evidence) {
         let found = calls.into_iter().find(|(call, _)| called(call).is_some());
         let call = found.and_then(|(call, _)| call.strip_prefix("call ")).unwrap_or(name);
         let manual = found.map(|(_, page)| format!("{}(3)", page.name)).unwrap_or_default();
-        vec![code(call), status_of(symbol), manual, listed(&evidence.using(symbol))]
+        vec![code(call), Status::Works.text().into(), manual, listed(&evidence.using(symbol))]
     });
     table(text, "Fortran", &["call", "status", "manual", "cases"], rows);
 }
