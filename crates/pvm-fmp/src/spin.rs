@@ -80,8 +80,9 @@ mod tests {
 
     #[test]
     fn every_wait_ends_in_sleep() {
-        for crowded in [false, true] {
-            let mut spinner = Spinner::new(crowded);
+        for mut spinner in
+            [false, true].into_iter().flat_map(|crowded| [Spinner::new(crowded), Spinner::patient(crowded)])
+        {
             let start = Instant::now();
             while spinner.pause() == Wait::Again {
                 assert!(start.elapsed() < Duration::from_secs(10));

@@ -382,6 +382,49 @@ fn a_body_can_be_taken_while_it_is_written() {
 }
 
 #[test]
+fn one_peer_can_be_listened_to_alone_and_knows_how_far() {
+    const C: u32 = 0x40003;
+    let host = Host::new();
+    host.table.set(C);
+    let (mut a, mut b) = host.pair();
+    let mut c = host.endpoint(C);
+    introduce(&mut a, C, &c);
+    introduce(&mut c, A, &a);
+    for (sender, long) in [(&mut b, false), (&mut c, true)] {
+        assert_eq!(sender.send_bytes(A, [1; 5], &body(8, 1)), Ok(Sent::Done));
+        let first = sender.written(A);
+        assert_eq!(sender.send_bytes(A, [2; 5], &body(if long { 200_000 } else { 8 }, 2)), Ok(Sent::Done));
+        assert!(sender.written(A) > first && !sender.has_read(A, first));
+    }
+    let mut kept = Kept::default();
+    assert_eq!(a.poll_peer(C, &mut kept), 2);
+    assert!(kept.messages.iter().all(|(from, ..)| *from == C));
+    assert!(c.has_read(A, c.written(A)), "a long body is told at once");
+    assert!(!b.has_read(A, b.written(A)));
+    assert_eq!(a.poll_peer(0x40009, &mut kept), 0);
+    assert_eq!(a.poll(&mut kept), 2);
+    assert!(kept.messages[2..].iter().all(|(from, ..)| *from == B));
+    assert_eq!(a.poll(&mut kept), 0);
+    assert!(b.has_read(A, b.written(A)));
+    host.table.clear(A);
+    assert!(b.has_read(A, u64::MAX), "the dead are waited for by nobody");
+}
+
+#[test]
+fn a_sleeper_is_woken_without_a_message() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    let rung = |b: &Endpoint| rustix::io::read(b.bell(), &mut [0u8; 8]).is_ok();
+    assert_eq!(a.wake(B), Sent::Done);
+    assert!(!b.is_napping() && !rung(&b));
+    b.prepare_sleep();
+    assert!(b.is_napping());
+    assert_eq!(a.wake(B), Sent::Done);
+    assert!(rung(&b));
+    assert_eq!(a.wake(0x40009), Sent::RingByDaemon);
+}
+
+#[test]
 fn a_sleeper_is_rung_once() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();

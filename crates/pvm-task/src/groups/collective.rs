@@ -32,7 +32,7 @@ pub struct Collective {
     known: Rc<Known>,
     roll: Rc<Roll>,
     instance: u32,
-    root: u32,
+    root: Share,
     tag: i32,
 }
 
@@ -80,11 +80,6 @@ impl Known {
 }
 
 impl Collective {
-    /// Whether this task is the root.
-    pub fn is_root(&self) -> bool {
-        self.instance == self.root
-    }
-
     /// The own instance.
     pub fn instance(&self) -> u32 {
         self.instance
@@ -108,7 +103,7 @@ impl Collective {
 
     /// The root, for others than itself.
     pub fn root(&self) -> Option<Share> {
-        self.others().find(|share| share.instance == self.root)
+        (self.instance != self.root.instance).then_some(self.root)
     }
 
     fn filter(&self, share: Share) -> Filter {
@@ -136,9 +131,8 @@ impl Task {
         if known.is_over() {
             return Err(Code::NoGroup);
         }
-        if roll.members.binary_search_by_key(&root, |(instance, _)| *instance).is_err() {
-            return Err(Code::NoInst);
-        }
+        let at = roll.members.binary_search_by_key(&root, |(instance, _)| *instance).map_err(|_| Code::NoInst)?;
+        let root = Share { instance: root, tid: roll.members[at].1 };
         Ok(Collective { known, roll, instance, root, tag })
     }
 
