@@ -224,6 +224,7 @@ fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
     });
     checks.check("the program with copy relocations has some", copied);
     checks.check("pvm3.pc finds headers and library", package_config(lib, scratch.path()));
+    checks.check("CMake finds headers and libraries", cmake(lib, scratch.path()));
     Ok(())
 }
 
@@ -266,6 +267,21 @@ fn package_config(lib: &Path, scratch: &Path) -> Result<()> {
     )?;
     // Found by the path in the program, not by the environment.
     run_values(&program, Path::new(""), scratch)
+}
+
+fn cmake(lib: &Path, scratch: &Path) -> Result<()> {
+    if !in_path("cmake") || !in_path("gfortran") {
+        bail!("cmake or gfortran is missing: cargo xtask setup test");
+    }
+    let built = scratch.join("cmake");
+    let found = format!("-Dpvm3_DIR={}", lib.join("cmake/pvm3").display());
+    output(Command::new("cmake").arg(found).arg("-S").arg(root().join("tests/abi")).arg("-B").arg(&built))?;
+    output(Command::new("cmake").arg("--build").arg(&built))?;
+    for program in ["c_shared", "c_static", "fortran_fpvm3", "fortran_static"] {
+        // Found by the path in the program, not by the environment.
+        run_values(&built.join(program), Path::new(""), scratch).with_context(|| program.to_owned())?;
+    }
+    Ok(())
 }
 
 /// Whether programs of Debian find every name they ask for.

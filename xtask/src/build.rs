@@ -69,6 +69,11 @@ pub fn build() -> Result<()> {
     }
     crate::man::write(&tree.join("share/man/man3"))?;
     place(&root().join("dist/pvm3.pc"), &tree.join("lib/pkgconfig/pvm3.pc"), 0o644)?;
+    let cmake = tree.join("lib/cmake/pvm3");
+    fs::create_dir_all(&cmake)?;
+    for file in files_of(&root().join("dist/cmake"))? {
+        place(&file, &cmake.join(name_of(&file)), 0o644)?;
+    }
     place(&root().join("dist/aimk"), &tree.join("bin/aimk"), 0o755)?;
     classic_tree(&tree)
 }

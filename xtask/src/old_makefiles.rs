@@ -1,6 +1,6 @@
 //! `cargo xtask old-makefiles`: an installed tree is what makefiles for PVM 3.4 expect. A small
 //! project of that kind, and the sources of Debian's pvm-examples with their own makefiles, are
-//! built below it by `aimk`, and run.
+//! built below it by `aimk`, and run; so is our own example in Fortran.
 use crate::build::{CLASSIC_ROOT, build_unless_told};
 use crate::common::{Checks, Scratch, dist, in_path, output, report, root};
 use crate::install::copy_tree;
@@ -63,6 +63,7 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     for example in FORTRAN_EXAMPLES {
         checks.check(&format!("{} of pvm-examples, from its source", example.name), runs(&installed, example));
     }
+    checks.check("the example in Fortran", example_in_fortran(&installed, &prefix));
     Ok(checks.counts())
 }
 
@@ -124,6 +125,22 @@ fn unpack(installed: &Installed, name: &str) -> Result<PathBuf> {
         fs::remove_dir_all(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
     }
     Ok(directory)
+}
+
+/// The same numbers with one task and with several.
+fn example_in_fortran(installed: &Installed, prefix: &Path) -> Result<()> {
+    let directory = installed.machine.directory().join("own-examples");
+    copy_tree(&root().join("examples"), &directory)?;
+    let found = format!("PKG_CONFIG_PATH={}", prefix.join("lib/pkgconfig").display());
+    output(installed.command(Path::new("make")).current_dir(&directory).arg(found).args(["--always-make", "fortran"]))?;
+    let mut heard = Vec::new();
+    for tasks in ["1", "2", "5"] {
+        let said = output(installed.command(&directory.join("fortran/heat")).args([tasks, "60"]))?;
+        let start = format!("heat: {tasks} tasks, ");
+        heard.push(said.strip_prefix(&start).with_context(|| format!("it says {said:?}"))?.to_owned());
+    }
+    ensure!(heard.windows(2).all(|pair| pair[0] == pair[1]), "the numbers differ: {heard:?}");
+    Ok(())
 }
 
 fn runs(installed: &Installed, example: &Example) -> Result<()> {

@@ -11,6 +11,7 @@ const BUILD: &[&str] = &["gcc", "libc6-dev", "binutils", "make"];
 
 /// To test: Debian's PVM and programs that use it are what hpvm is compared with.
 const TEST: &[&str] = &[
+    "cmake",
     "g++",
     "gfortran",
     "groff-base",
