@@ -1,7 +1,9 @@
 //! Jobs: tasks started together, and where their output goes.
 use crate::shape;
+use crate::trace_text::TraceText;
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
+use pvm_core::trace::parts;
 use pvm_task::{OutputEvent, OutputKind};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,6 +18,35 @@ pub enum Sink {
     Console,
     /// To a file, line by line.
     File(File),
+    /// Into the trace only.
+    Nowhere,
+}
+
+/// Where the trace of a job goes, as text.
+#[derive(Debug)]
+pub struct TraceSink {
+    text: TraceText,
+    /// Else to the console.
+    file: Option<File>,
+}
+
+impl TraceSink {
+    /// To a file, which may not be there yet; to the console without one.
+    pub fn new(path: Option<&Path>) -> io::Result<TraceSink> {
+        let file = path.map(File::create_new).transpose()?;
+        Ok(TraceSink { text: TraceText::default(), file })
+    }
+
+    /// Writes text that tells of `tid`; answers what the console shows.
+    fn write(&mut self, number: i32, tid: Tid, text: &str) -> Vec<u8> {
+        match &mut self.file {
+            Some(file) => match file.write_all(text.as_bytes()) {
+                Ok(()) => Vec::new(),
+                Err(error) => format!("[{number}] trace lost: {error}\n").into_bytes(),
+            },
+            None => text.lines().map(|line| format!("[T{number}:{tid}] {line}\n")).collect::<String>().into_bytes(),
+        }
+    }
 }
 
 impl Sink {
@@ -33,6 +64,7 @@ impl Sink {
 #[derive(Debug)]
 struct Job {
     sink: Sink,
+    trace: Option<TraceSink>,
     /// The tasks whose output is known of, and whether it has ended.
     tasks: BTreeMap<Tid, bool>,
 }
@@ -53,7 +85,30 @@ impl Jobs {
 
     /// Begins to collect output for a job.
     pub fn begin(&mut self, number: i32, sink: Sink) {
-        self.jobs.insert(number, Job { sink, tasks: BTreeMap::new() });
+        self.jobs.insert(number, Job { sink, trace: None, tasks: BTreeMap::new() });
+    }
+
+    /// Begins the trace of a job; answers what the console shows.
+    pub fn begin_trace(&mut self, number: i32, sink: TraceSink, own: Tid, hosts: &[Host]) -> Vec<u8> {
+        let Some(job) = self.jobs.get_mut(&number) else { return Vec::new() };
+        let (sink, now) = (job.trace.insert(sink), pvm_task::trace::stamp());
+        let mut shown = sink.write(number, own, &TraceText::head(now));
+        for host in hosts {
+            let text = sink.text.host(host, now);
+            shown.extend(sink.write(number, host.tid, &text));
+        }
+        shown
+    }
+
+    /// Takes a trace message of a task of that job; answers what the console shows.
+    pub fn handle_trace(&mut self, number: i32, from: Tid, body: &[u8]) -> Vec<u8> {
+        let Some(sink) = self.jobs.get_mut(&number).and_then(|job| job.trace.as_mut()) else { return Vec::new() };
+        let mut shown = Vec::new();
+        for part in parts(body) {
+            let text = sink.text.part(from, &part);
+            shown.extend(sink.write(number, from, &text));
+        }
+        shown
     }
 
     /// Tells the tasks of a job. A job without any is over.
@@ -71,10 +126,15 @@ impl Jobs {
     pub fn handle(&mut self, event: &OutputEvent) -> Vec<u8> {
         let number = event.tag;
         let Some(job) = self.jobs.get_mut(&number) else { return Vec::new() };
+        let mut traced = Vec::new();
+        if let Some(sink) = &mut job.trace {
+            let text = sink.text.output(event);
+            traced = sink.write(number, event.task, &text);
+        }
         let ended = job.tasks.entry(event.task).or_insert(false);
         let mut line = format!("[{number}:{}] ", event.task).into_bytes();
         match &event.kind {
-            OutputKind::Begin => return Vec::new(),
+            OutputKind::Begin => return traced,
             OutputKind::Line(text) => line.extend_from_slice(text),
             OutputKind::End => {
                 *ended = true;
@@ -84,11 +144,14 @@ impl Jobs {
         line.push(b'\n');
         let mut shown = match &mut job.sink {
             Sink::Console => line,
+            Sink::Nowhere => Vec::new(),
             Sink::File(file) => match file.write_all(&line) {
                 Ok(()) => Vec::new(),
                 Err(error) => format!("[{number}] output lost: {error}\n").into_bytes(),
             },
         };
+        traced.append(&mut shown);
+        let mut shown = traced;
         if job.tasks.values().all(|ended| *ended) {
             self.jobs.remove(&number);
             shown.extend_from_slice(format!("[{number}] finished\n").as_bytes());

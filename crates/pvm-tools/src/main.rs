@@ -12,6 +12,7 @@ mod run;
 mod shape;
 mod signals;
 mod timeline;
+mod trace_text;
 mod variables;
 mod words;
 

@@ -1,4 +1,5 @@
 //! `pvm run --trace` with a program that is linked to the library.
+#![forbid(unsafe_code)]
 mod common;
 use common::*;
 use serde_json::Value;

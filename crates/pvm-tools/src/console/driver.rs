@@ -8,12 +8,13 @@ use crate::variables::Variables;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
-use pvm_task::Session;
+use pvm_task::{ANY, Filter, Session};
 use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{Child, ExitCode};
+use std::time::Duration;
 
 /// The file with the commands that every console begins with, in the home directory.
 const RC_FILE: &str = ".pvmrc";
@@ -65,12 +66,13 @@ impl Driver {
             machine::keep(&mut session);
             say("pvmd already running.\n")?;
         }
-        let context = match session.request(Request::NewContext) {
-            Ok(Reply::Int(context)) => context,
-            Ok(_) => return Err(io::Error::other(Code::BadMsg)),
-            Err(code) => return Err(io::Error::other(code)),
+        let mut new_context = || match session.request(Request::NewContext) {
+            Ok(Reply::Int(context)) => Ok(context),
+            Ok(_) => Err(io::Error::other(Code::BadMsg)),
+            Err(code) => Err(io::Error::other(code)),
         };
-        let console = Console::new(Variables::of_this_process(), context);
+        let (output_context, trace_context) = (new_context()?, new_context()?);
+        let console = Console::new(Variables::of_this_process(), output_context, trace_context);
         console.prepare(&mut session).map_err(io::Error::other)?;
         Ok(Driver { session, daemon, console, input: Input::start()?, signals })
     }
@@ -156,6 +158,11 @@ impl Driver {
 
     fn show_output(&mut self) -> io::Result<()> {
         let mut text = Vec::new();
+        let traces = Filter { src: ANY, tag: ANY, ctx: self.console.trace_context };
+        // Without a daemon nothing comes; the loop notices.
+        while let Ok(Some(message)) = self.session.recv(traces, Some(Duration::ZERO)) {
+            text.append(&mut self.console.jobs.handle_trace(message.tag, message.src, &message.body));
+        }
         while let Some(event) = self.session.next_output() {
             text.append(&mut self.console.jobs.handle(&event));
         }

@@ -152,7 +152,9 @@ Options:  -3               so many tasks (else one)
           -?               under a debugger
           ->               show the output here, as a job
           ->file           write the job's output to a file
-          ->>file          append it";
+          ->>file          append it
+          -@               show the trace of the job as text
+          -@file           write the trace to a file";
 
 const TICKLE: &str = "tickle how [ arg ... ]
 How:      0 memory, 1 hosts, 2 tasks, 3 waits, 4 mailboxes: written to the log

@@ -50,6 +50,8 @@ pub struct Console {
     mask: trace::Mask,
     /// The context in which the output of jobs comes.
     output_context: i32,
+    /// The context in which their traces come.
+    trace_context: i32,
 }
 
 /// A command under way.
@@ -62,14 +64,15 @@ pub struct Call<'a, 'b> {
 }
 
 impl Console {
-    /// A console whose jobs' output comes in context `output_context`.
-    pub fn new(variables: Variables, output_context: i32) -> Console {
+    /// A console whose jobs' output and traces come in these contexts.
+    pub fn new(variables: Variables, output_context: i32, trace_context: i32) -> Console {
         Console {
             aliases: Aliases::default(),
             variables,
             jobs: Jobs::default(),
             mask: trace::Mask::xpvm(),
             output_context,
+            trace_context,
         }
     }
 

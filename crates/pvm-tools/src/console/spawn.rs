@@ -1,14 +1,18 @@
 //! `spawn`.
-use super::spawn_options::{Output, SpawnOptions, parse};
+use super::spawn_options::{Output, SpawnOptions, Trace, parse};
 use super::{Call, Flow};
 use crate::control::{self, Control, SpawnCall};
-use crate::jobs::Sink;
+use crate::jobs::{Sink, TraceSink};
 use crate::shape;
 use pvm_core::codes::{self, Code};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
 use std::io;
 use std::net::ToSocketAddrs;
+use std::path::Path;
+
+/// `PvmTraceFull`.
+const TRACE_FULL: i32 = 1;
 
 pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
     let words = call.words;
@@ -44,7 +48,7 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
 
 /// Makes a job if the output is collected. `None` says that it cannot be.
 fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Option<Option<i32>>> {
-    if options.output == Output::Log {
+    if options.output == Output::Log && options.trace.is_none() {
         return Ok(Some(None));
     }
     let number = call.console.jobs.next_number();
@@ -52,16 +56,39 @@ fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Opti
     let (sink, path) = match &options.output {
         Output::Replace(path) => (Sink::replace(path), path.display().to_string()),
         Output::Append(path) => (Sink::append(path), path.display().to_string()),
-        Output::Console | Output::Log => (Ok(Sink::Console), String::new()),
+        Output::Console => (Ok(Sink::Console), String::new()),
+        Output::Log => (Ok(Sink::Nowhere), String::new()),
     };
-    match sink {
+    let sink = match sink {
+        Ok(sink) => sink,
+        Err(error) => {
+            writeln!(call.screen.err, "{path}: {error}")?;
+            return Ok(None);
+        }
+    };
+    call.control.collect_output(call.console.output_context, number);
+    call.console.jobs.begin(number, sink);
+    begin_trace(call, options, number)
+}
+
+/// Begins the trace of a job, if it is traced.
+fn begin_trace(call: &mut Call<'_, '_>, options: &SpawnOptions, number: i32) -> io::Result<Option<Option<i32>>> {
+    let Some(trace) = &options.trace else { return Ok(Some(Some(number))) };
+    let path = match trace {
+        Trace::Console => None,
+        Trace::File(path) => Some(path.as_path()),
+    };
+    match TraceSink::new(path) {
         Ok(sink) => {
-            call.control.collect_output(call.console.output_context, number);
-            call.console.jobs.begin(number, sink);
+            let hosts = control::hosts(call.control).unwrap_or_default().0;
+            let shown = call.console.jobs.begin_trace(number, sink, call.control.tid(), &hosts);
+            call.screen.out.write_all(&shown)?;
             Ok(Some(Some(number)))
         }
         Err(error) => {
+            let path = path.unwrap_or(Path::new("")).display();
             writeln!(call.screen.err, "{path}: {error}")?;
+            call.console.jobs.started(number, std::iter::empty());
             Ok(None)
         }
     }
@@ -73,7 +100,7 @@ fn start(call: &mut Call<'_, '_>, options: &SpawnOptions, rest: &[String], job: 
         return Err(Code::BadParam);
     }
     let environment = call.console.variables.exported();
-    let request = call.control.spawn_request(&SpawnCall {
+    let mut request = call.control.spawn_request(&SpawnCall {
         file: &rest[0],
         arguments: &rest[1..],
         flags: options.flags | codes::NO_SPAWN_PARENT,
@@ -81,6 +108,12 @@ fn start(call: &mut Call<'_, '_>, options: &SpawnOptions, rest: &[String], job: 
         count: options.count,
         environment: &environment,
     })?;
+    if let (Request::Spawn(spawn), Some(job), Some(_)) = (&mut request, job, &options.trace) {
+        spawn.children.trace_tid = call.control.tid().0 as i32;
+        spawn.children.trace_ctx = call.console.trace_context;
+        spawn.children.trace_tag = job;
+        spawn.children.trace_options = spawn.children.trace_options.max(TRACE_FULL);
+    }
     send(call.control, request, job.map(|job| (call.console.output_context, job)))
 }
 

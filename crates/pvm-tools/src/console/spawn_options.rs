@@ -29,6 +29,17 @@ pub struct SpawnOptions {
     pub by_address: bool,
     /// Where the output goes.
     pub output: Output,
+    /// `-@`, `-@file`: where the trace goes.
+    pub trace: Option<Trace>,
+}
+
+/// Where the trace of the job is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trace {
+    /// `-@`
+    Console,
+    /// `-@file`
+    File(PathBuf),
 }
 
 /// Why the options cannot be followed.
@@ -38,8 +49,6 @@ pub enum SpawnError {
     NoProgram,
     /// An option that there is not.
     Unknown(String),
-    /// `-@`.
-    Trace,
 }
 
 impl std::fmt::Display for SpawnError {
@@ -47,7 +56,6 @@ impl std::fmt::Display for SpawnError {
         match self {
             SpawnError::NoProgram => f.write_str("incorrect arg count"),
             SpawnError::Unknown(word) => write!(f, "unknown option {word} (see \"help spawn\")"),
-            SpawnError::Trace => f.write_str("-@: this version cannot trace"),
         }
     }
 }
@@ -60,6 +68,7 @@ pub fn parse(words: &[String]) -> Result<(SpawnOptions, &[String]), SpawnError> 
         place: String::new(),
         by_address: false,
         output: Output::Log,
+        trace: None,
     };
     let mut rest = words;
     while let Some((word, after)) = rest.split_first() {
@@ -90,7 +99,12 @@ impl SpawnOptions {
             }
             Some('?') => self.flags |= codes::TASK_DEBUG,
             Some('~') => self.flags |= codes::HOST_COMPL,
-            Some('@') => return Err(SpawnError::Trace),
+            Some('@') => {
+                self.trace = Some(match &option[1..] {
+                    "" => Trace::Console,
+                    path => Trace::File(path.into()),
+                });
+            }
             Some(first) if first.is_ascii_digit() => self.count = leading_number(option),
             Some(':') => self.place = option.into(),
             Some(first) if first.is_ascii_uppercase() => {
@@ -167,6 +181,7 @@ mod tests {
     fn what_cannot_be_followed_is_said() {
         assert_eq!(options("-2").unwrap_err().to_string(), "incorrect arg count");
         assert_eq!(options("--foo p").unwrap_err(), SpawnError::Unknown("--foo".into()));
-        assert_eq!(options("-@ p").unwrap_err(), SpawnError::Trace);
+        assert_eq!(options("-@ p").unwrap().0.trace, Some(Trace::Console));
+        assert_eq!(options("-@f p").unwrap().0.trace, Some(Trace::File("f".into())));
     }
 }

@@ -94,7 +94,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let mut fake = Fake::default();
-        let console = Console::new(Variables::default(), 0x40001);
+        let console = Console::new(Variables::default(), 0x40001, 0x40002);
         console.prepare(&mut fake).unwrap();
         fake.options.insert(OptionNumber::AutoErr as i32, 1);
         Bench { console, fake }

@@ -1,0 +1,31 @@
+# The console's spawn -@: a trace as text, to the console and to a file.
+#@ runs hello_other
+#@ needs /usr/bin/hello.pvm
+#@ fresh
+# Records and kinds without times, what describes data, and what the library does by itself.
+shown() {
+    sed -E 's/^(pvm> )*//; s/^\[T[0-9]+:t[0-9a-f]+\] ?//' "$1" | awk '
+        /mhf_invoke/ { skip = /^#/ }
+        /^#/ && !/mhf_invoke/ { skip = 0 }
+        /^"/ { if (!/mhf_invoke|host_add|SPAWN/) print; next }
+        skip || /^\t\/\// { next }
+        /^#|^\t/ { printf "%s ", $0; next }
+        /^\};;/ { print "}" }' | grep -v host_add |
+        sed -E 's/\{ [0-9]+, [0-9]+,/{ TIME,/; s/\b26[0-9]{4}\b/TID/g; s/(recv.1.1." . TIME, TID), [0-9]+/\1, N/' |
+        sed -E "s/\[[0-9]+\] \{ \"(i'm t|from t)[^}]*/WORDS /" | sort
+}
+(
+    echo "trace - probe"
+    echo "spawn -@ /usr/bin/hello.pvm"
+    sleep 1
+    echo "spawn -@file -> /usr/bin/hello.pvm"
+    sleep 1
+    echo "spawn -@no/such/folder/file /usr/bin/hello.pvm"
+    echo "jobs"
+) | pvm > out 2> errors
+echo "---- console"
+shown out
+echo "---- file"
+shown file
+echo "---- errors"
+grep -c folder errors
