@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define GROUP "torture"
+/* A group of a round that is frozen at its beginning. */
+#define FROZEN "frozen"
 #define MEMBERS_MAX 64
 /* Operations of a round in which nobody goes. */
 #define OPERATIONS 3000
@@ -23,7 +25,7 @@
 #define FIRE_TIME 20000
 
 enum tag { ORDER = 1, JOINED, REPORT, EXIT };
-enum order { GO, REJOIN, END };
+enum order { GO, REJOIN, PREPARE, END };
 
 static void error(const char *format, ...)
 {
@@ -58,7 +60,7 @@ static void send_ints(int to, int tag, int *words, int count)
 /* All are there, or somebody is missing. */
 static int is_allowed(int code)
 {
-    return code == 0 || code == PvmNoTask || code == PvmNoInst;
+    return code == 0 || code == PvmNoTask || code == PvmNoInst || code == PvmNoGroup;
 }
 
 static int leave(int instance)
@@ -73,19 +75,20 @@ static int half_barrier(int instance, int members)
 }
 
 /* Where members are being killed the sum may be that of those who are left. */
-static int sum(int instance, int members, int number, int strict)
+static int sum(char *group, int instance, int members, int number, int strict)
 {
     int value = (instance + 1) * (number + 1), root = number % members;
-    int code = pvm_reduce(PvmSum, &value, 1, PVM_INT, 7, GROUP, root);
+    int code = pvm_reduce(PvmSum, &value, 1, PVM_INT, 7, group, root);
     return code == 0 && strict && instance == root && value != members * (members + 1) / 2 * (number + 1) ? -1001 : code;
 }
 
-static int collect(int instance, int members, int number)
+/* Where members are being killed those with the highest numbers may be missing. */
+static int collect(int instance, int members, int number, int strict)
 {
     int own = instance * 1000 + number, root = number % members, all[MEMBERS_MAX] = {0}, i;
     int code = pvm_gather(all, &own, 1, PVM_INT, 8, GROUP, root);
     for (i = 0; code == 0 && instance == root && i < members; i++)
-        if (all[i] != i * 1000 + number)
+        if (all[i] != i * 1000 + number && (strict || all[i]))
             return -1002;
     return code;
 }
@@ -94,22 +97,30 @@ static int collect(int instance, int members, int number)
  * `leave_at` on the group goes on without the leaver. */
 static int operate(int instance, int members, unsigned long long seed, int leave_at, int leaver, int strict, int *number)
 {
-    int code = pvm_barrier(GROUP, members);
+    int place = pvm_getinst(FROZEN, pvm_mytid()), code = pvm_freezegroup(FROZEN, members);
+    code = code == members ? pvm_barrier(GROUP, members) : code;
     for (*number = 0; code == 0 && *number < OPERATIONS; ++*number) {
         if (leaver >= 0 && *number >= leave_at) {
             /* What was begun must be over, as a collective operation does not wait for all. */
             code = pvm_barrier(GROUP, *number == leave_at ? members : members - 1);
             if (code || instance != leaver)
                 continue;
+            pvm_lvgroup(FROZEN);
             return leave(instance);
         }
-        switch (dice(&seed, 6)) {
-        case 0: code = sum(instance, members, *number, strict); break;
-        case 1: code = collect(instance, members, *number); break;
+        switch (dice(&seed, 8)) {
+        case 0: code = sum(GROUP, instance, members, *number, strict); break;
+        case 3: code = pvm_barrier(FROZEN, members); break;
+        case 4: code = sum(FROZEN, place, members, *number, strict); break;
+        case 1: code = collect(instance, members, *number, strict); break;
         case 2: code = half_barrier(instance, members); break;
         default: code = pvm_barrier(GROUP, members);
         }
     }
+    /* Nobody may be in the last operation still. */
+    if (code == 0 && leaver < 0)
+        code = pvm_barrier(GROUP, members);
+    pvm_lvgroup(FROZEN);
     return code;
 }
 
@@ -134,6 +145,11 @@ static int member(void)
             break;
         if (order[0] == REJOIN) {
             instance = join(parent);
+            continue;
+        }
+        if (order[0] == PREPARE) {
+            report[0] = pvm_joingroup(FROZEN);
+            send_ints(parent, JOINED, report, 1);
             continue;
         }
         seed = (unsigned)order[2] | 1ull << 40;
@@ -199,6 +215,20 @@ static void await_join(int place)
     instances[place] = words[0];
 }
 
+/* All are in the group that they will freeze: for one that dies before others join they would wait. */
+static void prepare(int *order)
+{
+    int i, place;
+    for (order[0] = PREPARE, i = 0; i < members; i++)
+        send_ints(tids[i], ORDER, order, 6);
+    for (order[0] = GO, i = 0; i < members; i++) {
+        await(tids[i], JOINED, "pvm_joingroup");
+        pvm_upkint(&place, 1, 1);
+        if (place < 0 || place >= members)
+            error("pvm_joingroup gave %d in round %d", place, rounds);
+    }
+}
+
 /* Who dies, and who leaves; the rest must notice and report. */
 static void one_round(char *program)
 {
@@ -211,6 +241,7 @@ static void one_round(char *program)
     for (i = 0; i < victims; i++)
         victim[dice(&seed, members)] = 1;
     order[2] = (int)dice(&seed, 1u << 30);
+    prepare(order);
     order[3] = (int)dice(&seed, OPERATIONS);
     order[4] = leaver < 0 ? -1 : instances[leaver];
     order[5] = victims == 0;
