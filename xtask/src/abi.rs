@@ -1,7 +1,7 @@
 //! `cargo xtask abi`: whether what was built keeps the binary interface of PVM 3.4.6.
 use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
 use crate::common::{Checks, Scratch, dist, in_path, output, report, root};
-use crate::contract::{DATA, FORTRAN, FUNCTIONS, LATER, is_later};
+use crate::contract::{DATA, FORTRAN, FUNCTIONS};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,9 +36,6 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     check_users(&mut checks, &symbols)?;
     fortran::check(&mut checks, &lib)?;
     checks.check("sources of pvm-examples compile with our headers as with theirs", sources_compile());
-    for (what, names) in LATER {
-        println!("not there yet: {what} ({} names: {})", names.len(), names.join(" "));
-    }
     Ok(checks.counts())
 }
 
@@ -95,12 +92,6 @@ fn check_symbols(checks: &mut Checks, symbols: &Symbols) {
     let versioned: Vec<&str> =
         symbols.values().filter(|symbol| symbol.defined && symbol.versioned).map(|symbol| &*symbol.name).collect();
     checks.check("no symbol has a version", is_none("versioned", &versioned));
-    let early: Vec<&str> = symbols
-        .values()
-        .filter(|symbol| symbol.defined && is_later(&symbol.name))
-        .map(|symbol| &*symbol.name)
-        .collect();
-    checks.check("what comes later is not there yet", is_none("there", &early));
 }
 
 fn is_none(what: &str, names: &[&str]) -> Result<()> {
@@ -299,7 +290,7 @@ fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
         let missing: Vec<&str> = asked
             .iter()
             .map(String::as_str)
-            .filter(|name| !is_later(name) && !symbols.get(*name).is_some_and(|symbol| symbol.defined))
+            .filter(|name| !symbols.get(*name).is_some_and(|symbol| symbol.defined))
             .collect();
         checks
             .check(&format!("{} names that programs of {package} ask for", asked.len()), is_none("missing", &missing));

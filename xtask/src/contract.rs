@@ -83,13 +83,3 @@ pub const DATA: &[(&str, u64)] = &[
     ("pvmtrc", 68),
     ("pvmudpmtu", 4),
 ];
-
-/// Names that are not there yet. The test prints them, and fails when one of them is there after
-/// all: then it belongs in a table above.
-#[rustfmt::skip]
-pub const LATER: &[(&str, &[&str])] = &[];
-
-/// Whether a name is one of those that come later.
-pub fn is_later(name: &str) -> bool {
-    LATER.iter().any(|(_, names)| names.contains(&name))
-}

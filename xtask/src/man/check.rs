@@ -4,7 +4,7 @@ use super::markup::{Block, blocks, references};
 use super::page::{Page, fortran_name};
 use crate::build::files_of;
 use crate::common::{Checks, Scratch, in_path, output, root};
-use crate::contract::{DATA, FORTRAN, FUNCTIONS, LATER};
+use crate::contract::{DATA, FORTRAN, FUNCTIONS};
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,9 +69,8 @@ fn none_missing<'a>(public: impl Iterator<Item = &'a str>, names: &BTreeSet<Stri
 
 /// What the libraries promise, Fortran's names as programs write them.
 fn public_names() -> impl Iterator<Item = &'static str> {
-    let later = LATER.iter().flat_map(|(_, names)| names.iter());
     let data = DATA.iter().map(|(name, _)| name);
-    FUNCTIONS.iter().chain(data).chain(later).chain(FORTRAN).map(|name| name.trim_end_matches('_'))
+    FUNCTIONS.iter().chain(data).chain(FORTRAN).map(|name| name.trim_end_matches('_'))
 }
 
 /// The pages that are kept as roff, such as `pvm.1`.
