@@ -65,6 +65,12 @@ impl Member {
         }
     }
 
+    /// Starts an introduction to a peer that will be needed, unless it is known or cannot be.
+    pub(crate) fn introduce(&mut self, to: Tid) {
+        // Who then really needs the peer hears what is wrong.
+        let _ = self.route(to);
+    }
+
     /// How to reach a tid; starts an introduction where one is needed.
     #[inline]
     fn route(&mut self, to: Tid) -> Result<Route, Code> {

@@ -73,6 +73,8 @@ impl Task {
         let Some(member) = &mut self.member else { return };
         if tid != member.tid.0 && member.endpoint.wake(tid) == Sent::RingByDaemon {
             member.send(&ToDaemon::Ring(Tid(tid)));
+            // The next time its doorbell is at hand.
+            member.introduce(Tid(tid));
         }
     }
 
