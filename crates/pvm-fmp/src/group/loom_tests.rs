@@ -1,6 +1,6 @@
 //! The barrier under loom.
-use super::barrier::{Barrier, Failed, Slot};
-use crate::sync::{AtomicU32, Ordering};
+use super::barrier::{Barrier, Failed, Slot, Standing, fence_after_exchange};
+use crate::sync::{AtomicU32, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -98,5 +98,40 @@ fn a_late_sleeper_hides_nobody() {
         assert!(last.last && shared.barrier.has_sleepers(last.generation));
         late.join().unwrap();
         assert!(shared.barrier.has_sleepers(last.generation));
+    });
+}
+
+/// A member goes while another arrives: either the arrival sees the smaller group and tells the
+/// daemon, or the daemon, which looks after the change, sees the arrival.
+#[test]
+fn no_arrival_is_hidden_from_a_change_of_members() {
+    loom::model(|| {
+        let shared = shared();
+        let there = shared.clone();
+        let daemon = thread::spawn(move || {
+            there.data[0].store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            there.barrier.pending().need != 0
+        });
+        shared.barrier.arrive(&shared.slots[0], 2, 0).unwrap();
+        fence_after_exchange();
+        let changed = shared.data[0].load(Ordering::Relaxed) == 1;
+        assert!(daemon.join().unwrap() || changed);
+    });
+}
+
+/// The daemon counts who is missing: a member whose arrival it sees is not among them.
+#[test]
+fn whose_arrival_counts_is_not_missing() {
+    loom::model(|| {
+        let shared = shared();
+        let there = shared.clone();
+        let member = thread::spawn(move || there.barrier.arrive(&there.slots[0], 2, 0).unwrap());
+        let pending = shared.barrier.pending();
+        if pending.arrived == 1 {
+            assert_ne!(shared.slots[0].standing(pending.generation), Standing::Away);
+        }
+        member.join().unwrap();
+        assert_eq!(shared.slots[0].standing(0), Standing::Arrived);
     });
 }
