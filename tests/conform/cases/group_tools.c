@@ -3,6 +3,7 @@
 //@ unordered
 //@ needs /usr/bin/pvm_gstat
 //@ needs /usr/bin/pvmgroups
+//@ runs pvm_gstat pvmgroups
 #include "group.h"
 #include <sys/wait.h>
 

@@ -10,7 +10,7 @@
 //! @ log                        the daemon's log belongs to the output (then fresh)
 //! @ unordered                  lines are sorted before the comparison
 //! @ needs PATH                 skipped where that file is missing
-//! @ runs NAME ...              programs that those of this script start
+//! @ runs NAME ...              programs that run in it without being named by a script
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
 //!                              `(nothing)` stands for no line
 //! @ may-differ D1: A => B      the same where Debian's PVM prints A only on some machines

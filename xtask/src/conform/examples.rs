@@ -1,4 +1,4 @@
-//! Which programs of Debian the scripts run: all that its PVM packages bring must be among them.
+//! Which programs of Debian the cases run: all that its PVM packages bring must be among them.
 
 use super::case::{Case, Kind};
 use crate::common;
@@ -9,7 +9,7 @@ use std::process::Command;
 /// The package whose programs are all run.
 const PACKAGE: &str = "pvm-examples";
 /// Programs of other packages that use PVM.
-const OTHERS: &[&str] = &["NPpvm", "slsh", "tablix2"];
+const OTHERS: &[&str] = &["NPpvm", "pvm_gstat", "pvmgroups", "slsh", "tablix2", "tracer", "trcsort"];
 
 /// The programs that are to be run.
 pub fn programs() -> Result<Vec<String>> {
@@ -18,13 +18,12 @@ pub fn programs() -> Result<Vec<String>> {
     Ok(package.filter(|name| !name.is_empty()).chain(OTHERS.iter().copied()).map(str::to_string).collect())
 }
 
-/// What a script runs; among it are words that are no programs.
+/// What a case runs; among it are words of scripts that are no programs.
 pub fn run_by(case: &Case) -> Result<Vec<String>> {
-    if case.kind != Kind::Script {
-        return Ok(Vec::new());
+    let mut run = case.runs.clone();
+    if case.kind == Kind::Script {
+        run.extend(words(&std::fs::read_to_string(&case.source)?));
     }
-    let mut run = words(&std::fs::read_to_string(&case.source)?);
-    run.extend(case.runs.iter().cloned());
     Ok(run)
 }
 
