@@ -2,9 +2,10 @@
 use crate::errors::{call, call_silent, lpvm_error};
 use crate::memory::store;
 use crate::process::Entry;
-use crate::trace::{ints, nothing, traced, traced_code};
+use crate::trace::{ints, nothing, traced, traced_code, traced_inline};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
+use pvm_core::trace::Value;
 use pvm_task::MessageInfo;
 use std::ffi::c_int;
 
@@ -25,14 +26,10 @@ const _: () = assert!(size_of::<CMessageInfo>() == 32);
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_initsend(encoding: c_int) -> c_int {
-    traced_code(
-        Event::Initsend,
-        |_| ints(&[encoding]),
-        || {
-            let mid = call_silent(|entry| Ok(entry.task().init_send(encoding)?));
-            if mid < 0 { init_send_failed(mid) } else { mid }
-        },
-    )
+    traced_inline!(Event::Initsend, move |_| ints(&[encoding]), || {
+        let mid = call_silent(|entry| Ok(entry.task().init_send(encoding)?));
+        if mid < 0 { init_send_failed(mid) } else { mid }
+    },)
 }
 
 /// In 3.4.6 this is two calls one in the other, and both say so.

@@ -2,7 +2,7 @@
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
 use crate::memory::required_bytes;
 use crate::process::Entry;
-use crate::trace::{Values, address, traced_code};
+use crate::trace::{Values, address, traced_code, traced_inline};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
@@ -15,14 +15,14 @@ macro_rules! packers {
     ($($pack:ident $packed:ident $unpack:ident $unpacked:ident $type:ty, $kind:ident;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $pack(items: *const $type, count: c_int, stride: c_int) -> c_int {
-            traced_code(Event::$packed, items_told(items, count, stride), || {
+            traced_inline!(Event::$packed, items_told(items, count, stride), || {
                 // SAFETY: items as the caller promises.
                 call(stringify!($pack), |entry| unsafe { pack(entry, Kind::$kind, items.cast(), count, stride) })
             })
         }
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $unpack(items: *mut $type, count: c_int, stride: c_int) -> c_int {
-            traced_code(Event::$unpacked, items_told(items, count, stride), || {
+            traced_inline!(Event::$unpacked, items_told(items, count, stride), || {
                 // SAFETY: items as the caller promises.
                 call(stringify!($unpack), |entry| unsafe { unpack(entry, Kind::$kind, items.cast(), count, stride) })
             })

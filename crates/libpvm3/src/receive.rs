@@ -3,7 +3,7 @@ use crate::errors::{Failure, Outcome, call, lpvm_error};
 use crate::memory::store;
 use crate::process::{Entry, Matcher};
 use crate::send::bytes_of;
-use crate::trace::{address, ints, message, nothing, traced, traced_code};
+use crate::trace::{address, ints, message, nothing, traced, traced_inline};
 use crate::wait::{wait, wait_on};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -71,29 +71,29 @@ fn daemon_gone<T>(entry: &mut Entry) -> Option<Result<T, Failure>> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_recv(tid: c_int, tag: c_int) -> c_int {
-    traced(
+    traced_inline!(
         Event::Recv,
-        |task| ints(&[tid, tag, task.context()]),
+        move |task| ints(&[tid, tag, task.context()]),
         || call("pvm_recv", |entry| receive(entry, tid, tag, None)),
-        |task, code| message(task, code),
+        move |task, code| message(task, code),
     )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
-    traced(
+    traced_inline!(
         Event::Nrecv,
-        |task| ints(&[tid, tag, task.context()]),
+        move |task| ints(&[tid, tag, task.context()]),
         || call("pvm_nrecv", |entry| receive(entry, tid, tag, AT_ONCE)),
-        |task, code| message(task, code),
+        move |task, code| message(task, code),
     )
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::timeval) -> c_int {
-    traced(
+    traced_inline!(
         Event::Trecv,
-        |task| {
+        move |task| {
             // SAFETY: null or a time that the caller gave.
             let (seconds, rest) =
                 unsafe { limit.as_ref() }.map_or((-1, -1), |limit| (limit.tv_sec as c_int, limit.tv_usec as c_int));
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::t
             let limit = unsafe { limit.as_ref() }.map(duration);
             call("pvm_trecv", |entry| receive(entry, tid, tag, limit))
         },
-        |task, code| message(task, code),
+        move |task, code| message(task, code),
     )
 }
 
@@ -117,28 +117,24 @@ fn duration(time: &libc::timeval) -> Duration {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
-    traced_code(
-        Event::Probe,
-        |task| ints(&[tid, tag, task.context()]),
-        || {
-            call("pvm_probe", |entry| {
-                entry.enrolled()?;
-                if entry.task().in_handler() {
-                    return Ok(0);
-                }
-                entry.task().progress_all();
-                entry.attend();
-                if let Some(matcher) = entry.state().matcher {
-                    return Ok(match_queued(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
-                }
-                let filter = entry.task().filter(tid, tag);
-                match entry.task().probe(&filter) {
-                    Some(mid) => Ok(mid),
-                    None => daemon_gone(entry).unwrap_or(Ok(0)),
-                }
-            })
-        },
-    )
+    traced_inline!(Event::Probe, move |task| ints(&[tid, tag, task.context()]), || {
+        call("pvm_probe", |entry| {
+            entry.enrolled()?;
+            if entry.task().in_handler() {
+                return Ok(0);
+            }
+            entry.task().progress_all();
+            entry.attend();
+            if let Some(matcher) = entry.state().matcher {
+                return Ok(match_queued(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
+            }
+            let filter = entry.task().filter(tid, tag);
+            match entry.task().probe(&filter) {
+                Some(mid) => Ok(mid),
+                None => daemon_gone(entry).unwrap_or(Ok(0)),
+            }
+        })
+    },)
 }
 
 /// What a user's matching function said so far.
@@ -231,17 +227,17 @@ pub unsafe extern "C" fn pvm_precv(
     found_tag: *mut c_int,
     length: *mut c_int,
 ) -> c_int {
-    let before = |task: &mut Task| {
+    let before = move |task: &mut Task| {
         let mut values = ints(&[tid, tag, task.context()]);
         values.extend([address(data), Value::Int(count), Value::Int(data_type)]);
         values
     };
-    let found = Cell::new(None);
-    let after = |task: &mut Task, code| match found.get() {
+    let found = &Cell::new(None);
+    let after = move |task: &mut Task, code| match found.get() {
         Some(pvm_task::Delivered { src, tag, len, .. }) => ints(&[code, len as c_int, tag, task.context(), src]),
         None => ints(&[code, -1, -1, 0, -1]),
     };
-    traced(
+    traced_inline!(
         Event::Precv,
         before,
         || {

@@ -2,7 +2,7 @@
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
 use crate::memory::items;
 use crate::process::Entry;
-use crate::trace::{address, ints, sending_bytes, traced_code};
+use crate::trace::{address, ints, sending_bytes, traced_inline};
 use crate::wait::wait;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -46,18 +46,17 @@ fn submit_slowly(entry: &mut Entry, send: &mut dyn FnMut(&mut Task) -> Result<Su
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
-    traced_code(
-        Event::Send,
-        |task| ints(&[sending_bytes(task), tid, tag, task.context()]),
-        || call("pvm_send", |entry| submit(entry, |task| task.send(tid, tag))),
-    )
+    traced_inline!(Event::Send, move |task| ints(&[sending_bytes(task), tid, tag, task.context()]), || call(
+        "pvm_send",
+        |entry| submit(entry, |task| task.send(tid, tag))
+    ),)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int {
-    traced_code(
+    traced_inline!(
         Event::Mcast,
-        |task| {
+        move |task| {
             // SAFETY: tids as the caller promises.
             let tids = unsafe { items(tids, count) }.unwrap_or_default().to_vec();
             let mut values = ints(&[sending_bytes(task), tag, task.context()]);
@@ -96,9 +95,9 @@ pub unsafe extern "C" fn pvm_psend(
     count: c_int,
     data_type: c_int,
 ) -> c_int {
-    traced_code(
+    traced_inline!(
         Event::Psend,
-        |task| {
+        move |task| {
             let mut values = ints(&[tid, tag, task.context()]);
             values.extend([address(data), Value::Int(count), Value::Int(data_type)]);
             values

@@ -47,9 +47,31 @@ pub fn traced_code(event: Event, before: impl FnOnce(&mut Task) -> Values, body:
     traced(event, before, body, |_, code| vec![Value::Int(code)])
 }
 
+/// Whether there may be something to tell.
+#[inline(always)]
+pub fn may_be_on() -> bool {
+    MODE.load(Relaxed) != OFF
+}
+
+/// [`traced`] for calls of which some nanoseconds count: the call stands where it is used, once for
+/// each case, so that nothing of it goes through memory for the other case.
+macro_rules! traced_inline {
+    ($event:expr, $before:expr, || $body:expr $(,)?) => {
+        $crate::trace::traced_inline!($event, $before, || $body, |_, code| vec![Value::Int(code)])
+    };
+    ($event:expr, $before:expr, || $body:expr, $after:expr $(,)?) => {
+        if $crate::trace::may_be_on() {
+            $crate::trace::traced_slowly($event, $before, move || $body, $after)
+        } else {
+            $body
+        }
+    };
+}
+pub(crate) use traced_inline;
+
 #[cold]
 #[inline(never)]
-fn traced_slowly(
+pub fn traced_slowly(
     event: Event,
     before: impl FnOnce(&mut Task) -> Values,
     body: impl FnOnce() -> c_int,

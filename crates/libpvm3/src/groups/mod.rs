@@ -8,7 +8,7 @@ use crate::errors::{Outcome, call_silent, lpvm_error};
 use crate::memory::bytes;
 use crate::process::Entry;
 use crate::send::submit;
-use crate::trace::{text, traced, traced_code};
+use crate::trace::{text, traced, traced_code, traced_inline};
 use crate::wait::{request, unexpected, wait_by};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -143,8 +143,8 @@ pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(count)];
-    traced_code(Event::Barrier, before, || {
+    let before = move |_: &mut Task| vec![unsafe { told(group) }, Value::Int(count)];
+    traced_inline!(Event::Barrier, before, || {
         // SAFETY: as promised by the caller.
         unsafe { group_call(group, |entry, name| barrier(entry, name, count)) }
     })
