@@ -24,6 +24,7 @@ mod misc;
 mod options;
 mod pack;
 mod process;
+mod quick;
 mod receive;
 mod register;
 mod send;

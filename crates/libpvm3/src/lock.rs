@@ -70,6 +70,24 @@ pub fn take() -> Taken {
     take_slowly()
 }
 
+/// Takes the lock if it is free and this thread is the only one.
+#[inline(always)]
+pub fn take_alone() -> bool {
+    let word = word();
+    let free = alone() && word.load(Relaxed) == FREE;
+    if free {
+        word.store(HELD, Relaxed);
+    }
+    free
+}
+
+/// Gives the lock free after [`take_alone`], where nothing between the two runs code of the user or
+/// starts a thread.
+#[inline(always)]
+pub fn give_alone() {
+    word().store(FREE, Relaxed);
+}
+
 #[cold]
 #[inline(never)]
 fn take_slowly() -> Taken {

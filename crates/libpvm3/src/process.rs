@@ -86,6 +86,16 @@ static JOINED: AtomicU32 = AtomicU32::new(0);
 /// Changes when those have to look again.
 static NEWS: AtomicU32 = AtomicU32::new(0);
 
+/// The state of the process.
+///
+/// # Safety
+/// The process has taken its lock before, holds it now, and nobody else borrows the state.
+#[inline(always)]
+pub unsafe fn state<'a>() -> &'a mut State {
+    // SAFETY: `renew` filled it when the lock was taken first; the rest is the caller's promise.
+    unsafe { (*PROCESS.state.get()).as_mut().unwrap_unchecked() }
+}
+
 /// Being inside the library, with the lock held.
 pub struct Entry {
     /// Inside user code inside the library: the lock stays with the outer entry.
@@ -167,7 +177,7 @@ impl Entry {
         // SAFETY: the lock is held; the borrow of `self` keeps this entry from lending it twice,
         // and entries further out lend nothing while this one lives (`user_code` takes them by
         // `&mut`). `renew` filled it before the first entry of the process came to be.
-        unsafe { (*PROCESS.state.get()).as_mut().unwrap_unchecked() }
+        unsafe { state() }
     }
 
     /// The task, for a moment.

@@ -32,7 +32,10 @@ fn receive(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
         return receive_by_matcher(entry, tid, tag, limit);
     }
     let filter = entry.task().filter(tid, tag);
-    let found = entry.task().try_receive(&filter);
+    let mut found = entry.task().try_receive(&filter);
+    if found.is_none() && limit.is_none() && entry.task().watch_first() {
+        found = entry.task().try_receive(&filter);
+    }
     entry.attend();
     match found {
         Some(mid) => Ok(mid),
@@ -227,6 +230,29 @@ pub unsafe extern "C" fn pvm_precv(
     found_tag: *mut c_int,
     length: *mut c_int,
 ) -> c_int {
+    let deliver = |src, tag, len| {
+        // SAFETY: places that the caller gave for it, or null.
+        unsafe {
+            store(source, src);
+            store(found_tag, tag);
+            store(length, len);
+        }
+    };
+    // SAFETY: data as the caller promises.
+    if unsafe { crate::quick::precv((tid, tag), data, count, data_type, deliver) } {
+        return 0;
+    }
+    precv_any((tid, tag), data, count, data_type, &deliver)
+}
+
+#[inline(never)]
+fn precv_any(
+    (tid, tag): (c_int, c_int),
+    data: *mut c_void,
+    count: c_int,
+    data_type: c_int,
+    deliver: &dyn Fn(c_int, c_int, c_int),
+) -> c_int {
     let before = move |task: &mut Task| {
         let mut values = ints(&[tid, tag, task.context()]);
         values.extend([address(data), Value::Int(count), Value::Int(data_type)]);
@@ -247,17 +273,12 @@ pub unsafe extern "C" fn pvm_precv(
                 Err(code) => return lpvm_error(b"pvm_precv", code.number()),
             };
             let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
-            let code = call("pvm_precv", |entry| {
-                let delivered = precv(entry, tid, tag, &Room { start, bytes: room })?;
+            let deliver = |delivered: pvm_task::Delivered| {
                 found.set(Some(delivered));
-                // SAFETY: places that the caller gave for it, or null.
-                unsafe {
-                    store(source, delivered.src);
-                    store(found_tag, delivered.tag);
-                    store(length, delivered.len as c_int);
-                }
+                deliver(delivered.src, delivered.tag, delivered.len as c_int);
                 Ok(0)
-            });
+            };
+            let code = call("pvm_precv", |entry| precv(entry, tid, tag, &Room { start, bytes: room }, deliver));
             if count < 0 {
                 lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
             }
@@ -283,8 +304,16 @@ impl Room {
     }
 }
 
+/// `deliver` stands at both ends of this function, so that what was received at once stays in
+/// registers.
 #[inline(always)]
-fn precv(entry: &mut Entry, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+fn precv(
+    entry: &mut Entry,
+    tid: c_int,
+    tag: c_int,
+    room: &Room,
+    deliver: impl Fn(pvm_task::Delivered) -> Outcome,
+) -> Outcome {
     entry.enrolled()?;
     if entry.task().in_handler() {
         return Err(Code::NotImpl.into());
@@ -293,9 +322,9 @@ fn precv(entry: &mut Entry, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_t
     match room.fill(entry, &filter) {
         Some(delivered) => {
             entry.attend();
-            Ok(delivered)
+            deliver(delivered)
         }
-        None => precv_slowly(entry, &filter, room),
+        None => deliver(precv_slowly(entry, &filter, room)?),
     }
 }
 

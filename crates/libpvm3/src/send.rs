@@ -95,6 +95,15 @@ pub unsafe extern "C" fn pvm_psend(
     count: c_int,
     data_type: c_int,
 ) -> c_int {
+    // SAFETY: data as the caller promises.
+    if unsafe { crate::quick::psend(tid, tag, data, count, data_type) } {
+        return 0;
+    }
+    psend(tid, tag, data, count, data_type)
+}
+
+#[inline(never)]
+fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> c_int {
     traced_inline!(
         Event::Psend,
         move |task| {

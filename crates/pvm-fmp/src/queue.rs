@@ -134,7 +134,6 @@ impl Writer {
         }
         // Pairs with the acquire in `Reader::next`: whoever sees the stamp sees the entry.
         line.words[0].store(stamp(self.position, self.shift, bytes, kind as u8), Ordering::Release);
-        own_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
     }
 
     /// The lines behind the first one, before that is published.
@@ -148,20 +147,9 @@ impl Writer {
     }
 }
 
-/// How far ahead of the writer lines are fetched: far enough that the reader does not poll there.
-const AHEAD_LINES: usize = 2;
-
-/// Fetches a line for writing, so that a later store need not wait until the reader's copy is gone.
-#[inline]
-fn own_soon(line: &Line) {
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: a prefetch changes nothing but the caches; processors without it ignore it.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = line;
-}
+/// How far ahead of the reader lines are fetched. A line that is not written yet does no harm: the
+/// reader holds it from the last lap.
+const AHEAD_LINES: usize = 8;
 
 /// Fetches a line for reading, while the one before is being handled.
 #[inline]
@@ -267,6 +255,7 @@ impl Reader {
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
         let fits = stamp >> 32 == lap(self.position, self.shift);
         let fits = fits && stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES;
+        want_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
         fits.then_some(Short { line, bytes })
     }
 
@@ -315,7 +304,8 @@ impl Short<'_> {
 
 #[inline(always)]
 fn meta_of(line: &Line) -> Meta {
-    let [a, b, c] = [1, 2, 3].map(|index| line.words[index].load(Ordering::Relaxed));
+    let word = |index: usize| line.words[index].load(Ordering::Relaxed);
+    let (a, b, c) = (word(1), word(2), word(3));
     [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, c as u32]
 }
 

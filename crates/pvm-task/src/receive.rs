@@ -26,7 +26,8 @@ pub(crate) struct Envelope {
 impl Envelope {
     #[inline]
     pub fn new(from: u32, own: i32, meta: Meta) -> Envelope {
-        let [ctx, tag, wid, enc, format] = meta.map(|word| word as i32);
+        let [ctx, tag, wid, enc, format] = meta;
+        let (ctx, tag, wid, enc, format) = (ctx as i32, tag as i32, wid as i32, enc as i32, format as i32);
         Envelope { src: from as i32, dst: own, ctx, tag, wid, enc, format }
     }
 }
@@ -410,6 +411,19 @@ impl Task {
         member.stirring = false;
         member.idle_since = None;
         Some((envelope, short, state))
+    }
+
+    /// Waits for some hundred nanoseconds whether the peer that sent last sends again.
+    #[inline(always)]
+    pub fn watch_first(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.endpoint.watch_first())
+    }
+
+    /// `pvm_precv` of a message that is there and came the shortest way.
+    #[inline(always)]
+    pub fn precv_quickly(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+        let (Envelope { src, tag, wid, .. }, short, _) = self.first_short(filter)?;
+        Some(Delivered { src, tag, wid, len: short.take(data) })
     }
 
     /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes

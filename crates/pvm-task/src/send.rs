@@ -71,6 +71,12 @@ impl Member {
         let _ = self.route(to);
     }
 
+    #[cold]
+    #[inline(never)]
+    fn ring_by_daemon(&mut self, to: Tid) {
+        self.send(&ToDaemon::Ring(to));
+    }
+
     /// How to reach a tid; starts an introduction where one is needed.
     #[inline]
     fn route(&mut self, to: Tid) -> Result<Route, Code> {
@@ -232,6 +238,26 @@ impl Task {
         self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG].map(|word| word as u32), body)
     }
 
+    /// [`Task::psend`] of a few bytes to a peer that is known, while nothing else is to be done; says
+    /// whether it did.
+    #[inline(always)]
+    pub fn psend_quickly(&mut self, to: i32, tag: i32, body: &[u8]) -> bool {
+        let to = Tid(to as u32);
+        let Some(member) = &mut self.member else { return false };
+        if !to.is_task() || tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
+            return false;
+        }
+        let meta = [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG].map(|word| word as u32);
+        match member.endpoint.send_short(to.0, &meta, body) {
+            Some(Sent::Done) => true,
+            Some(Sent::RingByDaemon) => {
+                member.ring_by_daemon(to);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Sends a body made elsewhere in the default encoding, in any context, with any tag.
     pub fn send_body(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: &[u8]) -> Result<Submit, Code> {
         self.send_encoded(to, [ctx, tag, wid, ENC_XDR], body)
@@ -257,7 +283,7 @@ impl Task {
     fn sent_short(&mut self, to: Tid, sent: Sent) -> Result<Submit, Code> {
         if sent == Sent::RingByDaemon {
             if let Some(member) = &mut self.member {
-                member.send(&ToDaemon::Ring(to));
+                member.ring_by_daemon(to);
             }
         }
         self.collect_returned_blocks();

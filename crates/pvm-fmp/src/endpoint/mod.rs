@@ -34,6 +34,8 @@ const GLANCE_PEERS: usize = 32;
 /// So many that an answer mostly comes within one watch: then the processor learns what follows.
 const WATCH_PEERS: usize = 4;
 const WATCH_LOOKS: usize = 16;
+/// Looks at the queue of the peer that sent last, before a receive takes the long way to wait.
+const FIRST_LOOKS: usize = 32;
 /// How long a sender waits for the answer to an offer, beside the time for the copy itself.
 const OFFER_PATIENCE: Duration = Duration::from_millis(2);
 /// The slowest copy that is still waited for, in bytes a microsecond.

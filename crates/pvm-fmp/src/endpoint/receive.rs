@@ -1,8 +1,8 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
 use super::{
-    BATCH, Endpoint, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE, WATCH_LOOKS,
-    WATCH_PEERS,
+    BATCH, Endpoint, FIRST_LOOKS, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
+    WATCH_LOOKS, WATCH_PEERS,
 };
 use crate::arrival::{
     Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
@@ -51,6 +51,26 @@ impl Endpoint {
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// [`Endpoint::watch`] of the peer alone that sent last; says whether it has sent again. Not while
+    /// tasks crowd the cores.
+    #[inline(always)]
+    pub fn watch_first(&self) -> bool {
+        let first = self.order.first().and_then(|&index| self.peers[index].as_ref());
+        let Some(inbound) = first.and_then(|peer| peer.inbound.as_ref()).filter(|_| !self.crowded()) else {
+            return false;
+        };
+        // SAFETY: the slice is used within this function, the peer holds the mapping.
+        let ring = unsafe { inbound.lines() };
+        (0..FIRST_LOOKS).any(|_| {
+            let there = inbound.reader.has_next(ring);
+            if !there {
+                // Looking without a pause takes the line from the writer before it is done with it.
+                std::hint::spin_loop();
+            }
+            there
+        })
     }
 
     /// The message that has come from the peer that sent last, if it fits in one line: the shortest
