@@ -32,8 +32,9 @@ const BYTES_MAX: usize = 32;
 #[inline(always)]
 fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize> {
     let item = *ITEM_BYTES.get(usize::try_from(data_type).ok()?)?;
-    let bytes = (count as u32 as usize).wrapping_mul(usize::from(item));
-    (!data.is_null() && bytes.wrapping_sub(1) < BYTES_MAX).then_some(bytes)
+    let count = usize::try_from(count).ok().filter(|count| *count <= BYTES_MAX)?;
+    let bytes = count * usize::from(item);
+    (!data.is_null() && (1..=BYTES_MAX).contains(&bytes)).then_some(bytes)
 }
 
 /// Being inside, where nothing but the task is looked at before one leaves.

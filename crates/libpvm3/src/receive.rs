@@ -273,12 +273,12 @@ fn precv_any(
                 Err(code) => return lpvm_error(b"pvm_precv", code.number()),
             };
             let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
-            let deliver = |delivered: pvm_task::Delivered| {
+            let code = call("pvm_precv", |entry| {
+                let delivered = precv(entry, tid, tag, &Room { start, bytes: room })?;
                 found.set(Some(delivered));
                 deliver(delivered.src, delivered.tag, delivered.len as c_int);
                 Ok(0)
-            };
-            let code = call("pvm_precv", |entry| precv(entry, tid, tag, &Room { start, bytes: room }, deliver));
+            });
             if count < 0 {
                 lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
             }
@@ -304,16 +304,7 @@ impl Room {
     }
 }
 
-/// `deliver` stands at both ends of this function, so that what was received at once stays in
-/// registers.
-#[inline(always)]
-fn precv(
-    entry: &mut Entry,
-    tid: c_int,
-    tag: c_int,
-    room: &Room,
-    deliver: impl Fn(pvm_task::Delivered) -> Outcome,
-) -> Outcome {
+fn precv(entry: &mut Entry, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_task::Delivered, Failure> {
     entry.enrolled()?;
     if entry.task().in_handler() {
         return Err(Code::NotImpl.into());
@@ -322,9 +313,9 @@ fn precv(
     match room.fill(entry, &filter) {
         Some(delivered) => {
             entry.attend();
-            deliver(delivered)
+            Ok(delivered)
         }
-        None => deliver(precv_slowly(entry, &filter, room)?),
+        None => precv_slowly(entry, &filter, room),
     }
 }
 

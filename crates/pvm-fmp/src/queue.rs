@@ -255,8 +255,10 @@ impl Reader {
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
         let fits = stamp >> 32 == lap(self.position, self.shift);
         let fits = fits && stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES;
-        want_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
-        fits.then_some(Short { line, bytes })
+        fits.then(|| {
+            want_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
+            Short { line, bytes }
+        })
     }
 
     /// Whether the next entry is there.

@@ -4,6 +4,7 @@
 //@ daemon-env PVM_TRACER=helpers tracer
 //@ timeout 30
 #include "case.h"
+#include "tasker.h"
 #include <pvmproto.h>
 #include <sys/wait.h>
 
@@ -58,36 +59,6 @@ static void hoster(int words)
     }
 }
 
-/* Starts a task as it is asked to; the tid goes to `tid`. */
-static int start(int *tid)
-{
-    int flags, count, i, id;
-    char path[4096], *arguments[32], *environment[256], text[4096];
-    pvm_upkint(tid, 1, 1);
-    pvm_upkint(&flags, 1, 1);
-    pvm_upkstr(path);
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        arguments[i] = strdup(text);
-    }
-    arguments[i] = NULL;
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        environment[i] = strdup(text);
-    }
-    environment[i] = NULL;
-    id = fork();
-    if (id == 0) {
-        for (i = 0; environment[i]; i++)
-            putenv(environment[i]);
-        execv(path, arguments);
-        _exit(1);
-    }
-    return id;
-}
-
 static void tasker(int words)
 {
     int served = 0, id, status, i, zero = 0;
@@ -113,7 +84,7 @@ static void tasker(int words)
             tell(served, words);
             pvm_send(info.src, TOLD);
         } else if (info.tag == SM_STTASK) {
-            ids[served] = start(&tids[served]);
+            ids[served] = tasker_start(&tids[served]);
             served++;
         }
     }

@@ -5,6 +5,7 @@
 //@ differs 2.12: pvm_pstat(first): -31 => pvm_pstat(first): 0
 //@ differs 2.12: case_receive(first, WHAT, 5) > 0: 0 => case_receive(first, WHAT, 5) > 0: 1
 #include "case.h"
+#include "tasker.h"
 #include <pvmproto.h>
 
 enum { REGISTERED = 1, ASKED = 2, HERE = 3, GONE = 4, WHAT = 5 };
@@ -12,35 +13,14 @@ enum { REGISTERED = 1, ASKED = 2, HERE = 3, GONE = 4, WHAT = 5 };
 /* Starts the first task that it is asked for, and none after it. */
 static void tasker(void)
 {
-    int status, tid, flags, count, i;
-    char path[4096], *arguments[32], *environment[256], text[4096];
+    int status, tid;
     pvm_setopt(PvmResvTids, 1);
     status = pvm_reg_tasker();
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&status, 1, 1);
     pvm_send(pvm_parent(), REGISTERED);
     pvm_recv(-1, SM_STTASK);
-    pvm_upkint(&tid, 1, 1);
-    pvm_upkint(&flags, 1, 1);
-    pvm_upkstr(path);
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        arguments[i] = strdup(text);
-    }
-    arguments[i] = NULL;
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        environment[i] = strdup(text);
-    }
-    environment[i] = NULL;
-    if (fork() == 0) {
-        for (i = 0; environment[i]; i++)
-            putenv(environment[i]);
-        execv(path, arguments);
-        _exit(1);
-    }
+    tasker_start(&tid);
     pvm_recv(-1, SM_STTASK);
     case_signal(pvm_parent(), ASKED);
     for (;;)

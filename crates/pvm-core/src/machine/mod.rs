@@ -28,6 +28,8 @@ mod output;
 #[cfg(test)]
 mod random_tests;
 mod servers;
+#[cfg(test)]
+mod servers_tests;
 mod spawn;
 mod tasks;
 #[cfg(test)]
