@@ -5,6 +5,7 @@
 //! * [`proto`]: what task and daemon say to each other over the control socket.
 //! * [`encoding`]: the bodies of messages that the daemon itself makes.
 //! * [`hostfile`]: the file that lists the hosts of a machine.
+//! * [`wire`]: what daemons say to each other.
 //! * [`machine`]: the rules of the virtual machine as one host's daemon applies them.
 #![forbid(unsafe_code)]
 
@@ -16,3 +17,4 @@ pub mod machine;
 pub mod proto;
 pub mod tid;
 pub mod trace;
+pub mod wire;

@@ -11,6 +11,7 @@ use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Connection, Machine, Start, Time};
 use pvm_core::proto::{ByteBuf, Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
+use pvm_core::wire::Checked;
 use pvm_link::{Link, LinkError};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -507,7 +508,7 @@ impl Daemon {
         let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
         let mut command = Command::new("/proc/self/exe");
         command.arg("--resolve").args(names).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(child) = command.spawn() else { return self.machine.handle_hosts_checked(request, &[]) };
+        let Ok(child) = command.spawn() else { return self.machine.handle_hosts_checked(request, Vec::new()) };
         let output = child.stdout.as_ref().expect("asked for").as_fd();
         let watched = epoll::add(&self.epoll, output, Source::Check(request).data(), EventFlags::IN);
         self.checks.insert(request, Check { child, text: Vec::new() });
@@ -524,7 +525,9 @@ impl Daemon {
         if count == 0 {
             let mut check = self.checks.remove(&request).expect("looked up above");
             let _ = check.child.wait();
-            self.machine.handle_hosts_checked(request, &resolve::read_answers(&check.text));
+            let codes = resolve::read_answers(&check.text).into_iter();
+            let checked = codes.map(|code| code.map_or(Ok(Checked::default()), Err)).collect();
+            self.machine.handle_hosts_checked(request, checked);
         }
     }
 
@@ -585,6 +588,20 @@ impl Daemon {
                 self.connections.send(to, ToTask::Reply { wait, reply: clock::time_of_day() });
             }
             Action::CheckHosts { request, names } => self.check_hosts(request, &names),
+            Action::StartHosts { request, hosts, .. } => {
+                let now = self.now();
+                hosts
+                    .iter()
+                    .for_each(|host| self.machine.handle_host_started(now, request, host.index, Err(Code::CantStart)));
+            }
+            // There are no other hosts yet.
+            Action::ReadAnswer { .. }
+            | Action::KnowHost { .. }
+            | Action::OpenLink { .. }
+            | Action::ForgetHost { .. }
+            | Action::SendHost { .. }
+            | Action::SendAlong { .. }
+            | Action::Joined { .. } => {}
             Action::Stop => self.stopped = true,
         }
     }

@@ -11,11 +11,6 @@ use std::time::Duration;
 
 /// The log is cut at this many bytes unless `PVMDLOGMAX` says otherwise.
 const LOG_BYTES_MAX: u64 = 1_000_000;
-/// How long tasks may take to end at a halt before they are killed.
-const HALT_GRACE: Duration = Duration::from_secs(2);
-/// How long a barrier waits for others in the place of members that had gone before it began, unless
-/// `HPVM_BARRIER_PATIENCE` (seconds) says otherwise. Programs that start a substitute may take long.
-const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a line on standard input that is looked at for `PVM_VMID`.
 const LINE_BYTES_MAX: usize = 1024;
 
@@ -106,10 +101,10 @@ impl Settings {
             temporary: std::path::absolute(&places.temporary)?,
             machine_id,
             machine: machine::Settings {
-                host,
                 tasks_max: tasks_max(),
-                halt_grace: HALT_GRACE,
                 barrier_patience: barrier_patience(),
+                hostfile: file,
+                ..machine::Settings::new(host)
             },
             debug_mask: debug_mask.unwrap_or(0),
             search: std::env::split_paths(&search).filter(|path| !path.as_os_str().is_empty()).collect(),
@@ -137,9 +132,10 @@ fn tasks_max() -> usize {
     limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX)
 }
 
+/// `HPVM_BARRIER_PATIENCE`, in seconds.
 fn barrier_patience() -> Duration {
     let seconds = variable("HPVM_BARRIER_PATIENCE").and_then(|text| lossy(text).trim().parse().ok());
-    seconds.map_or(BARRIER_PATIENCE, Duration::from_secs)
+    seconds.map_or(machine::BARRIER_PATIENCE, Duration::from_secs)
 }
 
 fn log_bytes_max() -> u64 {

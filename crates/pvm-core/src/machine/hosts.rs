@@ -5,6 +5,7 @@ use crate::encoding::Writer;
 use crate::hostfile;
 use crate::proto::{ByteBuf, Host, Reply};
 use crate::tid::{HOST_MASK, HOST_SHIFT, Tid};
+use crate::wire::Checked;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine has this many hosts at most.
@@ -140,14 +141,13 @@ impl Machine {
         }
     }
 
-    /// What became of the names that were to be checked: a code, or `None` for a host that can be
-    /// reached and is not this one.
-    pub fn handle_hosts_checked(&mut self, request: u32, checked: &[Option<Code>]) {
+    /// What became of the names that were to be checked, in their order.
+    pub fn handle_hosts_checked(&mut self, request: u32, checked: Vec<Result<Checked, Code>>) {
         let Some(adding) = self.hosts.adding.as_mut().filter(|adding| adding.request == request) else { return };
-        let mut checked = checked.iter();
+        let mut checked = checked.into_iter();
         let mut reachable = Vec::new();
         for (index, result) in adding.results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
-            *result = checked.next().copied().unwrap_or(Some(Code::CantStart));
+            *result = checked.next().unwrap_or(Err(Code::CantStart)).err();
             if result.is_none() {
                 reachable.push(index);
             }

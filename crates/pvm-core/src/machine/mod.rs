@@ -22,6 +22,7 @@ mod groups_barrier;
 #[cfg(test)]
 mod groups_tests;
 mod hosts;
+mod links;
 mod mailbox;
 mod notify;
 mod output;
@@ -45,11 +46,22 @@ pub use hosts::HostSettings;
 pub use spawn::Found;
 
 use crate::codes::{Code, ENC_XDR};
+use crate::hostfile::{HostLine, Hostfile};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::trace::Record;
+use crate::wire::{Frame, HostOptions, KEY_BYTES, Key, Shared};
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+/// How long tasks may take to end at a halt before they are killed.
+pub const HALT_GRACE: Duration = Duration::from_secs(2);
+/// How long a barrier waits for others in the place of members that had gone before it began.
+/// Programs that start a substitute may take long.
+pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a host may be silent before it is taken for dead.
+pub const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A moment, counted from any fixed one.
 pub type Time = Duration;
@@ -94,8 +106,57 @@ pub enum Action {
     ListBarriers { listing: Listing },
     /// Find out whether these hosts can be reached; answer by [`Machine::handle_hosts_checked`].
     CheckHosts { request: u32, names: Vec<ByteBuf> },
+    /// Have daemons started on these hosts, within the limit of each; answer each by
+    /// [`Machine::handle_host_started`]. With `by_hoster` only say by which commands, by
+    /// [`Machine::handle_start_commands`]; the hoster starts them.
+    StartHosts { request: u32, hosts: Vec<HostStart>, by_hoster: bool },
+    /// A hoster had that host started, and this is what its daemon printed; answer by
+    /// [`Machine::handle_host_started`].
+    ReadAnswer { request: u32, index: usize, line: Vec<u8> },
+    /// The daemon of that host may connect, if it has that key.
+    KnowHost { host: Tid, key: Key },
+    /// Connect to the daemon of a known host; answer by [`Machine::handle_link_up`] or
+    /// [`Machine::handle_link_down`].
+    OpenLink { host: Tid, addresses: Vec<SocketAddr> },
+    /// The host does not belong to the machine any more: send what is queued on the control link,
+    /// then close the links, drop its flows, do not know its key. No answer.
+    ForgetHost { host: Tid },
+    /// Send a frame on the control link.
+    SendHost { host: Tid, frame: Frame },
+    /// Send a frame along the flow to that task of another host, behind all that was sent to the
+    /// task from here before. It comes out at [`Machine::handle_host_frame`] there.
+    SendAlong { to: Tid, frame: Frame },
+    /// This daemon has become a host of a machine.
+    Joined { shared: Shared, options: HostOptions },
     /// Everybody is gone: end.
     Stop,
+}
+
+/// A host to start a daemon on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostStart {
+    /// Which of the hosts of its request it is.
+    pub index: usize,
+    /// The host that it will be.
+    pub tid: Tid,
+    /// Its line, with the defaults of the hostfile.
+    pub line: HostLine,
+    /// What its name has led to.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What a daemon is to its machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rank {
+    /// The first one, which decides.
+    Master,
+    /// One that was started by the master.
+    Slave {
+        /// The own host.
+        own: Tid,
+        /// The master's.
+        master: Tid,
+    },
 }
 
 /// A process to start.
@@ -126,6 +187,39 @@ pub struct Settings {
     pub halt_grace: Duration,
     /// How long a barrier waits for others in the place of members that had gone before it began.
     pub barrier_patience: Duration,
+    /// Whether it is the master.
+    pub rank: Rank,
+    /// How long another host may be silent, as the master says (`HPVM_HOST_TIMEOUT`).
+    pub host_timeout: Duration,
+    /// Whether the network is trusted, as the master says (`PVM_TRUSTED_NET`).
+    pub trusted: bool,
+    /// Other names of the own host.
+    pub aliases: Vec<String>,
+    /// Where this daemon listens for others.
+    pub addresses: Vec<SocketAddr>,
+    /// Its key.
+    pub key: Key,
+    /// The master's hostfile.
+    pub hostfile: Hostfile,
+}
+
+impl Settings {
+    /// Those of the only host of a machine, with the usual limits.
+    pub fn new(host: HostSettings) -> Settings {
+        Settings {
+            host,
+            tasks_max: usize::MAX,
+            halt_grace: HALT_GRACE,
+            barrier_patience: BARRIER_PATIENCE,
+            rank: Rank::Master,
+            host_timeout: HOST_TIMEOUT,
+            trusted: false,
+            aliases: Vec::new(),
+            addresses: Vec::new(),
+            key: [0; KEY_BYTES],
+            hostfile: Hostfile::default(),
+        }
+    }
 }
 
 /// The state of the machine as one daemon knows it.

@@ -4,6 +4,7 @@ use super::*;
 use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX};
 use crate::encoding::Writer;
 use crate::proto::{Role, Spawn, TraceSettings};
+use crate::wire::Checked;
 
 /// A small generator of numbers that look random (xorshift).
 struct Dice(u64);
@@ -123,7 +124,10 @@ fn one_life(seed: u64) {
                 let (tag, body) = dice.server_message();
                 world.message(who, tag, dice.roll(3) as i32, body);
             }
-            7 => world.machine.handle_hosts_checked(dice.roll(5) as u32, &[None, Some(Code::NoHost)]),
+            7 => {
+                let checked = vec![Ok(Checked::default()), Err(Code::NoHost)];
+                world.machine.handle_hosts_checked(dice.roll(5) as u32, checked);
+            }
             _ => {
                 let request = dice.request();
                 let may_wait = match request {

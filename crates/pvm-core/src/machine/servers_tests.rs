@@ -18,7 +18,7 @@ fn a_hoster_is_asked_to_start_hosts_and_its_death_ends_the_wait() {
     for answers in [true, false] {
         world.ask(ONE, Request::AddHosts(vec![text("beta")]));
         let Some(Action::CheckHosts { request, .. }) = world.seen.first().cloned() else { panic!() };
-        world.machine.handle_hosts_checked(request, &[None]);
+        world.machine.handle_hosts_checked(request, vec![Ok(Default::default())]);
         world.run();
         let asked = world.messages(TWO).remove(0);
         assert_eq!((asked.tag, asked.src, ints(&asked.body)[0]), (SM_STHOST, Tid::DAEMON, 1));

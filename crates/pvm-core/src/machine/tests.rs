@@ -7,6 +7,7 @@ use crate::codes::{
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{Spawn, TraceSettings, VERSION};
+use crate::wire::Checked;
 
 pub(super) const ONE: Tid = Tid(0x40001);
 pub(super) const TWO: Tid = Tid(0x40002);
@@ -28,8 +29,7 @@ pub(super) struct World {
 impl World {
     pub fn new() -> World {
         let host = HostSettings { name: "alfa".into(), arch: "LINUX64".into(), speed: 1000, dsig: 7 };
-        let settings =
-            Settings { host, tasks_max: 1000, halt_grace: Duration::from_secs(2), barrier_patience: PATIENCE };
+        let settings = Settings { tasks_max: 1000, barrier_patience: PATIENCE, ..Settings::new(host) };
         let machine = Machine::new(settings);
         let (starts, boards) = (Vec::new(), Boards::default());
         World { machine, connections: 0, processes: 500, starts, boards, seen: Vec::new() }
@@ -536,7 +536,7 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
         [Action::CheckHosts { request: 1, names: ["alfa", "nowhere", "10.0.0.2"].map(text).to_vec() }]
     );
     assert_eq!(world.ask(ONE, Request::AddHosts(names)), Some(Reply::Error(Code::Already)));
-    world.machine.handle_hosts_checked(1, &[Some(Code::DupHost), Some(Code::NoHost), None]);
+    world.machine.handle_hosts_checked(1, vec![Err(Code::DupHost), Err(Code::NoHost), Ok(Checked::default())]);
     world.run();
     assert!(world.replies(ONE).contains(&Reply::AddedHosts { count: 0, hosts: vec![-28, -2, -6, -29] }));
     assert_eq!(world.ask(ONE, Request::AddHosts(vec![])), Some(Reply::Error(Code::BadParam)));

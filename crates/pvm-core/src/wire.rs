@@ -1,0 +1,203 @@
+//! What the daemons of a machine say to each other.
+//!
+//! Frames travel on the control link between two hosts, in order (crate `pvm-net` authenticates,
+//! encrypts and bounds them), or along the flow of messages to a task ([`Frame::Deliver`] and
+//! [`Frame::Died`], so that they do not overtake what was sent before). Nothing here is recursive,
+//! so that no frame can exhaust the reader's stack.
+use crate::proto::{Message, Reply, Request, Role, Spawn, TraceSettings};
+use crate::tid::Tid;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+
+pub use crate::proto::{decode, encode};
+
+/// Spoken by both sides; a daemon that speaks another is refused with `PvmBadVersion`.
+pub const VERSION: u32 = 1;
+
+/// Bytes of the public key of a daemon (Ed25519).
+pub const KEY_BYTES: usize = 32;
+
+/// The public key of a daemon.
+pub type Key = [u8; KEY_BYTES];
+
+/// What everybody knows of a host.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its tid.
+    pub tid: Tid,
+    /// Its name, as it was typed.
+    pub name: String,
+    /// Other names: canonical ones, addresses as text (D25).
+    pub aliases: Vec<String>,
+    /// PVM's name for its kind.
+    pub arch: String,
+    /// `sp=`
+    pub speed: i32,
+    /// Its data signature.
+    pub dsig: i32,
+    /// Where its daemon listens, the best first.
+    pub addresses: Vec<SocketAddr>,
+    /// Its daemon's key.
+    pub key: Key,
+}
+
+/// What a host gets to know when it is started by the master, beside the table.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct Shared {
+    /// How long a host may be silent, in milliseconds.
+    pub host_timeout_ms: u64,
+    /// Whether the network is trusted: message data need no encryption.
+    pub trusted: bool,
+    /// The registered servers of the whole machine.
+    pub servers: Servers,
+    /// The mask of `pvm_tickle` at the master.
+    pub debug_mask: i32,
+}
+
+/// What only the new host needs to know (hostfile).
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostOptions {
+    /// `ep=`
+    pub path: Option<String>,
+    /// `wd=`
+    pub directory: Option<String>,
+    /// `bx=`
+    pub debugger: Option<String>,
+}
+
+/// The registered servers of which every host knows.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Default)]
+pub struct Servers {
+    /// The resource manager.
+    pub manager: Option<Tid>,
+    /// The tracer, and what it wants of later tasks.
+    pub tracer: Option<Tid>,
+    /// See [`Request::SetTracer`].
+    pub wish: Option<TraceSettings>,
+}
+
+/// From one daemon to another.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // each variant's sentence names its fields
+pub enum Frame {
+    // ----- links and table
+    /// Nothing but a sign of life.
+    Beat,
+    /// Master to a new host: all hosts, itself among them, and which of them have not joined yet.
+    /// Answered by `TableAck`.
+    Welcome { wire: u32, version: u64, hosts: Vec<Entry>, joining: Vec<Tid>, shared: Shared, options: HostOptions },
+    /// Master to all: hosts that come, hosts that have gone. Answered by `TableAck`.
+    Table { version: u64, added: Vec<Entry>, removed: Vec<Tid> },
+    /// To the master.
+    TableAck { version: u64 },
+    /// Master to all: everybody knows these hosts; now they can be used.
+    Joined { hosts: Vec<Tid> },
+    /// To the master: the link to that host has failed.
+    Suspect(Tid),
+    /// `from` needs a link to `to`, which is to connect. By way of the master.
+    PleaseConnect { to: Tid, from: Tid },
+    /// To the master: this daemon has ended its tasks and ends. To a slave: end your tasks, and end.
+    Leave,
+
+    // ----- requests
+    /// A request of a task, to be handled as if it had been asked there.
+    Request { wait: u32, from: Tid, request: Request },
+    /// Answers `Request`.
+    Reply { wait: u32, reply: Reply },
+    /// To the master: a task that had asked it something waits for no answers any more and has
+    /// left its groups and offices; if `ended`, it is no more.
+    Left { tid: Tid, ended: bool },
+    /// To the host of a task: a signal for it.
+    Signal { tid: Tid, signal: i32 },
+    /// To the master: the task has begun or ceased to serve its host.
+    Serves { role: Role, tid: Tid, on: bool },
+    /// Master to all: who serves the whole machine.
+    Servers(Servers),
+
+    // ----- spawns
+    /// Start a part of the tasks of a spawn: those from the number `first` on, of `total`.
+    Spawn { wait: u32, parent: i32, first: i32, total: i32, spawn: Spawn },
+    /// Answers `Spawn`: tids and codes, in order.
+    Spawned { wait: u32, results: Vec<i32> },
+    /// The spawn of that number has ended: all tasks that came of it.
+    Siblings { wait: u32, tids: Vec<Tid> },
+
+    // ----- deaths
+    /// To the host of `tid`: `watcher` wants to hear of its end.
+    Watch { tid: Tid, watcher: Tid },
+    /// It does not any more.
+    Unwatch { tid: Tid, watcher: Tid },
+    /// Along the flow to `watcher`: `tid` is no more.
+    Died { tid: Tid, watcher: Tid },
+
+    // ----- messages and output
+    /// Along the flow to `message.dst`, or to a daemon: a message of a daemon's own, or one that
+    /// came by way of a daemon.
+    Deliver(Message),
+    /// To the master: a line of output for the log.
+    Log {
+        tid: Tid,
+        #[serde(with = "serde_bytes")]
+        line: Vec<u8>,
+    },
+}
+
+/// What looking up a host's name has given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// Canonical names and the like.
+    pub aliases: Vec<String>,
+    /// Its addresses, the best first.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What a daemon says when it has been started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// PVM's name for its kind.
+    pub arch: String,
+    /// Its data signature.
+    pub dsig: i32,
+    /// Where it listens, the best first.
+    pub addresses: Vec<SocketAddr>,
+    /// Its key.
+    pub key: Key,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_survives_its_journey() {
+        let entry = Entry {
+            tid: Tid::host_number(2),
+            name: "beta".into(),
+            aliases: vec!["beta.example".into()],
+            arch: "LINUX64".into(),
+            speed: 1000,
+            dsig: 7,
+            addresses: vec!["192.0.2.1:4000".parse().unwrap(), "[2001:db8::1]:4000".parse().unwrap()],
+            key: [9; KEY_BYTES],
+        };
+        let frame = Frame::Table { version: 3, added: vec![entry], removed: vec![Tid::host_number(4)] };
+        assert_eq!(decode::<Frame>(&encode(&frame)), Some(frame));
+    }
+
+    #[test]
+    fn hostile_bytes_give_no_frame() {
+        assert_eq!(decode::<Frame>(&[]), None);
+        assert_eq!(decode::<Frame>(&[0xff; 20]), None);
+        let whole = encode(&Frame::Log { tid: Tid(0x80001), line: b"hello".to_vec() });
+        for cut in 0..whole.len() {
+            assert_eq!(decode::<Frame>(&whole[..cut]), None, "{cut}");
+        }
+        let longer = [whole.as_slice(), &[0]].concat();
+        assert_eq!(decode::<Frame>(&longer), None);
+        // A length far beyond the end.
+        let mut lying = encode(&Frame::Joined { hosts: vec![Tid(1)] });
+        lying.truncate(1);
+        lying.extend([0xff, 0xff, 0xff, 0xff, 0x0f]);
+        assert_eq!(decode::<Frame>(&lying), None);
+    }
+}
