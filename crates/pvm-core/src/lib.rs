@@ -4,6 +4,7 @@
 //! * [`tid`]: task identifiers.
 //! * [`proto`]: what task and daemon say to each other over the control socket.
 //! * [`encoding`]: the bodies of messages that the daemon itself makes.
+//! * [`flows`]: messages between hosts on the default route.
 //! * [`hostfile`]: the file that lists the hosts of a machine.
 //! * [`wire`]: what daemons say to each other.
 //! * [`machine`]: the rules of the virtual machine as one host's daemon applies them.
@@ -12,6 +13,7 @@
 pub mod codes;
 pub mod encoding;
 pub mod events;
+pub mod flows;
 pub mod hostfile;
 pub mod machine;
 pub mod proto;

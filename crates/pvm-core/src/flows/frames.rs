@@ -1,0 +1,157 @@
+//! The frames of a data link: a length (`u32`, of what follows), a kind (`u8`), the rest. All numbers
+//! are little endian. The bytes of a body stand at the end of their frame, so that they can go
+//! straight from and to where bodies lie.
+use super::intake::{Letter, Strange};
+use super::{CHUNK_BYTES_MAX, Credit, Piece};
+use crate::tid::{SLOT_MASK, Tid};
+
+/// The longest frame of a daemon's own that travels with messages, in bytes.
+pub const ALONG_BYTES_MAX: usize = 64 << 20;
+/// The longest head of a frame, in bytes: what comes before a body or an along-frame.
+pub const HEAD_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
+
+/// Length and kind.
+const LEAD_BYTES: usize = 5;
+/// A start without further receivers: transfer, sender, receiver, five words, length, how many more.
+const START_BYTES: usize = LEAD_BYTES + 4 + 4 + 4 + 20 + 8 + 4;
+const CHUNK_BYTES: usize = LEAD_BYTES + 4;
+const ALONG_BYTES: usize = LEAD_BYTES + 4;
+const CREDIT_BYTES: usize = LEAD_BYTES + 4 + 8;
+
+const START: u8 = 1;
+const CHUNK: u8 = 2;
+const ALONG: u8 = 3;
+const CREDIT: u8 = 4;
+
+/// A frame without the bytes that follow it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Head {
+    /// A message, or its beginning; `first` bytes of the body follow.
+    Start {
+        /// Names the message in its chunks.
+        transfer: u32,
+        /// The message.
+        letter: Letter,
+        /// Bytes that follow.
+        first: usize,
+    },
+    /// So many more bytes of a message follow.
+    Chunk {
+        /// Which message.
+        transfer: u32,
+        /// Bytes that follow.
+        bytes: usize,
+    },
+    /// A frame of the daemon's own, so many bytes, follows.
+    Along {
+        /// The task that it is about.
+        dst: Tid,
+        /// Bytes that follow.
+        bytes: usize,
+    },
+    /// Credit for the flow to that task.
+    Credit {
+        /// The task.
+        dst: Tid,
+        /// How much.
+        bytes: u64,
+    },
+}
+
+/// Appends the head of a piece; the bytes that belong behind it are the caller's to send.
+pub fn write_piece<P>(piece: &Piece<P>, out: &mut Vec<u8>) {
+    match piece {
+        Piece::Start { transfer, letter, first, .. } => {
+            lead(out, START, START_BYTES + 4 * letter.others.len() + first);
+            let [a, b, c, d, e] = letter.meta;
+            for word in [*transfer, letter.src.0, letter.dst.0, a, b, c, d, e] {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            out.extend_from_slice(&(letter.bytes as u64).to_le_bytes());
+            out.extend_from_slice(&(letter.others.len() as u32).to_le_bytes());
+            letter.others.iter().for_each(|tid| out.extend_from_slice(&tid.0.to_le_bytes()));
+        }
+        Piece::Chunk { transfer, range, .. } => {
+            lead(out, CHUNK, CHUNK_BYTES + range.len());
+            out.extend_from_slice(&transfer.to_le_bytes());
+        }
+        Piece::Along { dst, frame } => {
+            lead(out, ALONG, ALONG_BYTES + frame.len());
+            out.extend_from_slice(&dst.0.to_le_bytes());
+        }
+    }
+}
+
+/// Appends a frame that returns credit.
+pub fn write_credit(credit: &Credit, out: &mut Vec<u8>) {
+    lead(out, CREDIT, CREDIT_BYTES);
+    out.extend_from_slice(&credit.dst.0.to_le_bytes());
+    out.extend_from_slice(&credit.bytes.to_le_bytes());
+}
+
+/// `whole`: bytes of the frame with its length.
+fn lead(out: &mut Vec<u8>, kind: u8, whole: usize) {
+    out.extend_from_slice(&((whole - 4) as u32).to_le_bytes());
+    out.push(kind);
+}
+
+/// Reads words out of a head.
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn word(&mut self) -> u32 {
+        let (word, rest) = self.0.split_first_chunk::<4>().expect("the length was looked at");
+        self.0 = rest;
+        u32::from_le_bytes(*word)
+    }
+    fn long(&mut self) -> u64 {
+        let low = u64::from(self.word());
+        low | u64::from(self.word()) << 32
+    }
+}
+
+/// Reads the head at the beginning of `bytes`: the head and how long it is, or `None` when there is
+/// not enough of it yet.
+pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Strange> {
+    let Some(lead) = bytes.first_chunk::<LEAD_BYTES>() else { return Ok(None) };
+    let whole = u32::from_le_bytes([lead[0], lead[1], lead[2], lead[3]]) as usize + 4;
+    let (head_bytes, limit) = match lead[4] {
+        START => (START_BYTES, HEAD_BYTES_MAX + CHUNK_BYTES_MAX),
+        CHUNK => (CHUNK_BYTES, CHUNK_BYTES + CHUNK_BYTES_MAX),
+        ALONG => (ALONG_BYTES, ALONG_BYTES + ALONG_BYTES_MAX),
+        CREDIT => (CREDIT_BYTES, CREDIT_BYTES),
+        _ => return Err(Strange),
+    };
+    let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(Strange)?;
+    let Some(head) = bytes.get(LEAD_BYTES..head_bytes) else { return Ok(None) };
+    let mut words = Words(head);
+    let head = match lead[4] {
+        START => return read_start(words, bytes, rest),
+        CHUNK => Head::Chunk { transfer: words.word(), bytes: rest },
+        ALONG => Head::Along { dst: Tid(words.word()), bytes: rest },
+        _ => Head::Credit { dst: Tid(words.word()), bytes: words.long() },
+    };
+    Ok(Some((head, head_bytes)))
+}
+
+/// `rest`: bytes of the frame behind its fixed part.
+fn read_start(mut words: Words<'_>, bytes: &[u8], rest: usize) -> Result<Option<(Head, usize)>, Strange> {
+    let (transfer, src, dst) = (words.word(), Tid(words.word()), Tid(words.word()));
+    let meta = std::array::from_fn(|_| words.word());
+    let (length, count) = (words.long(), words.word() as usize);
+    let length = usize::try_from(length).map_err(|_| Strange)?;
+    if count > SLOT_MASK as usize {
+        return Err(Strange);
+    }
+    let first = rest.checked_sub(4 * count).ok_or(Strange)?;
+    // What does not come whole begins with a full chunk.
+    if first != length.min(CHUNK_BYTES_MAX) || length > i32::MAX as usize {
+        return Err(Strange);
+    }
+    let end = START_BYTES + 4 * count;
+    let Some(list) = bytes.get(START_BYTES..end) else { return Ok(None) };
+    let mut list = Words(list);
+    let others = (0..count).map(|_| Tid(list.word())).collect();
+    let letter = Letter { src, dst, others, meta, bytes: length };
+    Ok(Some((Head::Start { transfer, letter, first }, end)))
+}

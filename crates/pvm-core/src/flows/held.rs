@@ -1,0 +1,57 @@
+//! What the daemon holds for each local sender.
+use super::{HELD_BYTES_MAX, MESSAGE_BYTES};
+use crate::tid::Tid;
+use std::collections::HashMap;
+
+#[derive(Default)]
+struct Sender {
+    bytes: u64,
+    /// Nothing more is taken until half of it has gone.
+    full: bool,
+}
+
+/// Bytes by sender.
+#[derive(Default)]
+pub(super) struct Held {
+    senders: HashMap<Tid, Sender>,
+    freed: Vec<Tid>,
+    total: u64,
+}
+
+impl Held {
+    /// A message is taken; gives what it counts.
+    pub fn take(&mut self, src: Tid, bytes: usize) -> u64 {
+        let bytes = bytes as u64 + MESSAGE_BYTES;
+        let sender = self.senders.entry(src).or_default();
+        sender.bytes += bytes;
+        sender.full |= sender.bytes >= HELD_BYTES_MAX;
+        self.total += bytes;
+        bytes
+    }
+
+    /// A message has gone.
+    pub fn give_back(&mut self, src: Tid, bytes: u64) {
+        self.total -= bytes;
+        let Some(sender) = self.senders.get_mut(&src) else { return };
+        sender.bytes -= bytes;
+        if sender.full && sender.bytes <= HELD_BYTES_MAX / 2 {
+            sender.full = false;
+            self.freed.push(src);
+        }
+        if sender.bytes == 0 {
+            self.senders.remove(&src);
+        }
+    }
+
+    pub fn may_take(&self, src: Tid) -> bool {
+        self.senders.get(&src).is_none_or(|sender| !sender.full)
+    }
+
+    pub fn take_freed(&mut self) -> Vec<Tid> {
+        std::mem::take(&mut self.freed)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}

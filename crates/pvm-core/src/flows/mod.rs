@@ -1,0 +1,468 @@
+//! Messages between hosts on the default route, as flows: pure, without links or memory.
+//!
+//! At the sending daemon a **flow** is a queue for each task of another host. Its messages wait
+//! there as handles; the bodies stay where they lie (in the senders' heaps). [`Flows::next`] gives
+//! the next piece that the link to a host should carry: flows take turns, a long message goes in
+//! chunks, and a flow that has used up its window waits for credit. At the receiving daemon
+//! [`Intake`] puts the chunks together and returns credit once the receiving *task* has taken the
+//! message. So no flow waits for another one, and each daemon holds a bounded amount.
+//!
+//! [`frames`] is the form of all that on the link.
+
+pub mod frames;
+mod held;
+mod intake;
+#[cfg(test)]
+mod random_tests;
+#[cfg(test)]
+mod tests;
+
+pub use intake::{Chunk, Credit, Intake, Letter, Strange};
+
+use crate::tid::Tid;
+use held::Held;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What may be on its way to one task from one host (sent, but not taken by the task), in bytes.
+pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
+/// Credit that the receiver may keep back, in bytes: with no more than this on its way a flow may
+/// start any message, however long it is.
+pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
+/// The longest piece of a message, in bytes: for so long others wait.
+pub const CHUNK_BYTES_MAX: usize = 64 << 10;
+/// What a message counts beside its body, in bytes.
+pub const MESSAGE_BYTES: u64 = 64;
+/// What a daemon holds for one local sender (entries of flows and short bodies), in bytes. Above
+/// that the sender's queue is left alone; it grows in the sender's own memory.
+pub const HELD_BYTES_MAX: u64 = 8 << 20;
+/// A multicast waits for a member whose flow has no more than this ahead of it, in bytes, so that
+/// its body crosses to the host once.
+const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
+
+/// The words that travel with a message; the same on both hosts.
+pub type Meta = [u32; 5];
+
+/// What a message counts in its window.
+pub fn cost(bytes: usize) -> u64 {
+    bytes as u64 + MESSAGE_BYTES
+}
+
+/// What the link to a host has to carry next.
+#[derive(Debug)]
+pub enum Piece<P> {
+    /// A message, or its beginning.
+    Start {
+        /// Names the message in its further chunks; free again after the last one.
+        transfer: u32,
+        /// The message.
+        letter: Letter,
+        /// How many bytes of the body come with it.
+        first: usize,
+        /// The body.
+        body: Rc<P>,
+    },
+    /// More of a message.
+    Chunk {
+        /// Which one.
+        transfer: u32,
+        /// Which bytes of its body.
+        range: Range<usize>,
+        /// The body.
+        body: Rc<P>,
+    },
+    /// A frame of the daemon's own.
+    Along {
+        /// The task that it is about.
+        dst: Tid,
+        /// Its bytes.
+        frame: Vec<u8>,
+    },
+}
+
+/// A message in a flow.
+struct Parcel<P> {
+    src: Tid,
+    meta: Meta,
+    bytes: usize,
+    /// What it counts for its sender.
+    held: u64,
+    body: Rc<P>,
+    /// Whom a multicast still has to reach, and where it stands in their flows. Empty for others.
+    members: RefCell<Vec<(Tid, u64)>>,
+}
+
+enum Item<P> {
+    Message(Parcel<P>),
+    Shared(Rc<Parcel<P>>),
+    Along(Vec<u8>),
+}
+
+impl<P> Item<P> {
+    fn parcel(&self) -> Option<&Parcel<P>> {
+        match self {
+            Item::Message(parcel) => Some(parcel),
+            Item::Shared(parcel) => Some(parcel),
+            Item::Along(_) => None,
+        }
+    }
+    fn cost(&self) -> u64 {
+        match self {
+            Item::Along(frame) => cost(frame.len()),
+            other => other.parcel().map_or(0, |parcel| cost(parcel.bytes)),
+        }
+    }
+}
+
+/// A message that has started and has not been carried to its end.
+struct Transfer {
+    number: u32,
+    at: usize,
+    /// The flows, beside the one that carries it, whose first message it is too.
+    others: Vec<Tid>,
+}
+
+/// The queue to one task.
+struct Flow<P> {
+    items: VecDeque<Item<P>>,
+    in_flight: u64,
+    transfer: Option<Transfer>,
+    /// Another flow carries the first message.
+    carried: bool,
+    /// It stands among those that take turns.
+    in_turn: bool,
+    /// Bytes ever queued, ever begun, and of along-frames that wait.
+    queued: u64,
+    begun: u64,
+    along_bytes: u64,
+}
+
+impl<P> Default for Flow<P> {
+    fn default() -> Self {
+        let items = VecDeque::new();
+        Flow {
+            items,
+            in_flight: 0,
+            transfer: None,
+            carried: false,
+            in_turn: false,
+            queued: 0,
+            begun: 0,
+            along_bytes: 0,
+        }
+    }
+}
+
+impl<P> Flow<P> {
+    fn has_credit(&self, cost: u64) -> bool {
+        self.in_flight <= FLOW_QUANTUM_BYTES || self.in_flight + cost <= FLOW_WINDOW_BYTES
+    }
+    /// Whether its next piece can go.
+    fn can_go(&self) -> bool {
+        match self.items.front() {
+            _ if self.carried => false,
+            None => false,
+            Some(_) if self.transfer.is_some() => true,
+            Some(Item::Along(_)) => true,
+            Some(item) => self.has_credit(item.cost()),
+        }
+    }
+    fn push(&mut self, item: Item<P>) {
+        self.queued += item.cost();
+        self.items.push_back(item);
+    }
+    /// The first message starts.
+    fn begin(&mut self, cost: u64) {
+        self.begun += cost;
+        self.in_flight += cost;
+    }
+    fn is_idle(&self) -> bool {
+        self.items.is_empty() && self.in_flight == 0
+    }
+    fn holds_first(&self, parcel: &Rc<Parcel<P>>) -> bool {
+        matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, parcel))
+    }
+}
+
+/// The flows to the tasks of one host.
+struct Lane<P> {
+    flows: HashMap<Tid, Flow<P>>,
+    /// Flows whose next piece may be able to go, in turn.
+    turns: VecDeque<Tid>,
+    last_transfer: u32,
+}
+
+impl<P> Default for Lane<P> {
+    fn default() -> Self {
+        Lane { flows: HashMap::new(), turns: VecDeque::new(), last_transfer: 0 }
+    }
+}
+
+impl<P> Lane<P> {
+    fn rouse(&mut self, dst: Tid) {
+        let Some(flow) = self.flows.get_mut(&dst) else { return };
+        if !flow.in_turn && flow.can_go() {
+            flow.in_turn = true;
+            self.turns.push_back(dst);
+        }
+    }
+}
+
+/// What waits at one daemon for tasks of other hosts. `P` is a handle of a body.
+pub struct Flows<P> {
+    lanes: HashMap<Tid, Lane<P>>,
+    held: Held,
+}
+
+impl<P> Default for Flows<P> {
+    fn default() -> Self {
+        Flows { lanes: HashMap::new(), held: Held::default() }
+    }
+}
+
+impl<P> Flows<P> {
+    /// No flows yet.
+    pub fn new() -> Flows<P> {
+        Flows::default()
+    }
+
+    // ----- what comes in
+
+    /// A message of a local task. `held`: the bytes of its body that are in the daemon's own memory.
+    pub fn send(&mut self, src: Tid, dst: Tid, meta: Meta, bytes: usize, held: usize, body: P) {
+        let held = self.held.take(src, held);
+        let parcel = Parcel { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
+        self.push(dst, Item::Message(parcel));
+    }
+
+    /// A message of a local task for several, each named once. Its body crosses to each host once,
+    /// but where a member cannot take it while others can.
+    pub fn multicast(&mut self, src: Tid, dsts: &[Tid], meta: Meta, bytes: usize, held: usize, body: P) {
+        let mut dsts = dsts.to_vec();
+        dsts.sort_unstable();
+        let body = Rc::new(body);
+        for group in dsts.chunk_by(|one, other| one.host() == other.host()) {
+            let held = self.held.take(src, held);
+            let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
+            let parcel = Rc::new(Parcel { src, meta, bytes, held, body, members });
+            for dst in group {
+                self.push(*dst, Item::Shared(parcel.clone()));
+                parcel.members.borrow_mut().push((*dst, self.flow(*dst).map_or(0, |flow| flow.queued)));
+            }
+        }
+    }
+
+    /// A frame of the daemon's own for a task: it stays behind what is queued for that task already.
+    pub fn along(&mut self, dst: Tid, frame: Vec<u8>) {
+        let lane = self.lanes.entry(dst.host()).or_default();
+        lane.flows.entry(dst).or_default().along_bytes += frame.len() as u64;
+        self.push(dst, Item::Along(frame));
+    }
+
+    fn push(&mut self, dst: Tid, item: Item<P>) {
+        let lane = self.lanes.entry(dst.host()).or_default();
+        lane.flows.entry(dst).or_default().push(item);
+        lane.rouse(dst);
+    }
+
+    fn flow(&self, dst: Tid) -> Option<&Flow<P>> {
+        self.lanes.get(&dst.host())?.flows.get(&dst)
+    }
+
+    /// The receiver's daemon returns credit.
+    pub fn credit(&mut self, dst: Tid, bytes: u64) {
+        let Some(lane) = self.lanes.get_mut(&dst.host()) else { return };
+        let Some(flow) = lane.flows.get_mut(&dst) else { return };
+        flow.in_flight = flow.in_flight.saturating_sub(bytes);
+        if flow.is_idle() && !flow.in_turn {
+            lane.flows.remove(&dst);
+        } else {
+            lane.rouse(dst);
+        }
+    }
+
+    /// The host is no more: nothing goes there.
+    pub fn host_gone(&mut self, host: Tid) {
+        let Some(lane) = self.lanes.remove(&host) else { return };
+        for item in lane.flows.into_values().flat_map(|flow| flow.items) {
+            match item {
+                Item::Message(parcel) => self.held.give_back(parcel.src, parcel.held),
+                // The last one that holds a multicast gives back what it counts.
+                Item::Shared(parcel) => {
+                    if let Some(parcel) = Rc::into_inner(parcel) {
+                        self.held.give_back(parcel.src, parcel.held);
+                    }
+                }
+                Item::Along(_) => {}
+            }
+        }
+    }
+
+    // ----- what can be asked
+
+    /// Whether more may be taken from that local sender.
+    pub fn may_take(&self, src: Tid) -> bool {
+        self.held.may_take(src)
+    }
+
+    /// Senders from which more may be taken again.
+    pub fn take_freed(&mut self) -> Vec<Tid> {
+        self.held.take_freed()
+    }
+
+    /// Bytes of along-frames that wait for a task.
+    pub fn along_bytes(&self, dst: Tid) -> u64 {
+        self.flow(dst).map_or(0, |flow| flow.along_bytes)
+    }
+
+    /// Whether [`Flows::next`] may have something for that host.
+    pub fn has_turns(&self, host: Tid) -> bool {
+        self.lanes.get(&host).is_some_and(|lane| !lane.turns.is_empty())
+    }
+
+    /// Whether anything waits for that host, now or for credit.
+    pub fn has_items(&self, host: Tid) -> bool {
+        self.lanes.get(&host).is_some_and(|lane| lane.flows.values().any(|flow| !flow.items.is_empty()))
+    }
+
+    /// Bytes that are held, over all senders.
+    pub fn held_bytes(&self) -> u64 {
+        self.held.total()
+    }
+
+    /// Whether nothing is remembered of anybody.
+    pub fn is_idle(&self) -> bool {
+        self.held.total() == 0 && self.lanes.values().all(|lane| lane.flows.is_empty())
+    }
+
+    // ----- what goes out
+
+    /// The next piece for the link to that host, if any can go now. Take one only when the link has
+    /// room: what is not taken costs nobody's memory but its sender's.
+    pub fn next(&mut self, host: Tid) -> Option<Piece<P>> {
+        let lane = self.lanes.get_mut(&host)?;
+        // Each flow has one turn at most: one that waits for others of a multicast keeps its place.
+        for _ in 0..lane.turns.len() {
+            let dst = lane.turns.pop_front()?;
+            let Some(flow) = lane.flows.get_mut(&dst) else { continue };
+            flow.in_turn = false;
+            if !flow.can_go() {
+                continue;
+            }
+            let piece = match lane.advance(dst, &mut self.held) {
+                Some(piece) => piece,
+                None => {
+                    lane.rouse(dst);
+                    continue;
+                }
+            };
+            lane.rouse(dst);
+            if lane.flows.get(&dst).is_some_and(Flow::is_idle) {
+                lane.flows.remove(&dst);
+            }
+            return Some(piece);
+        }
+        None
+    }
+}
+
+impl<P> Lane<P> {
+    /// The next piece of a flow that can go; `None` when it waits for others after all.
+    fn advance(&mut self, dst: Tid, held: &mut Held) -> Option<Piece<P>> {
+        let flow = self.flows.get_mut(&dst)?;
+        if let Some(transfer) = &mut flow.transfer {
+            let parcel = flow.items.front().and_then(Item::parcel).expect("it is being carried");
+            let range = transfer.at..parcel.bytes.min(transfer.at + CHUNK_BYTES_MAX);
+            transfer.at = range.end;
+            let piece = Piece::Chunk { transfer: transfer.number, range, body: parcel.body.clone() };
+            if transfer.at == parcel.bytes {
+                self.finish(dst, held);
+            }
+            return Some(piece);
+        }
+        match flow.items.front()? {
+            Item::Along(_) => {
+                let Some(Item::Along(frame)) = flow.items.pop_front() else { return None };
+                flow.begun += cost(frame.len());
+                flow.along_bytes -= frame.len() as u64;
+                Some(Piece::Along { dst, frame })
+            }
+            Item::Message(_) => Some(self.start(dst, Vec::new(), held)),
+            Item::Shared(parcel) => {
+                let parcel = parcel.clone();
+                let others = self.companions(dst, &parcel)?;
+                Some(self.start(dst, others, held))
+            }
+        }
+    }
+
+    /// The members of a multicast that take it together with `dst`; `None`: some will come soon.
+    fn companions(&self, dst: Tid, parcel: &Rc<Parcel<P>>) -> Option<Vec<Tid>> {
+        let mut others = Vec::new();
+        for (member, end) in parcel.members.borrow().iter().filter(|(member, _)| *member != dst) {
+            let Some(flow) = self.flows.get(member) else { continue };
+            if flow.holds_first(parcel) {
+                if !flow.carried && flow.transfer.is_none() && flow.has_credit(cost(parcel.bytes)) {
+                    others.push(*member);
+                }
+                continue;
+            }
+            // Flows that wait at a multicast themselves are not waited for: that could be a circle.
+            let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
+            let moves = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
+            if moves && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(parcel.bytes) {
+                return None;
+            }
+        }
+        Some(others)
+    }
+
+    /// The first message of `dst`, which is that of `others` too, begins.
+    fn start(&mut self, dst: Tid, others: Vec<Tid>, held: &mut Held) -> Piece<P> {
+        self.last_transfer = self.last_transfer.wrapping_add(1);
+        let number = self.last_transfer;
+        for other in &others {
+            let flow = self.flows.get_mut(other).expect("found just now");
+            let cost = flow.items.front().map_or(0, Item::cost);
+            flow.begin(cost);
+            flow.carried = true;
+        }
+        let flow = self.flows.get_mut(&dst).expect("has its turn");
+        let parcel = flow.items.front().and_then(Item::parcel).expect("a message is first");
+        let letter = Letter { src: parcel.src, dst, others: others.clone(), meta: parcel.meta, bytes: parcel.bytes };
+        let (body, first) = (parcel.body.clone(), parcel.bytes.min(CHUNK_BYTES_MAX));
+        flow.begin(cost(letter.bytes));
+        flow.transfer = Some(Transfer { number, at: first, others });
+        if first == letter.bytes {
+            self.finish(dst, held);
+        }
+        Piece::Start { transfer: number, letter, first, body }
+    }
+
+    /// The message that `dst` carries has gone out.
+    fn finish(&mut self, dst: Tid, held: &mut Held) {
+        let Some(flow) = self.flows.get_mut(&dst) else { return };
+        let Some(transfer) = flow.transfer.take() else { return };
+        for other in transfer.others {
+            let flow = self.flows.get_mut(&other).expect("nobody else removes a carried flow");
+            flow.carried = false;
+            if let Some(Item::Shared(parcel)) = flow.items.pop_front() {
+                parcel.members.borrow_mut().retain(|(member, _)| *member != other);
+            }
+            self.rouse(other);
+        }
+        let Some(item) = self.flows.get_mut(&dst).and_then(|flow| flow.items.pop_front()) else { return };
+        match item {
+            Item::Message(parcel) => held.give_back(parcel.src, parcel.held),
+            Item::Shared(parcel) => {
+                parcel.members.borrow_mut().retain(|(member, _)| *member != dst);
+                if parcel.members.borrow().is_empty() {
+                    held.give_back(parcel.src, parcel.held);
+                }
+            }
+            Item::Along(_) => {}
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Flows and intake together against what messages between tasks must be like: in order for each
+//! pair, none lost or doubled, bounds kept, and nobody held up by those who take nothing.
+use super::*;
+
+/// A small generator of numbers that look random (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+const HOME: Tid = Tid(0x40000);
+const HOSTS: u32 = 3;
+const TASKS: u32 = 4;
+/// The task that takes nothing until the end.
+const LAZY: Tid = Tid(0x80001);
+
+/// A task as the receiving daemon sees it: what it was given, and how much of that it has taken.
+#[derive(Default)]
+struct Receiver {
+    given: Vec<(Tid, u32)>,
+    taken: usize,
+    waiting_bytes: u64,
+}
+
+struct World {
+    dice: Dice,
+    flows: Flows<u32>,
+    intakes: HashMap<Tid, Intake<u32>>,
+    receivers: HashMap<Tid, Receiver>,
+    sent: HashMap<(Tid, Tid), Vec<u32>>,
+    bytes: HashMap<u32, usize>,
+    last: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let tid = |host: u32, task: u32| Tid((host + 2) << 18 | (task + 1));
+        let tids = (0..HOSTS).flat_map(|host| (0..TASKS).map(move |task| tid(host, task)));
+        World {
+            dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            flows: Flows::new(),
+            intakes: (0..HOSTS).map(|host| (Tid((host + 2) << 18), Intake::new())).collect(),
+            receivers: tids.map(|tid| (tid, Receiver::default())).collect(),
+            sent: HashMap::new(),
+            bytes: HashMap::new(),
+            last: 0,
+        }
+    }
+
+    fn receiver(&mut self) -> Tid {
+        Tid((self.dice.roll(u64::from(HOSTS)) as u32 + 2) << 18 | (self.dice.roll(u64::from(TASKS)) as u32 + 1))
+    }
+
+    fn size(&mut self) -> usize {
+        let magnitude = self.dice.roll(22);
+        self.dice.roll(1 << magnitude) as usize
+    }
+
+    fn send(&mut self) {
+        let src = Tid(HOME.0 | self.dice.roll(3) as u32 + 1);
+        if !self.flows.may_take(src) {
+            return;
+        }
+        self.last += 1;
+        let (number, bytes) = (self.last, self.size());
+        self.bytes.insert(number, bytes);
+        let mut dsts: Vec<Tid> = (0..=self.dice.roll(6).saturating_sub(3)).map(|_| self.receiver()).collect();
+        dsts.sort_unstable();
+        dsts.dedup();
+        dsts.iter().for_each(|dst| self.sent.entry((src, *dst)).or_default().push(number));
+        match dsts[..] {
+            [dst] => self.flows.send(src, dst, [number; 5], bytes, bytes.min(500), number),
+            _ => self.flows.multicast(src, &dsts, [number; 5], bytes, bytes.min(500), number),
+        }
+        assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
+    }
+
+    /// Carries a few pieces to one host.
+    fn carry(&mut self, host: Tid, pieces: u64) -> bool {
+        let mut some = false;
+        for _ in 0..pieces {
+            let Some(piece) = self.flows.next(host) else { break };
+            some = true;
+            let intake = self.intakes.get_mut(&host).unwrap();
+            let whole = match piece {
+                Piece::Start { letter, first, body, .. } if first == letter.bytes => Some((letter, *body)),
+                Piece::Start { transfer, letter, first, body } => {
+                    intake.begin(HOME, transfer, letter, *body, first).unwrap();
+                    None
+                }
+                Piece::Chunk { transfer, range, body } => {
+                    let place = intake.place(HOME, transfer, range.len()).unwrap();
+                    assert_eq!((*place.block, place.at), (*body, range.start));
+                    intake.placed(HOME, transfer, range.len())
+                }
+                Piece::Along { .. } => None,
+            };
+            if let Some((letter, number)) = whole {
+                self.hand_out(host, &letter, number);
+            }
+        }
+        some
+    }
+
+    fn hand_out(&mut self, host: Tid, letter: &Letter, number: u32) {
+        assert_eq!((letter.bytes, letter.meta), (self.bytes[&number], [number; 5]));
+        for dst in letter.receivers() {
+            let receiver = self.receivers.get_mut(&dst).unwrap();
+            // The window: many that fit, or one more than a quarter.
+            let before = receiver.waiting_bytes;
+            receiver.waiting_bytes += cost(letter.bytes);
+            assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");
+            receiver.given.push((letter.src, number));
+            let mark = receiver.given.len() as u64;
+            self.intakes.get_mut(&host).unwrap().handed(dst, HOME, letter.bytes, mark);
+        }
+    }
+
+    /// A task takes some of its messages; its daemon hears of it only where it said that it wants to.
+    fn take(&mut self, dst: Tid, count: usize) {
+        let receiver = self.receivers.get_mut(&dst).unwrap();
+        let end = receiver.given.len().min(receiver.taken + count);
+        for (_, number) in &receiver.given[receiver.taken..end] {
+            receiver.waiting_bytes -= cost(self.bytes[number]);
+        }
+        receiver.taken = end;
+        let intake = self.intakes.get_mut(&dst.host()).unwrap();
+        if intake.mark_of_interest(dst).is_some_and(|mark| mark <= end as u64) {
+            intake.came_to(dst, end as u64);
+        }
+        while let Some(credit) = intake.poll_credit() {
+            assert_eq!(credit.host, HOME);
+            self.flows.credit(credit.dst, credit.bytes);
+        }
+    }
+
+    /// Goes on until nothing moves, without `except` taking anything.
+    fn settle(&mut self, except: Option<Tid>) {
+        loop {
+            let mut moved = false;
+            let hosts: Vec<Tid> = self.intakes.keys().copied().collect();
+            for host in hosts {
+                moved |= self.carry(host, 1000);
+            }
+            let tids: Vec<Tid> = self.receivers.keys().copied().filter(|tid| Some(*tid) != except).collect();
+            for tid in tids {
+                moved |= self.receivers[&tid].taken < self.receivers[&tid].given.len();
+                self.take(tid, usize::MAX / 2);
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn check(&self, except: Option<Tid>) {
+        for ((src, dst), numbers) in self.sent.iter().filter(|((_, dst), _)| Some(*dst) != except) {
+            let given = self.receivers[dst].given.iter().filter(|(from, _)| from == src);
+            assert!(given.map(|(_, number)| number).eq(numbers), "from {src} to {dst}");
+        }
+    }
+}
+
+fn live(seed: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..400 {
+        match world.dice.roll(4) {
+            0 => (0..world.dice.roll(20)).for_each(|_| world.send()),
+            1 => {
+                let dst = world.receiver();
+                if dst != LAZY {
+                    let count = world.dice.roll(30) as usize;
+                    world.take(dst, count);
+                }
+            }
+            _ => {
+                let (host, pieces) = (world.receiver().host(), world.dice.roll(40));
+                world.carry(host, pieces);
+            }
+        }
+    }
+    world.settle(Some(LAZY));
+    world.check(Some(LAZY));
+    world.settle(None);
+    world.check(None);
+    assert!(world.intakes.values().all(|intake| intake.arriving() == 0) && world.flows.held_bytes() == 0);
+    let tids: Vec<Tid> = world.receivers.keys().copied().collect();
+    for tid in tids {
+        world.intakes.get_mut(&tid.host()).unwrap().task_gone(tid);
+        world.take(tid, 0);
+    }
+    assert!(world.flows.is_idle());
+}
+
+#[test]
+fn whatever_happens_each_message_arrives_once_and_in_order() {
+    (1..=150).for_each(live);
+}

@@ -1,0 +1,246 @@
+use super::frames::{Head, read_head, write_credit, write_piece};
+use super::*;
+
+const META: Meta = [1, 2, 3, 4, 5];
+
+fn sender(number: u32) -> Tid {
+    Tid(0x40000 + number)
+}
+fn task(number: u32) -> Tid {
+    Tid(0x80000 + number)
+}
+fn host() -> Tid {
+    Tid(0x80000)
+}
+
+/// Takes pieces until none can go; gives each message's handle when it is whole.
+fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
+    let mut whole = Vec::new();
+    let mut open = HashMap::new();
+    while let Some(piece) = flows.next(host()) {
+        match piece {
+            Piece::Start { letter, first, body, .. } if letter.bytes == first => whole.push(*body),
+            Piece::Start { transfer, letter, first, .. } => drop(open.insert(transfer, letter.bytes - first)),
+            Piece::Chunk { transfer, range, body } => {
+                let left = open.get_mut(&transfer).unwrap();
+                *left -= range.len();
+                if *left == 0 {
+                    whole.push(*body);
+                }
+            }
+            Piece::Along { frame, .. } => whole.push(u32::from(frame[0])),
+        }
+    }
+    whole
+}
+
+#[test]
+fn messages_to_a_task_go_in_order() {
+    let mut flows = Flows::new();
+    (0..5).for_each(|number| flows.send(sender(1), task(1), META, 100, 0, number));
+    assert_eq!(carry(&mut flows), [0, 1, 2, 3, 4]);
+    assert_eq!(flows.held_bytes(), 0);
+}
+
+#[test]
+fn a_flow_without_credit_stops_and_others_go_on() {
+    let mut flows = Flows::new();
+    let half = FLOW_WINDOW_BYTES as usize / 2;
+    (0..4).for_each(|number| flows.send(sender(1), task(1), META, half, 0, number));
+    (10..12).for_each(|number| flows.send(sender(1), task(2), META, 10, 0, number));
+    assert_eq!(carry(&mut flows), [10, 11, 0]);
+    assert_eq!(carry(&mut flows), []);
+    flows.credit(task(1), cost(half));
+    assert_eq!(carry(&mut flows), [1]);
+}
+
+#[test]
+fn a_message_longer_than_the_window_goes_when_nothing_is_on_its_way() {
+    let mut flows = Flows::new();
+    let long = 3 * FLOW_WINDOW_BYTES as usize;
+    flows.send(sender(1), task(1), META, long, 0, 1);
+    flows.send(sender(1), task(1), META, 1, 0, 2);
+    assert_eq!(carry(&mut flows), [1]);
+    flows.credit(task(1), cost(long) - FLOW_QUANTUM_BYTES);
+    assert_eq!(carry(&mut flows), [2]);
+}
+
+#[test]
+fn a_long_message_lets_others_pass_after_each_chunk() {
+    let mut flows = Flows::new();
+    flows.send(sender(1), task(1), META, 4 * CHUNK_BYTES_MAX, 0, 1);
+    assert!(matches!(flows.next(host()), Some(Piece::Start { first: CHUNK_BYTES_MAX, .. })));
+    flows.send(sender(2), task(2), META, 8, 0, 2);
+    assert!(matches!(flows.next(host()), Some(Piece::Chunk { .. })));
+    assert!(matches!(flows.next(host()), Some(Piece::Start { letter, .. }) if letter.dst == task(2)));
+}
+
+#[test]
+fn along_frames_need_no_credit_but_keep_their_place() {
+    let mut flows = Flows::new();
+    let long = 2 * FLOW_WINDOW_BYTES as usize;
+    flows.along(task(1), vec![7]);
+    flows.send(sender(1), task(1), META, long, 0, 1);
+    flows.send(sender(1), task(1), META, 1, 0, 2);
+    flows.along(task(1), vec![8]);
+    assert_eq!(flows.along_bytes(task(1)), 2);
+    assert_eq!(carry(&mut flows), [7, 1]);
+    assert_eq!(flows.along_bytes(task(1)), 1);
+    flows.credit(task(1), cost(long));
+    assert_eq!(carry(&mut flows), [2, 8]);
+}
+
+#[test]
+fn a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it() {
+    let mut flows = Flows::new();
+    let mut count = 0;
+    while flows.may_take(sender(1)) {
+        flows.send(sender(1), task(1), META, 1000, 1000, count);
+        count += 1;
+    }
+    assert!(flows.held_bytes() >= HELD_BYTES_MAX && flows.held_bytes() < HELD_BYTES_MAX + 2000);
+    assert!(flows.may_take(sender(2)));
+    while flows.has_items(host()) {
+        assert!(flows.may_take(sender(1)) || flows.held_bytes() > HELD_BYTES_MAX / 2);
+        carry(&mut flows).iter().for_each(|_| flows.credit(task(1), cost(1000)));
+    }
+    assert_eq!(flows.take_freed(), [sender(1)]);
+    assert!(flows.is_idle());
+}
+
+#[test]
+fn a_multicast_crosses_to_a_host_once() {
+    let mut flows = Flows::new();
+    flows.send(sender(1), task(3), META, 200_000, 0, 9);
+    flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, 300_000, 0, 5);
+    assert_eq!(carry(&mut flows), [9, 5]);
+    let Some(Piece::Start { letter, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
+    assert_eq!(letter.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
+}
+
+#[test]
+fn a_multicast_does_not_wait_for_a_member_that_takes_nothing() {
+    let mut flows = Flows::new();
+    let long = 2 * FLOW_WINDOW_BYTES as usize;
+    flows.send(sender(1), task(1), META, long, 0, 1);
+    assert_eq!(carry(&mut flows), [1]);
+    flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 2);
+    assert_eq!(carry(&mut flows), [2]);
+    flows.credit(task(1), cost(long));
+    let Some(Piece::Start { letter, .. }) = flows.next(host()) else { panic!() };
+    assert_eq!((letter.dst, letter.others.len()), (task(1), 0));
+    [task(1), task(2)].into_iter().for_each(|dst| flows.credit(dst, cost(10)));
+    assert!(flows.is_idle());
+}
+
+#[test]
+fn multicasts_that_cross_do_not_wait_for_each_other() {
+    let mut flows = Flows::new();
+    flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
+    flows.multicast(sender(2), &[task(1), task(2)], META, 10, 0, 2);
+    flows.multicast(sender(3), &[task(2), task(3)], META, 10, 0, 3);
+    flows.multicast(sender(4), &[task(3), task(1)], META, 10, 0, 4);
+    carry(&mut flows);
+    assert!(!flows.has_items(host()) && flows.held_bytes() == 0);
+}
+
+#[test]
+fn a_lost_host_leaves_nothing_behind() {
+    let mut flows = Flows::new();
+    flows.send(sender(1), task(1), META, 1_000_000, 0, 1);
+    flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, 10, 0, 2);
+    flows.along(task(2), vec![1]);
+    flows.next(host());
+    flows.host_gone(host());
+    assert!(flows.next(host()).is_none() && !flows.is_idle());
+    flows.host_gone(Tid(0xc0000));
+    assert!(flows.is_idle());
+}
+
+#[test]
+fn the_last_piece_lets_the_body_go() {
+    let mut flows = Flows::new();
+    flows.send(sender(1), task(1), META, 2 * CHUNK_BYTES_MAX, 0, 1);
+    assert!(matches!(flows.next(host()), Some(Piece::Start { body, .. }) if Rc::strong_count(&body) == 2));
+    assert!(matches!(flows.next(host()), Some(Piece::Chunk { body, .. }) if Rc::strong_count(&body) == 1));
+}
+
+#[test]
+fn credit_comes_back_when_the_task_has_taken() {
+    let mut intake = Intake::<()>::new();
+    let bytes = FLOW_QUANTUM_BYTES as usize;
+    intake.handed(task(1), sender(0), bytes, 10);
+    assert_eq!(intake.poll_credit(), None);
+    assert_eq!(intake.mark_of_interest(task(1)), Some(10));
+    assert_eq!((intake.came_to(task(1), 9), intake.came_to(task(1), 10)), (0, 1));
+    let credit = Credit { host: sender(0), dst: task(1), bytes: cost(bytes) };
+    assert_eq!((intake.poll_credit(), intake.poll_credit()), (Some(credit), None));
+}
+
+#[test]
+fn the_end_of_a_task_returns_all_of_its_credit() {
+    let mut intake = Intake::<()>::new();
+    intake.handed(task(1), sender(0), 10, 1);
+    intake.handed(task(1), sender(0), 10, 2);
+    intake.came_to(task(1), 1);
+    assert_eq!((intake.mark_of_interest(task(1)), intake.poll_credit()), (None, None));
+    intake.task_gone(task(1));
+    assert_eq!(intake.poll_credit().map(|credit| credit.bytes), Some(2 * cost(10)));
+    intake.dropped(task(1), sender(0), 5);
+    assert_eq!(intake.poll_credit().map(|credit| credit.bytes), Some(cost(5)));
+}
+
+#[test]
+fn chunks_that_do_not_fit_are_strange() {
+    let mut intake = Intake::new();
+    let letter = Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };
+    assert_eq!(intake.begin(sender(0), 1, letter.clone(), 'a', 100), Err(Strange));
+    intake.begin(sender(0), 1, letter.clone(), 'a', 60).unwrap();
+    assert_eq!(intake.begin(sender(0), 1, letter.clone(), 'b', 60), Err(Strange));
+    assert!(intake.place(sender(0), 1, 41).is_err() && intake.place(sender(0), 2, 1).is_err());
+    assert_eq!(intake.place(sender(0), 1, 40).map(|chunk| (*chunk.block, chunk.at)).ok(), Some(('a', 60)));
+    assert_eq!(intake.placed(sender(0), 1, 40), Some((letter, 'a')));
+    assert_eq!(intake.arriving(), 0);
+}
+
+/// The head as it is read back, and the bytes that follow it.
+fn reread(out: &[u8], follow: usize) -> Head {
+    for short in 0..out.len() {
+        assert_eq!(read_head(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes are enough");
+    }
+    let mut whole = out.to_vec();
+    whole.resize(out.len() + follow, 0);
+    let (head, bytes) = read_head(&whole).unwrap().unwrap();
+    assert_eq!(bytes, out.len());
+    head
+}
+
+#[test]
+fn frames_survive_their_journey() {
+    let letter = Letter { src: sender(1), dst: task(1), others: vec![task(2), task(3)], meta: META, bytes: 100_000 };
+    let first = CHUNK_BYTES_MAX;
+    let mut out = Vec::new();
+    write_piece(&Piece::Start { transfer: 9, letter: letter.clone(), first, body: Rc::new(()) }, &mut out);
+    assert_eq!(reread(&out, first), Head::Start { transfer: 9, letter, first });
+    out.clear();
+    write_piece(&Piece::Chunk { transfer: 9, range: 10..30, body: Rc::new(()) }, &mut out);
+    assert_eq!(reread(&out, 20), Head::Chunk { transfer: 9, bytes: 20 });
+    out.clear();
+    write_piece(&Piece::<()>::Along { dst: task(1), frame: vec![1; 5] }, &mut out);
+    assert_eq!(reread(&out, 5), Head::Along { dst: task(1), bytes: 5 });
+    out.clear();
+    write_credit(&Credit { host: host(), dst: task(1), bytes: 1 << 40 }, &mut out);
+    assert_eq!(reread(&out, 0), Head::Credit { dst: task(1), bytes: 1 << 40 });
+}
+
+#[test]
+fn rubbish_is_no_frame() {
+    for bytes in [[0xff; 64], [0; 64], [4; 64]] {
+        assert_eq!(read_head(&bytes), Err(Strange));
+    }
+    let letter = Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 10 };
+    let mut out = Vec::new();
+    write_piece(&Piece::Start { transfer: 9, letter, first: 10, body: Rc::new(()) }, &mut out);
+    out[0] += 1;
+    assert_eq!(read_head(&out), Err(Strange), "more bytes than the message has");
+}
