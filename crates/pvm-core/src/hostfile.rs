@@ -1,21 +1,27 @@
-//! The hostfile (contract 5.3): one host a line, options, defaults.
+//! The hostfile (contract 5.3): one host a line, options, defaults; the forms of MPI are understood
+//! too (`node slots=4`, `node:4`, `n[01-16]`).
+use crate::ranges::{self, RangeError};
 
 /// Bytes of a line.
-pub const LINE_BYTES_MAX: usize = 511;
-/// Words of a line.
-pub const WORDS_MAX: usize = 10;
+pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// `sp=` goes from 1 to this.
 pub const SPEED_MAX: i32 = 1_000_000;
+/// `slots=` goes from 1 to this.
+pub const SLOTS_MAX: u32 = 65_535;
 
 /// A line that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineError {
     /// More than [`LINE_BYTES_MAX`].
     TooLong,
-    /// More than [`WORDS_MAX`].
-    TooManyWords,
     /// No host name where one is needed.
     NoName,
+    /// What stands for the name is none.
+    BadName(String),
+    /// More hosts than one where one is needed.
+    Several(String),
+    /// A list of hosts that cannot be read.
+    Range(RangeError),
     /// Not an option, or not one with that value.
     BadOption(String),
 }
@@ -24,13 +30,21 @@ impl std::fmt::Display for LineError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             LineError::TooLong => write!(f, "longer than {LINE_BYTES_MAX} bytes"),
-            LineError::TooManyWords => write!(f, "more than {WORDS_MAX} words"),
             LineError::NoName => f.write_str("no host name"),
-            LineError::BadOption(word) => write!(f, "unknown option '{word}'"),
+            LineError::BadName(word) => write!(f, "'{word}' is no host name"),
+            LineError::Several(word) => write!(f, "'{word}' is more than one host"),
+            LineError::Range(error) => write!(f, "{error}"),
+            LineError::BadOption(word) => write!(f, "unknown option '{word}', or not with that value"),
         }
     }
 }
 impl std::error::Error for LineError {}
+
+impl From<RangeError> for LineError {
+    fn from(error: RangeError) -> LineError {
+        LineError::Range(error)
+    }
+}
 
 /// The options of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,6 +67,8 @@ pub struct Options {
     pub address: Option<String>,
     /// `id=`
     pub machine: Option<String>,
+    /// `slots=`, `node:4`: how many tasks `pvm run` puts there before others have more.
+    pub slots: Option<u32>,
 }
 
 impl Options {
@@ -61,6 +77,8 @@ impl Options {
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
         let text = Some(value.to_owned());
         match name {
+            // What begins with a dash would be an option of the program that starts daemons.
+            "lo" | "ip" if value.starts_with('-') || value.is_empty() => return Err(wrong()),
             "lo" => self.login = text,
             "so" if matches!(value, "pw" | "ms") => self.start = text,
             "dx" => self.daemon = text,
@@ -69,6 +87,9 @@ impl Options {
             "bx" => self.debugger = text,
             "ip" => self.address = text,
             "id" => self.machine = text,
+            "slots" | "cpu" => self.slots = Some(slots(value).ok_or_else(wrong)?),
+            // How far MPI may go beyond its slots. Here nothing is refused for that.
+            "max_slots" | "max-slots" => drop(slots(value).ok_or_else(wrong)?),
             "sp" => {
                 let speed = value.parse().ok().filter(|speed| (1..=SPEED_MAX).contains(speed));
                 self.speed = Some(speed.ok_or_else(wrong)?);
@@ -91,6 +112,7 @@ impl Options {
             speed: self.speed.or(defaults.speed),
             address: self.address.or(defaults.address),
             machine: self.machine.or(defaults.machine),
+            slots: self.slots.or(defaults.slots),
         }
     }
 }
@@ -163,12 +185,22 @@ impl Hostfile {
             None => {}
             Some((&"*", options)) => self.defaults = read_options(options)?,
             Some(_) => {
-                let mut host = read_host(&words)?;
-                host.options = host.options.or(&self.defaults);
-                self.hosts.push(host);
+                let mut hosts = read_hosts(&words)?;
+                for host in &mut hosts {
+                    host.options = std::mem::take(&mut host.options).or(&self.defaults);
+                }
+                self.hosts.append(&mut hosts);
             }
         }
         Ok(())
+    }
+
+    /// A host that is added: where its line says nothing, what the file says of it counts.
+    pub fn complete(&self, host: HostLine) -> HostLine {
+        let known = self.hosts.iter().find(|line| line.name == host.name);
+        let overload = host.overload || known.is_some_and(|line| line.overload);
+        let options = host.options.or(known.map_or(&self.defaults, |line| &line.options));
+        HostLine { name: host.name, later: host.later, overload, options }
     }
 
     /// The line of the host that goes by one of these names, else the defaults.
@@ -180,21 +212,29 @@ impl Hostfile {
 
 /// Reads one line that must name a host, as `pvm_addhosts` gets it (D32: `$` counts here too).
 pub fn parse_host(line: &str) -> Result<HostLine, LineError> {
-    read_host(&words(line)?)
+    let hosts = read_hosts(&words(line)?)?;
+    match <[HostLine; 1]>::try_from(hosts) {
+        Ok([host]) => Ok(host),
+        Err(_) => Err(LineError::Several(line.trim().to_owned())),
+    }
+}
+
+/// The line of each host that a line stands for (`n[1-3] lo=joe`), to be handed to `pvm_addhosts`.
+pub fn lines(line: &str) -> Result<Vec<String>, LineError> {
+    let words = words(line)?;
+    let (marks, name, options) = split_name(&words)?;
+    let rest: String = options.iter().map(|word| format!(" {word}")).collect();
+    Ok(ranges::expand(name)?.iter().map(|name| format!("{marks}{name}{rest}")).collect())
 }
 
 fn words(line: &str) -> Result<Vec<&str>, LineError> {
     if line.trim_start().starts_with('#') {
         return Ok(Vec::new());
     }
-    if line.len() > LINE_BYTES_MAX {
-        return Err(LineError::TooLong);
+    match line.len() > LINE_BYTES_MAX {
+        true => Err(LineError::TooLong),
+        false => Ok(line.split_ascii_whitespace().collect()),
     }
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    if words.len() > WORDS_MAX {
-        return Err(LineError::TooManyWords);
-    }
-    Ok(words)
 }
 
 fn read_options(words: &[&str]) -> Result<Options, LineError> {
@@ -203,30 +243,57 @@ fn read_options(words: &[&str]) -> Result<Options, LineError> {
     Ok(options)
 }
 
-fn read_host(words: &[&str]) -> Result<HostLine, LineError> {
-    let mut host = HostLine::default();
-    let mut rest = words.iter();
-    let mut name = "";
-    // The marks may stand apart from the name.
-    while name.is_empty() {
-        name = rest.next().ok_or(LineError::NoName)?;
-        while let Some(mark @ ('&' | '$')) = name.chars().next() {
-            host.later |= mark == '&';
-            host.overload |= mark == '$';
-            name = &name[1..];
+/// Marks, name and options of a line. The marks may stand apart from the name.
+fn split_name<'a, 'b>(words: &'b [&'a str]) -> Result<(String, &'a str, &'b [&'a str]), LineError> {
+    let mut marks = String::new();
+    for (index, word) in words.iter().enumerate() {
+        let name = word.trim_start_matches(['&', '$']);
+        marks.push_str(&word[..word.len() - name.len()]);
+        match name {
+            "" => {}
+            "*" => return Err(LineError::NoName),
+            _ if name.contains('=') => return Err(LineError::NoName),
+            _ => return Ok((marks, name, &words[index + 1..])),
         }
     }
-    if name.contains('=') || name == "*" {
-        return Err(LineError::NoName);
+    Err(LineError::NoName)
+}
+
+fn read_hosts(words: &[&str]) -> Result<Vec<HostLine>, LineError> {
+    let (marks, names, options) = split_name(words)?;
+    let options = read_options(options)?;
+    let (later, overload) = (marks.contains('&'), marks.contains('$'));
+    let host = |word: String| {
+        let split = split_slots(&word).filter(|(name, _)| !name.starts_with('-'));
+        let (name, slots) = split.ok_or_else(|| LineError::BadName(word.clone()))?;
+        let options = Options { slots: options.slots.or(slots), ..options.clone() };
+        Ok(HostLine { name: name.to_owned(), later, overload, options })
+    };
+    ranges::expand(names)?.into_iter().map(host).collect()
+}
+
+/// `node:4`: four slots. An address of IPv6 has more colons than one, or brackets around it.
+fn split_slots(word: &str) -> Option<(&str, Option<u32>)> {
+    let (name, rest) = match word.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        Some((address, rest)) => (address, rest),
+        None if word.matches(':').count() == 1 => word.split_at(word.find(':')?),
+        None => (word, ""),
+    };
+    match rest.strip_prefix(':') {
+        _ if name.is_empty() => None,
+        Some(number) => Some((name, Some(slots(number)?))),
+        None => rest.is_empty().then_some((name, None)),
     }
-    host.name = name.to_owned();
-    host.options = read_options(rest.as_slice())?;
-    Ok(host)
+}
+
+fn slots(number: &str) -> Option<u32> {
+    number.parse().ok().filter(|slots| (1..=SLOTS_MAX).contains(slots))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn lines_are_hosts_with_options() {
@@ -252,13 +319,13 @@ mod tests {
     #[test]
     fn bad_lines_are_named_and_skipped() {
         let long = "x".repeat(LINE_BYTES_MAX + 1);
-        let text = format!("good\nbad xx=1\nbad sp=0\nbad so=zz\nlo=joe\n{long}\na b c d e f g h i j k\n&\n");
+        let text = format!("good\nbad xx=1\nbad sp=0\nbad so=zz\nlo=joe\n{long}\n&\n-oX\nn[1\nn:x\na lo=-x\n");
         let file = Hostfile::parse(&text);
         assert_eq!(file.hosts.len(), 1);
         let lines: Vec<_> = file.errors.iter().map(|(line, _)| *line).collect();
-        assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         assert_eq!(file.errors[4].1, LineError::TooLong);
-        assert_eq!(file.errors[5].1, LineError::TooManyWords);
+        assert_eq!(file.errors[6].1, LineError::BadName("-oX".into()));
     }
 
     #[test]
@@ -267,5 +334,66 @@ mod tests {
         assert_eq!(parse_host(""), Err(LineError::NoName));
         assert_eq!(parse_host("h2 what"), Err(LineError::BadOption("what".into())));
         assert_eq!(parse_host("h2 sp=1000001"), Err(LineError::BadOption("sp=1000001".into())));
+    }
+
+    #[test]
+    fn the_forms_of_mpi_are_hosts_too() {
+        let file = Hostfile::parse("node slots=4 max_slots=8\nother:2\nn[01-03]:3 sp=5\n[::1]:2\nfe80::1\n");
+        assert_eq!(file.errors, []);
+        let hosts: Vec<_> = file.hosts.iter().map(|host| (host.name(), host.options.slots)).collect();
+        let names = ["node", "other", "n01", "n02", "n03", "::1", "fe80::1"];
+        let slots = [Some(4), Some(2), Some(3), Some(3), Some(3), Some(2), None];
+        assert_eq!(hosts, names.into_iter().zip(slots).collect::<Vec<_>>());
+        assert!(file.hosts[2..5].iter().all(|host| host.options.speed == Some(5)));
+        assert_eq!(parse_host("n[1-2]"), Err(LineError::Several("n[1-2]".into())));
+        assert_eq!(parse_host("n[7]").map(|host| host.name().to_owned()), Ok("n7".into()));
+        assert_eq!(lines("& $n[1-2] lo=joe").unwrap(), ["&$n1 lo=joe", "&$n2 lo=joe"]);
+    }
+
+    #[test]
+    fn an_added_host_has_what_the_file_says_of_it() {
+        let file = Hostfile::parse("& $two lo=ann wd=/a\n* lo=bob\n");
+        let complete = |line| file.complete(parse_host(line).unwrap());
+        let two = complete("two wd=/b");
+        assert!(two.overload && !two.later);
+        assert_eq!((two.login(), two.options.directory.as_deref()), (Some("ann"), Some("/b")));
+        assert_eq!(complete("three").login(), Some("bob"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in "[&$*# a-c=\\[\\]:0-9,-]{0,60}") {
+            let file = Hostfile::parse(&text);
+            prop_assert!(file.hosts.iter().all(|host| !host.name().is_empty() && !host.name().starts_with('-')));
+        }
+
+        #[test]
+        fn what_is_written_is_read_again(
+            name in "[a-z][a-z0-9.]{0,20}",
+            options in proptest::collection::vec(
+                ("lo|dx|ep|wd|bx|ip|id", "[a-zA-Z/$][!-<>-~]{0,20}").prop_map(|(name, value)| format!("{name}={value}")),
+                0..7
+            ),
+            overload: bool,
+        ) {
+            let line = format!("{}{name} {}", if overload { "$" } else { "" }, options.join("  "));
+            let host = parse_host(&line).unwrap();
+            prop_assert_eq!((host.name(), host.overload), (name.as_str(), overload));
+            // Of an option that stands twice the last one counts.
+            for word in &options {
+                let (key, _) = word.split_once('=').unwrap();
+                let last = options.iter().rev().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap();
+                let read = match key {
+                    "lo" => &host.options.login,
+                    "dx" => &host.options.daemon,
+                    "ep" => &host.options.path,
+                    "wd" => &host.options.directory,
+                    "bx" => &host.options.debugger,
+                    "ip" => &host.options.address,
+                    _ => &host.options.machine,
+                };
+                prop_assert_eq!(read.as_deref(), Some(last));
+            }
+        }
     }
 }

@@ -1,0 +1,286 @@
+//! What a master and a daemon that it starts tell each other before they have a link (contract
+//! 5.5): the command, what goes to its standard input, and the line that comes back.
+use crate::codes::Code;
+use crate::tid::{HOST_SHIFT, Tid};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The protocol between daemons that both sides name. PVM 3.4.6 says the same number, but no key.
+pub const PROTOCOL: u32 = 2316;
+/// The fragment size that both sides name, for the sake of the form.
+const FRAGMENT_BYTES: u32 = 4080;
+/// The longest line that is believed, in bytes.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+/// What is said of hpvm's own beside the words of PVM 3.4.6.
+const VERSION: u32 = 1;
+/// The most addresses that a daemon names.
+pub const ADDRESSES_MAX: usize = 64;
+
+/// The public key of a daemon.
+pub type Key = [u8; 32];
+
+/// The command line of a daemon that is to join a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The name under which the host is registered.
+    pub name: String,
+    /// The master.
+    pub master: Tid,
+    /// Where the master listens.
+    pub address: SocketAddr,
+    /// The host that the daemon is to be.
+    pub own: Tid,
+    /// What it is to log.
+    pub debug_mask: i32,
+    /// The key of the master, where no standard input of ours carries it.
+    pub key: Option<Key>,
+    /// Typed by a person: nobody closes the daemon's input.
+    pub by_hand: bool,
+}
+
+impl Call {
+    /// The command for the shell of the other host.
+    pub fn command(&self, daemon: &str) -> String {
+        let mode = if self.by_hand { "-S" } else { "-s" };
+        let key = self.key.map_or_else(String::new, |key| format!(" -k{}", hex(&key)));
+        let master = hex_address(self.address);
+        let mut nowhere = self.address;
+        nowhere.set_port(0);
+        format!(
+            "{daemon} {mode} -d{:#x}{key} -n{} {} {master} {FRAGMENT_BYTES} {} {}",
+            self.debug_mask,
+            quoted(&self.name),
+            self.master.0 >> HOST_SHIFT,
+            self.own.0 >> HOST_SHIFT,
+            hex_address(nowhere),
+        )
+    }
+}
+
+/// A word as every shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/+,=@%".contains(&byte);
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// What the master writes to the standard input of the daemon.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Greeting {
+    /// `PVM_VMID`
+    pub machine: Option<String>,
+    /// The master's key; `None` says that the master is PVM 3.4.6.
+    pub key: Option<Key>,
+}
+
+impl Greeting {
+    /// The lines.
+    pub fn text(&self) -> String {
+        let machine = self.machine.as_ref().map_or_else(String::new, |id| format!("PVM_VMID={id}\n"));
+        let key = self.key.map_or_else(String::new, |key| format!("hpvm {VERSION}\nkey {}\n", hex(&key)));
+        format!("{machine}{key}end\n")
+    }
+
+    /// Takes a line in; `true` after the last one. Lines of later versions are passed over.
+    pub fn take(&mut self, line: &str) -> bool {
+        let line = line.trim();
+        if let Some(id) = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("PVM_VMID=")) {
+            self.machine = Some(id.to_owned()).filter(|id| !id.is_empty());
+        } else if let Some(key) = line.strip_prefix("key ") {
+            self.key = unhex(key);
+        }
+        line == "end"
+    }
+}
+
+/// What a daemon says of itself when it has started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// PVM's name for its kind of machine.
+    pub arch: String,
+    /// Its data signature.
+    pub dsig: i32,
+    /// Where it listens, most useful first.
+    pub addresses: Vec<SocketAddr>,
+    /// Its key.
+    pub key: Key,
+    /// By what names its host knows itself.
+    pub names: Vec<String>,
+}
+
+impl Started {
+    /// The line that tells it.
+    pub fn line(&self) -> String {
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let first = self.addresses.iter().find(|address| address.is_ipv4()).or(self.addresses.first());
+        let addresses: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        format!(
+            "ddpro<{PROTOCOL}> arch<{}> ip<{}> mtu<{FRAGMENT_BYTES}> dsig<{}> key<{}> addr<{}> name<{}>",
+            self.arch,
+            hex_address(*first.unwrap_or(&nowhere)),
+            self.dsig,
+            hex(&self.key),
+            addresses.join(","),
+            self.names.join(","),
+        )
+    }
+}
+
+/// The line of a daemon that must not join: its master is not hpvm. PVM 3.4.6 takes it for that of
+/// another protocol and reports `PvmBadVersion`.
+pub fn refusal_line(arch: &str, dsig: i32) -> String {
+    format!("ddpro<0> arch<{arch}> ip<00000000:0000> mtu<{FRAGMENT_BYTES}> dsig<{dsig}>")
+}
+
+/// A line that came from a host on which a daemon is being started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// The daemon is there.
+    Started(Started),
+    /// It is not, for that reason.
+    Failed(Code),
+    /// A daemon of PVM 3.4.6 or of another protocol.
+    OtherProtocol,
+    /// Something that start-up files print.
+    Noise,
+}
+
+/// Reads a line of the started daemon, or what a hoster says in its place.
+pub fn read(line: &str) -> Line {
+    let line = line.trim();
+    let failed = [
+        ("PvmDupHost", Code::DupHost),
+        ("PvmCantStart", Code::CantStart),
+        ("PvmBadVersion", Code::BadVersion),
+        ("PvmNoHost", Code::NoHost),
+        ("PvmOutOfRes", Code::OutOfRes),
+        ("PvmDSysErr", Code::DSysErr),
+        ("PvmBadParam", Code::BadParam),
+        ("PvmDenied", Code::Denied),
+        ("PvmHostFail", Code::HostFail),
+    ];
+    match failed.iter().find(|(name, _)| *name == line) {
+        Some((_, code)) => Line::Failed(*code),
+        None if line.starts_with("ddpro<") => started(line).map_or(Line::OtherProtocol, Line::Started),
+        None => Line::Noise,
+    }
+}
+
+fn started(line: &str) -> Option<Started> {
+    let field = |name: &str| line.split_once(&format!("{name}<"))?.1.split_once('>').map(|(value, _)| value);
+    if field("ddpro")? != PROTOCOL.to_string() {
+        return None;
+    }
+    let list = |name: &str| field(name).unwrap_or("").split(',').filter(|word| !word.is_empty());
+    let addresses: Vec<SocketAddr> = list("addr").take(ADDRESSES_MAX).filter_map(|one| one.parse().ok()).collect();
+    Some(Started {
+        arch: field("arch").filter(|arch| !arch.is_empty())?.to_owned(),
+        dsig: field("dsig")?.parse().ok()?,
+        key: unhex(field("key")?)?,
+        names: list("name").take(ADDRESSES_MAX).map(str::to_owned).collect(),
+        addresses,
+    })
+}
+
+/// `c0000202:d79d`
+fn hex_address(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => hex(&ip.octets()),
+        IpAddr::V6(ip) => hex(&ip.octets()),
+    };
+    format!("{ip}:{:04x}", address.port())
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A key from its hexadecimal digits.
+pub fn unhex(text: &str) -> Option<Key> {
+    let text = text.trim().as_bytes();
+    let mut key = Key::default();
+    if text.len() != 2 * key.len() {
+        return None;
+    }
+    for (byte, digits) in key.iter_mut().zip(text.chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(digits[0])? << 4 | digit(digits[1])?) as u8;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEY: Key = [0xa5; 32];
+
+    fn call() -> Call {
+        Call {
+            name: "h3".into(),
+            master: Tid::host_number(1),
+            address: "192.0.2.2:55197".parse().unwrap(),
+            own: Tid::host_number(2),
+            debug_mask: 0,
+            key: None,
+            by_hand: false,
+        }
+    }
+
+    #[test]
+    fn the_command_has_the_form_of_pvm_3_4_6() {
+        let text = "pvmd -s -d0x0 -nh3 1 c0000202:d79d 4080 2 c0000202:0000";
+        assert_eq!(call().command("pvmd"), text);
+        let by_hand = Call { key: Some(KEY), by_hand: true, name: "a b".into(), ..call() };
+        let text = format!("pvmd -S -d0x0 -k{} -n'a b' 1 c0000202:d79d 4080 2 c0000202:0000", "a5".repeat(32));
+        assert_eq!(by_hand.command("pvmd"), text);
+    }
+
+    #[test]
+    fn names_cannot_leave_their_quotes() {
+        for (word, text) in [("h2.example.org", "h2.example.org"), ("", "''"), ("a;b", "'a;b'"), ("a'$b", r"'a'\''$b'")]
+        {
+            assert_eq!(quoted(word), text);
+        }
+    }
+
+    #[test]
+    fn the_greeting_is_read_as_it_was_written() {
+        for machine in [None, Some("x".to_owned())] {
+            let greeting = Greeting { machine, key: Some(KEY) };
+            let mut read = Greeting::default();
+            let ends: Vec<bool> = greeting.text().lines().map(|line| read.take(line)).collect();
+            assert_eq!(read, greeting);
+            assert!(ends.iter().rev().skip(1).all(|end| !end) && ends.last() == Some(&true));
+        }
+    }
+
+    #[test]
+    fn what_pvm_3_4_6_says_is_no_daemon_of_ours() {
+        assert_eq!(read("ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>\n"), Line::OtherProtocol);
+        assert_eq!(read(&refusal_line("LINUX64", 1)), Line::OtherProtocol);
+        assert_eq!(read("PvmDupHost\n"), Line::Failed(Code::DupHost));
+        assert_eq!(read("Welcome to this host, ddpro<2316>"), Line::Noise);
+    }
+
+    proptest! {
+        #[test]
+        fn a_daemon_is_known_by_its_line(
+            arch in "[A-Z0-9]{1,12}", dsig: i32, key: Key,
+            hosts in proptest::collection::vec((any::<IpAddr>(), any::<u16>()), 0..9),
+            names in proptest::collection::vec("[a-z0-9.-]{1,20}", 0..4)
+        ) {
+            let addresses = hosts.into_iter().map(SocketAddr::from).collect();
+            let started = Started { arch, dsig, addresses, key, names };
+            prop_assert_eq!(read(&started.line()), Line::Started(started));
+        }
+
+        #[test]
+        fn no_line_does_harm(line in "(ddpro<2316> )?[a-z<>0-9 :,]{0,80}") {
+            let _ = read(&line);
+        }
+    }
+}
