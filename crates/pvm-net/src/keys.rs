@@ -1,0 +1,211 @@
+//! Keys of daemons, and tokens that are good for one connection.
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use std::fmt;
+use std::str::FromStr;
+use subtle::ConstantTimeEq;
+use zeroize::{Zeroize, Zeroizing};
+
+/// Bytes of a public key, of a private one, and of a token.
+pub const KEY_BYTES: usize = 32;
+
+/// What stands before the 32 bytes of an Ed25519 key in its standard form (RFC 8410, DER).
+const INFO_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// The system gives no random numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRandomness;
+
+impl fmt::Display for NoRandomness {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the system gives no random numbers")
+    }
+}
+
+impl std::error::Error for NoRandomness {}
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotAKey;
+
+impl fmt::Display for NotAKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("not a key of 64 hexadecimal digits")
+    }
+}
+
+impl std::error::Error for NotAKey {}
+
+fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, NoRandomness> {
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    SystemRandom::new().fill(&mut *bytes).map_err(|_| NoRandomness)?;
+    Ok(bytes)
+}
+
+/// Who somebody is: an Ed25519 public key. Its text is 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublicKey(pub [u8; KEY_BYTES]);
+
+impl PublicKey {
+    /// The key in its standard form, as TLS carries it.
+    pub(crate) fn to_info(self) -> Vec<u8> {
+        [&INFO_PREFIX[..], &self.0].concat()
+    }
+
+    /// Reads the standard form.
+    pub(crate) fn from_info(info: &[u8]) -> Option<PublicKey> {
+        info.strip_prefix(&INFO_PREFIX)?.try_into().ok().map(PublicKey)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<PublicKey, NotAKey> {
+        if text.len() != 2 * KEY_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(NotAKey);
+        }
+        let mut key = [0; KEY_BYTES];
+        for (byte, digits) in key.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| NotAKey)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| NotAKey)?;
+        }
+        Ok(PublicKey(key))
+    }
+}
+
+/// An own key: lives in memory alone, wiped when it goes.
+pub struct KeyPair {
+    secret: Zeroizing<[u8; KEY_BYTES]>,
+    public: PublicKey,
+}
+
+impl KeyPair {
+    /// A fresh one.
+    pub fn generate() -> Result<KeyPair, NoRandomness> {
+        Ok(KeyPair::from_secret(&*random()?))
+    }
+
+    /// The pair that belongs to a secret.
+    pub fn from_secret(secret: &[u8; KEY_BYTES]) -> KeyPair {
+        let pair = Ed25519KeyPair::from_seed_unchecked(secret).expect("any 32 bytes are a secret");
+        let public = pair.public_key().as_ref().try_into().expect("32 bytes");
+        KeyPair { secret: Zeroizing::new(*secret), public: PublicKey(public) }
+    }
+
+    /// What others may know.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// The secret, for a task that is given a key of its own.
+    pub fn secret(&self) -> &[u8; KEY_BYTES] {
+        &self.secret
+    }
+
+    /// Signs. What the signature needs beside the secret is made for it and let go with it.
+    pub(crate) fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&*self.secret).expect("any 32 bytes are a secret");
+        pair.sign(message).as_ref().to_vec()
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "the key pair of {}", self.public)
+    }
+}
+
+/// A secret that is good for one connection; wiped when it goes. Comparing two takes the same time
+/// whatever they are.
+#[derive(Clone)]
+pub struct Token([u8; KEY_BYTES]);
+
+impl Token {
+    /// A fresh one.
+    pub fn generate() -> Result<Token, NoRandomness> {
+        Ok(Token(*random()?))
+    }
+
+    /// The token of those bytes.
+    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Token {
+        Token(bytes)
+    }
+
+    /// The bytes, for the one who shall come with them.
+    pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    /// Whether somebody has shown this token.
+    pub fn is(&self, shown: &[u8]) -> bool {
+        self.0.ct_eq(shown).into()
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a token")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_back_from_its_text_and_from_its_standard_form() {
+        let key = KeyPair::generate().unwrap().public();
+        assert_eq!(key.to_string().parse(), Ok(key));
+        assert_eq!(PublicKey::from_info(&key.to_info()), Some(key));
+        let text = key.to_string();
+        for wrong in ["", "12", &text[1..], &format!("{text}0"), &format!("+{}", &text[1..])] {
+            assert_eq!(wrong.parse::<PublicKey>(), Err(NotAKey), "{wrong}");
+        }
+        assert_eq!(PublicKey::from_info(&key.0), None);
+    }
+
+    #[test]
+    fn a_pair_is_made_again_from_its_secret() {
+        let pair = KeyPair::generate().unwrap();
+        let again = KeyPair::from_secret(pair.secret());
+        assert_eq!(pair.public(), again.public());
+        assert_eq!(pair.sign(b"text"), again.sign(b"text"));
+        assert_ne!(pair.public(), KeyPair::generate().unwrap().public());
+    }
+
+    #[test]
+    fn a_token_is_known_by_all_its_bytes() {
+        let token = Token::generate().unwrap();
+        assert!(token.is(token.as_bytes()));
+        assert!(!token.is(&token.as_bytes()[1..]));
+        let mut other = *token.as_bytes();
+        other[31] ^= 1;
+        assert!(!token.is(&other));
+    }
+
+    #[test]
+    fn nothing_secret_is_printed() {
+        let pair = KeyPair::from_secret(&[7; 32]);
+        assert!(!format!("{pair:?}").contains("0707"));
+        assert_eq!(format!("{:?}", Token::from_bytes([7; 32])), "a token");
+    }
+}

@@ -1,0 +1,19 @@
+//! Bytes between hosts: authenticated links over TCP.
+//!
+//! * [`KeyPair`], [`PublicKey`], [`Token`]: who is who;
+//! * [`Link`]: one connection that carries frames, encrypted (TLS 1.3, both sides known by raw
+//!   Ed25519 keys) or in clear; never blocks;
+//!
+//! No threads and no waiting: everything is driven by a loop of the caller's around `poll`. What a
+//! frame means is the caller's business.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod keys;
+mod link;
+mod socket;
+mod tls;
+
+pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token};
+pub use link::{FRAME_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
+pub use tls::{Identity, Known};

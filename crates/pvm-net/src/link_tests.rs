@@ -1,0 +1,203 @@
+//! Two ends of a link in one thread.
+use super::*;
+use crate::keys::KeyPair;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+fn sockets() -> (OwnedFd, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    one.set_nonblocking(true).unwrap();
+    other.set_nonblocking(true).unwrap();
+    (one.into(), other.into())
+}
+
+fn clear() -> (Link, Link) {
+    let (one, other) = sockets();
+    (Link::clear(one), Link::clear(other))
+}
+
+/// An encrypted pair after its handshake.
+fn encrypted() -> (Link, Link) {
+    let (ours, theirs) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let (one, other) = sockets();
+    let (client, server) = (Identity::new(ours), Identity::new(theirs));
+    server.known().add(client.public());
+    let mut one = Link::secure_to(one, &client, server.public()).unwrap();
+    let mut other = Link::secure_from(other, &server).unwrap();
+    while !(one.handshake().unwrap() & other.handshake().unwrap()) {}
+    assert_eq!((one.peer(), other.peer()), (Some(server.public()), Some(client.public())));
+    (one, other)
+}
+
+fn each() -> [(Link, Link); 2] {
+    let mut pairs = [clear(), encrypted()];
+    for (one, other) in &mut pairs {
+        one.trust(Duration::from_secs(5)).unwrap();
+        other.trust(Duration::from_secs(5)).unwrap();
+    }
+    pairs
+}
+
+fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index * 31 + seed * 7 + index / 251) as u8).collect()
+}
+
+#[test]
+fn frames_of_every_size_come_as_they_were_sent() {
+    for (mut one, mut other) in each() {
+        let sizes = [0, 1, 5, 4095, 4096, 16383, 16384, 16385, 65536, 100_000, 1 << 20, (1 << 20) - 5, 3];
+        for (seed, bytes) in sizes.into_iter().enumerate() {
+            let body = pattern(bytes, seed);
+            let header = pattern(seed * 9 % (HEADER_BYTES_MAX + 1), 1);
+            one.set_frame_bytes_max(2 << 20);
+            other.set_frame_bytes_max(2 << 20);
+            let (front, back) = body.split_at(bytes / 3);
+            one.send(seed as u8, &header, &[front, &[], back]).unwrap();
+            let head = loop {
+                one.flush().unwrap();
+                if let Some(head) = other.receive().unwrap() {
+                    break head;
+                }
+            };
+            assert_eq!((head.kind, head.header(), head.body_bytes), (seed as u8, &header[..], bytes));
+            let mut received = vec![0; bytes];
+            let mut done = 0;
+            while done < bytes {
+                one.flush().unwrap();
+                done += other.take(&mut received[done..]).unwrap();
+            }
+            assert!(received == body, "{bytes}");
+        }
+        assert!(!one.wants_write() && other.receive().unwrap().is_none());
+    }
+}
+
+#[test]
+fn many_frames_in_both_directions_keep_their_order() {
+    for (mut one, mut other) in each() {
+        let (mut sent, mut got) = ([0_u32; 2], [0_u32; 2]);
+        while got != [2000; 2] {
+            let ends = [(0, &mut one), (1, &mut other)];
+            for (side, link) in ends {
+                while sent[side] < 2000 && link.has_room() {
+                    let body = pattern(sent[side] as usize * 17 % 5000, sent[side] as usize);
+                    link.send(1, &sent[side].to_le_bytes(), &[&body]).unwrap();
+                    sent[side] += 1;
+                }
+                link.flush().unwrap();
+                while let Some((head, body)) = link.receive_whole().unwrap() {
+                    let number = got[side];
+                    assert_eq!(head.header(), number.to_le_bytes());
+                    assert!(body == pattern(number as usize * 17 % 5000, number as usize));
+                    got[side] += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_given_up_when_too_much_waits() {
+    for (mut one, _other) in each() {
+        one.set_queued_bytes_max(100_000);
+        let body = vec![0; 50_000];
+        let error = (0..10_000).find_map(|_| one.send(1, &[], &[&body]).err());
+        assert_eq!(error, Some(LinkError::Backlog));
+        assert!(one.queued_bytes() < 200_000 && !one.has_room());
+    }
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_refused_on_both_sides() {
+    for (mut one, mut other) in each() {
+        other.set_frame_bytes_max(1000);
+        assert_eq!(one.send(1, &[], &[&[0; FRAME_BYTES_MAX + 1]]), Err(LinkError::TooLong(FRAME_BYTES_MAX + 1)));
+        one.send(1, &[0; 10], &[&[0; 990]]).unwrap();
+        let whole = loop {
+            if let Some((_, body)) = other.receive_whole().unwrap() {
+                break body.len();
+            }
+        };
+        assert_eq!(whole, 990);
+        one.send(1, &[0; 10], &[&[0; 991]]).unwrap();
+        let error = loop {
+            match other.receive() {
+                Ok(None) => {}
+                Ok(Some(_)) => panic!("taken"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, LinkError::TooLong(1001));
+    }
+}
+
+#[test]
+fn what_was_sent_before_the_end_is_received() {
+    for (mut one, mut other) in each() {
+        one.send(7, &[1, 2], &[b"last"]).unwrap();
+        drop(one);
+        let head = loop {
+            if let Some(head) = other.receive().unwrap() {
+                break head;
+            }
+        };
+        let mut body = [0; 4];
+        assert_eq!((head.kind, other.take(&mut body)), (7, Ok(4)));
+        assert_eq!(&body, b"last");
+        let error = loop {
+            match other.receive() {
+                Ok(None) => {}
+                Ok(Some(_)) => panic!("one frame too many"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, LinkError::Closed);
+    }
+}
+
+#[test]
+fn a_header_longer_than_its_frame_is_malformed() {
+    let (one, mut other) = clear();
+    rustix::io::write(&one, &[3, 0, 0, 0, 9, 4, 1, 2, 3]).unwrap();
+    let error = loop {
+        match other.receive() {
+            Ok(None) => {}
+            Ok(Some(_)) => panic!("taken"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, LinkError::Malformed);
+}
+
+#[test]
+fn a_changed_byte_ends_an_encrypted_link() {
+    let (one, other) = sockets();
+    let (relay_one, relay_other) = sockets();
+    let (client, server) = (Identity::new(KeyPair::generate().unwrap()), Identity::new(KeyPair::generate().unwrap()));
+    server.known().add(client.public());
+    let mut caller = Link::secure_to(one, &client, server.public()).unwrap();
+    let mut called = Link::secure_from(relay_one, &server).unwrap();
+    let pass = |from: &OwnedFd, to: &OwnedFd, change: bool| {
+        let mut bytes = [0; 4096];
+        if let Ok(count) = rustix::io::read(from, &mut bytes) {
+            bytes[count - 1] ^= u8::from(change);
+            rustix::io::write(to, &bytes[..count]).unwrap();
+        }
+    };
+    while !(caller.handshake().unwrap() & called.handshake().unwrap()) {
+        pass(&other, &relay_other, false);
+        pass(&relay_other, &other, false);
+    }
+    caller.send(1, &[], &[b"some text"]).unwrap();
+    let error = loop {
+        pass(&other, &relay_other, true);
+        match called.receive() {
+            Ok(None) => {}
+            Ok(Some(_)) => panic!("taken"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, LinkError::Tls(rustls::Error::DecryptError));
+}

@@ -1,0 +1,23 @@
+//! What every TCP socket of ours is told.
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Silence after which the kernel asks the other side whether it is there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+/// Questions without an answer before the connection is given up.
+const KEEPALIVE_COUNT: u32 = 3;
+
+/// Small frames leave at once; a peer that the network has lost is noticed within the time.
+pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
+    let socket = socket.as_fd();
+    sockopt::set_tcp_nodelay(socket, true)?;
+    let milliseconds = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
+    sockopt::set_tcp_user_timeout(socket, milliseconds)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    let interval = (timeout / KEEPALIVE_COUNT).max(Duration::from_secs(1));
+    sockopt::set_tcp_keepintvl(socket, interval)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)
+}

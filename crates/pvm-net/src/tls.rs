@@ -1,0 +1,463 @@
+//! TLS 1.3 with raw public keys on both sides.
+//!
+//! There are no certificates, no names and no sessions to resume: each side proves that it has the
+//! key that the other expects, and that is all. One key exchange, one signature, two ciphers.
+use crate::buffer::Buffer;
+use crate::keys::{KeyPair, PublicKey};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
+use rustls::crypto::ring as provider;
+use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, UnbufferedServerConnection};
+use rustls::sign::{CertifiedKey, Signer, SigningKey};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureAlgorithm,
+    SignatureScheme, version,
+};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Both sides must speak this; a change of the frames' form changes it.
+const PROTOCOL: &[u8] = b"hpvm/1";
+
+/// Bytes of data in one TLS record.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// Bytes that a record has beside its data, generously.
+const RECORD_EXTRA_BYTES: usize = 64;
+
+/// The keys of those who may come in.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<HashSet<PublicKey>>);
+
+impl Known {
+    /// Lets somebody in from now on.
+    pub fn add(&self, key: PublicKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    /// Lets somebody in no more. Links that stand are the caller's business.
+    pub fn remove(&self, key: &PublicKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Whether somebody may come in.
+    pub fn has(&self, key: &PublicKey) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+}
+
+/// What is needed to make links: the own key, and who may come in.
+#[derive(Clone)]
+pub struct Identity {
+    public: PublicKey,
+    provider: Arc<CryptoProvider>,
+    certified: Arc<CertifiedKey>,
+    server: Arc<ServerConfig>,
+    known: Arc<Known>,
+}
+
+impl Identity {
+    /// An identity that knows nobody yet.
+    pub fn new(pair: KeyPair) -> Identity {
+        Identity::with_provider(pair, Arc::new(small_provider()))
+    }
+
+    fn with_provider(pair: KeyPair, provider: Arc<CryptoProvider>) -> Identity {
+        let public = pair.public();
+        let info = CertificateDer::from(public.to_info());
+        let certified = Arc::new(CertifiedKey::new(vec![info], Arc::new(OwnKey(Arc::new(pair)))));
+        let known = Arc::new(Known::default());
+        let verifier = Arc::new(Verifier { expected: Expected::Known(known.clone()), provider: provider.clone() });
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&version::TLS13])
+            .expect("the provider has TLS 1.3")
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified.clone())));
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        Identity { public, provider, certified, server: Arc::new(server), known }
+    }
+
+    /// The own public key.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// Who may come in.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// The calling side, which wants to reach exactly the one with that key.
+    pub(crate) fn client(&self, peer: PublicKey) -> Result<Tls, Error> {
+        let verifier = Arc::new(Verifier { expected: Expected::One(peer), provider: self.provider.clone() });
+        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(self.certified.clone())));
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.resumption = Resumption::disabled();
+        config.enable_sni = false;
+        let name = ServerName::try_from("hpvm").expect("a name");
+        let connection = UnbufferedClientConnection::new(Arc::new(config), name)?;
+        Ok(Tls { side: Side::Client(connection), cipher: Buffer::default(), gather: Vec::new() })
+    }
+
+    /// The called side, which lets in those that it knows.
+    pub(crate) fn server(&self) -> Result<Tls, Error> {
+        let connection = UnbufferedServerConnection::new(self.server.clone())?;
+        Ok(Tls { side: Side::Server(connection), cipher: Buffer::default(), gather: Vec::new() })
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "the identity of {}", self.public)
+    }
+}
+
+/// What we want of the cryptography and no more.
+fn small_provider() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: vec![
+            provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
+            provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        ],
+        kx_groups: vec![provider::kx_group::X25519],
+        ..provider::default_provider()
+    }
+}
+
+/// The own key as TLS wants it.
+#[derive(Debug, Clone)]
+struct OwnKey(Arc<KeyPair>);
+
+impl SigningKey for OwnKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        offered.contains(&SignatureScheme::ED25519).then(|| Box::new(self.clone()) as Box<dyn Signer>)
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        Some(self.0.public().to_info().into())
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ED25519
+    }
+}
+
+impl Signer for OwnKey {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        Ok(self.0.sign(message))
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        SignatureScheme::ED25519
+    }
+}
+
+/// Whom a verifier takes.
+#[derive(Debug)]
+enum Expected {
+    One(PublicKey),
+    Known(Arc<Known>),
+}
+
+/// Takes the expected keys and nothing else.
+#[derive(Debug)]
+struct Verifier {
+    expected: Expected,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Verifier {
+    fn check(&self, shown: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
+        let key = PublicKey::from_info(shown).filter(|_| others.is_empty());
+        let key = key.ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let fits = match &self.expected {
+            Expected::One(expected) => *expected == key,
+            Expected::Known(known) => known.has(&key),
+        };
+        if fits { Ok(()) } else { Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) }
+    }
+
+    fn check_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let info = SubjectPublicKeyInfoDer::from(shown.as_ref());
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(message, &info, signature, algorithms)
+    }
+}
+
+/// TLS 1.2 is never spoken.
+fn too_old() -> Result<HandshakeSignatureValid, Error> {
+    Err(Error::General("TLS 1.2 is not spoken here".into()))
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _status: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(shown, others).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        too_old()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(shown, others).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        too_old()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+enum Side {
+    Client(UnbufferedClientConnection),
+    Server(UnbufferedServerConnection),
+}
+
+/// One TLS connection without its socket.
+pub(crate) struct Tls {
+    side: Side,
+    /// Read from the socket, not decrypted yet.
+    cipher: Buffer,
+    /// Where small pieces are put together for one record.
+    gather: Vec<u8>,
+}
+
+/// What the protocol wants next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// To be asked again.
+    Again,
+    /// More bytes of the peer.
+    Idle,
+    /// The peer has said that it is done.
+    Closed,
+}
+
+impl Tls {
+    /// Where bytes from the socket go.
+    pub fn cipher(&mut self) -> &mut Buffer {
+        &mut self.cipher
+    }
+
+    /// Whether the peer has proved who it is.
+    pub fn is_ready(&self) -> bool {
+        match &self.side {
+            Side::Client(connection) => !connection.is_handshaking(),
+            Side::Server(connection) => !connection.is_handshaking(),
+        }
+    }
+
+    /// Who the peer is, once it has proved that.
+    pub fn peer(&self) -> Option<PublicKey> {
+        let shown = match &self.side {
+            Side::Client(connection) => connection.peer_certificates(),
+            Side::Server(connection) => connection.peer_certificates(),
+        };
+        PublicKey::from_info(shown?.first()?).filter(|_| self.is_ready())
+    }
+
+    /// Decrypts what has been read and answers what the protocol wants answered. Gives whether the
+    /// peer goes on.
+    pub fn advance(&mut self, out: &mut Buffer, plain: &mut Buffer) -> Result<bool, Error> {
+        self.drive(out, plain, &mut &[][..])
+    }
+
+    /// Encrypts frames' parts.
+    pub fn encrypt(&mut self, parts: &[&[u8]], out: &mut Buffer, plain: &mut Buffer) -> Result<(), Error> {
+        let mut gather = std::mem::take(&mut self.gather);
+        let mut result = Ok(());
+        for part in parts {
+            let mut part = *part;
+            if !gather.is_empty() || part.len() < RECORD_BYTES {
+                let (head, rest) = part.split_at(part.len().min(RECORD_BYTES - gather.len()));
+                gather.extend_from_slice(head);
+                part = rest;
+                if gather.len() == RECORD_BYTES {
+                    result = result.and_then(|()| self.drive(out, plain, &mut &gather[..]).map(drop));
+                    gather.clear();
+                }
+            }
+            // In whole records from where it lies, the rest together with what follows.
+            let (whole, rest) = part.split_at(part.len() - part.len() % RECORD_BYTES);
+            if !whole.is_empty() {
+                result = result.and_then(|()| self.drive(out, plain, &mut &whole[..]).map(drop));
+            }
+            gather.extend_from_slice(rest);
+        }
+        if !gather.is_empty() {
+            result = result.and_then(|()| self.drive(out, plain, &mut &gather[..]).map(drop));
+        }
+        gather.clear();
+        self.gather = gather;
+        result
+    }
+
+    /// Goes on until the protocol waits for the peer and `data` is encrypted.
+    fn drive(&mut self, out: &mut Buffer, plain: &mut Buffer, data: &mut &[u8]) -> Result<bool, Error> {
+        let mut open = true;
+        loop {
+            let incoming = self.cipher.filled_mut();
+            let (discard, step) = match &mut self.side {
+                Side::Client(connection) => act(connection.process_tls_records(incoming), out, plain, data),
+                Side::Server(connection) => act(connection.process_tls_records(incoming), out, plain, data),
+            };
+            self.cipher.consume(discard);
+            match step {
+                Ok(Step::Again) => {}
+                Ok(Step::Idle) => return Ok(open),
+                Ok(Step::Closed) => open = false,
+                Err(error) => {
+                    self.last_words(out, plain);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// After an error the protocol has an alert for the peer.
+    fn last_words(&mut self, out: &mut Buffer, plain: &mut Buffer) {
+        let step = match &mut self.side {
+            Side::Client(connection) => act(connection.process_tls_records(&mut []), out, plain, &mut &[][..]).1,
+            Side::Server(connection) => act(connection.process_tls_records(&mut []), out, plain, &mut &[][..]).1,
+        };
+        // The first error is the one that counts.
+        let _ = step;
+    }
+}
+
+/// One step of either side: what to discard of the input, and how to go on.
+fn act<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    out: &mut Buffer,
+    plain: &mut Buffer,
+    data: &mut &[u8],
+) -> (usize, Result<Step, Error>) {
+    let UnbufferedStatus { mut discard, state } = status;
+    let step = match state {
+        Err(error) => Err(error),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                None => break Ok(Step::Again),
+                Some(Err(error)) => break Err(error),
+                Some(Ok(record)) => {
+                    discard += record.discard;
+                    plain.append(record.payload);
+                }
+            }
+        },
+        Ok(ConnectionState::EncodeTlsData(mut encode)) => {
+            let mut least = RECORD_EXTRA_BYTES;
+            loop {
+                match encode.encode(out.space(least)) {
+                    Ok(count) => {
+                        out.commit(count);
+                        break Ok(Step::Again);
+                    }
+                    Err(EncodeError::InsufficientSize(size)) => least = size.required_size,
+                    Err(EncodeError::AlreadyEncoded) => break Ok(Step::Again),
+                }
+            }
+        }
+        Ok(ConnectionState::TransmitTlsData(transmit)) => {
+            // It lies in `out`, from where it goes in order.
+            transmit.done();
+            Ok(Step::Again)
+        }
+        Ok(ConnectionState::WriteTraffic(_)) if data.is_empty() => Ok(Step::Idle),
+        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+            let records = data.len().div_ceil(RECORD_BYTES);
+            let mut least = data.len() + records * RECORD_EXTRA_BYTES;
+            loop {
+                match traffic.encrypt(data, out.space(least)) {
+                    Ok(count) => {
+                        out.commit(count);
+                        *data = &[];
+                        break Ok(Step::Again);
+                    }
+                    Err(EncryptError::InsufficientSize(size)) => least = size.required_size,
+                    Err(EncryptError::EncryptExhausted) => break Err(Error::EncryptError),
+                }
+            }
+        }
+        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),
+        Ok(ConnectionState::BlockedHandshake) => Ok(Step::Idle),
+        Ok(_) => Err(Error::General("a state of TLS that is never asked for".into())),
+    };
+    (discard, step)
+}
