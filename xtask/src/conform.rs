@@ -3,20 +3,20 @@
 //! A case is a C or Fortran program (`tests/conform/cases`), a script for the console (`console`) or a shell
 //! script (`programs`). Lines that start with `//@` or `#@` tell how it is run; see `case.rs`.
 
-mod case;
-mod compile;
+pub mod case;
+pub mod compile;
 mod coverage;
 mod examples;
-mod execute;
-mod machine;
-mod normalise;
+pub mod execute;
+pub mod machine;
+pub mod normalise;
 pub mod shown;
-mod verdict;
+pub mod verdict;
 
 use crate::{build, common};
 use anyhow::{Result, bail};
 use case::Case;
-use execute::Worker;
+use execute::{Runner, Worker};
 use machine::Side;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -9,6 +9,7 @@ mod compatibility;
 mod conform;
 mod contract;
 mod demo;
+mod hosts;
 mod install;
 mod lint;
 mod machine;
@@ -35,6 +36,7 @@ const COMMANDS: &[Command] = &[
     ("old-makefiles", "what was written for PVM 3.4 builds and runs below PVM_ROOT", old_makefiles::run),
     ("second-user", "what another user of the machine must not be able to do", second_user::run),
     ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
+    ("hosts", "machines of several hosts, which are network namespaces: hosts [--only NAME]", hosts::run),
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
     ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
     ("man", "the manual pages of the calls, and whether they are true: man [--only NAME]", man::run),

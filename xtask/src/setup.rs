@@ -15,6 +15,7 @@ const TEST: &[&str] = &[
     "g++",
     "gfortran",
     "groff-base",
+    "iproute2",
     "libpvm3",
     "netpipe-pvm",
     "pkg-config",

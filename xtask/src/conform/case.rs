@@ -9,6 +9,7 @@
 //! @ hostfile LINE              a line of the daemons' hostfile (then fresh)
 //! @ log                        the daemon's log belongs to the output (then fresh)
 //! @ unordered                  lines are sorted before the comparison
+//! @ hosts 2                    of tests/hosts: how many hosts the machine has when the case begins
 //! @ needs PATH                 skipped where that file is missing
 //! @ runs NAME ...              programs that run in it without being named by a script
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
@@ -76,6 +77,7 @@ pub struct Case {
     pub hostfile: Vec<String>,
     pub log: bool,
     pub unordered: bool,
+    pub hosts: Option<usize>,
     pub needs: Vec<PathBuf>,
 
     pub runs: Vec<String>,
@@ -105,6 +107,11 @@ pub fn find(folder: &Path) -> Result<Vec<Case>> {
         }
     }
     Ok(cases)
+}
+
+/// A shell script, wherever it lies.
+pub fn script(source: &Path) -> Result<Vec<Case>> {
+    of_source(&source.canonicalize()?, Kind::Script, "script")
 }
 
 /// The case of a file; two, where a Fortran program is made twice.
@@ -141,6 +148,7 @@ fn parse(name: String, kind: Kind, source: PathBuf, text: &str, own: bool) -> Re
         hostfile: Vec::new(),
         log: false,
         unordered: false,
+        hosts: None,
         needs: Vec::new(),
         runs: Vec::new(),
         differences: Vec::new(),
@@ -167,6 +175,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "hostfile" => case.hostfile.push(rest.to_string()),
         "log" => case.log = true,
         "unordered" => case.unordered = true,
+        "hosts" => case.hosts = Some(rest.parse()?),
         "needs" => case.needs.push(rest.into()),
         "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
         "differs" => case.differences.push(difference(rest, true)?),

@@ -62,7 +62,7 @@ pub fn own(cases: &[Case]) -> Result<()> {
     Ok(())
 }
 
-fn c(helpers: &Path) -> Command {
+pub fn c(helpers: &Path) -> Command {
     let mut command = Command::new("cc");
     command.args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function", "-I"]).arg(helpers);
     command
@@ -76,7 +76,7 @@ fn fortran(helpers: &Path, side: Side) -> Command {
 }
 
 /// Runs the compiler when what it makes is older than one of its inputs.
-fn make(command: &mut Command, source: &Path, target: &Path, inputs: &[PathBuf]) -> Result<()> {
+pub fn make(command: &mut Command, source: &Path, target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let newest = inputs.iter().map(|path| changed(path)).max().flatten().max(changed(source));
     if changed(target) > newest {
         return Ok(());

@@ -19,12 +19,29 @@ pub enum End {
     Timeout,
 }
 
+impl End {
+    /// The last line of an output.
+    pub fn line(self) -> String {
+        match self {
+            End::Exit(code) => format!("exit: {code}\n"),
+            End::Signal(number) => format!("signal: {number}\n"),
+            End::Timeout => "timeout\n".to_string(),
+        }
+    }
+}
+
 /// What a case gave on one side.
 #[derive(Debug)]
 pub struct Outcome {
     pub end: End,
     /// Normalised; the last line says how the program ended.
     pub text: String,
+}
+
+/// What runs cases on either side.
+pub trait Runner {
+    /// Runs a case.
+    fn run(&mut self, case: &Case, side: Side) -> Result<Outcome>;
 }
 
 /// Runs cases one after the other and keeps a machine of each kind for those that can share.
@@ -38,9 +55,10 @@ impl Worker {
     pub fn new() -> Worker {
         Worker { theirs: None, ours: None }
     }
+}
 
-    /// Runs a case.
-    pub fn run(&mut self, case: &Case, side: Side) -> Result<Outcome> {
+impl Runner for Worker {
+    fn run(&mut self, case: &Case, side: Side) -> Result<Outcome> {
         if case.fresh {
             let mut machine = Machine::new(side, &case.daemon_env)?;
             if case.daemon {
@@ -81,7 +99,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
         }
     };
     let input = match case.kind {
-        Kind::Console => Stdio::from(console_input(case, machine)?),
+        Kind::Console => Stdio::from(console_input(case, &machine.folder)?),
         _ => Stdio::null(),
     };
     let path = machine.folder.join("output");
@@ -112,24 +130,21 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     if case.unordered {
         text = normalise::sorted(&text);
     }
-    text += &match end {
-        End::Exit(code) => format!("exit: {code}\n"),
-        End::Signal(number) => format!("signal: {number}\n"),
-        End::Timeout => "timeout\n".to_string(),
-    };
+    text += &end.line();
     Ok(Outcome { end, text })
 }
 
 /// The script without its directives.
-fn console_input(case: &Case, machine: &Machine) -> Result<File> {
+pub fn console_input(case: &Case, folder: &Path) -> Result<File> {
     let text = std::fs::read_to_string(&case.source)?;
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("#@ ")).collect();
-    let path = machine.folder.join("input");
+    let path = folder.join("input");
     std::fs::write(&path, lines.join("\n") + "\n")?;
     Ok(File::open(path)?)
 }
 
-fn wait(command: &mut Command, timeout: Duration) -> Result<End> {
+/// Waits for the end of a command, and kills it when its time is over.
+pub fn wait(command: &mut Command, timeout: Duration) -> Result<End> {
     let mut child = command.spawn()?;
     let end = Instant::now() + timeout;
     loop {

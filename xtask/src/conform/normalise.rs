@@ -31,15 +31,21 @@ pub fn text(raw: &str, machine: &Machine) -> String {
     text = text.replace(&common::root().display().to_string(), "ROOT");
     let uid = rustix::process::geteuid().as_raw();
     text = text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID");
-    for (pattern, word) in &RULES {
-        text = pattern.replace_all(&text, *word).into_owned();
-    }
+    text = dates(text);
     let mut seen: HashMap<String, usize> = HashMap::new();
     TID.replace_all(&text, |found: &Captures| {
         let next = seen.len() + 1;
         format!("t#{}", seen.entry(found[1].to_string()).or_insert(next))
     })
     .into_owned()
+}
+
+/// Words for times, process ids, ports.
+pub fn dates(mut text: String) -> String {
+    for (pattern, word) in &RULES {
+        text = pattern.replace_all(&text, *word).into_owned();
+    }
+    text
 }
 
 /// The lines in order.

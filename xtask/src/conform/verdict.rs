@@ -1,7 +1,7 @@
 //! Compares the two sides of a case.
 
 use super::case::{Case, Difference, Theirs};
-use super::execute::{End, Worker};
+use super::execute::{End, Runner};
 use super::machine::Side;
 use anyhow::{Context, Result, bail};
 use similar::TextDiff;
@@ -31,7 +31,7 @@ impl Verdict {
 }
 
 /// Runs a case on both sides.
-pub fn judge(worker: &mut Worker, case: &Case) -> Result<Verdict> {
+pub fn judge(worker: &mut impl Runner, case: &Case) -> Result<Verdict> {
     if let Some(missing) = case.needs.iter().find(|path| !path.exists()) {
         return Ok(Verdict::Skipped(format!("{} is missing", missing.display())));
     }
@@ -66,7 +66,7 @@ fn compare(case: &Case, theirs: &str, ours: &str) -> Verdict {
 }
 
 /// A case that Debian's PVM does not survive: hpvm against what is written down.
-fn ours_only(worker: &mut Worker, case: &Case, defect: &str, theirs: Theirs) -> Result<Verdict> {
+fn ours_only(worker: &mut impl Runner, case: &Case, defect: &str, theirs: Theirs) -> Result<Verdict> {
     let path = case.source.with_extension("expected");
     let expected = std::fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
     if theirs != Theirs::Skip {

@@ -1,0 +1,190 @@
+//! Hosts: network namespaces with names, addresses and a link each, on one bridge or one switch.
+
+use crate::common::output;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The names of the first hosts; the others are numbered.
+const NAMES: &[&str] = &["alfa", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"];
+/// What the names end with where they are written in full.
+const DOMAIN: &str = "hpvm.test";
+/// The most hosts: the last part of the address is the number.
+const HOSTS_MAX: usize = 250;
+
+/// What a host's first process does: it becomes the host, then waits for our end.
+const HOLDER: &str = r#"hostname "$1" && mount --bind "$2" /etc/hosts && ip link set lo up && echo ready && exec cat"#;
+
+/// One host.
+pub struct Host {
+    /// Its name, which is also the name of its folders.
+    pub name: String,
+    /// Keeps the namespaces; ends when its input does.
+    holder: Child,
+}
+
+impl Host {
+    /// The process whose namespaces are those of the host.
+    pub fn holder(&self) -> u32 {
+        self.holder.id()
+    }
+
+    /// A command on this host. Its environment is the caller's matter.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = enter(self.holder());
+        command.arg("--").arg(program);
+        command
+    }
+
+    /// Runs a line of shell there.
+    pub fn sh(&self, line: &str) -> Result<String> {
+        output(self.command(Path::new("/bin/sh")).args(["-c", line])).with_context(|| self.name.clone())
+    }
+
+    /// All processes on this host but the one that keeps it.
+    pub fn processes(&self) -> Vec<u32> {
+        let network = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let own = network(self.holder());
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+        ids.filter(|pid| *pid != self.holder() && network(*pid) == own && !is_zombie(*pid)).collect()
+    }
+
+    /// The daemon on this host, if one runs.
+    pub fn daemon(&self) -> Option<u32> {
+        self.processes().into_iter().find(|pid| name_of(*pid).starts_with("pvmd"))
+    }
+
+    /// A path as this host sees it; its mounts are its own.
+    pub fn path(&self, path: &Path) -> PathBuf {
+        let inside = path.strip_prefix("/").unwrap_or(path);
+        Path::new("/proc").join(self.holder().to_string()).join("root").join(inside)
+    }
+}
+
+/// The name of a process.
+pub fn name_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+}
+
+fn enter(pid: u32) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &pid.to_string(), "--net", "--uts", "--mount", "--ipc"]);
+    command
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// Hosts that reach one another.
+pub struct Network {
+    hosts: Vec<Host>,
+    folder: PathBuf,
+}
+
+impl Network {
+    /// Makes so many hosts. `folder` has the files that they need.
+    pub fn new(folder: &Path, count: usize) -> Result<Network> {
+        if count > HOSTS_MAX {
+            bail!("at most {HOSTS_MAX} hosts");
+        }
+        let table = folder.join("etc-hosts");
+        fs::write(&table, names(count))?;
+        let mut hosts = Vec::new();
+        for number in 1..=count {
+            hosts.push(start(number, &table)?);
+        }
+        let network = Network { hosts, folder: folder.to_path_buf() };
+        network.write_places()?;
+        network.bridge()?;
+        for (index, host) in network.hosts.iter().enumerate() {
+            host.sh(&addresses(index + 1))?;
+        }
+        Ok(network)
+    }
+
+    /// The hosts; the first one is where machines begin.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// Where scripts find the hosts: lines of address, process, name, address of IPv6.
+    pub fn places(&self) -> PathBuf {
+        self.folder.join("places")
+    }
+
+    fn write_places(&self) -> Result<()> {
+        let line = |(index, host): (usize, &Host)| {
+            format!("10.77.0.{0} {1} {2} fd77::{0:x}\n", index + 1, host.holder(), host.name)
+        };
+        fs::write(self.places(), self.hosts.iter().enumerate().map(line).collect::<String>())?;
+        Ok(())
+    }
+
+    fn bridge(&self) -> Result<()> {
+        // A bridge that waits before it forwards would make the first seconds silent.
+        let mut lines = "link add bridge0 type bridge forward_delay 0 stp_state 0\nlink set bridge0 up\n".to_owned();
+        for (index, host) in self.hosts.iter().enumerate() {
+            let number = index + 1;
+            lines += &format!("link add v{number} type veth peer name eth0 netns {}\n", host.holder());
+            lines += &format!("link set v{number} master bridge0 up\n");
+        }
+        let batch = self.folder.join("bridge");
+        fs::write(&batch, lines)?;
+        output(Command::new("ip").arg("-batch").arg(&batch))?;
+        Ok(())
+    }
+}
+
+/// The name of the host with that number, counted from 1.
+pub fn name(number: usize) -> String {
+    NAMES.get(number - 1).map_or_else(|| format!("n{number:03}"), |name| name.to_string())
+}
+
+/// `/etc/hosts` for all: the name, the name in full, an alias, and another name for the same address.
+fn names(count: usize) -> String {
+    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+    for number in 1..=count {
+        let name = name(number);
+        text += &format!("10.77.0.{number} {name} {name}.{DOMAIN} {name}-alias\n");
+        text += &format!("fd77::{number:x} {name} {name}.{DOMAIN} {name}-six\n");
+    }
+    text
+}
+
+/// What gives a host its addresses. A kernel without IPv6 has hosts without it.
+fn addresses(number: usize) -> String {
+    format!(
+        "ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up; \
+         test ! -e /proc/sys/net/ipv6 || ip -6 addr add fd77::{number:x}/64 dev eth0 nodad"
+    )
+}
+
+fn start(number: usize, table: &Path) -> Result<Host> {
+    let name = name(number);
+    let mut holder = Command::new("unshare")
+        .args(["--net", "--uts", "--mount", "--ipc", "sh", "-c", HOLDER, "sh", &name])
+        .arg(table)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start unshare")?;
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().context("the output is read once")?).read_line(&mut line)?;
+    if line != "ready\n" {
+        let _ = holder.kill();
+        bail!("the host {name} does not come up: {}", holder.wait()?);
+    }
+    Ok(Host { name, holder })
+}

@@ -1,0 +1,149 @@
+//! The scenarios of `tests/hosts`: cases as those of `conform`, on a machine of several hosts.
+
+use super::machine::Machine;
+use super::network::Network;
+use crate::common::root;
+use crate::conform::case::{Case, Kind};
+use crate::conform::compile;
+use crate::conform::execute::{End, Outcome, Runner, console_input, wait};
+use crate::conform::machine::Side;
+use crate::conform::normalise;
+use anyhow::{Context, Result};
+use regex::{Captures, Regex};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::LazyLock;
+
+/// Hosts of the machine where a case does not say it.
+pub const HOSTS: usize = 4;
+
+/// Where the compiled cases lie: it is on the daemons' search path.
+pub fn programs() -> PathBuf {
+    root().join("target/hosts/bin")
+}
+
+/// Where the scenarios lie.
+pub fn folder() -> PathBuf {
+    root().join("tests/hosts")
+}
+
+/// The program of a case.
+fn program(case: &Case) -> PathBuf {
+    programs().join(case.source.file_stem().unwrap_or_default())
+}
+
+/// Compiles every case that is older than its source.
+pub fn compile(cases: &[Case]) -> Result<()> {
+    std::fs::create_dir_all(programs())?;
+    let helpers = root().join("tests/conform");
+    let inputs = [helpers.join("case.h"), folder().join("hosts.h")];
+    for case in cases.iter().filter(|case| case.kind == Kind::Program) {
+        let mut command = compile::c(&helpers);
+        command.arg("-I").arg(folder()).arg(&case.source);
+        command.args(["-Wl,--as-needed", "-lgpvm3", "-Wl,--no-as-needed", "-lpvm3", "-lpthread"]);
+        compile::make(&mut command, &case.source, &program(case), &inputs)?;
+    }
+    Ok(())
+}
+
+/// Runs scenarios one after the other and keeps a machine of each kind for those that can share it.
+pub struct Stage<'a> {
+    network: &'a Network,
+    kept: Option<Machine<'a>>,
+}
+
+impl<'a> Stage<'a> {
+    /// No machine yet.
+    pub fn new(network: &'a Network) -> Stage<'a> {
+        Stage { network, kept: None }
+    }
+}
+
+impl Runner for Stage<'_> {
+    fn run(&mut self, case: &Case, side: Side) -> Result<Outcome> {
+        let whole = case.hosts.unwrap_or(HOSTS) == HOSTS && !case.fresh;
+        // One machine at a time: what runs on the hosts is told apart by the host alone.
+        let kept = self.kept.take().filter(|machine| whole && machine.side == side);
+        let mut machine = match kept {
+            Some(machine) => machine,
+            None => {
+                let mut machine = Machine::new(side, self.network, &case.daemon_env)?;
+                if case.daemon {
+                    machine.start(case.hosts.unwrap_or(HOSTS), &case.hostfile)?;
+                }
+                machine
+            }
+        };
+        let outcome = execute(case, &machine)?;
+        machine.tidy();
+        // A machine on which something went wrong is not worth keeping.
+        if whole && outcome.end == End::Exit(0) && machine.is_alive() && machine.daemons() == HOSTS {
+            self.kept = Some(machine);
+        }
+        Ok(outcome)
+    }
+}
+
+fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
+    let first = machine.first();
+    let mut command = match case.kind {
+        Kind::Program | Kind::Fortran => machine.command(first, &program(case)),
+        Kind::Console => machine.command(first, &machine.side.programs().join("pvm")),
+        Kind::Script => {
+            let mut command = machine.command(first, Path::new("/bin/sh"));
+            command.arg(&case.source);
+            command
+        }
+    };
+    let input = match case.kind {
+        Kind::Console => Stdio::from(console_input(case, &machine.folder)?),
+        _ => Stdio::null(),
+    };
+    let path = machine.folder.join("output");
+    let output = File::create(&path)?;
+    command.envs(case.env.iter().map(|(name, value)| (name, value)));
+    command.env("HOSTS_FOLDER", &machine.folder);
+    command.stdin(input).stderr(output.try_clone()?).stdout(output);
+    let end = wait(&mut command, case.timeout).with_context(|| case.name.clone())?;
+    let mut text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    if case.log {
+        text += &machine.log(first);
+    }
+    text = normal(&text, machine);
+    if case.unordered {
+        text = normalise::sorted(&text);
+    }
+    text += &end.line();
+    Ok(Outcome { end, text })
+}
+
+static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([0-9a-f]{5,7})\b").expect("a right pattern"));
+/// Tids have the number of the host above this bit.
+const LOCAL_BITS: u32 = 18;
+
+/// Takes out what may differ between two right runs: dates, folders, tids. A task is named by the
+/// order of its appearance and by its host.
+fn normal(raw: &str, machine: &Machine) -> String {
+    let mut text = raw.to_owned();
+    for host in machine.network.hosts() {
+        let folder = machine.folder.join(&host.name);
+        text = text.replace(&folder.join("home").display().to_string(), "HOME");
+        text = text.replace(&folder.join("tmp").display().to_string(), "TMP");
+    }
+    text = text.replace(&machine.folder.display().to_string(), "FOLDER");
+    text = text.replace(&root().display().to_string(), "ROOT");
+    text = normalise::dates(text);
+    let mut seen: HashMap<u32, usize> = HashMap::new();
+    let tid = |found: &Captures| {
+        let Ok(tid) = u32::from_str_radix(&found[1], 16) else { return found[0].to_owned() };
+        let next = seen.len() + 1;
+        format!("t#{}@{}", seen.entry(tid).or_insert(next), tid >> LOCAL_BITS)
+    };
+    let mut tid = tid;
+    TID.replace_all(&text, |found: &Captures| tid(found)).into_owned()
+}
