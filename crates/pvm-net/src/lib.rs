@@ -3,6 +3,7 @@
 //! * [`KeyPair`], [`PublicKey`], [`Token`]: who is who;
 //! * [`Link`]: one connection that carries frames, encrypted (TLS 1.3, both sides known by raw
 //!   Ed25519 keys) or in clear; never blocks;
+//! * [`Pipe`]: the same without frames;
 //!
 //! No threads and no waiting: everything is driven by a loop of the caller's around `poll`. What a
 //! frame means is the caller's business.
@@ -11,9 +12,11 @@
 mod buffer;
 mod keys;
 mod link;
+mod pipe;
 mod socket;
 mod tls;
 
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token};
 pub use link::{FRAME_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
+pub use pipe::Pipe;
 pub use tls::{Identity, Known};

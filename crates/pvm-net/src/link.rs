@@ -5,6 +5,7 @@
 //! out whole; the body can be long and is copied to where the reader wants it.
 use crate::buffer::Buffer;
 use crate::keys::PublicKey;
+use crate::pipe::Pipe;
 use crate::socket;
 use crate::tls::{Identity, Tls};
 use rustix::io::Errno;
@@ -107,12 +108,12 @@ pub struct Link {
     /// Bytes of the current frame's body that have not been taken.
     body_left: usize,
     /// Bytes read from the socket so far, while the peer is not known.
-    read_bytes: usize,
+    stranger_bytes: usize,
     trusted: bool,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
-    /// The peer has closed; what it sent before can still be read.
-    ended: bool,
+    /// Nothing more can be read, and why; what came before can still be taken.
+    broken: Option<LinkError>,
 }
 
 impl Link {
@@ -124,11 +125,11 @@ impl Link {
             inbox: Buffer::default(),
             outbox: Buffer::default(),
             body_left: 0,
-            read_bytes: 0,
+            stranger_bytes: 0,
             trusted: false,
             frame_bytes_max: FRAME_BYTES_MAX,
             queued_bytes_max: QUEUED_BYTES_MAX,
-            ended: false,
+            broken: None,
         }
     }
 
@@ -180,7 +181,7 @@ impl Link {
 
     /// Bytes that came while the peer was not known.
     pub fn stranger_bytes(&self) -> usize {
-        self.read_bytes
+        self.stranger_bytes
     }
 
     // ----- sending
@@ -220,14 +221,12 @@ impl Link {
     }
 
     fn write(&mut self, head: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
-        if let Some(tls) = &mut self.tls {
+        if self.is_encrypted() {
             if let [part] = body {
-                tls.encrypt(&[head, part], &mut self.outbox, &mut self.inbox)?;
-            } else {
-                let parts: Vec<&[u8]> = std::iter::once(head).chain(body.iter().copied()).collect();
-                tls.encrypt(&parts, &mut self.outbox, &mut self.inbox)?;
+                return self.write_encrypted(&[head, part]);
             }
-            return self.flush();
+            let parts: Vec<&[u8]> = std::iter::once(head).chain(body.iter().copied()).collect();
+            return self.write_encrypted(&parts);
         }
         let mut written = 0;
         if self.outbox.is_empty() {
@@ -248,6 +247,12 @@ impl Link {
             self.outbox.append(&part[skip..]);
         }
         Ok(())
+    }
+
+    pub(crate) fn write_encrypted(&mut self, parts: &[&[u8]]) -> Result<(), LinkError> {
+        let tls = self.tls.as_mut().expect("an encrypted link");
+        tls.encrypt(parts, &mut self.outbox, &mut self.inbox)?;
+        self.flush()
     }
 
     /// Writes what waits.
@@ -307,43 +312,66 @@ impl Link {
         let mut done = 0;
         while done < wanted {
             let rest = &mut into[done..wanted];
-            let count = if !self.inbox.is_empty() {
-                let count = rest.len().min(self.inbox.len());
+            let count = rest.len().min(self.inbox.len());
+            if count > 0 {
                 rest[..count].copy_from_slice(&self.inbox.filled()[..count]);
                 self.inbox.consume(count);
-                count
-            } else if self.tls.is_none() && rest.len() >= READ_STRAIGHT_BYTES {
-                match self.read_straight(rest)? {
-                    0 => break,
-                    count => count,
-                }
-            } else if self.fill(1)? {
-                0
+                done += count;
+                continue;
+            }
+            let more = if self.tls.is_none() && rest.len() >= READ_STRAIGHT_BYTES {
+                self.read_straight(rest).map(|count| {
+                    done += count;
+                    count > 0
+                })
             } else {
-                break;
+                self.fill(1)
             };
-            done += count;
-            self.body_left -= count;
+            match more {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Told on the next call; first what there is.
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
         }
+        self.body_left -= done;
         Ok(done)
     }
 
     /// Reads to where the bytes belong, and what follows them into the inbox.
     fn read_straight(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
-        if self.ended {
-            return Err(LinkError::Closed);
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
         }
         let wanted = into.len();
         let slices = &mut [IoSliceMut::new(into), IoSliceMut::new(self.inbox.space(READ_BYTES))];
-        match rustix::io::readv(&self.socket, slices) {
-            Ok(0) => Err(LinkError::Closed),
-            Ok(count) => {
-                self.inbox.commit(count.saturating_sub(wanted));
-                Ok(count.min(wanted))
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-            Err(errno) => Err(errno.into()),
-        }
+        let count = match rustix::io::readv(&self.socket, slices) {
+            Ok(0) => return self.broken(LinkError::Closed),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => return self.broken(errno.into()),
+        };
+        self.inbox.commit(count.saturating_sub(wanted));
+        Ok(count.min(wanted))
+    }
+
+    fn broken<T>(&mut self, error: LinkError) -> Result<T, LinkError> {
+        self.broken = Some(error.clone());
+        Err(error)
+    }
+
+    /// From now on without frames.
+    pub fn into_pipe(self) -> Pipe {
+        Pipe::new(self)
+    }
+
+    /// Copies bytes, whatever frame they belong to.
+    pub(crate) fn read_bytes(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        self.body_left = into.len();
+        let result = self.take(into);
+        self.body_left = 0;
+        result
     }
 
     /// Bytes of the current frame's body that have not been taken.
@@ -388,52 +416,50 @@ impl Link {
 
     /// Reads once. Gives whether there is more than before.
     fn fill(&mut self, least: usize) -> Result<bool, LinkError> {
-        if self.ended {
-            return Err(LinkError::Closed);
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
         }
-        let bytes = if self.trusted { READ_BYTES } else { STRANGER_READ_BYTES };
         let before = self.inbox.len();
-        let encrypted = self.tls.is_some();
-        let into = match &mut self.tls {
-            Some(tls) => tls.cipher(),
-            None => &mut self.inbox,
+        let (into, bytes) = match &mut self.tls {
+            Some(tls) => (tls.cipher(), 0),
+            None => (&mut self.inbox, least),
         };
-        let bytes = if encrypted { bytes } else { bytes.max(least) };
+        let bytes = bytes.max(if self.trusted { READ_BYTES } else { STRANGER_READ_BYTES });
         let count = match rustix::io::read(&self.socket, &mut into.space(bytes)[..bytes]) {
-            Ok(0) => {
-                self.ended = true;
-                return Err(LinkError::Closed);
-            }
+            Ok(0) => return self.broken(LinkError::Closed),
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => return self.broken(errno.into()),
         };
         into.commit(count);
         if !self.trusted {
-            self.read_bytes += count;
+            self.stranger_bytes += count;
         }
-        if encrypted {
-            self.advance()?;
+        if let Err(error) = self.advance() {
+            self.broken = Some(error);
         }
-        Ok(self.inbox.len() > before)
+        match &self.broken {
+            Some(error) if self.inbox.len() == before => Err(error.clone()),
+            _ => Ok(self.inbox.len() > before),
+        }
     }
 
+    /// Has TLS do what it can.
     fn advance(&mut self) -> Result<(), LinkError> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         let result = tls.advance(&mut self.outbox, &mut self.inbox);
         // An alert too, if the socket takes it.
         let flushed = self.flush();
-        self.ended |= !result?;
-        flushed
+        if result? { flushed } else { Err(LinkError::Closed) }
     }
 
     /// Goes on with the handshake. Gives whether it is done.
     pub fn handshake(&mut self) -> Result<bool, LinkError> {
         self.flush()?;
         while !self.is_ready() {
-            let before = self.read_bytes;
+            let before = self.stranger_bytes;
             self.fill(1)?;
-            if self.read_bytes == before {
+            if self.stranger_bytes == before {
                 break;
             }
         }

@@ -201,3 +201,36 @@ fn a_changed_byte_ends_an_encrypted_link() {
     };
     assert_eq!(error, LinkError::Tls(rustls::Error::DecryptError));
 }
+
+#[test]
+fn a_pipe_carries_bytes_and_says_when_it_is_full() {
+    for (one, other) in each() {
+        let (mut one, mut other) = (one.into_pipe(), other.into_pipe());
+        let data = pattern(20 << 20, 3);
+        let (mut sent, mut full) = (0, false);
+        while !full {
+            let rest = &data[sent..];
+            let (front, back) = rest.split_at(rest.len().min(70_000));
+            let count = one.write(&[std::io::IoSlice::new(front), std::io::IoSlice::new(back)]).unwrap();
+            sent += count;
+            full = count == 0;
+        }
+        assert!(sent < data.len());
+        let mut received = Vec::new();
+        let mut into = vec![0; 100_000];
+        while received.len() < data.len() {
+            sent += one.write(&[std::io::IoSlice::new(&data[sent..])]).unwrap();
+            let count = other.read(&mut into).unwrap();
+            received.extend_from_slice(&into[..count]);
+        }
+        assert!(received == data && other.read(&mut into) == Ok(0));
+        assert_eq!(other.plain_socket().is_some(), !other.is_encrypted());
+        drop(one);
+        let error = loop {
+            if let Err(error) = other.read(&mut into) {
+                break error;
+            }
+        };
+        assert_eq!(error, LinkError::Closed);
+    }
+}

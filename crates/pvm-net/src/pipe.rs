@@ -1,0 +1,83 @@
+//! A connection as a pipe of bytes, for those who have a framing of their own.
+use crate::link::{Link, LinkError};
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Bytes that an encrypted pipe takes in one go. What it has taken lies in its own memory, so that
+/// this and a little more is what a pipe holds back.
+const WRITE_BYTES_MAX: usize = 128 << 10;
+
+/// A connection without frames. Whoever holds it watches its socket.
+#[derive(Debug)]
+pub struct Pipe(Link);
+
+impl Pipe {
+    pub(crate) fn new(link: Link) -> Pipe {
+        Pipe(link)
+    }
+
+    /// Sends bytes. Gives how many were taken, from the front; fewer than all when the socket is
+    /// full.
+    pub fn write(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, LinkError> {
+        let link = &mut self.0;
+        link.flush()?;
+        if link.wants_write() {
+            return Ok(0);
+        }
+        if !link.is_encrypted() {
+            return match rustix::io::writev(&*link, parts) {
+                Ok(count) => Ok(count),
+                Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+                Err(errno) => Err(errno.into()),
+            };
+        }
+        let mut left = WRITE_BYTES_MAX;
+        let mut taken: Vec<&[u8]> = Vec::with_capacity(parts.len());
+        for part in parts {
+            let count = part.len().min(left);
+            taken.push(&part[..count]);
+            left -= count;
+        }
+        link.write_encrypted(&taken)?;
+        Ok(WRITE_BYTES_MAX - left)
+    }
+
+    /// Writes what was taken and waits; only an encrypted pipe can have such.
+    pub fn flush(&mut self) -> Result<(), LinkError> {
+        self.0.flush()
+    }
+
+    /// Whether something that was taken waits for the socket.
+    pub fn wants_write(&self) -> bool {
+        self.0.wants_write()
+    }
+
+    /// Reads bytes. Gives how many; none when there are none now.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        self.0.read_bytes(into)
+    }
+
+    /// Whether bytes wait to be read of which the socket would not tell.
+    pub fn has_unread(&self) -> bool {
+        self.0.has_unread()
+    }
+
+    /// The socket, if what is read from it and written to it are the pipe's bytes themselves. So it
+    /// is on a pipe in clear once all that came with the handshake has been read.
+    pub fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
+        let plain = !self.0.is_encrypted() && !self.0.has_unread() && !self.0.wants_write();
+        plain.then(|| self.0.as_fd())
+    }
+
+    /// Whether what is written is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.0.is_encrypted()
+    }
+}
+
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
