@@ -69,7 +69,7 @@ pub unsafe extern "C" fn pvm_addhosts(names: *const *const c_char, count: c_int,
                 // SAFETY: strings as the caller promises.
                 let names = unsafe { host_names(entry, names, count) }?;
                 match request(entry, Request::AddHosts(names))? {
-                    Reply::AddedHosts { count: added, hosts } => {
+                    Reply::AddedHosts { count: added, hosts, .. } => {
                         // SAFETY: room for `count` results, as the caller promises, or null.
                         unsafe { store_all(results, count, &hosts) };
                         Ok(added)

@@ -2,6 +2,7 @@
 //! 5.5): the command, what goes to its standard input, and the line that comes back.
 use crate::codes::Code;
 use crate::tid::{HOST_SHIFT, Tid};
+use crate::wire::{Key, Started};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The protocol between daemons that both sides name. PVM 3.4.6 says the same number, but no key.
@@ -14,9 +15,6 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 const VERSION: u32 = 1;
 /// The most addresses that a daemon names.
 pub const ADDRESSES_MAX: usize = 64;
-
-/// The public key of a daemon.
-pub type Key = [u8; 32];
 
 /// The command line of a daemon that is to join a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,23 +92,8 @@ impl Greeting {
     }
 }
 
-/// What a daemon says of itself when it has started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
-    /// PVM's name for its kind of machine.
-    pub arch: String,
-    /// Its data signature.
-    pub dsig: i32,
-    /// Where it listens, most useful first.
-    pub addresses: Vec<SocketAddr>,
-    /// Its key.
-    pub key: Key,
-    /// By what names its host knows itself.
-    pub names: Vec<String>,
-}
-
 impl Started {
-    /// The line that tells it.
+    /// The line by which a daemon tells it.
     pub fn line(&self) -> String {
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let first = self.addresses.iter().find(|address| address.is_ipv4()).or(self.addresses.first());

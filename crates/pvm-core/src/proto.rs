@@ -228,10 +228,12 @@ pub enum Reply {
         hosts: Vec<Host>,
         formats: i32,
     },
-    /// How many were added, and for each its tid or code.
+    /// How many were added; for each its tid or code, and for people the reason of a failure where
+    /// there is more to say than the code.
     AddedHosts {
         count: i32,
         hosts: Vec<i32>,
+        reasons: Vec<String>,
     },
     Codes(Vec<i32>),
     Tasks(Vec<TaskInfo>),

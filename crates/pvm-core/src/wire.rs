@@ -4,6 +4,7 @@
 //! encrypts and bounds them), or along the flow of messages to a task ([`Frame::Deliver`] and
 //! [`Frame::Died`], so that they do not overtake what was sent before). Nothing here is recursive,
 //! so that no frame can exhaust the reader's stack.
+use crate::codes::Code;
 use crate::proto::{Message, Reply, Request, Role, Spawn, TraceSettings};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
@@ -162,6 +163,23 @@ pub struct Started {
     pub addresses: Vec<SocketAddr>,
     /// Its key.
     pub key: Key,
+    /// By what names its host knows itself.
+    pub names: Vec<String>,
+}
+
+/// A daemon could not be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartFailure {
+    /// For programs.
+    pub code: Code,
+    /// For people: what was tried, what went wrong, what helps. Empty where the code says it all.
+    pub reason: String,
+}
+
+impl From<Code> for StartFailure {
+    fn from(code: Code) -> StartFailure {
+        StartFailure { code, reason: String::new() }
+    }
 }
 
 #[cfg(test)]

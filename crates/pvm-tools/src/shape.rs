@@ -123,6 +123,16 @@ pub fn added(names: &[String], count: i32, results: &[i32]) -> String {
     text
 }
 
+/// Why hosts could not be added: a paragraph for each of which there is more to say than its code.
+pub fn reasons(names: &[String], results: &[i32], reasons: &[String]) -> String {
+    let failed = names.iter().zip(results).zip(reasons).filter(|((_, result), _)| **result <= 0);
+    let mut text = String::new();
+    for ((name, _), reason) in failed.filter(|(_, reason)| !reason.is_empty()) {
+        let _ = writeln!(text, "{name}: {}", reason.replace('\n', "\n    "));
+    }
+    text
+}
+
 /// What `delete` prints.
 pub fn deleted(names: &[String], results: &[i32]) -> String {
     let count = results.iter().filter(|result| **result >= 0).count();
@@ -237,6 +247,8 @@ mod tests {
             "1 successful\n                    HOST     DTID\n                  nosuch No such host\n\
              \x20                     h1    80000\n"
         );
+        let why = ["not in DNS\nsay another".to_owned(), String::new()];
+        assert_eq!(reasons(&names, &[-6, 0x80000], &why), "nosuch: not in DNS\n    say another\n");
         assert_eq!(
             deleted(&names, &[-6, 0]),
             "1 successful\n                    HOST  STATUS\n                  nosuch  No such host\n\

@@ -590,9 +590,9 @@ impl Daemon {
             Action::CheckHosts { request, names } => self.check_hosts(request, &names),
             Action::StartHosts { request, hosts, .. } => {
                 let now = self.now();
-                hosts
-                    .iter()
-                    .for_each(|host| self.machine.handle_host_started(now, request, host.index, Err(Code::CantStart)));
+                hosts.iter().for_each(|host| {
+                    self.machine.handle_host_started(now, request, host.index, Err(Code::CantStart.into()))
+                });
             }
             // There are no other hosts yet.
             Action::ReadAnswer { .. }

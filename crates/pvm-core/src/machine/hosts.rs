@@ -163,7 +163,8 @@ impl Machine {
         let codes = adding.results.iter().map(|result| result.unwrap_or(Code::CantStart).number());
         match adding.asker {
             Asker::Task { tid, wait } => {
-                self.reply(tid, wait, Ok(Reply::AddedHosts { count: 0, hosts: codes.collect() }));
+                let reasons = vec![String::new(); adding.names.len()];
+                self.reply(tid, wait, Ok(Reply::AddedHosts { count: 0, hosts: codes.collect(), reasons }));
             }
             Asker::Manager { tid, wid, ctx } => {
                 let body = Writer::new().int(adding.names.len() as i32);

@@ -1,9 +1,8 @@
 //! The links to other daemons: made when needed, watched, lost.
 use super::{Machine, Time};
-use crate::codes::Code;
 use crate::proto::ByteBuf;
 use crate::tid::Tid;
-use crate::wire::{Frame, Started};
+use crate::wire::{Frame, StartFailure, Started};
 
 impl Machine {
     /// A frame of another daemon, from its control link or out of a flow.
@@ -22,7 +21,13 @@ impl Machine {
     pub fn want_link(&mut self, _now: Time, _host: Tid) {}
 
     /// What became of the start of a host's daemon.
-    pub fn handle_host_started(&mut self, _now: Time, _request: u32, _index: usize, result: Result<Started, Code>) {
+    pub fn handle_host_started(
+        &mut self,
+        _now: Time,
+        _request: u32,
+        _index: usize,
+        result: Result<Started, StartFailure>,
+    ) {
         drop(result);
     }
 

@@ -429,7 +429,7 @@ fn manager_reply(tag: i32, body: &[u8]) -> Option<Reply> {
             body.int()?;
             let hosts: Vec<i32> = (0..count).map(|_| Some(read_host(body)?.tid.0 as i32)).collect::<Option<_>>()?;
             let count = hosts.iter().filter(|tid| **tid > 0).count() as i32;
-            Some(Reply::AddedHosts { count, hosts })
+            Some(Reply::AddedHosts { count, reasons: vec![String::new(); hosts.len()], hosts })
         }
         _ => None,
     }

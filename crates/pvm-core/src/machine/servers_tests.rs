@@ -25,7 +25,7 @@ fn a_hoster_is_asked_to_start_hosts_and_its_death_ends_the_wait() {
         let reply = if answers {
             let body = Writer::new().int(1).int(0x80000).string(b"PvmCantStart");
             world.message(TWO, SM_STHOSTACK, asked.wid, body);
-            Reply::AddedHosts { count: 0, hosts: vec![-29] }
+            Reply::AddedHosts { count: 0, hosts: vec![-29], reasons: vec![String::new()] }
         } else {
             world.disconnects(TWO);
             Reply::Error(Code::DSysErr)

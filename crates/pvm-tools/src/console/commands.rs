@@ -44,7 +44,10 @@ fn byte_names(names: &[String]) -> Vec<ByteBuf> {
 pub fn add(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     let names = call.arguments().to_vec();
     go(match call.control.ask(Request::AddHosts(byte_names(&names))) {
-        Ok(Reply::AddedHosts { count, hosts }) => call.print(&shape::added(&names, count, &hosts)),
+        Ok(Reply::AddedHosts { count, hosts, reasons }) => {
+            let text = shape::added(&names, count, &hosts) + &shape::reasons(&names, &hosts, &reasons);
+            call.print(&text)
+        }
         Ok(_) => call.report("pvm_addhosts", Code::BadMsg),
         Err(code) => call.report("pvm_addhosts", code),
     })
