@@ -31,7 +31,7 @@ impl Sink for Last {
 
 fn receive(endpoint: &mut Endpoint, last: &mut Last, post: bool) {
     if post {
-        endpoint.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
+        endpoint.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     }
     let before = last.count;
     while last.count == before {
@@ -104,7 +104,7 @@ fn main() {
             for post in [false, true] {
                 for _ in 0..rounds(bytes) {
                     receive(&mut b, &mut last, post);
-                    let _ = b.send_bytes(1, [0; 5], &data[..bytes]).unwrap();
+                    let _ = b.send_bytes(1, [0; 6], &data[..bytes]).unwrap();
                 }
             }
         }
@@ -117,7 +117,7 @@ fn main() {
         for post in [false, true] {
             let start = Instant::now();
             for _ in 0..rounds(bytes) {
-                let _ = a.send_bytes(2, [0; 5], &data[..bytes]).unwrap();
+                let _ = a.send_bytes(2, [0; 6], &data[..bytes]).unwrap();
                 receive(&mut a, &mut last, post);
             }
             let one_way = start.elapsed().as_secs_f64() / rounds(bytes) as f64 / 2.0;

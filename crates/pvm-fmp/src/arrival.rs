@@ -12,6 +12,9 @@ use std::rc::Rc;
 /// Fragments that a body in the heap can have; a descriptor with so many fits the queue.
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
+/// The token of a body that is lent: that its entry has been read tells that its block is free.
+pub(crate) const LENT: u32 = u32::MAX;
+
 /// A body that came in the queue; copy it out before returning from [`Sink::arrived`].
 pub struct Inline<'a>(pub(crate) Entry<'a>);
 
@@ -81,6 +84,11 @@ impl Remote {
         Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
     }
 
+    /// Whether the sender counts on the entry being read instead of a release.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.token == LENT
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         self.bytes
@@ -113,6 +121,9 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
+        if self.token == LENT {
+            return;
+        }
         self.owner.released.borrow_mut().push(self.token);
         self.owner.released_bytes.set(self.owner.released_bytes.get() + self.bytes);
         self.owner.dirty.set(true);
@@ -152,6 +163,8 @@ pub(crate) enum Way<'a> {
     Memory(OfferedMemory<'a>),
     /// Through the sender's heap, piece by piece.
     Stream { token: u32, offset: u64 },
+    /// It lies in the daemon's heap until this entry has been read.
+    Lent(&'a Remote),
 }
 
 /// An offer in the sense of [`crate::offer`].
@@ -182,6 +195,10 @@ impl Offer<'_> {
         let result = match &self.way {
             Way::Memory(memory) => memory.take(self.owner, data, self.sender_lives),
             Way::Stream { token, offset } => follow(self.owner, *token, *offset, self.bytes, data, self.sender_lives),
+            Way::Lent(remote) => {
+                remote.read(0, data);
+                Ok(())
+            }
         };
         self.outcome.set(match &result {
             Ok(()) | Err(OfferMissed::Moved(_)) => Outcome::Taken,
@@ -296,6 +313,11 @@ pub enum Arrival<'a> {
 pub trait Sink {
     /// A message of task `from`. Messages of one sender come in the order in which they were sent.
     fn arrived(&mut self, from: u32, meta: crate::Meta, body: Arrival<'_>);
+    /// Whether messages of that task are wanted now; those of others stay in their queues.
+    #[inline]
+    fn wants(&self, _from: u32) -> bool {
+        true
+    }
     /// Whether the sink has what it wanted; the rest then stays in the queues.
     #[inline]
     fn satisfied(&self) -> bool {

@@ -76,7 +76,7 @@ fn compiler_fence() {
 /// A sequentially consistent fence. On x86-64 a locked instruction is one, and cheaper than the
 /// `mfence` that the standard library emits.
 #[inline]
-fn full_fence() {
+pub fn full_fence() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     {
         compiler_fence();

@@ -53,8 +53,22 @@ pub use {
     spin::{Spinner, Wait},
 };
 
-/// Opaque words that travel with a message: the crate's users put context, tag and so on there.
-pub type Meta = [u32; 5];
+/// Opaque words that travel with a message: the crate's users put context, tag and so on there. The
+/// last one is the far end of a message of another host, see [`FAR`].
+pub type Meta = [u32; 6];
+
+/// The place of the far end among the meta words. To the daemon: for whom the message is. From the
+/// daemon: from whom it is. 0 between tasks of a host.
+pub const FAR: usize = 5;
+
+/// Whether the peer of that tid is the daemon of the host, which no task's slot is.
+#[inline(always)]
+pub fn is_daemon(tid: u32) -> bool {
+    tid as usize % SLOTS == 0
+}
+
+/// Tasks that can live on a host at a time (plus slot 0, which is the daemon's).
+pub const SLOTS: usize = 65_536;
 
 /// The longest body that travels in the queue itself, in bytes.
 pub const INLINE_BYTES_MAX: usize = 504;

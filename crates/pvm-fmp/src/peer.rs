@@ -220,7 +220,7 @@ impl Outbound {
         let mut body = [0u8; 16];
         body[..8].copy_from_slice(&next.block.offset().to_ne_bytes());
         body[8..].copy_from_slice(&u64::from(shift).to_ne_bytes());
-        self.writer.write(self.ring.lines(), Kind::Link, &[0; 5], &body);
+        self.writer.write(self.ring.lines(), Kind::Link, &[0; 6], &body);
         self.base = self.written();
         self.writer = Writer::new(shift);
         let full = std::mem::replace(&mut self.ring, next);

@@ -1,6 +1,7 @@
 //! The port table (papers F2, H3): one a host, written by the daemon, read by every task.
 //!
 //! A task's slot is the low bits of its tid, so no look-up is needed to find its entry.
+use crate::SLOTS;
 use crate::segment::{Apart, read_only};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -11,8 +12,6 @@ use std::ptr::NonNull;
 
 /// "hpvmport".
 const MAGIC: u64 = u64::from_be_bytes(*b"hpvmport");
-/// Tasks that can live on a host at a time (plus slot 0, which is never used).
-pub const SLOTS: usize = 65_536;
 
 #[repr(C)]
 struct Table {

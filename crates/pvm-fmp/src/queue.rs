@@ -16,7 +16,7 @@ pub const LINE_BYTES: usize = 64;
 pub const FIRST_BYTES: usize = LINE_BYTES - FIRST_START;
 /// Body bytes in each further line, behind its stamp.
 pub const NEXT_BYTES: usize = LINE_BYTES - 8;
-/// Where the body begins in the first line: the five meta words are padded to three of ours.
+/// Where the body begins in the first line: the six meta words are three of ours.
 const FIRST_START: usize = 8 + 24;
 const WORDS: usize = LINE_BYTES / 8;
 
@@ -127,7 +127,7 @@ impl Writer {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         line.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
         line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
-        line.words[3].store(u64::from(meta[4]), Ordering::Relaxed);
+        line.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
         match <[u8; 8]>::try_from(first) {
             Ok(word) => line.words[FIRST_START / 8].store(u64::from_ne_bytes(word), Ordering::Relaxed),
             Err(_) => store_bytes(line, FIRST_START / 8, first),
@@ -308,7 +308,7 @@ impl Short<'_> {
 fn meta_of(line: &Line) -> Meta {
     let word = |index: usize| line.words[index].load(Ordering::Relaxed);
     let (a, b, c) = (word(1), word(2), word(3));
-    [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, c as u32]
+    [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, c as u32, (c >> 32) as u32]
 }
 
 impl Entry<'_> {
@@ -383,7 +383,7 @@ mod tests {
             for (index, (write, bytes, fill)) in steps.into_iter().enumerate() {
                 if write && writer.position() - read + lines_for(bytes) as u64 <= writer.capacity() {
                     let body: Vec<u8> = (0..bytes).map(|at| fill.wrapping_add(at as u8)).collect();
-                    let meta = [index as u32, 1, 2, 3, u32::MAX];
+                    let meta = [index as u32, 1, 2, 3, u32::MAX, 4];
                     writer.write(&ring, Kind::Message, &meta, &body);
                     oracle.push_back((meta, body));
                 } else {

@@ -55,8 +55,8 @@ pub struct Apart<T>(pub T);
 pub struct PostedWords {
     pub active: AtomicU32,
     pub from: AtomicU32,
-    pub mask: [AtomicU32; 5],
-    pub value: [AtomicU32; 5],
+    pub mask: [AtomicU32; 6],
+    pub value: [AtomicU32; 6],
 }
 
 /// What the owner tells one peer: as a sender to it, and as a receiver from it.
@@ -88,6 +88,8 @@ pub struct PeerLine {
     pub into_bytes: AtomicU64,
     /// The offered body up to here is being copied, or has been, by its receiver.
     pub front: AtomicU64,
+    /// The owner, a daemon, wants to be rung when the peer has read so many lines; 0 for never.
+    pub notice: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerLine>() == 128);

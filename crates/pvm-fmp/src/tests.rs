@@ -5,6 +5,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+#[path = "daemon_tests.rs"]
+mod daemon_tests;
+
 const A: u32 = 0x40001;
 const B: u32 = 0x40002;
 
@@ -94,13 +97,13 @@ fn messages_of_every_size_arrive_whole_and_in_order() {
     let (mut a, mut b) = host.pair();
     let sizes: Vec<usize> = (0..600).chain([1000, 4096, 65_535, 1 << 20, 5_000_000]).collect();
     for (index, &size) in sizes.iter().enumerate() {
-        assert_eq!(a.send_bytes(B, [index as u32, 2, 3, 4, 5], &body(size, index as u8)), Ok(Sent::Done));
+        assert_eq!(a.send_bytes(B, [index as u32, 2, 3, 4, 5, 6], &body(size, index as u8)), Ok(Sent::Done));
     }
     let mut kept = Kept::default();
     while b.poll(&mut kept) > 0 {}
     assert_eq!(kept.messages.len(), sizes.len());
     for (index, (from, meta, bytes)) in kept.messages.iter().enumerate() {
-        assert_eq!((*from, meta), (A, &[index as u32, 2, 3, 4, 5]));
+        assert_eq!((*from, meta), (A, &[index as u32, 2, 3, 4, 5, 6]));
         assert!(*bytes == body(sizes[index], index as u8), "message {index}");
     }
 }
@@ -110,7 +113,7 @@ fn a_million_messages_wait_for_a_receiver_and_the_memory_comes_back() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     for index in 0..1_000_000u32 {
-        assert_eq!(a.send_bytes(B, [index, 0, 0, 0, 0], &index.to_ne_bytes()), Ok(Sent::Done));
+        assert_eq!(a.send_bytes(B, [index, 0, 0, 0, 0, 0], &index.to_ne_bytes()), Ok(Sent::Done));
     }
     struct Count(u32);
     impl Sink for Count {
@@ -124,7 +127,7 @@ fn a_million_messages_wait_for_a_receiver_and_the_memory_comes_back() {
     assert_eq!(count.0, 1_000_000);
     a.poll(&mut Kept::default());
     a.tidy();
-    a.send_bytes(B, [0; 5], &[]).map(|_| ()).unwrap();
+    a.send_bytes(B, [0; 6], &[]).map(|_| ()).unwrap();
     b.poll(&mut Kept::default());
     a.tidy();
     assert!(!a.has_excess());
@@ -138,7 +141,7 @@ fn blocks_are_freed_when_the_receiver_drops_them() {
     for round in 0..50 {
         let block = a.allocate(3 << 20).unwrap();
         block.write(0, &[round; 100]);
-        a.send_blocks(B, [0; 5], &[(block, 3 << 20)]).map(|_| ()).unwrap();
+        a.send_blocks(B, [0; 6], &[(block, 3 << 20)]).map(|_| ()).unwrap();
         b.poll(&mut kept);
         assert_eq!(kept.messages.pop().unwrap().2[99], round);
         kept.remotes.clear();
@@ -161,7 +164,7 @@ fn a_body_in_many_fragments_arrives_as_one() {
                 (block, 1000 + index)
             })
             .collect();
-        a.send_blocks(B, [0; 5], &fragments).map(|_| ()).unwrap();
+        a.send_blocks(B, [0; 6], &fragments).map(|_| ()).unwrap();
         let mut kept = Kept::default();
         assert_eq!(b.poll(&mut kept), 1);
         let expected: Vec<u8> = (0..count).flat_map(|index| body(2000, index as u8)[..1000 + index].to_vec()).collect();
@@ -180,7 +183,7 @@ fn a_multicast_shares_one_block() {
     let block = a.allocate(1 << 20).unwrap();
     block.write(0, &body(1 << 20, 7));
     for to in [B, 0x40003] {
-        a.send_blocks(to, [0; 5], &[(block.clone(), 1 << 20)]).map(|_| ()).unwrap();
+        a.send_blocks(to, [0; 6], &[(block.clone(), 1 << 20)]).map(|_| ()).unwrap();
     }
     drop(block);
     for endpoint in [&mut b, &mut c] {
@@ -199,9 +202,9 @@ fn a_multicast_shares_one_block() {
 fn unknown_and_dead_peers_are_told_apart() {
     let host = Host::new();
     let (mut a, b) = host.pair();
-    assert_eq!(a.send_bytes(0x40009, [0; 5], b"x"), Err(SendError::NotConnected));
+    assert_eq!(a.send_bytes(0x40009, [0; 6], b"x"), Err(SendError::NotConnected));
     host.table.clear(B);
-    assert_eq!(a.send_bytes(B, [0; 5], b"x"), Ok(Sent::Done));
+    assert_eq!(a.send_bytes(B, [0; 6], b"x"), Ok(Sent::Done));
     a.peer_gone(B);
     assert!(!a.is_connected(B));
     drop(b);
@@ -212,10 +215,10 @@ fn what_a_dead_task_had_sent_is_still_received() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     for index in 0..500 {
-        a.send_bytes(B, [index, 0, 0, 0, 0], &body(index as usize * 10, 1)).map(|_| ()).unwrap();
+        a.send_bytes(B, [index, 0, 0, 0, 0, 0], &body(index as usize * 10, 1)).map(|_| ()).unwrap();
     }
     // More than a living task would keep in free memory.
-    a.send_bytes(B, [500, 0, 0, 0, 0], &body(100 << 20, 1)).map(|_| ()).unwrap();
+    a.send_bytes(B, [500, 0, 0, 0, 0, 0], &body(100 << 20, 1)).map(|_| ()).unwrap();
     host.table.clear(A);
     drop(a);
     let mut kept = Kept { keep_remotes: true, ..Kept::default() };
@@ -278,7 +281,7 @@ fn two_threads_exchange_messages_without_loss() {
         }
     });
     for index in 0..COUNT {
-        a.send_bytes(B, [index, 0, 0, 0, 0], &[index as u8; 1500][..(index % 1500) as usize]).map(|_| ()).unwrap();
+        a.send_bytes(B, [index, 0, 0, 0, 0, 0], &[index as u8; 1500][..(index % 1500) as usize]).map(|_| ()).unwrap();
         if a.should_poll() {
             a.poll(&mut Kept::default());
         }
@@ -296,7 +299,7 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
     let taken = offers.clone();
     let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept::default();
-        b.post(Some(Posted { from: A, mask: [u32::MAX, 0, 0, 0, 0], value: [7, 0, 0, 0, 0] }));
+        b.post(Some(Posted { from: A, mask: [u32::MAX, 0, 0, 0, 0, 0], value: [7, 0, 0, 0, 0, 0] }));
         posted.send(()).unwrap();
         let mut last = false;
         while !last {
@@ -312,12 +315,12 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
     let long = body(40_000_000, 3);
     // A sender that finds the receiver without a core does not wait long for it.
     for _ in 0..OFFERS_MAX {
-        a.send_bytes(B, [7, 1, 2, 3, 4], &long).map(|_| ()).unwrap();
+        a.send_bytes(B, [7, 1, 2, 3, 4, 5], &long).map(|_| ()).unwrap();
         if offers.load(Ordering::Relaxed) > 0 {
             break;
         }
     }
-    a.send_bytes(B, [7, 1, 2, 3, 4], b"").map(|_| ()).unwrap();
+    a.send_bytes(B, [7, 1, 2, 3, 4, 5], b"").map(|_| ()).unwrap();
     thread.join().unwrap();
     assert!(offers.load(Ordering::Relaxed) > 0);
 }
@@ -327,10 +330,10 @@ fn an_offer_that_nobody_takes_moves_to_the_heap() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     // B says that it waits, and does not: the sender must not hang.
-    a.send_bytes(B, [1, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
-    b.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
+    a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
+    b.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     for round in 0..3 {
-        a.send_bytes(B, [2, 0, 0, 0, 0], &body(40_000_000, round)).map(|_| ()).unwrap();
+        a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(40_000_000, round)).map(|_| ()).unwrap();
     }
     let mut kept = Kept::default();
     while b.poll(&mut kept) > 0 {}
@@ -345,7 +348,7 @@ fn a_receiver_that_cannot_copy_gets_the_body_through_the_heap() {
     let (posted, is_posted) = mpsc::channel();
     let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept { refuse_offers: true, ..Kept::default() };
-        b.post(Some(Posted { from: 0, mask: [0; 5], value: [0; 5] }));
+        b.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
         posted.send(()).unwrap();
         while kept.messages.len() < 5 {
             b.poll(&mut kept);
@@ -355,7 +358,7 @@ fn a_receiver_that_cannot_copy_gets_the_body_through_the_heap() {
     });
     is_posted.recv().unwrap();
     for _ in 0..5 {
-        a.send_bytes(B, [7, 1, 2, 3, 4], &body(40_000_000, 3)).map(|_| ()).unwrap();
+        a.send_bytes(B, [7, 1, 2, 3, 4, 5], &body(40_000_000, 3)).map(|_| ()).unwrap();
     }
     assert!(thread.join().unwrap());
 }
@@ -375,7 +378,7 @@ fn a_body_can_be_taken_while_it_is_written() {
         kept.messages.iter().enumerate().all(|(at, message)| message.2 == body(20_000 + at * 37, at as u8))
     });
     for at in 0..3000 {
-        a.send_bytes(B, [0; 5], &body(20_000 + at * 37, at as u8)).map(|_| ()).unwrap();
+        a.send_bytes(B, [0; 6], &body(20_000 + at * 37, at as u8)).map(|_| ()).unwrap();
         a.poll(&mut Kept::default());
     }
     assert!(thread.join().unwrap());
@@ -391,9 +394,9 @@ fn one_peer_can_be_listened_to_alone_and_knows_how_far() {
     introduce(&mut a, C, &c);
     introduce(&mut c, A, &a);
     for (sender, long) in [(&mut b, false), (&mut c, true)] {
-        assert_eq!(sender.send_bytes(A, [1; 5], &body(8, 1)), Ok(Sent::Done));
+        assert_eq!(sender.send_bytes(A, [1; 6], &body(8, 1)), Ok(Sent::Done));
         let first = sender.written(A);
-        assert_eq!(sender.send_bytes(A, [2; 5], &body(if long { 200_000 } else { 8 }, 2)), Ok(Sent::Done));
+        assert_eq!(sender.send_bytes(A, [2; 6], &body(if long { 200_000 } else { 8 }, 2)), Ok(Sent::Done));
         assert!(sender.written(A) > first && !sender.has_read(A, first));
     }
     let mut kept = Kept::default();
@@ -433,10 +436,10 @@ fn a_sleeper_is_rung_once() {
         let mut fds = [rustix::event::PollFd::new(&bell, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
     };
-    a.send_bytes(B, [0; 5], b"awake").map(|_| ()).unwrap();
+    a.send_bytes(B, [0; 6], b"awake").map(|_| ()).unwrap();
     assert!(!rung(&b));
     b.prepare_sleep();
-    a.send_bytes(B, [0; 5], b"asleep").map(|_| ()).unwrap();
+    a.send_bytes(B, [0; 6], b"asleep").map(|_| ()).unwrap();
     assert!(rung(&b));
     b.awake();
     assert!(!rung(&b));

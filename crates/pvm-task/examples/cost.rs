@@ -86,13 +86,13 @@ fn bare_side(
     let start = Instant::now();
     for round in 1..=rounds as usize {
         if own == 1 {
-            let _ = endpoint.send_bytes(peer, [0; 5], &[7; PAYLOAD_BYTES]).unwrap();
+            let _ = endpoint.send_bytes(peer, [0; 6], &[7; PAYLOAD_BYTES]).unwrap();
         }
         while count.0 < round * PAYLOAD_BYTES {
             endpoint.poll(&mut count);
         }
         if own == 2 {
-            let _ = endpoint.send_bytes(peer, [0; 5], &[7; PAYLOAD_BYTES]).unwrap();
+            let _ = endpoint.send_bytes(peer, [0; 6], &[7; PAYLOAD_BYTES]).unwrap();
         }
     }
     start.elapsed().as_secs_f64()
@@ -212,7 +212,7 @@ fn on_one_core() {
     }
     let mut count = Count(0);
     best("queue alone", || {
-        let _ = sides[0].send_bytes(2, [0; 5], &[7; PAYLOAD_BYTES]).unwrap();
+        let _ = sides[0].send_bytes(2, [0; 6], &[7; PAYLOAD_BYTES]).unwrap();
         sides[1].poll(&mut count);
     });
 

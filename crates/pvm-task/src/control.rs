@@ -208,7 +208,11 @@ impl Member {
     fn handle(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
         match frame {
             ToTask::Reply { wait, reply } => self.answer(wait, reply),
-            ToTask::Message(message) => deliver(state, message),
+            ToTask::Message(message) => {
+                // It may tell of a task of another host: what that sent comes first.
+                self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
+                deliver(state, message);
+            }
             ToTask::Peer(peer) => self.meet(state, peer, descriptors),
             ToTask::PeerGone(peer) => {
                 let own = self.tid.0 as i32;
@@ -246,7 +250,9 @@ impl Member {
         let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
         if self.endpoint.connect(peer.0, segment, bell).is_ok() {
             use std::os::fd::AsRawFd;
-            state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
+            if peer.is_task() {
+                state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
+            }
             self.poll(state);
         }
     }

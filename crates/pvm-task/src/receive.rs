@@ -6,7 +6,8 @@ use crate::system::is_system;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, HandlerCall, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
-use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Offer, OfferMissed, Posted, Sink};
+use pvm_core::tid::Tid;
+use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Offer, OfferMissed, Posted, Sink, is_daemon};
 
 /// Rounds of looking at all peers before a call that does not wait gives up, while more comes.
 const LOOKS_MAX: usize = 64;
@@ -26,9 +27,11 @@ pub(crate) struct Envelope {
 impl Envelope {
     #[inline]
     pub fn new(from: u32, own: i32, meta: Meta) -> Envelope {
-        let [ctx, tag, wid, enc, format] = meta;
+        let [ctx, tag, wid, enc, format, far] = meta;
         let (ctx, tag, wid, enc, format) = (ctx as i32, tag as i32, wid as i32, enc as i32, format as i32);
-        Envelope { src: from as i32, dst: own, ctx, tag, wid, enc, format }
+        // Only the daemon speaks for others.
+        let src = if is_daemon(from) { far } else { from } as i32;
+        Envelope { src, dst: own, ctx, tag, wid, enc, format }
     }
 }
 
@@ -388,8 +391,8 @@ impl Task {
         member.posted = true;
         member.endpoint.post(Some(Posted {
             from: if filter.src == ANY { 0 } else { filter.src as u32 },
-            mask: [counts(filter.ctx), counts(filter.tag), 0, 0, 0],
-            value: [filter.ctx as u32, filter.tag as u32, 0, 0, 0],
+            mask: [counts(filter.ctx), counts(filter.tag), 0, 0, 0, 0],
+            value: [filter.ctx as u32, filter.tag as u32, 0, 0, 0, 0],
         }));
     }
 
@@ -450,7 +453,9 @@ impl Task {
         if let Some(delivered) = self.deliver_queued(filter, data) {
             return Some(delivered);
         }
-        self.deliver(filter, data, |endpoint, sink| endpoint.poll_peer(filter.src as u32, sink))
+        let (from, own) = (Tid(filter.src as u32), Tid(self.own_tid() as u32));
+        let peer = if from.host() == own.host() { from } else { own.host() };
+        self.deliver(filter, data, |endpoint, sink| endpoint.poll_peer(peer.0, sink))
     }
 
     #[inline]

@@ -5,9 +5,10 @@ use crate::message::{Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
 use crate::types::{Source, Submit};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
+use pvm_core::flows::{LIST, LISTED};
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
+use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent};
 
 /// Where programs send trace events: to whoever collects them.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
@@ -17,6 +18,8 @@ const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 enum Route {
     /// Through shared memory.
     Shared,
+    /// Through shared memory to the daemon, which carries it to another host.
+    Far,
     /// To the own queue.
     Own,
     /// Through the socket.
@@ -47,6 +50,26 @@ impl Outgoing<'_> {
         };
         member.conclude(to, sent)
     }
+
+    /// Queues it to the daemon for tasks of other hosts. For more than one their tids go first, as a
+    /// message of their own.
+    fn send_far(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
+        meta[FAR] = to[0].0;
+        let daemon = to_daemon(member);
+        if to.len() > 1 {
+            let list: Vec<u8> = to.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
+            meta[FAR] = LIST;
+            let sent = member.endpoint.send_bytes(daemon.0, meta, &list);
+            member.conclude(daemon, sent)?;
+            meta[FAR] = LISTED;
+        }
+        self.send(member, daemon, meta)
+    }
+}
+
+/// The daemon as a peer in shared memory.
+fn to_daemon(member: &Member) -> Tid {
+    member.tid.host()
 }
 
 impl Member {
@@ -94,16 +117,25 @@ impl Member {
         if !to.is_task() || to.is_service() {
             return Ok(Route::Daemon);
         }
-        if to.host() != self.tid.host() {
-            return Ok(Route::Nowhere);
+        let here = self.tid.host();
+        if to.host() == here {
+            return self.meet_soon(to);
         }
+        if self.endpoint.is_connected(here.0) {
+            return Ok(Route::Far);
+        }
+        self.meet_soon(here)
+    }
+
+    /// Has the daemon introduce a peer of this host, or itself.
+    fn meet_soon(&mut self, to: Tid) -> Result<Route, Code> {
         if let Some(at) = self.refused.iter().position(|(refused, _)| *refused == to) {
             return match self.refused.swap_remove(at).1 {
                 Code::OutOfRes => Err(Code::OutOfRes),
                 _ => Ok(Route::Nowhere),
             };
         }
-        if !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
+        if to.is_task() && !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
             return Ok(Route::Nowhere);
         }
         if !self.requests.iter().any(|(_, fate)| *fate == Fate::Introduction(to)) {
@@ -123,7 +155,7 @@ impl Message {
     #[inline(always)]
     fn meta_with(&self, ctx: i32, tag: i32) -> Meta {
         let enc = if self.enc == ENC_IN_PLACE { OWN_DSIG } else { self.enc };
-        [ctx, tag, self.wid, enc, self.format].map(|word| word as u32)
+        [ctx, tag, self.wid, enc, self.format, 0].map(|word| word as u32)
     }
 
     /// The body in the form in which it goes to so many receivers.
@@ -180,15 +212,17 @@ impl Task {
             }
         }
         let route = if is_answer(tag) { Route::Daemon } else { member.route(to)? };
-        match route {
-            Route::Shared => {}
+        let (peer, far) = match route {
+            Route::Shared => (to, 0),
+            Route::Far => (to_daemon(member), to.0),
             Route::Soon => return Ok(Submit::Again),
             Route::Nowhere => return Ok(Submit::Done),
             Route::Own | Route::Daemon => return self.send_slowly(to, tag),
-        }
+        };
         (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
-        let meta = message.meta();
-        message.outgoing(&mut member.endpoint, 1)?.send(member, to, meta)?;
+        let mut meta = message.meta();
+        meta[FAR] = far;
+        message.outgoing(&mut member.endpoint, 1)?.send(member, peer, meta)?;
         self.collect_returned_blocks();
         Ok(Submit::Done)
     }
@@ -206,10 +240,11 @@ impl Task {
         receivers.sort_unstable();
         receivers.dedup();
         let mut soon = false;
-        let mut reachable = Vec::with_capacity(receivers.len());
+        let (mut reachable, mut far) = (Vec::with_capacity(receivers.len()), Vec::new());
         for tid in receivers {
             match member.route(tid)? {
                 Route::Shared => reachable.push(tid),
+                Route::Far => far.push(tid),
                 Route::Soon => soon = true,
                 // The caller is skipped, as in PVM 3.4.
                 Route::Own | Route::Daemon | Route::Nowhere => {}
@@ -220,7 +255,10 @@ impl Task {
         }
         (message.ctx, message.tag) = (context, tag);
         let meta = message.meta();
-        let body = message.outgoing(&mut member.endpoint, reachable.len())?;
+        let body = message.outgoing(&mut member.endpoint, reachable.len() + usize::from(!far.is_empty()))?;
+        if !far.is_empty() {
+            body.send_far(member, &far, meta)?;
+        }
         for tid in reachable {
             body.send(member, tid, meta)?;
         }
@@ -235,7 +273,7 @@ impl Task {
         if !self.may_send(to, tag) {
             return Err(Code::BadParam);
         }
-        self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG].map(|word| word as u32), body)
+        self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32), body)
     }
 
     /// [`Task::psend`] of a few bytes to a peer that is known, while nothing else is to be done; says
@@ -247,7 +285,7 @@ impl Task {
         if !to.is_task() || tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
             return false;
         }
-        let meta = [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG].map(|word| word as u32);
+        let meta = [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
         match member.endpoint.send_short(to.0, &meta, body) {
             Some(Sent::Done) => true,
             Some(Sent::RingByDaemon) => {
@@ -266,7 +304,7 @@ impl Task {
     /// [`Task::send_body`] in another encoding; context, tag, wait id, encoding.
     pub(crate) fn send_encoded(&mut self, to: Tid, words: [i32; 4], body: &[u8]) -> Result<Submit, Code> {
         let [ctx, tag, wid, enc] = words;
-        self.send_slice(to, [ctx, tag, wid, enc, OWN_DSIG].map(|word| word as u32), body)
+        self.send_slice(to, [ctx, tag, wid, enc, OWN_DSIG, 0].map(|word| word as u32), body)
     }
 
     #[inline(always)]
@@ -297,6 +335,13 @@ impl Task {
             Route::Shared => {
                 let sent = member.endpoint.send_bytes(to.0, meta, body);
                 member.conclude(to, sent)?;
+                self.collect_returned_blocks();
+            }
+            Route::Far => {
+                let (daemon, mut meta) = (to_daemon(member), meta);
+                meta[FAR] = to.0;
+                let sent = member.endpoint.send_bytes(daemon.0, meta, body);
+                member.conclude(daemon, sent)?;
                 self.collect_returned_blocks();
             }
             Route::Soon => return Ok(Submit::Again),
@@ -354,7 +399,7 @@ impl Task {
 impl Member {
     /// A message for a daemon.
     fn send_to_daemon(&mut self, dst: Tid, meta: Meta, body: Vec<u8>) -> Result<(), Code> {
-        let [ctx, tag, wid, enc, _] = meta.map(|word| word as i32);
+        let [ctx, tag, wid, enc, ..] = meta.map(|word| word as i32);
         let dst = if dst.is_task() { dst } else { Tid(dst.0 | DAEMON_BIT) };
         let body = ByteBuf::from(body);
         self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, body }));

@@ -19,7 +19,7 @@ mod tests;
 
 pub use intake::{Chunk, Credit, Intake, Letter, Strange};
 
-use crate::tid::Tid;
+use crate::tid::{GROUP_BIT, Tid};
 use held::Held;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -41,6 +41,12 @@ pub const HELD_BYTES_MAX: u64 = 8 << 20;
 /// A multicast waits for a member whose flow has no more than this ahead of it, in bytes, so that
 /// its body crosses to the host once.
 const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
+
+/// In the place of a receiver, from a task to its daemon: the message is the list of those who get
+/// the next one (tids of four native bytes each).
+pub const LIST: u32 = GROUP_BIT;
+/// In the place of a receiver: the message is for those on the list.
+pub const LISTED: u32 = GROUP_BIT | 1;
 
 /// The words that travel with a message; the same on both hosts.
 pub type Meta = [u32; 5];

@@ -24,7 +24,7 @@ impl Endpoint {
             let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
             posted.active.load(Ordering::Acquire) != 0
                 && [0, us].contains(&word(&posted.from))
-                && (0..5).all(|at| meta[at] & word(&posted.mask[at]) == word(&posted.value[at]))
+                && (0..6).all(|at| meta[at] & word(&posted.mask[at]) == word(&posted.value[at]))
         };
         if waits() {
             return true;

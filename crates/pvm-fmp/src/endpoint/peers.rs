@@ -21,7 +21,7 @@ impl Endpoint {
         let our_line = OwnLine::new(&self.heap, our_line);
         let owner =
             Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
-        let keep_bell = self.bells < BELLS_MAX;
+        let keep_bell = self.bells < BELLS_MAX || crate::is_daemon(tid);
         self.bells += usize::from(keep_bell);
         let peer = Box::new(Peer {
             tid,
@@ -63,7 +63,7 @@ impl Endpoint {
         })?;
         let heap = self.heap.borrow();
         let (header, line) = (heap.source().mapping.header(), heap.source().mapping.peer_line(index));
-        for word in [&line.ring, &line.offer, &line.consumed, &line.taken] {
+        for word in [&line.ring, &line.offer, &line.consumed, &line.taken, &line.notice] {
             word.store(0, Ordering::Relaxed);
         }
         // Pairs with the acquire in `Peer::find_line`: who finds the line finds it clean.
@@ -98,5 +98,5 @@ impl Endpoint {
 }
 
 fn slot_of(tid: u32) -> usize {
-    tid as usize % crate::ports::SLOTS
+    tid as usize % crate::SLOTS
 }

@@ -133,6 +133,9 @@ impl Endpoint {
     #[inline]
     fn drain_peer(&mut self, index: usize, sink: &mut impl Sink) -> usize {
         let peer = self.peers[index].as_mut().expect("ordered peers exist");
+        if !sink.wants(peer.tid) {
+            return 0;
+        }
         let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, sink) };
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.lines() };
@@ -211,7 +214,8 @@ impl Endpoint {
             }
         }
         // Who sends long bodies one after another may wait for the first ones to be read.
-        let long = self.peers[index].as_ref().is_some_and(|peer| peer.released_bytes() >= PROMPT_RELEASE_BYTES);
+        let peer = self.peers[index].as_ref();
+        let long = peer.is_some_and(|peer| peer.released_bytes() >= PROMPT_RELEASE_BYTES || crate::is_daemon(peer.tid));
         let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
         if long || inbound.is_some_and(Inbound::should_publish) {
             self.publish(index);
@@ -225,12 +229,15 @@ impl Endpoint {
     }
 
     /// Says how far we have read.
-    fn publish(&mut self, index: usize) {
+    pub(super) fn publish(&mut self, index: usize) {
         let Some(peer) = self.peers[index].as_mut() else { return };
         if let Some(inbound) = peer.inbound.as_mut().filter(|inbound| inbound.consumed != inbound.published) {
             inbound.published = inbound.consumed;
             // Pairs with the acquire in `Peer::consumed`: our reads of those lines are over.
             peer.our_line.get().consumed.store(inbound.consumed, Ordering::Release);
+            if crate::is_daemon(peer.tid) {
+                self.notify_daemon(index);
+            }
         }
     }
 
@@ -288,6 +295,7 @@ impl Endpoint {
                 let mut descriptor = [0u8; INLINE_BYTES_MAX];
                 let bytes = entry.copy_to(&mut descriptor);
                 match Remote::from_descriptor(&owner, &descriptor[..bytes]) {
+                    Some(remote) if remote.is_lent() => receive_lent(peer.tid, &owner, &remote, entry, sink),
                     Some(remote) => {
                         sink.arrived(peer.tid, entry.meta(), Arrival::Remote(remote));
                         Step::Message
@@ -338,7 +346,7 @@ impl Endpoint {
                 for (place, token) in body.chunks_exact_mut(4).zip(group) {
                     place.copy_from_slice(&token.to_ne_bytes());
                 }
-                let pushed = peer.push(self.tid, &self.heap, Kind::Release, &[0; 5], &body[..4 * group.len()]);
+                let pushed = peer.push(self.tid, &self.heap, Kind::Release, &[0; 6], &body[..4 * group.len()]);
                 if pushed.is_err() {
                     // No memory for the news: it waits for the next time.
                     peer.owner.released.borrow_mut().extend_from_slice(group);
@@ -358,7 +366,7 @@ impl Endpoint {
         };
         words.active.store(0, Ordering::Relaxed);
         words.from.store(wanted.from, Ordering::Relaxed);
-        for at in 0..5 {
+        for at in 0..6 {
             words.mask[at].store(wanted.mask[at], Ordering::Relaxed);
             words.value[at].store(wanted.value[at] & wanted.mask[at], Ordering::Relaxed);
         }
@@ -448,6 +456,15 @@ fn receive_offer(
         }
         Look::Other => Step::Damaged,
     }
+}
+
+/// Offers a body that is the daemon's until the entry has been read.
+fn receive_lent(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+    let outcome = Cell::new(Outcome::Later);
+    let (bytes, way) = (remote.len(), Way::Lent(remote));
+    let offer = Offer { owner, bytes, sender_lives: &|| true, outcome: &outcome, way };
+    sink.arrived(from, entry.meta(), Arrival::Offer(offer));
+    if outcome.get() == Outcome::Taken { Step::Message } else { Step::Wait }
 }
 
 /// The three words of an entry that tells of a body elsewhere.

@@ -43,11 +43,12 @@ impl Endpoint {
 
     fn send_long(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
-        if body.len() >= self.offer_bytes_min && self.peer_waits_for(index, &meta) {
+        let waits = !crate::is_daemon(to);
+        if waits && body.len() >= self.offer_bytes_min && self.peer_waits_for(index, &meta) {
             return self.send_offer(index, meta, body);
         }
-        // While tasks crowd the cores the peer would often have to wait in the middle for us.
-        if body.len() >= STREAM_BYTES_MIN && !self.crowded() {
+        // A daemon never waits. While tasks crowd the cores the peer would often have to wait in the middle for us.
+        if waits && body.len() >= STREAM_BYTES_MIN && !self.crowded() {
             return self.send_stream(index, meta, body);
         }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
@@ -179,7 +180,7 @@ fn stream_piece_bytes(bytes: usize) -> usize {
 }
 
 /// What a receiver must know to find a body: token, count, place and length of each fragment.
-fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
+pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];
     bytes[..4].copy_from_slice(&token.to_ne_bytes());
     bytes[4..8].copy_from_slice(&(body.len() as u32).to_ne_bytes());
@@ -192,7 +193,7 @@ fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; B
 
 /// Wakes the peer if it sleeps.
 #[inline(always)]
-fn ring(peer: &Peer, reached: bool) -> Sent {
+pub(super) fn ring(peer: &Peer, reached: bool) -> Sent {
     match peer.owner.mapping.header().waiting.0.sleeper(reached) {
         None => Sent::Done,
         Some(nap) => wake(peer, nap),

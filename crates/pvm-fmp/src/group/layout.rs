@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// Members that a group can have: as many as a host has tasks.
-pub const MEMBERS_MAX: usize = crate::ports::SLOTS;
+pub const MEMBERS_MAX: usize = crate::SLOTS;
 
 /// A type that can be laid over a memfd of zeroes: made of atomics alone.
 ///

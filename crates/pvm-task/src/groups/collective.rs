@@ -144,7 +144,7 @@ impl Task {
             Ok(body) => (body, 0),
             Err(code) => (&[][..], code),
         };
-        let meta = [operation.known.ctx(), operation.tag, failure, OWN_DSIG, OWN_DSIG].map(|word| word as u32);
+        let meta = [operation.known.ctx(), operation.tag, failure, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
         let submitted = self.send_slice(Tid(to.tid), meta, body)?;
         if submitted == Submit::Done && operation.known.counts(body.len()) {
             self.note_ahead(operation, to);

@@ -1,0 +1,64 @@
+//! Between a task and the daemon, which carries messages to and from other hosts.
+//!
+//! The daemon lends a body: it lies in the daemon's heap until the task has read the entry, and the
+//! task copies it out at once. So how far the queue has been read tells everything, and no release
+//! has to stand behind messages that the task itself has sent.
+
+use super::Endpoint;
+use super::send::{descriptor, ring};
+use crate::arrival::LENT;
+use crate::bell;
+use crate::heap::Block;
+use crate::queue::Kind;
+use crate::sync::Ordering;
+use crate::{Meta, SendError, Sent};
+
+impl Endpoint {
+    /// Sends the first `bytes` of a block, which must stay as it is until the peer has read so far
+    /// ([`Endpoint::read_by`]) as [`Endpoint::written`] says afterwards.
+    pub fn send_lent(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
+        let body = [(block.clone(), bytes)];
+        self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(LENT, &body))
+    }
+
+    /// How far a peer has read the queue to it, as last published.
+    pub fn read_by(&mut self, to: u32) -> u64 {
+        let us = self.tid;
+        let peer = self.index_of(to).and_then(|index| self.peers[index].as_mut());
+        peer.map_or(0, |peer| peer.consumed(us))
+    }
+
+    /// Has the peer ring when it has read so far (`None`: no more). Says whether it has already, then
+    /// it may not ring.
+    pub fn want_notice(&mut self, to: u32, mark: Option<u64>) -> bool {
+        let us = self.tid;
+        let Some(peer) = self.index_of(to).and_then(|index| self.peers[index].as_mut()) else { return false };
+        peer.our_line.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
+        // Pairs with the fence in `notify_daemon`: one of the two sees the other.
+        bell::full_fence();
+        mark.is_some_and(|mark| peer.consumed(us) >= mark)
+    }
+
+    /// The daemon's queue has been read so far: rings it if it waits for that.
+    pub(super) fn notify_daemon(&mut self, index: usize) {
+        let us = self.tid;
+        let Some(peer) = self.peers[index].as_mut() else { return };
+        let published = peer.inbound.as_ref().map_or(0, |inbound| inbound.published);
+        bell::full_fence();
+        let notice = peer.theirs(us).map_or(0, |line| line.notice.load(Ordering::Relaxed));
+        if notice != 0 && published >= notice {
+            // Its bell is always at hand.
+            let _ = ring(peer, false);
+        }
+    }
+
+    /// Hands over what a peer has sent until now, however much that is; whether the sink wants it is
+    /// not asked. The peer may send on.
+    pub fn poll_through(&mut self, tid: u32, sink: &mut impl crate::Sink) -> usize {
+        let count = self.poll_dead(tid, sink);
+        if let Some(index) = self.index_of(tid) {
+            self.publish(index);
+        }
+        count
+    }
+}
