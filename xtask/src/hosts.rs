@@ -68,7 +68,7 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
         build::build_unless_told(arguments)?;
     }
     require(options.side)?;
-    scenario::compile(&case::find(&scenario::folder())?)?;
+    scenario::compile(&scenario::all()?)?;
     let mut words = vec!["hosts"];
     words.extend(arguments.iter().map(String::as_str));
     let last = sandbox::run(&words)?;
@@ -81,7 +81,7 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
 fn inside(folder: &Path, options: &Options) -> Result<()> {
     let all = match &options.script {
         Some(path) => case::script(path)?,
-        None => case::find(&scenario::folder())?,
+        None => scenario::all()?,
     };
     let wanted = |case: &&Case| options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part));
     let cases: Vec<&Case> = all.iter().filter(wanted).collect();

@@ -7,4 +7,4 @@ sed "s/\"pirx\"/\"$(hostname)\"/" $examples/hello_master > hello_master
 cp $examples/hello_slave $examples/master $examples/slave .
 chmod +x hello_master hello_slave master slave
 ./hello_master
-slsh ./master "echo some words" 3 | sed -E 's/26[0-9]{4}/N/'
+slsh ./master "echo some words" 3 | sed -E 's/\b[0-9]{6,7}\b/N/'

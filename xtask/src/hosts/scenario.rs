@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use super::network::Network;
 use crate::common::root;
-use crate::conform::case::{Case, Kind};
+use crate::conform::case::{self, Case, Kind};
 use crate::conform::compile;
 use crate::conform::execute::{End, Outcome, Runner, console_input, wait};
 use crate::conform::machine::Side;
@@ -27,6 +27,32 @@ pub fn programs() -> PathBuf {
 /// Where the scenarios lie.
 pub fn folder() -> PathBuf {
     root().join("tests/hosts")
+}
+
+/// Scripts of `tests/conform` that are scenarios too: their tasks lie on all hosts here.
+const SHARED: &[&str] = &[
+    "groups_barrier",
+    "groups_bandwidth",
+    "groups_collective",
+    "groups_members",
+    "hello",
+    "hitc",
+    "inherit",
+    "mailbox",
+    "master1",
+    "slang",
+    "spmd",
+    "tablix",
+    "timing",
+];
+
+/// All scenarios.
+pub fn all() -> Result<Vec<Case>> {
+    let mut cases = case::find(&folder())?;
+    for name in SHARED {
+        cases.extend(case::script(&root().join("tests/conform/programs").join(name).with_extension("sh"))?);
+    }
+    Ok(cases)
 }
 
 /// The program of a case.
@@ -114,7 +140,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     if case.log {
         text += &machine.log(first);
     }
-    text = normal(&text, machine);
+    text = normal(&text, machine, !case.unordered);
     if case.unordered {
         text = normalise::sorted(&text);
     }
@@ -126,9 +152,9 @@ static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([0-9a-f]{5,7})\b
 /// Tids have the number of the host above this bit.
 const LOCAL_BITS: u32 = 18;
 
-/// Takes out what may differ between two right runs: dates, folders, tids. A task is named by the
-/// order of its appearance and by its host.
-fn normal(raw: &str, machine: &Machine) -> String {
+/// Takes out what may differ between two right runs: dates, folders, tids. A task is named by its host
+/// and, where the order of lines counts, by the order of its appearance.
+fn normal(raw: &str, machine: &Machine, numbered: bool) -> String {
     let mut text = raw.to_owned();
     for host in machine.network.hosts() {
         let folder = machine.folder.join(&host.name);
@@ -139,11 +165,12 @@ fn normal(raw: &str, machine: &Machine) -> String {
     text = text.replace(&root().display().to_string(), "ROOT");
     text = normalise::dates(text);
     let mut seen: HashMap<u32, usize> = HashMap::new();
-    let tid = |found: &Captures| {
+    let replaced = TID.replace_all(&text, |found: &Captures| {
         let Ok(tid) = u32::from_str_radix(&found[1], 16) else { return found[0].to_owned() };
         let next = seen.len() + 1;
-        format!("t#{}@{}", seen.entry(tid).or_insert(next), tid >> LOCAL_BITS)
-    };
-    let mut tid = tid;
-    TID.replace_all(&text, |found: &Captures| tid(found)).into_owned()
+        let number = seen.entry(tid).or_insert(next);
+        let number = if numbered { number.to_string() } else { String::new() };
+        format!("t#{number}@{}", tid >> LOCAL_BITS)
+    });
+    replaced.into_owned()
 }

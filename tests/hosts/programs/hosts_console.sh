@@ -1,0 +1,22 @@
+# Consoles on two hosts: what one does the other sees.
+#@ hosts 1
+#@ timeout 40
+far() {
+    "$PVM_RSH" "$1" pvm 2>&1
+}
+echo "---- before"
+(echo "add bravo delta bravo nowhere"; echo conf) | pvm
+echo "---- from bravo"
+printf 'conf\nmstat alfa bravo charlie delta\nadd charlie\nid\n' | far bravo | sed -E 's/^(pvm> )?t8.*/TID/'
+echo "---- from alfa"
+echo conf | pvm
+echo "---- from charlie"
+printf 'delete delta nowhere\n' | far charlie
+sleep 0.5
+echo "---- again"
+echo conf | pvm
+echo conf | far bravo
+echo "---- of a host that is gone"
+echo conf | far delta 2>&1 | head -3 | sed -E 's/\[pid[0-9]+\]/[pid]/'
+echo "---- back again"
+printf 'add delta\nconf\n' | far bravo

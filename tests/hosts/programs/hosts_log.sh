@@ -1,0 +1,14 @@
+# Output that nobody collects goes to the first host's log, whichever host it comes from.
+#@ fresh
+. "$CONFORM/functions"
+for host in alfa bravo charlie delta; do
+    echo "spawn -$host /bin/hostname" | pvm > /dev/null 2>&1
+done
+seen() {
+    test "$(grep -c -E '\] (alfa|bravo|charlie|delta)$' "$PVM_TMP"/pvml.*)" = 4
+}
+wait_for seen
+grep -E '\] (alfa|bravo|charlie|delta)$' "$PVM_TMP"/pvml.* | sort
+for host in bravo charlie delta; do
+    "$PVM_RSH" $host 'cat $PVM_TMP/pvml.*' | grep -c -E '\] (alfa|bravo|charlie|delta)$'
+done
