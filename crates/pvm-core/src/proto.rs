@@ -133,6 +133,8 @@ pub enum Request {
     Config,
     /// `pvm_addhosts`. `Reply::AddedHosts`.
     AddHosts(Vec<ByteBuf>),
+    /// `Reply::Done` as soon as no hosts are being added.
+    AwaitHosts,
     /// `pvm_delhosts`. `Reply::Codes`.
     DeleteHosts(Vec<ByteBuf>),
     /// `pvm_mstat`. `Reply::Code`.

@@ -1,6 +1,6 @@
 //! What the daemon tells with the time of day in it.
 use pvm_core::codes::ENC_XDR;
-use pvm_core::proto::{ByteBuf, Message, Reply, ToTask};
+use pvm_core::proto::{ByteBuf, Message, Reply};
 use pvm_core::tid::Tid;
 use pvm_core::trace::{Record, Stamp, write_data_list};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,12 @@ pub fn time_of_day() -> Reply {
 }
 
 /// An event for a collector; before the first one, what data events have.
-pub fn trace(to: (Tid, i32, i32), mut record: Record, describe: bool, introduce: bool) -> impl Iterator<Item = ToTask> {
+pub fn trace(
+    to: (Tid, i32, i32),
+    mut record: Record,
+    describe: bool,
+    introduce: bool,
+) -> impl Iterator<Item = Message> {
     let list = introduce.then(|| {
         let mut list = Vec::new();
         write_data_list(&mut list);
@@ -28,6 +33,6 @@ pub fn trace(to: (Tid, i32, i32), mut record: Record, describe: bool, introduce:
     let (dst, ctx, tag) = to;
     list.into_iter().chain([body]).map(move |body| {
         let body = ByteBuf::from(body);
-        ToTask::Message(Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, body })
+        Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, body }
     })
 }

@@ -8,7 +8,7 @@ use crate::nest::Nest;
 use crate::resolve;
 use crate::settings::Settings;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Action, Connection, Machine, Start, Time};
+use pvm_core::machine::{Action, Connection, HostStart, Machine, Start, Time};
 use pvm_core::proto::{ByteBuf, Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_core::wire::Checked;
@@ -582,21 +582,34 @@ impl Daemon {
             Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, &self.groups.waiting()),
             Action::Trace { to, ctx, tag, record, describe, introduce } => {
                 let frames = clock::trace((to, ctx, tag), record, describe, introduce);
-                frames.for_each(|frame| self.connections.send(to, frame));
+                for message in frames {
+                    self.machine.handle_message_made(message);
+                }
             }
             Action::TellTime { to, wait } => {
-                self.connections.send(to, ToTask::Reply { wait, reply: clock::time_of_day() });
+                self.machine.handle_time_told(to, wait, clock::time_of_day());
             }
             Action::CheckHosts { request, names } => self.check_hosts(request, &names),
+            Action::StartHosts { request, hosts, by_hoster: true } => {
+                let command = |host: &HostStart| {
+                    format!("{} -s -n{}", host.line.daemon().unwrap_or("pvmd"), host.line.name()).into_bytes()
+                };
+                let commands = hosts.iter().map(|host| (host.index, ByteBuf::from(command(host)))).collect();
+                self.machine.handle_start_commands(request, commands);
+            }
             Action::StartHosts { request, hosts, .. } => {
                 let now = self.now();
                 hosts.iter().for_each(|host| {
                     self.machine.handle_host_started(now, request, host.index, Err(Code::CantStart.into()))
                 });
             }
+            // Daemons of other protocols cannot join.
+            Action::ReadAnswer { request, index, .. } => {
+                let now = self.now();
+                self.machine.handle_host_started(now, request, index, Err(Code::BadVersion.into()));
+            }
             // There are no other hosts yet.
-            Action::ReadAnswer { .. }
-            | Action::KnowHost { .. }
+            Action::KnowHost { .. }
             | Action::OpenLink { .. }
             | Action::ForgetHost { .. }
             | Action::SendHost { .. }

@@ -3,6 +3,7 @@ use super::{Action, Machine, Time};
 use crate::codes::Code;
 use crate::proto::{Reply, ToTask};
 use crate::tid::Tid;
+use crate::wire::Frame;
 use std::time::Duration;
 
 /// The numbers of the signals that a halt uses.
@@ -10,6 +11,8 @@ const SIGNAL_TERMINATE: i32 = 15;
 const SIGNAL_KILL: i32 = 9;
 /// How long killed processes may take to vanish before the daemon ends all the same.
 const KILLED_WAIT: Duration = Duration::from_secs(2);
+/// How much longer the master waits for hosts that kill their last tasks.
+const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// `pvm_tickle` takes this many arguments at most.
 const TICKLE_ARGUMENTS_MAX: usize = 10;
 
@@ -62,7 +65,9 @@ impl Machine {
         if !tid.is_task() {
             return Err(Code::BadParam);
         }
-        if let Some(task) = self.tasks.get(tid).filter(|task| task.process > 0) {
+        if tid.host() != self.own_host() {
+            self.send_host(tid.host(), Frame::Signal { tid, signal });
+        } else if let Some(task) = self.tasks.get(tid).filter(|task| task.process > 0) {
             self.actions.push_back(Action::Signal { tid, process: task.process, signal });
         }
         Ok(Reply::Done)
@@ -77,8 +82,7 @@ impl Machine {
             0..=4 => self.dump(arguments[0]),
             5 => return Ok(Reply::Ints(vec![self.control.debug_mask])),
             6 => self.control.debug_mask = argument,
-            // Hosts do not fail while there is one.
-            8 => return Ok(Reply::Ints(vec![0])),
+            8 => return Ok(Reply::Ints(vec![i32::from(self.declare_failed(Tid(argument as u32)))])),
             _ => {}
         }
         Ok(Reply::Ints(Vec::new()))
@@ -98,13 +102,30 @@ impl Machine {
         }
     }
 
-    /// The machine ends: all tasks are asked to end, those of the daemon's own are killed when
-    /// they do not, then [`Action::Stop`] comes.
+    /// Somebody says that a host has failed.
+    fn declare_failed(&mut self, host: Tid) -> bool {
+        let there =
+            host.is_host() && host != self.own_host() && host != self.hosts.master() && self.hosts.is_here(host);
+        match there {
+            true if self.hosts.is_master() => self.lose_host(host, "declared to have failed"),
+            true => self.send_host(self.hosts.master(), Frame::Suspect(host)),
+            false => {}
+        }
+        there
+    }
+
+    /// At the master the machine ends, elsewhere the host: all tasks are asked to end, those of the
+    /// daemon's own are killed when they do not, then [`Action::Stop`] comes.
     pub fn halt(&mut self, now: Time) {
+        self.pass(now);
         if self.control.halting() {
             return;
         }
-        self.control.halt = Halt::Asked(now + self.settings.halt_grace);
+        self.control.halt = Halt::Asked(self.now + self.settings.halt_grace);
+        if self.hosts.is_master() {
+            self.fail_add(Code::SysErr);
+            self.hosts.others().into_iter().for_each(|host| self.send_host(host, Frame::Leave));
+        }
         let tasks: Vec<(Tid, i32)> = self.tasks.iter().map(|(tid, task)| (tid, task.process)).collect();
         for (tid, _) in &tasks {
             self.send(*tid, ToTask::Halting);
@@ -115,10 +136,21 @@ impl Machine {
         self.stop_when_empty();
     }
 
+    /// Without its master a host has no machine.
+    pub(super) fn lose_master(&mut self, why: &str) {
+        if !self.control.halting() {
+            let name = self.name_of(self.hosts.master());
+            self.log(format!("lost the master {name}: {why}; this host ends with all its tasks"));
+            self.halt(self.now);
+        }
+    }
+
     pub(super) fn check_halt(&mut self, now: Time) {
         match self.control.halt {
             Halt::Asked(when) if now >= when => {
-                self.control.halt = Halt::Killed(now + KILLED_WAIT);
+                // Other hosts have begun to kill just now.
+                let wait = if self.hosts.has_others() { KILLED_WAIT + LEAVING_WAIT } else { KILLED_WAIT };
+                self.control.halt = Halt::Killed(now + wait);
                 for (tid, task) in self.tasks.iter().filter(|(_, task)| task.started > 0) {
                     self.actions.push_back(Action::Signal { tid, process: task.started, signal: SIGNAL_KILL });
                 }
@@ -129,7 +161,8 @@ impl Machine {
     }
 
     pub(super) fn stop_when_empty(&mut self) {
-        if self.control.halting() && self.tasks.iter().all(|(_, task)| task.started == 0) {
+        let waits = self.hosts.is_master() && self.hosts.has_others();
+        if self.control.halting() && !waits && self.tasks.iter().all(|(_, task)| task.started == 0) {
             self.stop();
         }
     }
@@ -137,6 +170,9 @@ impl Machine {
     fn stop(&mut self) {
         if self.control.halt != Halt::Stopped {
             self.control.halt = Halt::Stopped;
+            if !self.hosts.is_master() {
+                self.send_host(self.hosts.master(), Frame::Leave);
+            }
             self.actions.push_back(Action::Stop);
         }
     }

@@ -167,7 +167,7 @@ impl Machine {
     }
 
     fn add_member(&mut self, id: u64, tid: Tid, wait: u32) {
-        if !self.tasks.is_connected(tid) {
+        if !self.is_present(tid) {
             return;
         }
         let Some(group) = self.groups.by_id(id) else { return };

@@ -1,16 +1,15 @@
-//! The host table; adding and deleting hosts (contract 2.7).
-use super::{Action, Machine};
-use crate::codes::{Code, SM_ADDACK};
-use crate::encoding::Writer;
-use crate::hostfile;
-use crate::proto::{ByteBuf, Host, Reply};
+//! The host table: who belongs to the machine, under which names (contract 2.7).
+use super::{Action, Machine, Rank, Settings};
+use crate::codes::Code;
+use crate::proto::{Host, Reply};
 use crate::tid::{HOST_MASK, HOST_SHIFT, Tid};
-use crate::wire::Checked;
+use crate::wire::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 
 /// A machine has this many hosts at most.
 pub const HOSTS_MAX: usize = (HOST_MASK >> HOST_SHIFT) as usize;
-/// The number of the first host.
+/// The number of the first host, the master.
 const FIRST: u32 = 1;
 
 /// What `pvm_config` says of a host.
@@ -23,70 +22,144 @@ pub struct HostSettings {
     pub dsig: i32,
 }
 
-/// Who wants hosts added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asker {
-    Task { tid: Tid, wait: u32 },
-    Manager { tid: Tid, wid: i32, ctx: i32 },
+/// A host of the machine.
+pub(super) struct Member {
+    pub entry: Entry,
+    /// Whether everybody knows it, so that it can be used.
+    pub joined: bool,
+    /// Of those that were added here: what its name had led to.
+    pub resolved: Vec<IpAddr>,
 }
 
-/// An add under way: what is known of each name so far.
-pub(super) struct Adding {
-    pub request: u32,
-    pub asker: Asker,
-    pub names: Vec<ByteBuf>,
-    pub results: Vec<Option<Code>>,
+impl Member {
+    fn is_named(&self, name: &[u8]) -> bool {
+        let same = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
+        self.entry.name.as_bytes() == name || self.entry.aliases.iter().any(same)
+    }
 }
 
 /// The hosts of the machine.
 pub(super) struct Hosts {
     own: Tid,
-    table: BTreeMap<Tid, HostSettings>,
-    last_request: u32,
-    pub adding: Option<Adding>,
+    master: Tid,
+    table: BTreeMap<Tid, Member>,
+    /// How many changes the table has seen.
+    pub version: u64,
+    /// The number that was given out last.
+    last: u32,
 }
 
 impl Hosts {
-    pub fn new(host: HostSettings) -> Hosts {
-        let own = Tid::host_number(FIRST);
-        Hosts { own, table: BTreeMap::from([(own, host)]), last_request: 0, adding: None }
+    pub fn new(settings: &Settings) -> Hosts {
+        let (own, master) = match settings.rank {
+            Rank::Master => (Tid::host_number(FIRST), Tid::host_number(FIRST)),
+            Rank::Slave { own, master } => (own, master),
+        };
+        let HostSettings { name, arch, speed, dsig } = settings.host.clone();
+        let (aliases, addresses, key) = (settings.aliases.clone(), settings.addresses.clone(), settings.key);
+        let entry = Entry { tid: own, name, aliases, arch, speed, dsig, addresses, key };
+        let mut hosts = Hosts { own, master, table: BTreeMap::new(), version: 0, last: FIRST };
+        hosts.add(entry, true);
+        hosts
     }
     pub fn own(&self) -> Tid {
         self.own
     }
+    pub fn master(&self) -> Tid {
+        self.master
+    }
+    pub fn is_master(&self) -> bool {
+        self.own == self.master
+    }
+    /// Whether others belong to the machine.
+    pub fn has_others(&self) -> bool {
+        self.table.len() > 1
+    }
+    /// The hosts on which there can be tasks.
     pub fn tids(&self) -> impl Iterator<Item = Tid> + '_ {
-        self.table.keys().copied()
+        self.members().map(|member| member.entry.tid)
+    }
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.table.values().filter(|member| member.joined || member.entry.tid == self.own)
+    }
+    /// All other hosts, also those that are just joining.
+    pub fn others(&self) -> Vec<Tid> {
+        self.table.keys().copied().filter(|tid| *tid != self.own).collect()
     }
     /// Whether the host of that tid belongs to the machine.
     pub fn is_here(&self, tid: Tid) -> bool {
         self.table.contains_key(&tid.host())
     }
+    pub fn member(&self, tid: Tid) -> Option<&Member> {
+        self.table.get(&tid.host())
+    }
     pub fn is_arch(&self, tid: Tid, arch: &[u8]) -> bool {
-        self.table.get(&tid).is_some_and(|host| host.arch.as_bytes() == arch)
+        self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)
     }
     /// Whether the host goes by that name; `.` is the own one.
     pub fn is_named(&self, tid: Tid, name: &[u8]) -> bool {
         match name {
             b"." => tid == self.own,
-            _ => self.table.get(&tid).is_some_and(|host| host.name.as_bytes() == name),
+            _ => self.table.get(&tid).is_some_and(|host| host.is_named(name)),
         }
     }
-    fn find(&self, name: &[u8]) -> Option<Tid> {
-        self.tids().find(|tid| self.is_named(*tid, name))
+    /// The host of that name: one that was added so, else one that has it among others (D25).
+    pub fn find(&self, name: &[u8]) -> Option<Tid> {
+        let exact = self.members().find(|member| member.entry.name.as_bytes() == name);
+        let exact = exact.map(|member| member.entry.tid);
+        exact.or_else(|| self.tids().find(|tid| self.is_named(*tid, name)))
     }
 
+    // ----- changes
+
+    pub fn add(&mut self, entry: Entry, joined: bool) {
+        self.table.insert(entry.tid, Member { entry, joined, resolved: Vec::new() });
+    }
+    pub fn remove(&mut self, tid: Tid) -> Option<Member> {
+        self.table.remove(&tid)
+    }
+    pub fn member_mut(&mut self, tid: Tid) -> Option<&mut Member> {
+        self.table.get_mut(&tid)
+    }
+    /// The table of the master, in the place of what was known before.
+    pub fn replace(&mut self, entries: Vec<Entry>, joining: &[Tid]) {
+        self.table.clear();
+        for entry in entries {
+            let joined = !joining.contains(&entry.tid);
+            self.add(entry, joined);
+        }
+    }
+    /// The next number for a host, unless it is `taken` by one that is about to come.
+    pub fn new_number(&mut self, taken: impl Fn(Tid) -> bool) -> Option<Tid> {
+        (0..HOSTS_MAX).find_map(|_| {
+            self.last = self.last % HOSTS_MAX as u32 + 1;
+            let tid = Tid::host_number(self.last);
+            (!self.is_here(tid) && !taken(tid)).then_some(tid)
+        })
+    }
+    /// The host that was reached by one of these addresses.
+    pub fn at_address(&self, addresses: &[IpAddr]) -> Option<Tid> {
+        let same = |member: &&Member| member.resolved.iter().any(|address| addresses.contains(address));
+        self.table.values().find(same).map(|member| member.entry.tid)
+    }
+    pub fn entries(&self) -> Vec<Entry> {
+        self.table.values().map(|member| member.entry.clone()).collect()
+    }
+
+    // ----- what tasks ask
+
     pub fn list(&self) -> Vec<Host> {
-        let host = |(tid, host): (&Tid, &HostSettings)| Host {
-            tid: *tid,
-            name: host.name.clone(),
-            arch: host.arch.clone(),
-            speed: host.speed,
-            dsig: host.dsig,
+        let host = |Member { entry, .. }: &Member| Host {
+            tid: entry.tid,
+            name: entry.name.clone(),
+            arch: entry.arch.clone(),
+            speed: entry.speed,
+            dsig: entry.dsig,
         };
-        self.table.iter().map(host).collect()
+        self.members().map(host).collect()
     }
     pub fn config(&self) -> Reply {
-        let formats: BTreeSet<i32> = self.table.values().map(|host| host.dsig).collect();
+        let formats: BTreeSet<i32> = self.members().map(|member| member.entry.dsig).collect();
         Reply::Hosts { hosts: self.list(), formats: formats.len() as i32 }
     }
     pub fn status(&self, name: &[u8]) -> Result<Reply, Code> {
@@ -96,89 +169,34 @@ impl Hosts {
             None => Ok(Reply::Code(Code::NoHost.number())),
         }
     }
-    /// The master itself cannot be deleted, and there is no other host.
-    pub fn delete(&self, names: &[ByteBuf]) -> Result<Reply, Code> {
-        if names.is_empty() || names.len() > HOSTS_MAX {
-            return Err(Code::BadParam);
-        }
-        let mut seen = BTreeSet::new();
-        let mut code = |name: &ByteBuf| match self.find(name) {
-            None => Code::NoHost,
-            Some(tid) if !seen.insert(tid) => Code::DupHost,
-            Some(_) => Code::BadParam,
-        };
-        Ok(Reply::Codes(names.iter().map(|name| code(name).number()).collect()))
-    }
     /// A line for each host, for the log.
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
-        self.table.iter().map(|(tid, host)| format!("host {tid} {} {}", host.name, host.arch))
+        let line = |Member { entry, .. }: &Member| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
+        self.table.values().map(line)
     }
 }
 
 impl Machine {
-    pub(super) fn add_hosts(&mut self, asker: Asker, names: Vec<ByteBuf>) {
-        if names.is_empty() || names.len() > HOSTS_MAX {
-            return self.refuse_add(asker, Code::BadParam);
-        }
-        if self.hosts.adding.is_some() {
-            return self.refuse_add(asker, Code::Already);
-        }
-        self.hosts.last_request = self.hosts.last_request.wrapping_add(1);
-        let request = self.hosts.last_request;
-        let parsed: Vec<_> = names.iter().map(|line| hostfile::parse_host(&String::from_utf8_lossy(line))).collect();
-        let check = parsed.iter().flatten().map(|host| ByteBuf::from(host.address().as_bytes().to_vec())).collect();
-        let results = parsed.iter().map(|host| host.is_err().then_some(Code::BadParam)).collect();
-        self.hosts.adding = Some(Adding { request, asker, names, results });
-        self.actions.push_back(Action::CheckHosts { request, names: check });
+    /// Whether frames may be sent to the host: it belongs to the machine, or is about to.
+    pub(super) fn is_known(&self, host: Tid) -> bool {
+        host != self.own_host()
+            && (self.hosts.is_here(host) || self.comer(host).is_some() || host == self.hosts.master())
     }
 
-    fn refuse_add(&mut self, asker: Asker, code: Code) {
-        match asker {
-            Asker::Task { tid, wait } => self.reply(tid, wait, Err(code)),
-            Asker::Manager { tid, wid, ctx } => {
-                self.tell(tid, ctx, SM_ADDACK, wid, Writer::new().int(code.number()).finish());
-            }
-        }
+    /// The name of a host, for the log.
+    pub(super) fn name_of(&self, host: Tid) -> String {
+        let entry = self.hosts.member(host).map(|member| &member.entry).or_else(|| self.comer(host));
+        entry.map_or_else(|| host.to_string(), |entry| format!("{} ({host})", entry.name))
     }
 
-    /// What became of the names that were to be checked, in their order.
-    pub fn handle_hosts_checked(&mut self, request: u32, checked: Vec<Result<Checked, Code>>) {
-        let Some(adding) = self.hosts.adding.as_mut().filter(|adding| adding.request == request) else { return };
-        let mut checked = checked.into_iter();
-        let mut reachable = Vec::new();
-        for (index, result) in adding.results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
-            *result = checked.next().unwrap_or(Err(Code::CantStart)).err();
-            if result.is_none() {
-                reachable.push(index);
-            }
-        }
-        if reachable.is_empty() || !self.ask_hoster(&reachable) {
-            self.finish_add();
-        }
+    pub(super) fn addresses_of(&self, host: Tid) -> Vec<SocketAddr> {
+        let entry = self.hosts.member(host).map(|member| &member.entry).or_else(|| self.comer(host));
+        entry.map(|entry| entry.addresses.clone()).unwrap_or_default()
     }
 
-    /// Answers an add; what nobody has started could not be started.
-    pub(super) fn finish_add(&mut self) {
-        let Some(adding) = self.hosts.adding.take() else { return };
-        let codes = adding.results.iter().map(|result| result.unwrap_or(Code::CantStart).number());
-        match adding.asker {
-            Asker::Task { tid, wait } => {
-                let reasons = vec![String::new(); adding.names.len()];
-                self.reply(tid, wait, Ok(Reply::AddedHosts { count: 0, hosts: codes.collect(), reasons }));
-            }
-            Asker::Manager { tid, wid, ctx } => {
-                let body = Writer::new().int(adding.names.len() as i32);
-                let body = codes.fold(body, |body, code| body.int(code).string(b"").string(b"").int(0).int(0));
-                self.tell(tid, ctx, SM_ADDACK, wid, body.finish());
-            }
-        }
-    }
-
-    /// Fails an add as a whole.
-    pub(super) fn fail_add(&mut self, code: Code) {
-        if let Some(adding) = self.hosts.adding.take() {
-            self.refuse_add(adding.asker, code);
-        }
+    /// A line of the daemon's own in the log.
+    pub(super) fn log(&mut self, line: String) {
+        self.actions.push_back(Action::Log { tid: Tid::DAEMON, line: line.into_bytes() });
     }
 
     pub(super) fn host_sync(&mut self, from: Tid, wait: u32, tid: Tid) {

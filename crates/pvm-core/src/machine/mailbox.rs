@@ -141,9 +141,14 @@ impl Mailboxes {
         self.drop_empty();
     }
 
+    /// The task waits no more.
+    pub fn stop_waiting(&mut self, task: Tid) {
+        self.waiting.retain(|waiting| waiting.task != task);
+    }
+
     /// A task has ended: what it kept here goes, or stays without owner; it waits no more.
     pub fn forget(&mut self, task: Tid) {
-        self.waiting.retain(|waiting| waiting.task != task);
+        self.stop_waiting(task);
         for class in &mut self.classes {
             class.entries.retain(|_, entry| entry.owner != task || entry.flags & MBOX_PERSISTENT != 0);
             for entry in class.entries.values_mut().filter(|entry| entry.owner == task) {

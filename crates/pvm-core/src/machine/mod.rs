@@ -6,12 +6,14 @@
 //!
 //! * `tasks`: who lives here, enrolment, introductions, death;
 //! * `spawn`: placement, start of processes, results, siblings;
-//! * `hosts`: the host table, adding and deleting hosts;
+//! * `hosts`, `joining`, `table`: the host table, adding and deleting hosts, changes spread to all;
+//! * `links`: the links to other daemons, heartbeats, loss;
+//! * `remote`: what other hosts are asked, and all frames between daemons;
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
 //! * `groups`, `groups_barrier`: who is in which group, and barriers from which members have gone;
 //! * `group_server`: what old programs ask the group server;
 //! * `traces`: events that the daemon tells of, and where new tasks trace to;
-//! * `servers`: hoster, tasker, resource manager, tracer;
+//! * `servers`, `hoster`: hoster, tasker, resource manager, tracer;
 //! * `control`: signals, tickle, reset, halt.
 
 mod contexts;
@@ -21,17 +23,21 @@ mod groups;
 mod groups_barrier;
 #[cfg(test)]
 mod groups_tests;
+mod hoster;
 mod hosts;
+mod joining;
 mod links;
 mod mailbox;
 mod notify;
 mod output;
 #[cfg(test)]
 mod random_tests;
+mod remote;
 mod servers;
 #[cfg(test)]
 mod servers_tests;
 mod spawn;
+mod table;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -43,7 +49,8 @@ pub use group_server::{Listing, Waiting};
 pub use groups::GroupAction;
 pub use groups_barrier::Barrier;
 pub use hosts::HostSettings;
-pub use spawn::Found;
+pub use joining::WELCOME_WAIT;
+pub use spawn::{Found, SpawnId};
 
 use crate::codes::{Code, ENC_XDR};
 use crate::hostfile::{HostLine, Hostfile};
@@ -84,7 +91,7 @@ pub enum Action {
     /// Ring a task's doorbell.
     Ring { tid: Tid },
     /// Look for a program; answer by [`Machine::handle_found`].
-    Find { spawn: u32, file: ByteBuf, directory: Option<ByteBuf>, debug: bool },
+    Find { spawn: SpawnId, file: ByteBuf, directory: Option<ByteBuf>, debug: bool },
     /// Start a process; answer by [`Machine::handle_started`].
     Start(Start),
     /// Send a signal to a task's process.
@@ -95,10 +102,11 @@ pub enum Action {
     Forget { tid: Tid },
     /// Append output of a task to the log.
     Log { tid: Tid, line: Vec<u8> },
-    /// Tell a collector of an event, stamped with the time of day. `describe`: for the first time.
+    /// Tell a collector of an event, stamped with the time of day, by
+    /// [`Machine::handle_message_made`]. `describe`: for the first time.
     /// `introduce`: tell it before what data there are.
     Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
-    /// Answer a request with the time of day.
+    /// Tell the time of day, by [`Machine::handle_time_told`].
     TellTime { to: Tid, wait: u32 },
     /// Something about the memory of a group.
     Group { group: u64, action: GroupAction },
@@ -226,7 +234,12 @@ impl Settings {
 pub struct Machine {
     settings: Settings,
     actions: VecDeque<Action>,
+    /// The latest moment that was told.
+    now: Time,
     hosts: hosts::Hosts,
+    links: links::Links,
+    joining: joining::Joining,
+    remote: remote::Remote,
     tasks: tasks::Tasks,
     spawns: spawn::Spawns,
     notify: notify::Notify,
@@ -239,17 +252,21 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine of one host without tasks.
+    /// A machine of one host without tasks, or a slave that waits for its master.
     pub fn new(settings: Settings) -> Machine {
-        let hosts = hosts::Hosts::new(settings.host.clone());
+        let hosts = hosts::Hosts::new(&settings);
         let own = hosts.own();
         Machine {
             tasks: tasks::Tasks::new(own),
             contexts: contexts::Contexts::new(own),
+            spawns: spawn::Spawns::new(own),
             hosts,
             settings,
             actions: VecDeque::new(),
-            spawns: spawn::Spawns::default(),
+            now: Time::ZERO,
+            links: links::Links::default(),
+            joining: joining::Joining::default(),
+            remote: remote::Remote::default(),
             notify: notify::Notify::default(),
             mailboxes: mailbox::Mailboxes::default(),
             groups: groups::Groups::default(),
@@ -266,7 +283,8 @@ impl Machine {
 
     /// When [`Machine::handle_time`] wants to be called, if ever.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.control.next_wakeup().into_iter().chain(self.next_look()).min()
+        let links = self.links.next_wakeup().into_iter().chain(self.waits_for_master());
+        links.chain(self.control.next_wakeup()).chain(self.next_look()).min()
     }
 
     /// Whether nothing is remembered of any task.
@@ -279,6 +297,8 @@ impl Machine {
             && self.groups.is_idle()
             && self.servers.is_idle()
             && self.traces.is_idle()
+            && self.joining.is_idle()
+            && self.remote.is_idle()
     }
 
     /// The tid of the own host.
@@ -293,6 +313,7 @@ impl Machine {
 
     /// A frame of a task.
     pub fn handle_frame(&mut self, now: Time, from: Tid, frame: ToDaemon) {
+        self.pass(now);
         if !self.tasks.is_connected(from) {
             // It has said goodbye, or is gone.
             return;
@@ -310,15 +331,23 @@ impl Machine {
 
     fn handle_request(&mut self, now: Time, from: Tid, wait: u32, request: Request) {
         let Some(request) = self.for_manager(from, wait, request) else { return };
+        let Some(request) = self.for_other_host(from, wait, request) else { return };
+        self.decide(now, from, wait, request);
+    }
+
+    /// A request that is decided here, of a task of this host or another.
+    fn decide(&mut self, now: Time, from: Tid, wait: u32, request: Request) {
         let answer = match request {
             Request::Connect(tid) => self.connect(from, tid),
             Request::Spawn(spawn) => return self.spawn(spawn::Asker::Task { tid: from, wait }, spawn),
             Request::Siblings => return self.siblings(from, wait),
             Request::Config => Ok(self.hosts.config()),
-            Request::AddHosts(names) => return self.add_hosts(hosts::Asker::Task { tid: from, wait }, names),
-            Request::DeleteHosts(names) => self.hosts.delete(&names),
+            Request::AddHosts(names) => return self.add_hosts(joining::Asker::Task { tid: from, wait }, names),
+            Request::AwaitHosts => return self.await_hosts(from, wait),
+            Request::DeleteHosts(names) => return self.delete_hosts(from, wait, &names),
             Request::HostStatus(name) => self.hosts.status(&name),
             Request::TaskStatus(tid) => self.task_status(tid),
+            Request::Tasks(Tid::NONE) => return self.gather_tasks(from, wait),
             Request::Tasks(place) => self.list_tasks(place),
             Request::Signal { tid, signal } => self.signal(tid, signal),
             Request::Notify { what, ctx, tag, count, tids } => {
@@ -354,26 +383,69 @@ impl Machine {
 
     /// Time has passed.
     pub fn handle_time(&mut self, now: Time) {
+        self.pass(now);
+        self.look_for_master();
+        self.look_at_links();
         self.check_halt(now);
         self.look_again(now);
     }
 
     fn reply(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {
         let reply = answer.unwrap_or_else(Reply::Error);
-        self.send(to, ToTask::Reply { wait, reply });
+        if to.host() == self.own_host() {
+            self.send(to, ToTask::Reply { wait, reply });
+        } else {
+            self.send_host(to.host(), Frame::Reply { wait, reply });
+        }
     }
 
+    /// Sends a frame to a task of this host.
     fn send(&mut self, to: Tid, frame: ToTask) {
         if self.tasks.takes_frames(to) {
             self.actions.push_back(Action::Send { to, frame });
         }
     }
 
+    /// Sends a message to a task, wherever it is.
+    fn send_message(&mut self, message: Message) {
+        let to = message.dst;
+        if to.host() == self.own_host() {
+            self.send(to, ToTask::Message(message));
+        } else if to.is_task() && self.is_known(to.host()) {
+            self.actions.push_back(Action::SendAlong { to, frame: Frame::Deliver(message) });
+        }
+    }
+
+    /// Whether what is sent to the task may reach it: it is here, or its host belongs to the machine.
+    fn may_take(&self, tid: Tid) -> bool {
+        match tid.host() == self.own_host() {
+            true => self.tasks.takes_frames(tid),
+            false => tid.is_task() && self.is_known(tid.host()),
+        }
+    }
+
+    /// Whether the task lives, as far as this host can know.
+    fn may_live(&self, tid: Tid) -> bool {
+        match tid.host() == self.own_host() {
+            true => self.tasks.exists(tid),
+            false => self.hosts.is_here(tid),
+        }
+    }
+
+    /// A message that the edge has made for the machine, like the records of [`Action::Trace`].
+    pub fn handle_message_made(&mut self, message: Message) {
+        self.send_message(message);
+    }
+
+    /// The time of day, as [`Action::TellTime`] has asked.
+    pub fn handle_time_told(&mut self, to: Tid, wait: u32, reply: Reply) {
+        self.reply(to, wait, Ok(reply));
+    }
+
     /// Sends a message of the daemon's own.
     fn tell(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) {
         let body = ByteBuf::from(body);
-        let message = Message { src: Tid::DAEMON, dst: to, ctx, tag, wid, enc: ENC_XDR, body };
-        self.send(to, ToTask::Message(message));
+        self.send_message(Message { src: Tid::DAEMON, dst: to, ctx, tag, wid, enc: ENC_XDR, body });
     }
 
     /// A message that a task sends by way of the daemon: to the daemon itself, or to a task. Who
@@ -383,11 +455,20 @@ impl Machine {
         if message.dst.is_service() {
             self.ask_group_server(from, &message);
         } else if message.dst.0 & DAEMON_BIT != 0 {
-            self.handle_server_message(from, &message);
+            self.message_to_daemon(from, message);
         } else if self.answer_of_manager(from, &message) {
             // It has become a reply.
         } else {
-            self.send(message.dst, ToTask::Message(message));
+            self.send_message(message);
+        }
+    }
+
+    /// Without a host it is for this one's daemon.
+    fn message_to_daemon(&mut self, from: Tid, message: Message) {
+        let host = message.dst.host();
+        match host == Tid::NONE || host == self.own_host() {
+            true => self.handle_server_message(from, &message),
+            false => self.send_host(host, Frame::Deliver(message)),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::codes::Code;
 use crate::encoding::Writer;
 use crate::proto::{Reply, TraceSettings};
 use crate::tid::Tid;
+use crate::wire::Frame;
 
 /// The most bytes of output in one message to a collector.
 pub const CHUNK_BYTES_MAX: usize = 3999;
@@ -18,7 +19,7 @@ impl Machine {
     /// The collector of a task's output, if that is a task which can take it.
     fn collector(&self, settings: &TraceSettings) -> Option<Tid> {
         let tid = Tid(settings.output_tid as u32);
-        (tid.is_task() && self.tasks.takes_frames(tid)).then_some(tid)
+        (tid.is_task() && self.may_take(tid)).then_some(tid)
     }
 
     /// To whom the output of a task goes, if it does not go to the log.
@@ -64,13 +65,23 @@ impl Machine {
     fn log_output(&mut self, tid: Tid, data: &[u8]) {
         let Some(task) = self.tasks.get_mut(tid) else { return };
         let line = &mut task.line;
+        let mut lines = Vec::new();
         for &byte in data {
             if byte != b'\n' {
                 line.push(byte);
             }
             if byte == b'\n' || line.len() >= LINE_BYTES_MAX {
-                self.actions.push_back(Action::Log { tid, line: std::mem::take(line) });
+                lines.push(std::mem::take(line));
             }
+        }
+        lines.into_iter().for_each(|line| self.log_line(tid, line));
+    }
+
+    /// The log of the machine is the master's.
+    fn log_line(&mut self, tid: Tid, line: Vec<u8>) {
+        match self.hosts.is_master() {
+            true => self.actions.push_back(Action::Log { tid, line }),
+            false => self.send_host(self.hosts.master(), Frame::Log { tid, line }),
         }
     }
 
@@ -80,7 +91,7 @@ impl Machine {
         let settings = task.own.clone();
         if !task.line.is_empty() {
             let line = std::mem::take(&mut task.line);
-            self.actions.push_back(Action::Log { tid, line });
+            self.log_line(tid, line);
         }
         self.tell_collector(&settings, Writer::new().int(tid.0 as i32).int(0));
     }

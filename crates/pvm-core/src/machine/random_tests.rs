@@ -103,11 +103,13 @@ impl Dice {
     }
 }
 
+const STEPS: u32 = 600;
+
 fn one_life(seed: u64) {
     let mut world = World::new();
     let mut dice = Dice(seed);
     let alive = |world: &World| world.machine.tasks.iter().map(|(tid, _)| tid).collect::<Vec<_>>();
-    for _ in 0..600 {
+    for _ in 0..STEPS {
         let tasks = alive(&world);
         let who = tasks.get(dice.roll(tasks.len().max(1) as u64) as usize).copied().unwrap_or(dice.tid());
         match dice.roll(12) {
@@ -145,6 +147,10 @@ fn one_life(seed: u64) {
     while let Some(tid) = alive(&world).first().copied() {
         world.disconnects(tid);
         world.ends(tid, 0);
+    }
+    // The last add, whichever it is.
+    for request in 0..STEPS {
+        world.machine.handle_hosts_checked(request, Vec::new());
     }
     world.machine.mailboxes.reset(None, None);
     assert_eq!(alive(&world), []);

@@ -1,14 +1,15 @@
 //! Tasks that serve the daemon: hoster, tasker, resource manager, tracer (contract 2.12).
 use super::tasks::{Origin, State};
-use super::{Machine, Start, Time, hosts, notify, spawn};
+use super::{Machine, Start, hoster, joining, notify, spawn};
 use crate::codes::{
     CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, ENC_XDR, MBOX_MULTI_INSTANCE, NOTIFY_CANCEL,
     NOTIFY_TASK_EXIT, SM_ADD, SM_ADDHOST, SM_CONFIG, SM_DELHOST, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN,
-    SM_STHOST, SM_STHOSTACK, SM_STTASK, SM_TASK, SM_TASKX, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
+    SM_STHOSTACK, SM_STTASK, SM_TASK, SM_TASKX, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
 };
 use crate::encoding::{Reader, Writer};
-use crate::proto::{ByteBuf, Host, Message, Reply, Request, Role, Spawn, TaskInfo, ToTask, TraceSettings};
+use crate::proto::{ByteBuf, Host, Message, Reply, Request, Role, Spawn, TaskInfo, TraceSettings};
 use crate::tid::Tid;
+use crate::wire::{self, Frame};
 
 /// A request that a manager has been asked to answer.
 struct Forwarded {
@@ -37,11 +38,12 @@ pub(super) struct Servers {
     pub tasker: Option<Tid>,
     pub manager: Option<Tid>,
     pub tracer: Option<Tid>,
+    /// What other hosts were told last.
+    spread: Option<wire::Servers>,
     forwarded: Vec<Forwarded>,
     wishes: Vec<Wish>,
-    /// The hoster's wait id and which names it was asked to start.
-    hosting: Option<(i32, Vec<usize>)>,
-    last_wid: i32,
+    pub hosting: Option<hoster::Hosting>,
+    pub last_wid: i32,
 }
 
 impl Servers {
@@ -79,6 +81,9 @@ const ROLES: [Role; 4] = [Role::Hoster, Role::Tasker, Role::ResourceManager, Rol
 
 impl Machine {
     pub(super) fn register(&mut self, from: Tid, role: Role, on: bool) -> Result<Reply, Code> {
+        if role == Role::Hoster && from.host() != self.hosts.master() {
+            return Err(Code::HostrNMstr);
+        }
         let (server, class) = self.servers.of(role);
         let previous = *server;
         let manager = role == Role::ResourceManager;
@@ -89,33 +94,95 @@ impl Machine {
             (false, _) => {}
         }
         if let Some(previous) = previous.filter(|previous| on || *previous == from) {
-            self.mailboxes.withdraw(previous, class);
+            self.withdraw_server(role, previous, class);
         }
         match on {
-            true => self.announce_server(from, class),
+            true => self.announce_server(role, from, class),
             false => self.server_gone(from, role),
         }
+        self.spread_servers();
         match manager && on {
             true => Ok(Reply::Manager { previous: previous.unwrap_or(Tid::NONE), hosts: self.hosts.list() }),
             false => Ok(Reply::Int(0)),
         }
     }
 
-    fn announce_server(&mut self, tid: Tid, class: &str) {
+    fn announce_server(&mut self, role: Role, tid: Tid, class: &str) {
+        if !self.hosts.is_master() {
+            if let Some(task) = self.tasks.get_mut(tid) {
+                task.known_to_master = true;
+            }
+            return self.send_host(self.hosts.master(), Frame::Serves { role, tid, on: true });
+        }
         let body = ByteBuf::from(Writer::new().int(tid.0 as i32).finish());
         let message = Message { src: tid, dst: Tid::DAEMON, ctx: 0, tag: 0, wid: 0, enc: ENC_XDR, body };
         // Where another task has put something under that name, both entries stand.
         let _ = self.put_info(tid, ByteBuf::from(class.as_bytes().to_vec()), MBOX_MULTI_INSTANCE, message);
     }
 
+    fn withdraw_server(&mut self, role: Role, tid: Tid, class: &str) {
+        match self.hosts.is_master() {
+            true => self.mailboxes.withdraw(tid, class),
+            false => self.send_host(self.hosts.master(), Frame::Serves { role, tid, on: false }),
+        }
+    }
+
+    /// A task serves another host, or serves it no more.
+    pub(super) fn serves(&mut self, role: Role, tid: Tid, on: bool) {
+        let (_, class) = self.servers.of(role);
+        match on {
+            _ if !self.hosts.is_master() => {}
+            true => {
+                self.remote.guests.insert(tid);
+                self.announce_server(role, tid, class);
+            }
+            false => self.mailboxes.withdraw(tid, class),
+        }
+    }
+
+    /// Who serves the whole machine.
+    pub(super) fn common_servers(&self) -> wire::Servers {
+        let (manager, tracer) = (self.servers.manager, self.servers.tracer);
+        wire::Servers { manager, tracer, wish: self.traces.wish().cloned() }
+    }
+
+    /// The master tells all other hosts who serves the whole machine.
+    pub(super) fn spread_servers(&mut self) {
+        if self.hosts.is_master() && self.hosts.has_others() {
+            let servers = self.common_servers();
+            if self.servers.spread.as_ref() != Some(&servers) {
+                for host in self.hosts.others() {
+                    self.send_host(host, Frame::Servers(servers.clone()));
+                }
+                self.servers.spread = Some(servers);
+            }
+        }
+    }
+
+    /// The master has told who serves the whole machine.
+    pub(super) fn servers_changed(&mut self, servers: wire::Servers) {
+        let wire::Servers { manager, tracer, wish } = servers;
+        let before = std::mem::replace(&mut self.servers.manager, manager);
+        self.servers.tracer = tracer;
+        self.traces.set_wish(wish);
+        if let Some(before) = before.filter(|before| manager != Some(*before)) {
+            self.manager_gone(before);
+        }
+    }
+
     /// A task has left: what it served, nobody serves now.
     pub(super) fn forget_server(&mut self, tid: Tid) {
         for role in ROLES {
+            // Of those that serve the whole machine the master knows.
+            if role != Role::Tasker && !self.hosts.is_master() {
+                continue;
+            }
             let (server, class) = self.servers.of(role);
             if *server == Some(tid) {
                 *server = None;
-                self.mailboxes.withdraw(tid, class);
+                self.withdraw_server(role, tid, class);
                 self.server_gone(tid, role);
+                self.spread_servers();
             }
         }
         // It may have been the manager before the present one.
@@ -161,8 +228,7 @@ impl Machine {
                     started.resize(started.len().max(spawn.count as usize), Code::DSysErr.number());
                     self.reply(task, wait, Ok(Reply::Tids(started)));
                 }
-                // The time plays no part in these.
-                request => self.handle_request(Time::ZERO, task, wait, request),
+                request => self.handle_request(self.now, task, wait, request),
             }
         }
         let (left, others) =
@@ -191,57 +257,6 @@ impl Machine {
         if self.tasks.get(tid).is_some_and(|task| task.origin == Origin::Tasker(from)) {
             self.handle_process_end(tid, body.int().unwrap_or(0));
         }
-    }
-
-    // ----- hoster
-
-    /// Has the hoster start daemons; `false` when there is none.
-    pub(super) fn ask_hoster(&mut self, names: &[usize]) -> bool {
-        let (Some(hoster), Some(adding)) = (self.servers.hoster, &self.hosts.adding) else { return false };
-        let mut body = Writer::new().int(names.len() as i32);
-        for (number, index) in names.iter().enumerate() {
-            let tid = Tid::host_number(2 + number as u32);
-            let line = String::from_utf8_lossy(&adding.names[*index]).into_owned();
-            let Ok(host) = crate::hostfile::parse_host(&line) else { continue };
-            let address = match host.login() {
-                Some(login) => format!("{login}@{}", host.address()),
-                None => host.address().to_owned(),
-            };
-            let command = format!("{} -s -n{}", host.daemon().unwrap_or("pvmd"), host.name());
-            body = body.int(tid.0 as i32).string(host.start_option().unwrap_or("").as_bytes());
-            body = body.string(address.as_bytes()).string(command.as_bytes()).string(b"");
-            body = body.string(host.machine().unwrap_or("").as_bytes());
-        }
-        self.servers.last_wid += 1;
-        let wid = self.servers.last_wid;
-        self.servers.hosting = Some((wid, names.to_vec()));
-        self.tell(hoster, 0, SM_STHOST, wid, body.finish());
-        true
-    }
-
-    fn hosts_started(&mut self, from: Tid, wid: i32, body: &mut Reader<'_>) {
-        if self.servers.hoster != Some(from) || self.servers.hosting.as_ref().is_none_or(|(asked, _)| *asked != wid) {
-            return;
-        }
-        let Some((_, names)) = self.servers.hosting.take() else { return };
-        let count = body.int().unwrap_or(0);
-        for _ in 0..count {
-            let (Some(tid), Some(result)) = (body.int(), body.string()) else { return self.fail_add(Code::DSysErr) };
-            let number = (Tid(tid as u32).host().0 >> crate::tid::HOST_SHIFT).wrapping_sub(2);
-            let Some(index) = names.get(number as usize) else { return self.fail_add(Code::DSysErr) };
-            let code = match result {
-                b"PvmDupHost" => Code::DupHost,
-                b"PvmBadVersion" => Code::BadVersion,
-                b"PvmNoHost" => Code::NoHost,
-                // Daemons of other protocols cannot join.
-                started if started.starts_with(b"ddpro<") => Code::BadVersion,
-                _ => Code::CantStart,
-            };
-            if let Some(adding) = &mut self.hosts.adding {
-                adding.results[*index] = Some(code);
-            }
-        }
-        self.finish_add();
     }
 
     // ----- resource manager
@@ -290,7 +305,7 @@ impl Machine {
             enc: ENC_XDR,
             body: ByteBuf::from(body.finish()),
         };
-        self.send(manager, ToTask::Message(message));
+        self.send_message(message);
         if tag == SM_NOTIFY {
             // The manager passes it on or notifies by itself; it sends no answer.
             self.remember_wish(manager, from, request);
@@ -306,7 +321,7 @@ impl Machine {
         let target = notify::Target { task: from, ctx, tag };
         let wanted = what & !NOTIFY_CANCEL;
         if wanted == NOTIFY_TASK_EXIT {
-            tids.retain(|tid| self.tasks.exists(*tid));
+            tids.retain(|tid| self.may_live(*tid));
         }
         if what == wanted {
             return self.servers.wishes.push(Wish { manager, target, what, count, tids });
@@ -337,20 +352,24 @@ impl Machine {
         let body = &mut Reader::new(&message.body);
         let manager = self.servers.manager == Some(from);
         match message.tag {
+            SM_ADD | SM_HANDOFF if manager && !self.hosts.is_master() => {
+                self.send_host(self.hosts.master(), Frame::Deliver(message.clone()));
+            }
             SM_TASKX => self.task_ended(from, body),
             SM_STHOSTACK => self.hosts_started(from, message.wid, body),
             SM_EXEC if manager => self.manager_exec(from, message.wid, message.ctx, body),
             SM_ADD if manager => {
-                let asker = hosts::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx };
+                let asker = joining::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx };
                 self.add_hosts(asker, strings(body).unwrap_or_default());
             }
             SM_HANDOFF if manager => {
-                let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| self.tasks.takes_frames(*tid));
+                let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| self.may_take(*tid));
                 self.mailboxes.withdraw(from, CLASS_MANAGER);
                 self.servers.manager = heir;
                 if let Some(heir) = heir {
-                    self.announce_server(heir, CLASS_MANAGER);
+                    self.announce_server(Role::ResourceManager, heir, CLASS_MANAGER);
                 }
+                self.spread_servers();
             }
             _ => {}
         }
@@ -360,7 +379,7 @@ impl Machine {
         match read_exec(body) {
             Some((parent, spawn, first, total)) => {
                 let asker = spawn::Asker::Manager { tid: manager, wid, ctx, parent };
-                self.spawn_part(asker, spawn, first, total);
+                self.deal(asker, spawn, first, total);
             }
             None => self.answer_manager_spawn(manager, wid, ctx, vec![Code::BadMsg.number()]),
         }

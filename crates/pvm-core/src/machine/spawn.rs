@@ -4,7 +4,16 @@ use super::{Action, Machine, Start};
 use crate::codes::{Code, HOST_COMPL, NO_SPAWN_PARENT, TASK_ARCH, TASK_DEBUG, TASK_HOST};
 use crate::proto::{ByteBuf, Reply, Spawn, TraceSettings};
 use crate::tid::{LOCAL_MASK, Tid};
+use crate::wire::Frame;
 use std::collections::BTreeMap;
+
+/// Which spawn: the host that deals it out, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub struct SpawnId {
+    pub host: Tid,
+    pub number: u32,
+}
 
 /// Who asked for a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +35,25 @@ pub struct Found {
     pub debugger: Option<ByteBuf>,
 }
 
-/// A spawn under way.
-struct Pending {
+/// A spawn that this host deals out.
+struct Whole {
     asker: Asker,
+    /// In the order in which the tasks are numbered.
+    blocks: Vec<Block>,
+}
+
+/// What one host has to start of a spawn.
+struct Block {
+    host: Tid,
+    count: usize,
+    /// Tids and codes, as soon as they are known.
+    results: Option<Vec<i32>>,
+}
+
+/// What this host has to start of a spawn.
+struct Part {
+    /// The parent of the tasks, or a code.
+    parent: i32,
     request: Spawn,
     directory: Option<ByteBuf>,
     found: Option<Found>,
@@ -45,33 +70,37 @@ struct Pending {
 /// The tasks that came from one spawn.
 #[derive(Default)]
 struct Group {
-    /// In the order of the result; empty until the spawn has ended.
-    tids: Vec<i32>,
+    /// In the order of the result, once the spawn has ended.
+    tids: Option<Vec<i32>>,
+    /// How many of them live here; one more until the spawn has ended.
     living: usize,
     /// Who asked before that.
     waiting: Vec<(Tid, u32)>,
 }
 
 /// Spawns under way, and what is remembered of those that have ended.
-#[derive(Default)]
 pub(super) struct Spawns {
     last: u32,
-    pending: BTreeMap<u32, Pending>,
-    groups: BTreeMap<u32, Group>,
-    /// Which host gets the first task of the next spawn.
-    rotation: usize,
+    wholes: BTreeMap<u32, Whole>,
+    parts: BTreeMap<SpawnId, Part>,
+    groups: BTreeMap<SpawnId, Group>,
+    /// The host with which the last spawn began; the next one begins with the next host.
+    began_at: Tid,
 }
 
 impl Spawns {
+    pub fn new(own: Tid) -> Spawns {
+        Spawns { last: 0, wholes: BTreeMap::new(), parts: BTreeMap::new(), groups: BTreeMap::new(), began_at: own }
+    }
     pub fn pending(&self) -> usize {
-        self.pending.len()
+        self.wholes.len() + self.parts.len()
     }
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.groups.is_empty()
+        self.wholes.is_empty() && self.parts.is_empty() && self.groups.is_empty()
     }
     /// A task of that group has ended.
-    pub fn forget(&mut self, group: Option<u32>) {
+    pub fn forget(&mut self, group: Option<SpawnId>) {
         let Some(id) = group else { return };
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.living -= 1;
@@ -85,14 +114,9 @@ impl Spawns {
     }
 }
 
-/// How many of `count` tasks each of `hosts` hosts gets, beginning with host `start`: contiguous
-/// blocks, the first ones larger.
-fn blocks(count: usize, hosts: usize, start: usize) -> Vec<usize> {
-    let mut blocks = vec![0; hosts];
-    for step in 0..hosts {
-        blocks[(start + step) % hosts] = count / hosts + usize::from(step < count % hosts);
-    }
-    blocks
+/// How many of `count` tasks each of so many hosts gets: contiguous blocks, the first ones larger.
+fn blocks(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
+    (0..hosts).map(move |host| count / hosts + usize::from(host < count % hosts))
 }
 
 /// The host or architecture, and the directory, of a spawn's `where`.
@@ -124,12 +148,12 @@ impl Machine {
     }
 
     pub(super) fn spawn(&mut self, asker: Asker, request: Spawn) {
-        let (first, total) = (0, request.count);
-        self.spawn_part(asker, request, first, total);
+        let total = request.count;
+        self.deal(asker, request, 0, total);
     }
 
-    /// Starts a part of what one call to `pvm_spawn` wants.
-    pub(super) fn spawn_part(&mut self, asker: Asker, request: Spawn, first: i32, total: i32) {
+    /// Starts a part of what one call to `pvm_spawn` wants, on the hosts that it allows.
+    pub(super) fn deal(&mut self, asker: Asker, request: Spawn, first: i32, total: i32) {
         let refusal = match request.count {
             _ if self.control.halting() => Some(Code::SysErr),
             count if count < 1 => Some(Code::BadParam),
@@ -139,32 +163,77 @@ impl Machine {
         if let Some(code) = refusal {
             return self.answer_spawn(asker, Err(code));
         }
-        let (place, directory) = split_place(request.flags, &request.place);
-        let directory = directory.map(|directory| ByteBuf::from(directory.to_vec()));
-        let hosts = self.candidates(request.flags, place, directory.is_some());
+        let hosts = self.hosts_for(asker, &request);
         if hosts.is_empty() {
             let codes = vec![Code::NoHost.number(); request.count as usize];
             return self.answer_spawn(asker, Ok(codes));
         }
-        self.spawns.rotation += 1;
-        let blocks = blocks(request.count as usize, hosts.len(), self.spawns.rotation % hosts.len());
-        // The own host is the only one.
-        let (wanted, debug) = (blocks[0], request.flags & TASK_DEBUG != 0);
         self.spawns.last = self.spawns.last.wrapping_add(1);
-        let (spawn, file) = (self.spawns.last, request.file.clone());
-        let pending = Pending {
-            asker,
+        let (number, own) = (self.spawns.last, self.own_host());
+        let counts = blocks(request.count as usize, hosts.len());
+        let blocks = hosts.into_iter().zip(counts).filter(|(_, count)| *count > 0);
+        let blocks: Vec<Block> = blocks.map(|(host, count)| Block { host, count, results: None }).collect();
+        let shares: Vec<(Tid, usize)> = blocks.iter().map(|block| (block.host, block.count)).collect();
+        self.spawns.wholes.insert(number, Whole { asker, blocks });
+        let parent = parent_for(asker, request.flags);
+        let mut first = first;
+        for (host, count) in shares {
+            let spawn = Spawn { count: count as i32, ..request.clone() };
+            if host == own {
+                self.begin_part(SpawnId { host: own, number }, parent, first, total, spawn);
+            } else {
+                self.send_host(host, Frame::Spawn { wait: number, parent, first, total, spawn });
+            }
+            first += count as i32;
+        }
+    }
+
+    /// The hosts among which a spawn is dealt out, in the order of the tasks' numbers.
+    fn hosts_for(&mut self, asker: Asker, request: &Spawn) -> Vec<Tid> {
+        let own = self.own_host();
+        let (place, directory) = split_place(request.flags, &request.place);
+        let mut hosts = match asker {
+            Asker::Task { .. } => self.candidates(request.flags, place, directory.is_some()),
+            // What the manager wants to have started by this daemon, and what the daemon needs.
+            Asker::Manager { .. } | Asker::Daemon => vec![own],
+        };
+        let start = hosts.iter().position(|host| *host > self.spawns.began_at).unwrap_or(0);
+        hosts.rotate_left(start);
+        if let (Asker::Task { .. }, Some(begins)) = (asker, hosts.first()) {
+            self.spawns.began_at = *begins;
+        }
+        hosts
+    }
+
+    /// Another host wants tasks started here.
+    pub(super) fn spawn_for(&mut self, host: Tid, wait: u32, parent: i32, first: i32, total: i32, spawn: Spawn) {
+        let id = SpawnId { host, number: wait };
+        let code = match spawn.count {
+            _ if self.control.halting() => Code::SysErr,
+            count if count < 1 || self.spawns.groups.contains_key(&id) => Code::BadParam,
+            _ => return self.begin_part(id, parent, first, total, spawn),
+        };
+        let results = vec![code.number(); usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize)];
+        self.send_host(host, Frame::Spawned { wait, results });
+    }
+
+    fn begin_part(&mut self, spawn: SpawnId, parent: i32, first: i32, total: i32, request: Spawn) {
+        let (_, directory) = split_place(request.flags, &request.place);
+        let directory = directory.map(|directory| ByteBuf::from(directory.to_vec()));
+        let (file, debug) = (request.file.clone(), request.flags & TASK_DEBUG != 0);
+        let part = Part {
+            parent,
+            wanted: request.count as usize,
             request,
             directory: directory.clone(),
             found: None,
             first,
             total,
-            wanted,
             tried: 0,
             started: Vec::new(),
             results: Vec::new(),
         };
-        self.spawns.pending.insert(spawn, pending);
+        self.spawns.parts.insert(spawn, part);
         self.spawns.groups.insert(spawn, Group { living: 1, ..Group::default() });
         self.actions.push_back(Action::Find { spawn, file, directory, debug });
     }
@@ -183,8 +252,8 @@ impl Machine {
     }
 
     /// Whether a program was found for a spawn.
-    pub fn handle_found(&mut self, spawn: u32, result: Result<Found, Code>) {
-        let Some(pending) = self.spawns.pending.get_mut(&spawn) else { return };
+    pub fn handle_found(&mut self, spawn: SpawnId, result: Result<Found, Code>) {
+        let Some(pending) = self.spawns.parts.get_mut(&spawn) else { return };
         match result {
             Ok(found) => pending.found = Some(found),
             Err(code) => pending.fail_rest(code),
@@ -193,11 +262,11 @@ impl Machine {
     }
 
     /// Starts the next task of a spawn, or ends the spawn.
-    fn start_next(&mut self, spawn: u32) {
+    fn start_next(&mut self, spawn: SpawnId) {
         loop {
-            let Some(pending) = self.spawns.pending.get_mut(&spawn) else { return };
+            let Some(pending) = self.spawns.parts.get_mut(&spawn) else { return };
             if pending.tried == pending.wanted {
-                return self.end_spawn(spawn);
+                return self.end_part(spawn);
             }
             if self.tasks.count() >= self.settings.tasks_max {
                 pending.fail_rest(Code::OutOfRes);
@@ -207,14 +276,14 @@ impl Machine {
             pending.tried += 1;
             let origin = self.servers.tasker.map_or(Origin::Spawned, Origin::Tasker);
             let Some((tid, start)) = self.prepare(spawn, origin) else {
-                let pending = self.spawns.pending.get_mut(&spawn).expect("looked up above");
+                let pending = self.spawns.parts.get_mut(&spawn).expect("looked up above");
                 pending.results.push(Code::OutOfRes.number());
                 pending.fail_rest(Code::OutOfRes);
                 continue;
             };
             match origin {
                 Origin::Tasker(tasker) => {
-                    let pending = &self.spawns.pending[&spawn];
+                    let pending = &self.spawns.parts[&spawn];
                     let (flags, here, total) = (pending.request.flags, pending.wanted as i32, pending.total);
                     self.ask_tasker(tasker, &start, flags, instance, here, total);
                     self.started(spawn, tid, Ok(0));
@@ -225,15 +294,9 @@ impl Machine {
     }
 
     /// Makes the place for a task and says how it is to be started.
-    fn prepare(&mut self, spawn: u32, origin: Origin) -> Option<(Tid, Start)> {
-        let pending = self.spawns.pending.get(&spawn)?;
+    fn prepare(&mut self, spawn: SpawnId, origin: Origin) -> Option<(Tid, Start)> {
+        let pending = self.spawns.parts.get(&spawn)?;
         let request = &pending.request;
-        let parent = match pending.asker {
-            _ if request.flags & NO_SPAWN_PARENT != 0 => Code::ParentNotSet.number(),
-            Asker::Task { tid, .. } => tid.0 as i32,
-            Asker::Manager { parent, .. } => parent,
-            Asker::Daemon => Code::ParentNotSet.number(),
-        };
         let found = pending.found.clone()?;
         let mut arguments: Vec<ByteBuf> = found.debugger.iter().cloned().collect();
         arguments.push(found.path.clone());
@@ -242,7 +305,7 @@ impl Machine {
         let (environment, directory) = (pending.environment(), pending.directory.clone());
         let mut own = request.children.clone();
         self.traces.settle(&mut own);
-        let mut task = Task::new(origin, parent, request.file.to_vec(), own);
+        let mut task = Task::new(origin, pending.parent, request.file.to_vec(), own);
         task.group = Some(spawn);
         let (tid, cookie) = self.expect_task(task)?;
         self.spawns.groups.get_mut(&spawn)?.living += 1;
@@ -256,8 +319,8 @@ impl Machine {
         self.start_next(spawn);
     }
 
-    fn started(&mut self, spawn: u32, tid: Tid, result: Result<i32, Code>) {
-        let (Some(pending), Some(task)) = (self.spawns.pending.get_mut(&spawn), self.tasks.get_mut(tid)) else {
+    fn started(&mut self, spawn: SpawnId, tid: Tid, result: Result<i32, Code>) {
+        let (Some(pending), Some(task)) = (self.spawns.parts.get_mut(&spawn), self.tasks.get_mut(tid)) else {
             return;
         };
         match result {
@@ -277,21 +340,88 @@ impl Machine {
         }
     }
 
-    fn end_spawn(&mut self, spawn: u32) {
-        let Some(pending) = self.spawns.pending.remove(&spawn) else { return };
-        // Good tids first, then codes.
-        let mut results: Vec<i32> = pending.started.iter().map(|tid| tid.0 as i32).collect();
+    /// All that this host had to start of a spawn has been tried.
+    fn end_part(&mut self, spawn: SpawnId) {
+        let Some(part) = self.spawns.parts.remove(&spawn) else { return };
+        let mut results: Vec<i32> = part.started.iter().map(|tid| tid.0 as i32).collect();
         let tids = results.clone();
-        results.extend(pending.results);
-        if let Some(group) = self.spawns.groups.get_mut(&spawn) {
-            group.tids = tids.clone();
-            let waiting = std::mem::take(&mut group.waiting);
-            for (asker, wait) in waiting {
-                self.reply(asker, wait, Ok(Reply::Tids(tids.clone())));
-            }
+        results.extend(part.results);
+        if spawn.host == self.own_host() {
+            return self.block_done(spawn.number, spawn.host, results);
+        }
+        self.send_host(spawn.host, Frame::Spawned { wait: spawn.number, results });
+        // Of what has come to nothing, and where nobody deals any more, nobody will hear.
+        if tids.is_empty() || !self.hosts.is_here(spawn.host) {
+            self.end_group(spawn, tids);
+        }
+    }
+
+    /// Another host has started what it had to.
+    pub(super) fn part_spawned(&mut self, host: Tid, number: u32, mut results: Vec<i32>) {
+        results.retain(|result| *result < 0 || Tid(*result as u32).host() == host);
+        self.block_done(number, host, results);
+    }
+
+    fn block_done(&mut self, number: u32, host: Tid, mut results: Vec<i32>) {
+        let Some(whole) = self.spawns.wholes.get_mut(&number) else { return };
+        let open = |block: &&mut Block| block.host == host && block.results.is_none();
+        let Some(block) = whole.blocks.iter_mut().find(open) else { return };
+        results.resize(block.count, Code::DSysErr.number());
+        block.results = Some(results);
+        if whole.blocks.iter().all(|block| block.results.is_some()) {
+            self.end_spawn(number);
+        }
+    }
+
+    fn end_spawn(&mut self, number: u32) {
+        let Some(Whole { asker, blocks }) = self.spawns.wholes.remove(&number) else { return };
+        let is_tid = |result: &i32| Tid(*result as u32).is_task();
+        let own = self.own_host();
+        let all = || blocks.iter().flat_map(|block| block.results.iter().flatten().copied());
+        // Good tids first, then codes.
+        let (tids, codes): (Vec<i32>, Vec<i32>) = all().partition(is_tid);
+        for block in blocks.iter().filter(|block| block.results.iter().flatten().any(is_tid) && block.host != own) {
+            let tids = tids.iter().map(|tid| Tid(*tid as u32)).collect();
+            self.send_host(block.host, Frame::Siblings { wait: number, tids });
+        }
+        self.end_group(SpawnId { host: own, number }, tids.clone());
+        self.answer_spawn(asker, Ok([tids, codes].concat()));
+    }
+
+    /// The tasks that came of a spawn are known.
+    fn end_group(&mut self, spawn: SpawnId, tids: Vec<i32>) {
+        let Some(group) = self.spawns.groups.get_mut(&spawn).filter(|group| group.tids.is_none()) else { return };
+        group.tids = Some(tids.clone());
+        let waiting = std::mem::take(&mut group.waiting);
+        for (asker, wait) in waiting {
+            self.reply(asker, wait, Ok(Reply::Tids(tids.clone())));
         }
         self.spawns.forget(Some(spawn));
-        self.answer_spawn(pending.asker, Ok(results));
+    }
+
+    pub(super) fn siblings_known(&mut self, host: Tid, number: u32, tids: &[Tid]) {
+        let tids = tids.iter().map(|tid| tid.0 as i32).collect();
+        self.end_group(SpawnId { host, number }, tids);
+    }
+
+    /// A host is lost: what it was to start was not started, and of what it dealt out there are the
+    /// tasks here.
+    pub(super) fn spawns_without(&mut self, host: Tid) {
+        let waits = |whole: &Whole| whole.blocks.iter().any(|block| block.host == host && block.results.is_none());
+        let numbers: Vec<u32> =
+            self.spawns.wholes.iter().filter(|(_, whole)| waits(whole)).map(|(number, _)| *number).collect();
+        for number in numbers {
+            let whole = &self.spawns.wholes[&number];
+            let count = whole.blocks.iter().find(|block| block.host == host).map_or(0, |block| block.count);
+            self.block_done(number, host, vec![Code::HostFail.number(); count]);
+        }
+        let dealt = |id: &SpawnId| id.host == host && !self.spawns.parts.contains_key(id);
+        let groups: Vec<SpawnId> = self.spawns.groups.keys().copied().filter(dealt).collect();
+        for spawn in groups {
+            let ours = self.tasks.iter().filter(|(_, task)| task.group == Some(spawn));
+            let tids = ours.map(|(tid, _)| tid.0 as i32).collect();
+            self.end_group(spawn, tids);
+        }
     }
 
     fn answer_spawn(&mut self, asker: Asker, result: Result<Vec<i32>, Code>) {
@@ -315,9 +445,9 @@ impl Machine {
     pub(super) fn siblings(&mut self, from: Tid, wait: u32) {
         let group = self.tasks.get(from).and_then(|task| task.group);
         match group.and_then(|group| self.spawns.groups.get_mut(&group)) {
-            Some(group) if group.tids.is_empty() => group.waiting.push((from, wait)),
-            Some(group) => {
-                let tids = group.tids.clone();
+            Some(Group { tids: None, waiting, .. }) => waiting.push((from, wait)),
+            Some(Group { tids: Some(tids), .. }) => {
+                let tids = tids.clone();
                 self.reply(from, wait, Ok(Reply::Tids(tids)));
             }
             None => self.reply(from, wait, Ok(Reply::Tids(vec![from.0 as i32]))),
@@ -325,7 +455,17 @@ impl Machine {
     }
 }
 
-impl Pending {
+/// What the tasks of a spawn see as their parent.
+fn parent_for(asker: Asker, flags: i32) -> i32 {
+    match asker {
+        _ if flags & NO_SPAWN_PARENT != 0 => Code::ParentNotSet.number(),
+        Asker::Task { tid, .. } => tid.0 as i32,
+        Asker::Manager { parent, .. } => parent,
+        Asker::Daemon => Code::ParentNotSet.number(),
+    }
+}
+
+impl Part {
     /// What has not been tried yet fails in the same way.
     fn fail_rest(&mut self, code: Code) {
         self.results.resize(self.results.len() + self.wanted - self.tried, code.number());
@@ -358,11 +498,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_are_dealt_in_blocks_from_a_rotating_start() {
-        assert_eq!(blocks(5, 2, 0), [3, 2]);
-        assert_eq!(blocks(5, 2, 1), [2, 3]);
-        assert_eq!(blocks(2, 3, 2), [1, 0, 1]);
-        assert_eq!(blocks(7, 1, 0), [7]);
+    fn tasks_are_dealt_in_blocks() {
+        let blocks = |count, hosts| blocks(count, hosts).collect::<Vec<_>>();
+        assert_eq!(blocks(5, 2), [3, 2]);
+        assert_eq!(blocks(2, 3), [1, 1, 0]);
+        assert_eq!(blocks(7, 1), [7]);
     }
 
     #[test]

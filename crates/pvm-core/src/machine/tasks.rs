@@ -50,11 +50,13 @@ pub(super) struct Task {
     /// Those to whom it was introduced.
     peers: BTreeSet<Tid>,
     /// The spawn that made it.
-    pub group: Option<u32>,
+    pub group: Option<super::SpawnId>,
     /// A line of output that has not ended yet.
     pub line: Vec<u8>,
     /// The resource manager at its enrolment.
     pub manager: Tid,
+    /// Whether it has asked the master of another host something.
+    pub known_to_master: bool,
 }
 
 impl Task {
@@ -72,6 +74,7 @@ impl Task {
             group: None,
             line: Vec::new(),
             manager: Tid::NONE,
+            known_to_master: false,
         }
     }
 }
@@ -166,6 +169,11 @@ impl Tasks {
         }
     }
 
+    /// Tasks of that host wait no more.
+    pub fn forget_waiting_of(&mut self, host: Tid) {
+        self.waiting.retain(|(asker, _, _)| asker.host() != host);
+    }
+
     /// How a task ended that this daemon started; 0 for others.
     pub fn status_of(&self, tid: Tid) -> i32 {
         let own = self.get(tid).is_some_and(|task| task.origin == Origin::Own);
@@ -238,11 +246,16 @@ impl Machine {
 
     /// Introduces a task to a peer, once.
     pub(super) fn connect(&mut self, from: Tid, to: Tid) -> Result<Reply, Code> {
-        if !self.tasks.takes_frames(to) {
+        let daemon = to == self.own_host();
+        if !daemon && !self.tasks.takes_frames(to) {
             return Err(Code::NoTask);
         }
         let task = self.tasks.get_mut(from).ok_or(Code::SysErr)?;
         if task.peers.insert(to) {
+            if daemon {
+                self.actions.push_back(Action::Introduce { one: from, other: to });
+                return Ok(Reply::Done);
+            }
             self.tasks.get_mut(to).expect("takes frames").peers.insert(from);
             self.actions.push_back(Action::Introduce { one: from, other: to });
         }
@@ -266,6 +279,7 @@ impl Machine {
             Origin::Spawned => task.started != 0,
             Origin::Tasker(tasker) => self.servers.tasker == Some(tasker),
         };
+        self.tell_master_left(tid, false);
         self.detach(tid);
         if !stays {
             self.end(tid);
@@ -283,7 +297,8 @@ impl Machine {
             }
             self.send(peer, ToTask::PeerGone(tid));
         }
-        self.notify.withdraw(tid);
+        self.ask_no_more(tid);
+        self.remote.withdraw(tid);
         self.tasks.waiting.retain(|(asker, _, _)| *asker != tid);
         self.spawns.withdraw(tid);
         self.forget_server(tid);
@@ -311,6 +326,7 @@ impl Machine {
             return;
         }
         self.detach(tid);
+        self.tell_master_left(tid, true);
         self.trace_end(tid);
         self.traces.forget(tid);
         self.end_output(tid);
@@ -340,12 +356,16 @@ impl Machine {
     }
 
     pub(super) fn list_tasks(&self, place: Tid) -> Result<Reply, Code> {
-        if place != Tid::NONE && !self.hosts.is_here(place) {
-            return Err(Code::NoHost);
+        match place.host() == self.own_host() {
+            true => Ok(Reply::Tasks(self.tasks_here(place))),
+            false => Err(Code::NoHost),
         }
-        let wanted = |tid: Tid| place == Tid::NONE || place.is_host() || place == tid;
-        let list = self.tasks.iter().filter(|(tid, _)| wanted(*tid));
-        Ok(Reply::Tasks(list.map(|(tid, task)| self.describe(tid, task)).collect()))
+    }
+
+    /// The tasks of this host, or that one of it.
+    pub(super) fn tasks_here(&self, place: Tid) -> Vec<TaskInfo> {
+        let list = self.tasks.iter().filter(|(tid, _)| place.is_host() || place == *tid);
+        list.map(|(tid, task)| self.describe(tid, task)).collect()
     }
 
     fn describe(&self, tid: Tid, task: &Task) -> TaskInfo {

@@ -58,6 +58,16 @@ impl World {
                     let waiting = self.boards.waiting();
                     self.machine.handle_barriers_listed(*listing, &waiting);
                 }
+                Action::StartHosts { request, hosts, by_hoster: true } => {
+                    let commands = hosts.iter().map(|host| (host.index, text("pvmd"))).collect();
+                    self.machine.handle_start_commands(*request, commands);
+                }
+                Action::StartHosts { request, hosts, .. } => {
+                    for host in hosts {
+                        let failure = Err(Code::CantStart.into());
+                        self.machine.handle_host_started(NOW, *request, host.index, failure);
+                    }
+                }
                 Action::Group { group, action } => self.boards.act(NOW, *group, action, &mut self.machine),
                 _ => {}
             }

@@ -38,6 +38,19 @@ impl Traces {
         self.collectors.remove(&tid);
     }
 
+    /// So are all tasks of that host.
+    pub fn forget_host(&mut self, host: Tid) {
+        self.collectors.retain(|tid, _| tid.host() != host);
+    }
+
+    /// What the tracer of the machine wants.
+    pub fn wish(&self) -> Option<&TraceSettings> {
+        self.wish.as_ref()
+    }
+    pub fn set_wish(&mut self, wish: Option<TraceSettings>) {
+        self.wish = wish;
+    }
+
     /// Where a new task traces and prints to: the tracer, as far as nobody else wants it.
     pub fn settle(&self, own: &mut TraceSettings) {
         let Some(wish) = &self.wish else { return };
@@ -59,12 +72,13 @@ impl Machine {
             return Err(Code::Denied);
         }
         self.traces.wish = Some(wish);
+        self.spread_servers();
         Ok(Reply::Done)
     }
 
     fn trace(&mut self, to: &TraceSettings, event: Event, tid: Tid, values: Vec<Value>) {
         let collector = Tid(to.trace_tid as u32);
-        if !collector.is_task() || !self.tasks.takes_frames(collector) {
+        if !collector.is_task() || !self.may_take(collector) {
             return;
         }
         let introduce = !self.traces.collectors.contains_key(&collector);

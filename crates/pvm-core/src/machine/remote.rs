@@ -1,0 +1,333 @@
+//! Requests of tasks that another host decides, and all frames between daemons.
+//!
+//! The deciding daemon handles a request as if the task lived there, and its answer goes back to the
+//! task's own daemon, which knows who waits. What a host owes when it is lost, its askers are told
+//! at once.
+use super::{Action, Machine, Time};
+use crate::codes::Code;
+use crate::proto::{Reply, Request, Role, TaskInfo, ToTask};
+use crate::tid::{DAEMON_BIT, LOCAL_MASK, Tid};
+use crate::wire::Frame;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who waits for an answer of another host.
+enum Asker {
+    /// A task of this host; what it is told when the other host is lost.
+    Task { tid: Tid, wait: u32, lost: Reply },
+    /// A list of the tasks of all hosts.
+    Gathering(u32),
+}
+
+/// A request that another host has not answered yet.
+struct Open {
+    host: Tid,
+    asker: Asker,
+}
+
+/// A list of the tasks of all hosts, as far as they have answered.
+struct Gathering {
+    asker: Tid,
+    wait: u32,
+    missing: usize,
+    tasks: BTreeMap<Tid, Vec<TaskInfo>>,
+}
+
+/// What is open between this host and others.
+#[derive(Default)]
+pub(super) struct Remote {
+    last: u32,
+    open: BTreeMap<u32, Open>,
+    gatherings: BTreeMap<u32, Gathering>,
+    /// At the master: tasks of other hosts that it knows something of.
+    pub guests: BTreeSet<Tid>,
+}
+
+impl Remote {
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.gatherings.is_empty() && self.guests.is_empty()
+    }
+    fn open(&mut self, host: Tid, asker: Asker) -> u32 {
+        while self.open.contains_key(&self.last) || self.last == 0 {
+            self.last = self.last.wrapping_add(1);
+        }
+        self.open.insert(self.last, Open { host, asker });
+        self.last
+    }
+    /// The task does not wait any more.
+    pub fn withdraw(&mut self, task: Tid) {
+        self.open.retain(|_, open| !matches!(open.asker, Asker::Task { tid, .. } if tid == task));
+    }
+}
+
+/// All tids of a host.
+pub(super) fn tids_of(host: Tid) -> std::ops::RangeInclusive<Tid> {
+    host..=Tid(host.0 | LOCAL_MASK)
+}
+
+impl Machine {
+    /// Which other host decides a request, and what the task is told when that host is lost.
+    fn decider(&self, request: &Request) -> Option<(Tid, Reply)> {
+        let failed = Reply::Error(Code::HostFail);
+        let code = |code: Code| Reply::Code(code.number());
+        let (host, lost) = match request {
+            Request::TaskStatus(tid) if tid.is_task() => (tid.host(), code(Code::NoTask)),
+            Request::HostStatus(name) => (self.hosts.find(name)?, code(Code::HostFail)),
+            Request::Tasks(Tid::NONE) => (self.hosts.master(), failed),
+            Request::Tasks(tid) | Request::HostSync(tid) | Request::ExitStatus(tid) => (tid.host(), failed),
+            Request::AddHosts(_)
+            | Request::AwaitHosts
+            | Request::DeleteHosts(_)
+            | Request::PutInfo { .. }
+            | Request::RecvInfo { .. }
+            | Request::DeleteInfo { .. }
+            | Request::MailboxInfo { .. }
+            | Request::ResetInfo { .. }
+            | Request::SetTracer(_)
+            | Request::Halt => (self.hosts.master(), failed),
+            Request::Register { role, .. } if *role != Role::Tasker => (self.hosts.master(), failed),
+            _ => return None,
+        };
+        (host != self.own_host() && self.is_known(host)).then_some((host, lost))
+    }
+
+    /// Hands a request to the host that decides it; gives back what is decided here.
+    pub(super) fn for_other_host(&mut self, from: Tid, wait: u32, request: Request) -> Option<Request> {
+        let Some((host, lost)) = self.decider(&request) else { return Some(request) };
+        if host == self.hosts.master() {
+            if let Some(task) = self.tasks.get_mut(from) {
+                task.known_to_master = true;
+            }
+        }
+        let wait = self.remote.open(host, Asker::Task { tid: from, wait, lost });
+        self.send_host(host, Frame::Request { wait, from, request });
+        None
+    }
+
+    /// A request of a task of another host.
+    fn requested(&mut self, now: Time, wait: u32, from: Tid, request: Request) {
+        let everywhere = matches!(
+            request,
+            Request::TaskStatus(_)
+                | Request::HostStatus(_)
+                | Request::Tasks(_)
+                | Request::HostSync(_)
+                | Request::ExitStatus(_)
+        );
+        match (everywhere, self.hosts.is_master()) {
+            // Somebody has it pass through here for nothing.
+            _ if self.decider(&request).is_some() => self.reply(from, wait, Err(Code::NoHost)),
+            (true, _) => self.decide(now, from, wait, request),
+            (false, true) if self.is_for_master(&request) => {
+                self.remote.guests.insert(from);
+                self.decide(now, from, wait, request);
+            }
+            (false, _) => self.reply(from, wait, Err(Code::BadParam)),
+        }
+    }
+
+    fn is_for_master(&self, request: &Request) -> bool {
+        !matches!(
+            request,
+            Request::Connect(_)
+                | Request::Spawn(_)
+                | Request::Siblings
+                | Request::Signal { .. }
+                | Request::Notify { .. }
+                | Request::NewContext
+                | Request::FreeContext(_)
+                | Request::SetOwn(_)
+                | Request::Tickle(_)
+                | Request::Register { role: Role::Tasker, .. }
+        )
+    }
+
+    /// Another host has answered.
+    fn answered(&mut self, from: Tid, wait: u32, reply: Reply) {
+        if self.remote.open.get(&wait).is_some_and(|open| open.host == from) {
+            let open = self.remote.open.remove(&wait).expect("looked up just now");
+            self.settle(open, Some(reply));
+        }
+    }
+
+    /// Passes on an answer, or that there will be none.
+    fn settle(&mut self, open: Open, reply: Option<Reply>) {
+        match open.asker {
+            Asker::Task { tid, wait, lost } => {
+                let reply = reply.unwrap_or(lost);
+                self.send(tid, ToTask::Reply { wait, reply });
+            }
+            Asker::Gathering(number) => {
+                let tasks = match reply {
+                    Some(Reply::Tasks(tasks)) => tasks,
+                    _ => Vec::new(),
+                };
+                self.gathered(number, open.host, tasks);
+            }
+        }
+    }
+
+    /// A host is lost: whoever waits for it is told.
+    pub(super) fn answer_for_lost(&mut self, host: Tid) {
+        let waits: Vec<u32> =
+            self.remote.open.iter().filter(|(_, open)| open.host == host).map(|(wait, _)| *wait).collect();
+        for wait in waits {
+            if let Some(open) = self.remote.open.remove(&wait) {
+                self.settle(open, None);
+            }
+        }
+    }
+
+    // ----- tasks of all hosts
+
+    /// Asks all other hosts for their tasks.
+    pub(super) fn gather_tasks(&mut self, from: Tid, wait: u32) {
+        let own = self.own_host();
+        let hosts: Vec<Tid> = self.hosts.tids().filter(|host| *host != own).collect();
+        self.remote.last = self.remote.last.wrapping_add(1);
+        let number = self.remote.last;
+        let here = self.tasks_here(own);
+        let tasks = BTreeMap::from([(own, here)]);
+        let missing = hosts.len() + 1;
+        self.remote.gatherings.insert(number, Gathering { asker: from, wait, missing, tasks });
+        for host in hosts {
+            let wait = self.remote.open(host, Asker::Gathering(number));
+            self.send_host(host, Frame::Request { wait, from: own, request: Request::Tasks(host) });
+        }
+        self.one_more_gathered(number);
+    }
+
+    fn gathered(&mut self, number: u32, host: Tid, tasks: Vec<TaskInfo>) {
+        if let Some(gathering) = self.remote.gatherings.get_mut(&number) {
+            gathering.tasks.insert(host, tasks);
+            self.one_more_gathered(number);
+        }
+    }
+
+    fn one_more_gathered(&mut self, number: u32) {
+        let Some(gathering) = self.remote.gatherings.get_mut(&number) else { return };
+        gathering.missing -= 1;
+        if gathering.missing > 0 {
+            return;
+        }
+        let Some(Gathering { asker, wait, tasks, .. }) = self.remote.gatherings.remove(&number) else { return };
+        let tasks = tasks.into_values().flatten().collect();
+        self.reply(asker, wait, Ok(Reply::Tasks(tasks)));
+    }
+
+    // ----- guests of the master
+
+    /// Whether the task may be answered: it is connected here, or a guest from another host.
+    pub(super) fn is_present(&self, tid: Tid) -> bool {
+        self.tasks.is_connected(tid) || self.remote.guests.contains(&tid)
+    }
+
+    /// Tells the master that a task of which it knows has left, or ended.
+    pub(super) fn tell_master_left(&mut self, tid: Tid, ended: bool) {
+        let master = self.hosts.master();
+        if master != self.own_host() && self.tasks.get(tid).is_some_and(|task| task.known_to_master) {
+            self.send_host(master, Frame::Left { tid, ended });
+        }
+    }
+
+    fn guest_left(&mut self, tid: Tid, ended: bool) {
+        if !self.remote.guests.contains(&tid) {
+            return;
+        }
+        self.leave_all_groups(tid);
+        self.forget_server(tid);
+        self.mailboxes.stop_waiting(tid);
+        if ended {
+            self.remote.guests.remove(&tid);
+            self.mailboxes.forget(tid);
+        }
+    }
+
+    /// The host is lost, and its tasks with it.
+    pub(super) fn forget_guests_of(&mut self, host: Tid) {
+        let guests: Vec<Tid> = self.remote.guests.range(tids_of(host)).copied().collect();
+        guests.into_iter().for_each(|guest| self.guest_left(guest, true));
+        self.remote.gatherings.retain(|_, gathering| gathering.asker.host() != host);
+        self.tasks.forget_waiting_of(host);
+    }
+
+    // ----- frames
+
+    /// A frame of another daemon, from its control link or out of a flow.
+    pub fn handle_host_frame(&mut self, now: Time, from: Tid, frame: Frame) {
+        self.handle_heard(now, from);
+        // What a host that has been removed still says, nobody heeds.
+        if !self.is_known(from) {
+            return;
+        }
+        match frame {
+            Frame::Beat => {}
+            Frame::Request { wait, from: task, request } if task.host() == from => {
+                self.requested(now, wait, task, request);
+            }
+            Frame::Reply { wait, reply } => self.answered(from, wait, reply),
+            Frame::Suspect(host) => self.suspected(from, host),
+            Frame::PleaseConnect { to, from: asking } => self.asked_to_connect(from, to, asking),
+            Frame::TableAck { version } if self.hosts.is_master() => self.table_known(from, version),
+            Frame::Left { tid, ended } if tid.host() == from => self.guest_left(tid, ended),
+            Frame::Serves { role, tid, on } if tid.host() == from => self.serves(role, tid, on),
+            Frame::Signal { tid, signal } => drop(self.signal(tid, signal)),
+            Frame::Spawn { wait, parent, first, total, spawn } => {
+                self.spawn_for(from, wait, parent, first, total, spawn);
+            }
+            Frame::Spawned { wait, results } => self.part_spawned(from, wait, results),
+            Frame::Siblings { wait, tids } => self.siblings_known(from, wait, &tids),
+            Frame::Watch { tid, watcher } if watcher.host() == from => self.watched(tid, watcher),
+            Frame::Unwatch { tid, watcher } if watcher.host() == from => self.unwatched(tid, watcher),
+            Frame::Died { tid, watcher } if tid.host() == from => self.announce_far_exit(tid, watcher),
+            Frame::Deliver(message) => self.delivered(from, message),
+            Frame::Log { tid, line } if tid.host() == from => self.actions.push_back(Action::Log { tid, line }),
+            Frame::Leave => self.told_to_leave(now, from),
+            frame if from == self.hosts.master() => self.told_by_master(frame),
+            // What nobody but another may say.
+            _ => {}
+        }
+    }
+
+    fn told_by_master(&mut self, frame: Frame) {
+        match frame {
+            Frame::Welcome { version, hosts, joining, shared, options, .. } => {
+                self.welcomed(version, hosts, &joining, shared, options);
+            }
+            Frame::Table { version, added, removed } => self.table_changed(version, added, removed),
+            Frame::Joined { hosts } => self.hosts_joined(&hosts),
+            Frame::Servers(servers) => self.servers_changed(servers),
+            _ => {}
+        }
+    }
+
+    /// A host cannot reach another.
+    fn suspected(&mut self, from: Tid, host: Tid) {
+        if self.hosts.is_master() && host != self.own_host() && !self.control.halting() {
+            let name = self.name_of(from);
+            self.lose_host(host, &format!("{name} cannot reach it"));
+        }
+    }
+
+    fn told_to_leave(&mut self, now: Time, from: Tid) {
+        if self.hosts.is_master() {
+            self.lose_host(from, "it has ended");
+        } else if from == self.hosts.master() {
+            self.log("the master has told this host to leave".into());
+            self.halt(now);
+        }
+    }
+
+    /// A message that came from another host by way of the daemons.
+    fn delivered(&mut self, from: Tid, message: crate::proto::Message) {
+        let src = message.src;
+        if src != Tid::DAEMON && src.host() != from {
+            return;
+        }
+        if message.dst.0 & DAEMON_BIT != 0 {
+            self.handle_server_message(src, &message);
+        } else if !self.answer_of_manager(src, &message) && message.dst.host() == self.own_host() {
+            self.send(message.dst, ToTask::Message(message));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Changes of the host table: made by the master, spread to all, the same everywhere.
+use super::{Action, Machine};
+use crate::codes::SM_HOSTX;
+use crate::encoding::Writer;
+use crate::tid::Tid;
+use crate::wire::{Entry, Frame};
+
+impl Machine {
+    /// The master tells all others of a change.
+    pub(super) fn spread(&mut self, added: &[Entry], removed: &[Tid]) {
+        self.hosts.version += 1;
+        let version = self.hosts.version;
+        for host in self.hosts.others() {
+            self.send_host(host, Frame::Table { version, added: added.to_vec(), removed: removed.to_vec() });
+        }
+    }
+
+    /// The master has told of a change.
+    pub(super) fn table_changed(&mut self, version: u64, added: Vec<Entry>, removed: Vec<Tid>) {
+        self.hosts.version = version;
+        for entry in added {
+            self.actions.push_back(Action::KnowHost { host: entry.tid, key: entry.key });
+            self.hosts.add(entry, false);
+        }
+        let own = self.own_host();
+        removed.into_iter().filter(|host| *host != own).for_each(|host| self.forget_host(host));
+        self.send_host(self.hosts.master(), Frame::TableAck { version });
+    }
+
+    /// A host that does not answer any more, or has said that it ends.
+    pub(super) fn lose_host(&mut self, host: Tid, why: &str) {
+        if self.comer(host).is_some() {
+            return self.comer_failed(host, why);
+        }
+        if self.hosts.is_here(host) {
+            if !self.control.halting() {
+                let name = self.name_of(host);
+                self.log(format!("host {name} is out of the machine: {why}"));
+            }
+            self.remove_host(host);
+        }
+    }
+
+    /// The master removes a host from the machine.
+    pub(super) fn remove_host(&mut self, host: Tid) {
+        self.forget_host(host);
+        if !self.control.halting() {
+            self.spread(&[], &[host]);
+            if let Some(manager) = self.servers.manager {
+                self.tell(manager, 0, SM_HOSTX, 0, Writer::new().int(host.0 as i32).finish());
+            }
+        }
+        self.newcomer_gone(host);
+        self.stop_when_empty();
+    }
+
+    /// Nothing of the host is remembered; whoever waits for it waits in vain.
+    fn forget_host(&mut self, host: Tid) {
+        if self.hosts.remove(host).is_none() {
+            return;
+        }
+        self.links.remove(host);
+        self.actions.push_back(Action::ForgetHost { host });
+        self.answer_for_lost(host);
+        self.forget_guests_of(host);
+        self.spawns_without(host);
+        self.traces.forget_host(host);
+        self.announce_host_gone(host);
+    }
+}
