@@ -22,6 +22,8 @@ pub const FRAME_BYTES_MAX: usize = 1 << 20;
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// Bytes in front of a frame.
 const HEAD_BYTES: usize = 6;
+/// Bytes that a peer can send before it is known.
+pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
 /// Bytes read in one go from a peer that is not known yet.
 const STRANGER_READ_BYTES: usize = 4 << 10;
 /// Bytes read in one go.
@@ -44,6 +46,8 @@ pub enum LinkError {
     TooLong(usize),
     /// A frame whose header is longer than allowed, or than the frame.
     Malformed,
+    /// The peer sends more than it may before it is known.
+    TooMuch,
     /// The peer reads too slowly for what it is sent.
     Backlog,
 }
@@ -56,6 +60,7 @@ impl fmt::Display for LinkError {
             LinkError::Tls(error) => write!(formatter, "{error}"),
             LinkError::TooLong(bytes) => write!(formatter, "a frame of {bytes} bytes is too long"),
             LinkError::Malformed => formatter.write_str("malformed frame"),
+            LinkError::TooMuch => formatter.write_str("says too much before it is known"),
             LinkError::Backlog => formatter.write_str("the peer does not keep up"),
         }
     }
@@ -177,11 +182,6 @@ impl Link {
     /// Who the peer has proved to be. Nobody on a link in clear.
     pub fn peer(&self) -> Option<PublicKey> {
         self.tls.as_ref()?.peer()
-    }
-
-    /// Bytes that came while the peer was not known.
-    pub fn stranger_bytes(&self) -> usize {
-        self.stranger_bytes
     }
 
     // ----- sending
@@ -434,6 +434,9 @@ impl Link {
         into.commit(count);
         if !self.trusted {
             self.stranger_bytes += count;
+            if self.stranger_bytes > HANDSHAKE_BYTES_MAX {
+                return self.broken(LinkError::TooMuch);
+            }
         }
         if let Err(error) = self.advance() {
             self.broken = Some(error);

@@ -1,0 +1,252 @@
+//! Those who call: silent, then shaking hands, then known and waited for with their second link.
+use super::{
+    Entry, Event, GREETING_BYTES_MAX, Gate, HANDSHAKE_TIME_MAX, LISTENER, Pair, Security, UNKNOWN_MAX, VERSION, Watch,
+    kind, words,
+};
+use crate::keys::{PublicKey, Token};
+use crate::link::{Head, Link, LinkError};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SocketFlags};
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Connections accepted before those that are there have their turn.
+const ACCEPTS_IN_TURN_MAX: usize = 16;
+/// A caller that has begun a handshake gets so long before it can lose its place to another.
+const SHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
+/// Pause when there is no descriptor left for a new connection.
+const DEAF_TIME: Duration = Duration::from_millis(100);
+/// The first byte of a TLS connection.
+const TLS_BYTE: u8 = 22;
+/// The first byte of a frame that opens a link in clear: its length.
+const CLEAR_BYTE: u8 = 32;
+
+enum Stage {
+    /// Has sent nothing, and costs nothing but its descriptor.
+    Silent(OwnedFd),
+    /// Is to prove who it is, and to say what it wants.
+    Shaking(Link),
+    /// A known daemon, waited for with its data link.
+    Half(Box<Half>),
+}
+
+struct Half {
+    control: Link,
+    peer: PublicKey,
+    security: Security,
+    token: Token,
+    back: Token,
+}
+
+/// One who calls.
+pub struct Arrival {
+    address: SocketAddr,
+    since: Instant,
+    stage: Stage,
+}
+
+impl Arrival {
+    /// When its patience is over.
+    pub fn deadline(&self) -> Instant {
+        self.since + HANDSHAKE_TIME_MAX
+    }
+
+    /// Whether nobody knows yet who it is.
+    fn is_unknown(&self) -> bool {
+        match &self.stage {
+            Stage::Silent(_) => true,
+            Stage::Shaking(link) => link.peer().is_none(),
+            Stage::Half(_) => false,
+        }
+    }
+}
+
+impl Gate {
+    pub(super) fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTS_IN_TURN_MAX {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::acceptfrom_with(&self.listener, flags) {
+                Ok((socket, address)) => {
+                    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+                    let nowhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+                    self.greet(socket, address.unwrap_or(nowhere), now);
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    // No descriptor or no memory: somebody may go, and all can wait a little.
+                    self.make_room(now, true);
+                    self.deaf_until = Some(now + DEAF_TIME);
+                    let _ =
+                        epoll::modify(&self.epoll, &self.listener, EventData::new_u64(LISTENER), EventFlags::empty());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, socket: OwnedFd, address: SocketAddr, now: Instant) {
+        if !self.make_room(now, false) {
+            return self.refuse(address, "too many that are not known".into(), now);
+        }
+        let id = self.new_id();
+        if self.add(id, socket.as_fd(), Watch::Read).is_ok() {
+            self.arrival_goes_on(id, Arrival { address, since: now, stage: Stage::Silent(socket) }, now);
+        }
+    }
+
+    /// Sees to it that one more may come: the one loses its place that has said nothing for the
+    /// longest time, else the one that has been shaking hands for too long.
+    fn make_room(&mut self, now: Instant, at_once: bool) -> bool {
+        let unknown = self.entries.iter().filter_map(|(id, entry)| match entry {
+            Entry::Arrival(arrival) if arrival.is_unknown() => Some((*id, arrival)),
+            _ => None,
+        });
+        let unknown: Vec<_> = unknown.collect();
+        if unknown.len() < UNKNOWN_MAX && !at_once {
+            return true;
+        }
+        let oldest = |silent: bool| {
+            let those = unknown.iter().filter(|(_, arrival)| matches!(arrival.stage, Stage::Silent(_)) == silent);
+            those.min_by_key(|(_, arrival)| arrival.since)
+        };
+        let shaken = || oldest(false).filter(|(_, arrival)| now.duration_since(arrival.since) >= SHAKE_TIME_LEAST);
+        let Some(id) = oldest(true).or_else(shaken).map(|(id, _)| *id) else { return false };
+        if let Some(Entry::Arrival(arrival)) = self.entries.remove(&id) {
+            self.refuse(arrival.address, "made room for others".into(), now);
+        }
+        true
+    }
+
+    pub(super) fn arrival_expired(&mut self, arrival: Arrival, now: Instant) {
+        let reason = match arrival.stage {
+            Stage::Silent(_) => "said nothing",
+            Stage::Shaking(_) => "was too slow to say who it is",
+            Stage::Half(_) => "is known, and did not come with its data link",
+        };
+        self.refuse(arrival.address, reason.into(), now);
+    }
+
+    pub(super) fn arrival_goes_on(&mut self, id: u64, arrival: Arrival, now: Instant) {
+        let Arrival { address, since, stage } = arrival;
+        let result = match stage {
+            Stage::Silent(socket) => self.listen_to(socket),
+            Stage::Shaking(link) => self.shake(link),
+            Stage::Half(mut half) => match half.control.receive() {
+                Ok(None) => Ok(Some(Stage::Half(half))),
+                Ok(Some(_)) => Err("sends what it was not asked for".into()),
+                // It has changed its mind.
+                Err(LinkError::Closed) => Ok(None),
+                Err(error) => Err(words(&error)),
+            },
+        };
+        // What a known peer has asked for shows in its first frame.
+        let result = match result {
+            Ok(Some(Stage::Shaking(mut link))) if link.is_ready() => match link.receive() {
+                Ok(None) => Ok(Some(Stage::Shaking(link))),
+                Ok(Some(head)) => self.opened(link, &head, address),
+                Err(error) => Err(words(&error)),
+            },
+            result => result,
+        };
+        match result {
+            Ok(None) => {}
+            Ok(Some(stage)) => {
+                match &stage {
+                    Stage::Shaking(link) => self.watch(id, link.as_fd(), Watch::of(link)),
+                    Stage::Half(half) => self.watch(id, half.control.as_fd(), Watch::of(&half.control)),
+                    Stage::Silent(_) => {}
+                }
+                self.entries.insert(id, Entry::Arrival(Arrival { address, since, stage }));
+            }
+            Err(reason) => self.refuse(address, reason, now),
+        }
+    }
+
+    /// The first byte says what it wants to speak.
+    fn listen_to(&self, socket: OwnedFd) -> Result<Option<Stage>, String> {
+        let mut byte = [0];
+        match rustix::net::recv(&socket, &mut byte, RecvFlags::PEEK) {
+            Ok((0, _)) => Err("said nothing and went away".into()),
+            Ok(_) => {
+                let mut link = match byte {
+                    [TLS_BYTE] => Link::secure_from(socket, &self.identity).map_err(|error| words(&error))?,
+                    [CLEAR_BYTE] => Link::clear(socket),
+                    _ => return Err("does not speak our protocol".into()),
+                };
+                link.set_frame_bytes_max(GREETING_BYTES_MAX);
+                self.shake(link)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Some(Stage::Silent(socket))),
+            Err(errno) => Err(errno.to_string()),
+        }
+    }
+
+    fn shake(&self, mut link: Link) -> Result<Option<Stage>, String> {
+        link.handshake().map_err(|error| words(&error))?;
+        Ok(Some(Stage::Shaking(link)))
+    }
+
+    /// The first frame of a link.
+    fn opened(&mut self, link: Link, head: &Head, address: SocketAddr) -> Result<Option<Stage>, String> {
+        match (head.kind, head.header(), head.body_bytes) {
+            (kind::OPEN_CONTROL, [VERSION, security], 0) => {
+                let security = Security::of(*security).ok_or("asks for a security that is not known")?;
+                let peer = link.peer().ok_or("wants control without a key")?;
+                self.half_open(link, peer, security).map(|half| Some(Stage::Half(half)))
+            }
+            (kind::OPEN_CONTROL, [version, ..], _) if *version != VERSION => {
+                Err(format!("speaks version {version}, not {VERSION}"))
+            }
+            (kind::OPEN_DATA, token, 0) => self.complete(link, token, address).map(|()| None),
+            _ => Err("does not speak our protocol".into()),
+        }
+    }
+
+    fn half_open(&mut self, mut control: Link, peer: PublicKey, security: Security) -> Result<Box<Half>, String> {
+        // The key may have been taken from the list meanwhile.
+        if !self.identity.known().has(&peer) {
+            return Err("its key is not the one of a host of this machine".into());
+        }
+        // One call of a peer at a time.
+        self.entries.retain(|_, entry| match entry {
+            Entry::Arrival(Arrival { stage: Stage::Half(half), .. }) => half.peer != peer,
+            _ => true,
+        });
+        let tokens = Token::generate().and_then(|token| Ok((token, Token::generate()?)));
+        let (token, back) = tokens.map_err(|error| error.to_string())?;
+        let header = zeroize::Zeroizing::new([*token.as_bytes(), *back.as_bytes()].concat());
+        control.send(kind::ACCEPT_CONTROL, &header, &[]).map_err(|error| words(&error))?;
+        Ok(Box::new(Half { control, peer, security, token, back }))
+    }
+
+    /// Somebody shows a token: it is the second link of the one to whom that was given.
+    fn complete(&mut self, mut data: Link, shown: &[u8], address: SocketAddr) -> Result<(), String> {
+        let mut found = None;
+        for (id, entry) in &self.entries {
+            let Entry::Arrival(Arrival { stage: Stage::Half(half), .. }) = entry else { continue };
+            if half.token.is(shown) {
+                found = Some(*id);
+            }
+        }
+        let Some(Entry::Arrival(Arrival { stage: Stage::Half(half), .. })) =
+            found.and_then(|id| self.entries.remove(&id))
+        else {
+            return Err("shows a token that is not good, or not any more".into());
+        };
+        let fits = match half.security {
+            Security::Encrypted => data.peer() == Some(half.peer),
+            Security::Trusted => !data.is_encrypted(),
+        };
+        if !fits {
+            return Err("shows a token that is not its own".into());
+        }
+        let Half { control, peer, back, .. } = *half;
+        let sent = data.send(kind::ACCEPT_DATA, back.as_bytes(), &[]);
+        let pair: Box<Pair> = sent.and_then(|()| self.pair(control, data)).map_err(|error| words(&error))?;
+        self.events.push_back(Event::Arrived { peer, address, pair });
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! How often the log hears of strangers: of the first ones from an address each, then of their number.
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Refusals of an address that are told one by one.
+const LINES_MAX: u32 = 16;
+/// Refusals of all addresses that are told one by one.
+const ALL_LINES_MAX: u32 = 128;
+/// After so long one more may be told.
+const LINE_TIME: Duration = Duration::from_secs(10);
+/// Addresses remembered.
+const ADDRESSES_MAX: usize = 256;
+
+/// Lines that may be written now, refilled with time.
+struct Allowance {
+    left: u32,
+    max: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    fn full(max: u32, now: Instant) -> Allowance {
+        Allowance { left: max, max, since: now }
+    }
+
+    fn refill(&mut self, now: Instant) {
+        while self.left < self.max && now.saturating_duration_since(self.since) >= LINE_TIME {
+            self.left += 1;
+            self.since += LINE_TIME;
+        }
+        if self.left == self.max {
+            self.since = now;
+        }
+    }
+}
+
+/// What is remembered of an address.
+struct Record {
+    allowance: Allowance,
+    /// Refused, and not told.
+    untold: u32,
+}
+
+/// Who has been refused of late.
+#[derive(Default)]
+pub struct Refusals {
+    all: Option<Allowance>,
+    addresses: HashMap<IpAddr, Record>,
+}
+
+impl Refusals {
+    /// Somebody is refused. Gives, if that is to be told, for how many the line stands.
+    pub fn tell(&mut self, address: IpAddr, now: Instant) -> Option<u32> {
+        let all = self.all.get_or_insert_with(|| Allowance::full(ALL_LINES_MAX, now));
+        all.refill(now);
+        if !self.addresses.contains_key(&address) && self.addresses.len() >= ADDRESSES_MAX {
+            self.addresses.retain(|_, record| {
+                record.allowance.refill(now);
+                record.untold > 0 || record.allowance.left < record.allowance.max
+            });
+            if self.addresses.len() >= ADDRESSES_MAX {
+                return None;
+            }
+        }
+        let fresh = || Record { allowance: Allowance::full(LINES_MAX, now), untold: 0 };
+        let record = self.addresses.entry(address).or_insert_with(fresh);
+        record.allowance.refill(now);
+        if record.allowance.left == 0 || all.left == 0 {
+            record.untold = record.untold.saturating_add(1);
+            return None;
+        }
+        record.allowance.left -= 1;
+        all.left -= 1;
+        Some(1 + std::mem::take(&mut record.untold))
+    }
+
+    /// Addresses of which refusals were not told and may be told by now, and how many.
+    pub fn poll_untold(&mut self, now: Instant) -> Vec<(IpAddr, u32)> {
+        let Some(all) = &mut self.all else { return Vec::new() };
+        let mut told = Vec::new();
+        for (address, record) in self.addresses.iter_mut().filter(|(_, record)| record.untold > 0) {
+            record.allowance.refill(now);
+            all.refill(now);
+            if record.allowance.left > 0 && all.left > 0 {
+                record.allowance.left -= 1;
+                all.left -= 1;
+                told.push((*address, std::mem::take(&mut record.untold)));
+            }
+        }
+        told
+    }
+
+    /// When something untold may be told.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let all = self.all.as_ref()?;
+        let records = self.addresses.values().filter(|record| record.untold > 0);
+        let wait = |allowance: &Allowance| allowance.since + LINE_TIME;
+        records
+            .map(|record| wait(&record.allowance))
+            .min()
+            .map(|when| if all.left == 0 { when.max(wait(all)) } else { when })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn ten_thousand_refusals_make_few_lines_and_all_are_counted() {
+        let mut refusals = Refusals::default();
+        let start = Instant::now();
+        let told: u32 = (0..10_000).filter_map(|_| refusals.tell(address(1), start)).sum();
+        assert_eq!(told, LINES_MAX);
+        assert_eq!(refusals.next_wakeup(), Some(start + LINE_TIME));
+        assert!(refusals.poll_untold(start + LINE_TIME / 2).is_empty());
+        assert_eq!(refusals.poll_untold(start + LINE_TIME), [(address(1), 10_000 - LINES_MAX)]);
+        assert_eq!(refusals.next_wakeup(), None);
+        assert_eq!(refusals.tell(address(2), start), Some(1), "another address");
+    }
+
+    #[test]
+    fn many_addresses_are_bounded_too() {
+        let mut refusals = Refusals::default();
+        let start = Instant::now();
+        let addresses = (0..10_000_u32).map(|number| IpAddr::from(number.to_be_bytes()));
+        let told = addresses.filter_map(|address| refusals.tell(address, start)).count();
+        assert_eq!(told, ALL_LINES_MAX as usize);
+        assert!(refusals.addresses.len() <= ADDRESSES_MAX);
+        // Later all may be told of again.
+        let later = start + LINE_TIME * ALL_LINES_MAX;
+        refusals.poll_untold(later);
+        assert_eq!(refusals.tell(address(9), later + LINE_TIME), Some(1));
+    }
+}

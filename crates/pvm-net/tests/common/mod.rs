@@ -1,0 +1,110 @@
+//! Gates in one thread, driven by hand.
+#![allow(dead_code)] // each test program uses its part
+use pvm_net::{Event, Gate, Identity, KeyPair, Link, Pair, Security};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub fn identity() -> Identity {
+    Identity::new(KeyPair::generate().unwrap())
+}
+
+pub fn gate() -> Gate {
+    Gate::open(identity(), 0, Duration::from_secs(10)).unwrap()
+}
+
+/// Two that know each other.
+pub fn acquainted() -> (Gate, Gate) {
+    let (one, other) = (gate(), gate());
+    one.identity().known().add(other.identity().public());
+    other.identity().known().add(one.identity().public());
+    (one, other)
+}
+
+pub fn address(gate: &Gate) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, gate.port()))
+}
+
+pub fn events(gate: &mut Gate) -> Vec<Event> {
+    std::iter::from_fn(|| gate.poll_event()).collect()
+}
+
+/// Calls, and drives both until the call has led to something; gives that, and what the called one
+/// has seen.
+pub fn call(caller: &mut Gate, called: &mut Gate, security: Security) -> (Event, Vec<Event>) {
+    let (to, key) = ([address(called)], called.identity().public());
+    caller.connect(7, &to, key, security, PATIENCE, Instant::now());
+    drive(caller, called)
+}
+
+/// Drives both until something has become of a call.
+pub fn drive(caller: &mut Gate, called: &mut Gate) -> (Event, Vec<Event>) {
+    let start = Instant::now();
+    let mut seen = Vec::new();
+    while start.elapsed() < 2 * PATIENCE {
+        caller.step(Instant::now());
+        called.step(Instant::now());
+        seen.extend(events(called));
+        if let Some(event) = caller.poll_event() {
+            // What is on its way still arrives.
+            for _ in 0..3 {
+                called.step(Instant::now());
+            }
+            seen.extend(events(called));
+            return (event, seen);
+        }
+    }
+    panic!("nothing has become of the call");
+}
+
+/// Drives one until it has seen so many events.
+pub fn await_events(gate: &mut Gate, count: usize) -> Vec<Event> {
+    let start = Instant::now();
+    let mut seen = Vec::new();
+    while seen.len() < count && start.elapsed() < PATIENCE {
+        gate.step(Instant::now());
+        seen.extend(events(gate));
+    }
+    assert_eq!(seen.len(), count, "{seen:?}");
+    seen
+}
+
+/// The reason for which the only caller was turned away.
+pub fn refusal(gate: &mut Gate) -> String {
+    match await_events(gate, 1).remove(0) {
+        Event::Refused { reason, count: 1, .. } => reason,
+        event => panic!("{event:?}"),
+    }
+}
+
+/// Both pairs of a call that worked.
+pub fn pairs((event, mut seen): (Event, Vec<Event>)) -> (Pair, Pair) {
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    match (event, seen.remove(0)) {
+        (Event::Connected { ticket: 7, pair: one, .. }, Event::Arrived { pair: other, .. }) => (*one, *other),
+        (event, seen) => panic!("{event:?}, {seen:?}"),
+    }
+}
+
+/// Sends a frame on each link in each direction, and sees it come.
+pub fn use_pairs(one: &mut Pair, other: &mut Pair) {
+    pass(&mut one.control, &mut other.control);
+    pass(&mut other.control, &mut one.control);
+    pass(&mut one.data, &mut other.data);
+    pass(&mut other.data, &mut one.data);
+}
+
+fn pass(from: &mut Link, to: &mut Link) {
+    from.send(9, b"header", &[b"some", b"text"]).unwrap();
+    let start = Instant::now();
+    let (head, body) = loop {
+        from.flush().unwrap();
+        if let Some((head, body)) = to.receive_whole().unwrap() {
+            break (head, body.to_vec());
+        }
+        assert!(start.elapsed() < PATIENCE, "a frame has not come");
+    };
+    assert_eq!((head.kind, head.header(), &body[..]), (9, &b"header"[..], &b"sometext"[..]));
+}

@@ -1,0 +1,110 @@
+//! Links between two daemons come to be.
+mod common;
+
+use common::*;
+use pvm_net::{Event, Gate, Security};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+#[test]
+fn two_that_know_each_other_get_a_pair_of_links() {
+    for security in [Security::Encrypted, Security::Trusted] {
+        let (mut caller, mut called) = acquainted();
+        let result = call(&mut caller, &mut called, security);
+        let Some(Event::Arrived { peer, .. }) = result.1.first() else { panic!("{result:?}") };
+        assert_eq!(*peer, caller.identity().public());
+        let (mut one, mut other) = pairs(result);
+        assert!(one.control.is_encrypted() && other.control.is_encrypted());
+        assert_eq!(one.data.is_encrypted(), security == Security::Encrypted);
+        use_pairs(&mut one, &mut other);
+        assert_eq!((caller.pending(), called.pending()), (0, 0));
+    }
+}
+
+#[test]
+fn an_address_that_does_not_answer_does_not_hold_up_the_others() {
+    let (mut caller, mut called) = acquainted();
+    // One that takes connections and says nothing, one where nobody listens.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let addresses = [silent.local_addr().unwrap(), nobody, address(&called)];
+    let start = Instant::now();
+    caller.connect(7, &addresses, called.identity().public(), Security::Encrypted, PATIENCE, start);
+    pairs(drive(&mut caller, &mut called));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_call_to_one_that_comes_later_succeeds_and_one_to_nobody_ends_with_the_reasons() {
+    let (mut caller, called) = acquainted();
+    let (to, key) = (address(&called), called.identity().public());
+    let (identity, port) = (called.identity().clone(), called.port());
+    drop(called);
+    caller.connect(7, &[to], key, Security::Trusted, PATIENCE, Instant::now());
+    caller.connect(8, &[to], key, Security::Trusted, Duration::from_millis(50), Instant::now());
+    let failed = await_events(&mut caller, 1).remove(0);
+    let Event::Failed { ticket: 8, reason } = failed else { panic!("{failed:?}") };
+    assert!(reason.contains(&to.to_string()) && reason.contains("refused"), "{reason}");
+    let mut called = Gate::open(identity, port, Duration::from_secs(10)).unwrap();
+    assert_eq!(called.port(), port);
+    pairs(drive(&mut caller, &mut called));
+}
+
+#[test]
+fn a_call_that_is_cancelled_tells_nothing() {
+    let (mut caller, mut called) = acquainted();
+    caller.connect(7, &[address(&called)], called.identity().public(), Security::Encrypted, PATIENCE, Instant::now());
+    for _ in 0..3 {
+        caller.step(Instant::now());
+        called.step(Instant::now());
+    }
+    caller.cancel(7);
+    for _ in 0..10 {
+        caller.step(Instant::now() + PATIENCE);
+        called.step(Instant::now());
+    }
+    assert!(events(&mut caller).is_empty() && caller.pending() == 0);
+}
+
+#[test]
+fn the_next_port_is_taken_when_the_wanted_one_is_not_free() {
+    let one = gate();
+    let other = Gate::open(identity(), one.port(), Duration::from_secs(10)).unwrap();
+    assert!(other.port() > one.port());
+}
+
+#[test]
+fn both_kinds_of_addresses_lead_to_a_gate() {
+    let (mut caller, mut called) = acquainted();
+    let six = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, called.port()));
+    if TcpListener::bind("[::1]:0").is_err() {
+        // A system without IPv6 has one kind.
+        assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, called.port())).is_ok());
+        return;
+    }
+    caller.connect(7, &[six], called.identity().public(), Security::Trusted, PATIENCE, Instant::now());
+    pairs(drive(&mut caller, &mut called));
+}
+
+#[test]
+fn a_loop_that_waits_for_the_gate_is_woken_for_all_that_happens() {
+    let (mut caller, mut called) = acquainted();
+    caller.connect(7, &[address(&called)], called.identity().public(), Security::Encrypted, PATIENCE, Instant::now());
+    let start = Instant::now();
+    let mut turns = 0;
+    let mut seen = 0;
+    while seen < 2 && start.elapsed() < PATIENCE {
+        let wait = [caller.next_wakeup(), called.next_wakeup()].into_iter().flatten().min().unwrap();
+        let wait = wait.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let timeout = rustix::time::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let mut polled = [&caller, &called]
+            .map(|gate| rustix::event::PollFd::from_borrowed_fd(gate.as_fd(), rustix::event::PollFlags::IN));
+        rustix::event::poll(&mut polled, Some(&timeout)).unwrap();
+        caller.step(Instant::now());
+        called.step(Instant::now());
+        turns += 1;
+        seen += events(&mut caller).len() + events(&mut called).len();
+    }
+    assert!(seen == 2 && turns < 100 && start.elapsed() < Duration::from_secs(2), "{turns} turns");
+}
