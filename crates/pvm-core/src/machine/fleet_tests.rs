@@ -32,7 +32,7 @@ enum Item {
 #[derive(Debug)]
 enum Event {
     /// A daemon has been started, or could not be.
-    Started { request: u32, start: HostStart },
+    Started { request: u32, start: Box<HostStart> },
     /// `from` tries to connect to `to`.
     Connect { from: Tid, to: Tid },
     /// The looked-up names.
@@ -296,7 +296,7 @@ impl Fleet {
             Action::Log { tid, line } => self.log.push((host, tid, String::from_utf8_lossy(&line).into_owned())),
             Action::CheckHosts { request, names } => self.events.push(Event::Checked { request, names }),
             Action::StartHosts { request, hosts, .. } => {
-                self.events.extend(hosts.into_iter().map(|start| Event::Started { request, start }));
+                self.events.extend(hosts.into_iter().map(|start| Event::Started { request, start: Box::new(start) }));
             }
             Action::KnowHost { host: other, .. } => drop(node.known.insert(other)),
             Action::OpenLink { host: other, .. } => {
