@@ -13,6 +13,7 @@ mod groups;
 mod log;
 mod nest;
 mod resolve;
+mod route;
 mod settings;
 
 use arguments::{Command, Options};
