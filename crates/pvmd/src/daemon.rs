@@ -1,14 +1,15 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
-use crate::children::{self, Nursery, Process};
+use crate::children::{self, Nursery};
 use crate::clock;
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
 use crate::log::Log;
 use crate::nest::Nest;
 use crate::resolve;
+use crate::route::{self, Route};
 use crate::settings::Settings;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Action, Connection, HostStart, Machine, Start, Time};
+use pvm_core::machine::{Action, Connection, HostStart, Machine, Time};
 use pvm_core::proto::{ByteBuf, Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_core::wire::Checked;
@@ -20,11 +21,13 @@ use rustix::process::{Pid, PidfdFlags};
 use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+mod carrying;
+mod processes;
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -59,6 +62,10 @@ enum Source {
     Output(Tid),
     Process(Tid),
     Check(u32),
+    /// The daemon's own doorbell.
+    Bell,
+    /// The data link to a host.
+    Data(Tid),
 }
 
 /// Where the kind of a source stands in an event's data.
@@ -74,6 +81,8 @@ impl Source {
             Source::Process(tid) => (4, u64::from(tid.0)),
             Source::Check(request) => (5, u64::from(request)),
             Source::Peer(connection) => (6, connection),
+            Source::Bell => (7, 0),
+            Source::Data(host) => (8, u64::from(host.0)),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -87,6 +96,8 @@ impl Source {
             3 => Source::Output(Tid(number as u32)),
             4 => Source::Process(Tid(number as u32)),
             6 => Source::Peer(number),
+            7 => Source::Bell,
+            8 => Source::Data(Tid(number as u32)),
             _ => Source::Check(number as u32),
         }
     }
@@ -112,6 +123,7 @@ pub struct Daemon {
     log: Log,
     machine: Machine,
     connections: Connections,
+    route: Route,
     groups: Groups,
     nursery: Nursery,
     running: HashMap<Tid, Running>,
@@ -147,12 +159,17 @@ impl Daemon {
         epoll::add(&epoll, &nest.listener, Source::Listener.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
         let nursery = Nursery::new(nest.socket())?;
+        let mut connections = Connections::new(machine.own_host())?;
+        let mut route = Route::new(machine.own_host(), connections.ports()?)?;
+        connections.set_daemon(route.descriptors()?);
+        epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
         Ok(Daemon {
             settings,
             nest,
             log,
             machine,
-            connections: Connections::new()?,
+            connections,
+            route,
             groups: Groups::default(),
             nursery,
             running: HashMap::new(),
@@ -203,11 +220,12 @@ impl Daemon {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.stopped {
             events.clear();
-            let timeout = self.timeout();
+            let timeout = if self.carry() { self.timeout() } else { Timespec::default() };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
+            self.route.rise();
             for event in &events {
                 self.happened(Source::of(event.data), event.flags);
                 self.work();
@@ -233,6 +251,7 @@ impl Daemon {
         let look = self.next_look.saturating_duration_since(Instant::now());
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
         let wait = wakeup.map_or(look, |wakeup| wakeup.min(look));
+        let wait = if self.route.waits_for_memory() { wait.min(route::PAUSE) } else { wait };
         // A little late is better than a little early, and once more.
         let wait = wait + Duration::from_millis(1);
         Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
@@ -247,6 +266,7 @@ impl Daemon {
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
             self.release_outputs();
+            self.route.tidy();
             if Instant::now() >= self.next_refresh {
                 self.next_refresh = Instant::now() + REFRESH_INTERVAL;
                 self.nest.refresh();
@@ -281,6 +301,9 @@ impl Daemon {
             Source::Output(tid) => self.read_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
+            // The loop looks anyway.
+            Source::Bell => {}
+            Source::Data(host) => self.data_ready(host, flags),
         }
     }
 
@@ -321,7 +344,13 @@ impl Daemon {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
-                    Some(tid) => self.machine.handle_frame(self.now(), tid, frame),
+                    Some(tid) => {
+                        match frame {
+                            ToDaemon::Bye => self.drain(tid),
+                            _ => self.take_from(tid),
+                        }
+                        self.machine.handle_frame(self.now(), tid, frame);
+                    }
                     None => return self.close(connection),
                 },
                 Err(error) => {
@@ -390,7 +419,9 @@ impl Daemon {
             if !self.running.contains_key(&tid) {
                 self.read_output(tid);
             }
+            self.drain(tid);
             self.machine.handle_disconnect(tid);
+            self.route.forget_task(tid);
         }
     }
 
@@ -415,91 +446,6 @@ impl Daemon {
                 self.close(connection);
             }
         }
-    }
-
-    // ----- processes
-
-    fn start(&mut self, start: &Start) {
-        let result = self.nursery.start(&self.settings, start);
-        let result = result.and_then(|process| self.watch(start.tid, process));
-        self.machine.handle_started(start.tid, result);
-    }
-
-    fn watch(&mut self, tid: Tid, process: Process) -> Result<i32, Code> {
-        let Process { child, pidfd, output } = process;
-        let number = child.id() as i32;
-        let add = |descriptor: BorrowedFd<'_>, source: Source| {
-            epoll::add(&self.epoll, descriptor, source.data(), EventFlags::IN).map_err(|_| Code::OutOfRes)
-        };
-        let result = add(pidfd.as_fd(), Source::Process(tid)).and_then(|()| add(output.as_fd(), Source::Output(tid)));
-        let mut running = Running { child, pidfd };
-        match result {
-            Ok(()) => {
-                self.running.insert(tid, running);
-                self.outputs.insert(tid, output);
-                Ok(number)
-            }
-            Err(code) => {
-                let _ = running.child.kill().and_then(|()| running.child.wait());
-                Err(code)
-            }
-        }
-    }
-
-    /// Bytes that wait for the collector of a task's output.
-    fn backlog_of_collector(&mut self, tid: Tid) -> usize {
-        let connection = self.machine.collector_of(tid).and_then(|collector| self.connections.of_task(collector));
-        connection.and_then(|it| self.connections.get_mut(it)).map_or(0, |client| client.link.queued_bytes())
-    }
-
-    fn hold_back(&mut self, tid: Tid) {
-        let Some(output) = self.outputs.get(&tid) else { return };
-        if epoll::delete(&self.epoll, output).is_ok() {
-            self.held_back.push(tid);
-        }
-    }
-
-    /// Reads again what was held back, where the collector has caught up.
-    fn release_outputs(&mut self) {
-        for tid in std::mem::take(&mut self.held_back) {
-            if self.backlog_of_collector(tid) > COLLECTOR_BACKLOG_BYTES_MAX / 2 {
-                self.held_back.push(tid);
-            } else if let Some(output) = self.outputs.get(&tid) {
-                // Without room in the kernel it stays unread until the process ends.
-                let _ = epoll::add(&self.epoll, output, Source::Output(tid).data(), EventFlags::IN);
-            }
-        }
-    }
-
-    fn read_output(&mut self, tid: Tid) {
-        let mut data = [0; OUTPUT_BYTES];
-        let mut total = 0;
-        while total < OUTPUT_IN_TURN_MAX {
-            let Some(output) = self.outputs.get(&tid) else { return };
-            match rustix::io::read(output, &mut data) {
-                Ok(count) if count > 0 => {
-                    total += count;
-                    self.machine.handle_output(tid, &data[..count]);
-                }
-                Err(Errno::AGAIN | Errno::INTR) => return,
-                // The end, or a pipe that is broken.
-                _ => drop(self.outputs.remove(&tid)),
-            }
-        }
-    }
-
-    /// A process has ended: first everything that it sent and printed, then its end.
-    fn process_ended(&mut self, tid: Tid) {
-        let Some(running) = self.running.get_mut(&tid) else { return };
-        let Ok(Some(status)) = running.child.try_wait() else { return };
-        if let Some(connection) = self.connections.of_task(tid) {
-            self.receive(connection, usize::MAX);
-        }
-        self.work();
-        self.read_output(tid);
-        // Closing takes it out of `epoll`.
-        self.running.remove(&tid);
-        self.machine.handle_process_end(tid, status.into_raw());
     }
 
     // ----- host names
@@ -552,6 +498,7 @@ impl Daemon {
             }
             Action::Refuse { connection, code } => self.refuse(connection, code),
             Action::Send { to, frame } => self.connections.send(to, frame),
+            Action::Introduce { one, other } if other == self.machine.own_host() => self.introduce_self(one),
             Action::Introduce { one, other } => {
                 if let Err(error) = self.connections.introduce(one, other) {
                     self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
@@ -567,6 +514,7 @@ impl Daemon {
             Action::Born { tid } => self.connections.born(tid),
             Action::Forget { tid } => {
                 self.outputs.remove(&tid);
+                self.route.forget_task(tid);
                 self.remark(tid, "is gone");
                 if let Some(connection) = self.connections.forget(tid) {
                     self.connections.close(connection);
@@ -608,13 +556,10 @@ impl Daemon {
                 let now = self.now();
                 self.machine.handle_host_started(now, request, index, Err(Code::BadVersion.into()));
             }
+            Action::SendAlong { to, frame } => self.route.along(to, &frame),
+            Action::ForgetHost { host } => self.route.forget_host(host),
             // There are no other hosts yet.
-            Action::KnowHost { .. }
-            | Action::OpenLink { .. }
-            | Action::ForgetHost { .. }
-            | Action::SendHost { .. }
-            | Action::SendAlong { .. }
-            | Action::Joined { .. } => {}
+            Action::KnowHost { .. } | Action::OpenLink { .. } | Action::SendHost { .. } | Action::Joined { .. } => {}
             Action::Stop => self.stopped = true,
         }
     }

@@ -21,7 +21,7 @@ use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
 use pvm_net::{LinkError, Pipe};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 use taking::{Departures, Taking};
 
@@ -134,7 +134,17 @@ impl Route {
         })
     }
 
-    /// The daemon's place in shared memory.
+    /// The daemon's segment and doorbell, for tasks.
+    pub fn descriptors(&mut self) -> io::Result<[OwnedFd; 2]> {
+        self.endpoint.descriptors()
+    }
+
+    /// The daemon's doorbell.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.endpoint.bell()
+    }
+
+    /// The daemon's place in shared memory, for introductions.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         self.has_peers = true;
         &mut self.endpoint
@@ -143,6 +153,11 @@ impl Route {
     /// What has happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Whether there is anything to do at all.
+    pub fn is_needed(&self) -> bool {
+        self.has_peers || !self.cables.is_empty() || !self.events.is_empty()
     }
 
     // ----- hosts
