@@ -33,12 +33,18 @@ pub struct Call {
     pub key: Option<Key>,
     /// Typed by a person: nobody closes the daemon's input.
     pub by_hand: bool,
+    /// To stay the process that was started.
+    pub in_foreground: bool,
 }
 
 impl Call {
     /// The command for the shell of the other host.
     pub fn command(&self, daemon: &str) -> String {
-        let mode = if self.by_hand { "-S" } else { "-s" };
+        let mode = match (self.by_hand, self.in_foreground) {
+            (true, _) => "-S",
+            (false, true) => "-s -f",
+            (false, false) => "-s",
+        };
         let key = self.key.map_or_else(String::new, |key| format!(" -k{}", hex(&key)));
         let master = hex_address(self.address);
         let mut nowhere = self.address;
@@ -210,6 +216,7 @@ mod tests {
             debug_mask: 0,
             key: None,
             by_hand: false,
+            in_foreground: false,
         }
     }
 

@@ -1,10 +1,19 @@
 //! The command line (contract 5.1).
 use lexopt::prelude::*;
+use pvm_core::dialogue::unhex;
+use pvm_core::tid::Tid;
+use pvm_core::wire::Key;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Printed with every complaint about the command line.
 pub const USAGE: &str = "usage: pvmd [-dMASK] [-nNAME] [HOSTFILE]";
+
+/// What a master gives to a daemon that it starts, beside switches: its host's number, where it
+/// listens, two more for the sake of PVM 3.4.6, and between them the number of the new host.
+const SLAVE_WORDS: usize = 5;
+/// Host numbers go from 1 to this.
+const HOST_NUMBER_MAX: u32 = 4095;
 
 /// Printed by `--help`.
 pub const HELP: &str = "\
@@ -15,6 +24,8 @@ machine is halted or SIGTERM comes. Normally started by `pvm`.
 
   -dMASK      what to log beside errors: 4 for tasks (decimal, 0x hexadecimal, 0 octal)
   -nNAME      the name of this host
+  -s, -S      join a machine: started by its master, by a person (so=ms); five words follow
+  -f          with -s: stay the process that was started
   -t          print versions and arguments, then end
   --help      print this
   --version   print the version
@@ -26,6 +37,10 @@ machine is halted or SIGTERM comes. Normally started by `pvm`.
 pub enum Command {
     /// Be the daemon.
     Serve(Options),
+    /// Be the daemon of a host that joins: `-s`.
+    Join(Options, Slave),
+    /// Have a person start a daemon: host, login, command.
+    StartByHand(String, Option<String>, String),
     /// `-t`
     Test,
     /// `--help`
@@ -47,10 +62,27 @@ pub struct Options {
     pub hostfile: Option<PathBuf>,
 }
 
+/// What a joining daemon is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slave {
+    /// The master's host.
+    pub master: Tid,
+    /// The own one.
+    pub own: Tid,
+    /// `-S`: a person reads the answer, and nobody closes the standard input.
+    pub by_hand: bool,
+    /// `-f`
+    pub in_foreground: bool,
+    /// `-k`: the key of the master, where the standard input does not carry it.
+    pub key: Option<Key>,
+}
+
 /// Reads the command line.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt::Error> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut options = Options::default();
+    let mut words: Vec<OsString> = Vec::new();
+    let (mut slave, mut by_hand, mut in_foreground, mut key) = (false, false, false, None);
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => return Ok(Command::Help),
@@ -65,12 +97,51 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, l
                 let mask = number(&text).ok_or_else(|| format!("bad mask '{text}'"))?;
                 options.debug_mask = Some(mask);
             }
+            Long("start-by-hand") => return start_by_hand(&mut parser),
+            Short('s') => slave = true,
+            Short('S') => (slave, by_hand) = (true, true),
+            Short('f') => in_foreground = true,
+            Short('k') => {
+                let text = parser.value()?.string()?;
+                key = Some(unhex(&text).ok_or_else(|| format!("'{text}' is no key"))?);
+            }
             Short('n') => options.name = Some(parser.value()?.string()?),
-            Value(path) if options.hostfile.is_none() => options.hostfile = Some(path.into()),
+            Value(word) => words.push(word),
             other => return Err(other.unexpected()),
         }
     }
+    if slave {
+        let (master, own) = host_numbers(&words)?;
+        return Ok(Command::Join(options, Slave { master, own, by_hand, in_foreground, key }));
+    }
+    match <[OsString; 1]>::try_from(words) {
+        Ok([hostfile]) => options.hostfile = Some(hostfile.into()),
+        Err(words) => words.into_iter().next().map_or(Ok(()), |word| Err(Value(word).unexpected()))?,
+    }
     Ok(Command::Serve(options))
+}
+
+/// The numbers of the master's and the own host among the words after `-s`.
+fn host_numbers(words: &[OsString]) -> Result<(Tid, Tid), lexopt::Error> {
+    let number = |place: usize| {
+        let number = words.get(place)?.to_str()?.parse().ok()?;
+        (1..=HOST_NUMBER_MAX).contains(&number).then(|| Tid::host_number(number))
+    };
+    match (number(0), number(3)) {
+        (Some(master), Some(own)) if words.len() == SLAVE_WORDS && master != own => Ok((master, own)),
+        _ => Err("-s is for masters; pvm and pvmd without it start a machine".into()),
+    }
+}
+
+fn start_by_hand(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
+    let words = parser.raw_args()?.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    match words.as_slice() {
+        [host, command] => Ok(Command::StartByHand(host.clone(), None, command.clone())),
+        [host, switch, login, command] if switch == "-l" => {
+            Ok(Command::StartByHand(host.clone(), Some(login.clone()), command.clone()))
+        }
+        _ => Err("--start-by-hand takes a host and a command".into()),
+    }
 }
 
 /// A number as C reads it: decimal, `0x` hexadecimal, `0` octal.
@@ -116,8 +187,27 @@ mod tests {
 
     #[test]
     fn unknown_switches_and_second_files_are_errors() {
-        for words in [&["-x"][..], &["a", "b"], &["-d", "what"], &["--nonsense"], &["-s"]] {
+        for words in [&["-x"][..], &["a", "b"], &["-d", "what"], &["--nonsense"], &["-s"], &["-s", "hosts"]] {
             assert!(parse(words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_daemon_that_joins_learns_who_it_is() {
+        let words = ["-s", "-d0x0", "-nh3", "1", "c0000202:d79d", "4080", "2", "c0000202:0000"];
+        let options = Options { debug_mask: Some(0), name: Some("h3".into()), hostfile: None };
+        let (master, own) = (Tid::host_number(1), Tid::host_number(2));
+        let slave = Slave { master, own, by_hand: false, in_foreground: false, key: None };
+        assert_eq!(parse(&words).unwrap(), Command::Join(options, slave));
+        let key = format!("-k{}", "01".repeat(32));
+        let by_hand = parse(&["-S", &key, "-nx", "1", "a:b", "4080", "7", "a:0"]).unwrap();
+        let expected = Slave { own: Tid::host_number(7), by_hand: true, key: Some([1; 32]), ..slave };
+        assert!(matches!(by_hand, Command::Join(_, slave) if slave == expected));
+        for words in [["1", "a", "4080", "1", "b"], ["0", "a", "4080", "1", "b"], ["1", "a", "4080", "4096", "b"]] {
+            assert!(parse(&[&["-s"][..], &words].concat()).is_err(), "{words:?}");
+        }
+        let text = |text: &str| text.to_owned();
+        let by_hand = Command::StartByHand(text("h2"), Some(text("joe")), text("pvmd -S"));
+        assert_eq!(parse(&["--start-by-hand", "h2", "-l", "joe", "pvmd -S"]).unwrap(), by_hand);
     }
 }

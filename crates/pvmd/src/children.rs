@@ -82,7 +82,7 @@ impl Nursery {
         NOT_INHERITED.iter().for_each(|name| {
             command.env_remove(name);
         });
-        command.env("PVM_ARCH", ARCHITECTURE).env("PVM_ROOT", &settings.root).env("PVMSOCK", &self.socket);
+        command.env("PVM_ARCH", ARCHITECTURE).env("PVM_ROOT", &settings.workplace.root).env("PVMSOCK", &self.socket);
         command.env("PVMEPID", start.cookie.to_string());
         if let Some(id) = &settings.machine_id {
             command.env("PVM_VMID", id);
@@ -128,8 +128,8 @@ fn why(error: &io::Error) -> Code {
 /// Where a task runs.
 fn directory(settings: &Settings, wanted: Option<&ByteBuf>) -> PathBuf {
     match wanted {
-        Some(path) => settings.directory.join(OsStr::from_bytes(path)),
-        None => settings.directory.clone(),
+        Some(path) => settings.workplace.directory.join(OsStr::from_bytes(path)),
+        None => settings.workplace.directory.clone(),
     }
 }
 
@@ -142,14 +142,19 @@ pub fn find(settings: &Settings, file: &ByteBuf, wanted: Option<&ByteBuf>, debug
     let name = Path::new(OsStr::from_bytes(file));
     let path = match file.contains(&b'/') {
         true => Some(name.to_owned()).filter(|path| executable(&directory.join(path))),
-        false => settings.search.iter().map(|place| place.join(name)).find(|path| executable(&directory.join(path))),
+        false => settings
+            .workplace
+            .search
+            .iter()
+            .map(|place| place.join(name))
+            .find(|path| executable(&directory.join(path))),
     };
     let path = path.ok_or(Code::NoFile)?;
-    if debug && !executable(&settings.debugger) {
+    if debug && !executable(&settings.workplace.debugger) {
         return Err(Code::NoFile);
     }
     let bytes = |path: &Path| ByteBuf::from(path.as_os_str().as_bytes().to_vec());
-    Ok(Found { path: bytes(&path), debugger: debug.then(|| bytes(&settings.debugger)) })
+    Ok(Found { path: bytes(&path), debugger: debug.then(|| bytes(&settings.workplace.debugger)) })
 }
 
 /// A regular file that its owner may execute.

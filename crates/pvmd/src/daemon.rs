@@ -1,19 +1,20 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
-use crate::children::{self, Nursery};
+mod hosts;
+
+use crate::children::{self, Nursery, Process};
 use crate::clock;
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
 use crate::log::Log;
 use crate::nest::Nest;
-use crate::resolve;
-use crate::route::{self, Route};
 use crate::settings::Settings;
+use crate::start::Starter;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Action, Connection, HostStart, Machine, Time};
-use pvm_core::proto::{ByteBuf, Hello, ToDaemon, ToTask};
+use pvm_core::machine::{Action, Connection, Machine, Start, Time};
+use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_core::wire::Checked;
 use pvm_link::{Link, LinkError};
+use pvm_net::Gate;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -21,13 +22,11 @@ use rustix::process::{Pid, PidfdFlags};
 use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
 use std::time::{Duration, Instant};
-
-mod carrying;
-mod processes;
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,10 +61,8 @@ enum Source {
     Output(Tid),
     Process(Tid),
     Check(u32),
-    /// The daemon's own doorbell.
-    Bell,
-    /// The data link to a host.
-    Data(Tid),
+    /// Daemons that are being started on other hosts.
+    Starts,
 }
 
 /// Where the kind of a source stands in an event's data.
@@ -81,8 +78,7 @@ impl Source {
             Source::Process(tid) => (4, u64::from(tid.0)),
             Source::Check(request) => (5, u64::from(request)),
             Source::Peer(connection) => (6, connection),
-            Source::Bell => (7, 0),
-            Source::Data(host) => (8, u64::from(host.0)),
+            Source::Starts => (7, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -96,8 +92,7 @@ impl Source {
             3 => Source::Output(Tid(number as u32)),
             4 => Source::Process(Tid(number as u32)),
             6 => Source::Peer(number),
-            7 => Source::Bell,
-            8 => Source::Data(Tid(number as u32)),
+            7 => Source::Starts,
             _ => Source::Check(number as u32),
         }
     }
@@ -110,12 +105,6 @@ struct Running {
     pidfd: OwnedFd,
 }
 
-/// A look-up of host names under way.
-struct Check {
-    child: Child,
-    text: Vec<u8>,
-}
-
 /// The daemon.
 pub struct Daemon {
     settings: Settings,
@@ -123,7 +112,6 @@ pub struct Daemon {
     log: Log,
     machine: Machine,
     connections: Connections,
-    route: Route,
     groups: Groups,
     nursery: Nursery,
     running: HashMap<Tid, Running>,
@@ -131,7 +119,9 @@ pub struct Daemon {
     outputs: HashMap<Tid, OwnedFd>,
     /// Those of them that are not read now, because their collector does not keep up.
     held_back: Vec<Tid>,
-    checks: HashMap<u32, Check>,
+    checks: HashMap<u32, hosts::Check>,
+    starter: Starter,
+    gate: Gate,
     epoll: OwnedFd,
     signals: UnixStream,
     started: Instant,
@@ -142,9 +132,18 @@ pub struct Daemon {
     stopped: bool,
 }
 
+/// Leaves standard input and output to others.
+pub fn let_go_of_terminal() -> crate::Result<()> {
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
 impl Daemon {
     /// A daemon that has not begun to serve.
-    pub fn new(settings: Settings, nest: Nest, mut log: Log) -> crate::Result<Daemon> {
+    pub fn new(settings: Settings, nest: Nest, mut log: Log, gate: Gate) -> crate::Result<Daemon> {
         let mut machine = Machine::new(settings.machine.clone());
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
@@ -156,26 +155,24 @@ impl Daemon {
         }
         // Caught, not ignored: what is ignored would stay so in tasks.
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
-        epoll::add(&epoll, &nest.listener, Source::Listener.data(), EventFlags::IN)?;
+        let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?)?;
+        epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
         let nursery = Nursery::new(nest.socket())?;
-        let mut connections = Connections::new(machine.own_host())?;
-        let mut route = Route::new(machine.own_host(), connections.ports()?)?;
-        connections.set_daemon(route.descriptors()?);
-        epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
-        Ok(Daemon {
+        let daemon = Daemon {
             settings,
             nest,
             log,
             machine,
-            connections,
-            route,
+            connections: Connections::new()?,
             groups: Groups::default(),
             nursery,
             running: HashMap::new(),
             outputs: HashMap::new(),
             held_back: Vec::new(),
             checks: HashMap::new(),
+            starter,
+            gate,
             epoll,
             signals,
             started: Instant::now(),
@@ -183,36 +180,43 @@ impl Daemon {
             next_refresh: Instant::now() + REFRESH_INTERVAL,
             unfinished: Vec::new(),
             stopped: false,
-        })
+        };
+        if daemon.is_open_to_tasks() {
+            epoll::add(&daemon.epoll, &daemon.nest.listener, Source::Listener.data(), EventFlags::IN)?;
+        }
+        Ok(daemon)
     }
 
     /// Tells the starter where the socket is, then lets go of the terminal.
     pub fn announce(&mut self) -> crate::Result<()> {
-        let host = &self.settings.machine.host;
-        self.log.line(&format!(
-            "{} ({}) {} {}",
-            host.name,
-            self.nest.socket().display(),
-            host.arch,
-            crate::arguments::version().trim()
-        ));
-        for complaint in std::mem::take(&mut self.settings.complaints) {
-            eprintln!("pvmd: {complaint}");
-            self.log.line(&complaint);
-        }
+        self.say_who_it_is();
+        self.complain();
         for helper in std::mem::take(&mut self.settings.helpers) {
             self.machine.start_helper(&helper.split_ascii_whitespace().collect::<Vec<_>>());
         }
+        self.add_hosts_at_start();
         self.work();
         let mut output = std::io::stdout();
         // A starter that does not listen is no reason not to serve.
         let _ = writeln!(output, "{}", self.nest.socket().display()).and_then(|()| output.flush());
-        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-        rustix::stdio::dup2_stdin(&null)?;
-        rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&null)?;
+        let_go_of_terminal()?;
         self.log.line("ready");
         Ok(())
+    }
+
+    fn say_who_it_is(&mut self) {
+        let (host, socket) = (&self.settings.machine.host, self.nest.socket().display());
+        let version = crate::arguments::version();
+        let port = self.gate.port();
+        self.log.line(&format!("{} ({socket}, port {port}) {} {}", host.name, host.arch, version.trim()));
+    }
+
+    /// Tells starter and log what is wrong with the settings.
+    fn complain(&mut self) {
+        for complaint in std::mem::take(&mut self.settings.complaints) {
+            eprintln!("pvmd: {complaint}");
+            self.log.line(&complaint);
+        }
     }
 
     /// Serves until the machine has halted.
@@ -220,12 +224,11 @@ impl Daemon {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.stopped {
             events.clear();
-            let timeout = if self.carry() { self.timeout() } else { Timespec::default() };
+            let timeout = self.timeout();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            self.route.rise();
             for event in &events {
                 self.happened(Source::of(event.data), event.flags);
                 self.work();
@@ -250,8 +253,7 @@ impl Daemon {
         }
         let look = self.next_look.saturating_duration_since(Instant::now());
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
-        let wait = wakeup.map_or(look, |wakeup| wakeup.min(look));
-        let wait = if self.route.waits_for_memory() { wait.min(route::PAUSE) } else { wait };
+        let wait = wakeup.into_iter().chain(self.next_start_limit()).fold(look, Duration::min);
         // A little late is better than a little early, and once more.
         let wait = wait + Duration::from_millis(1);
         Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
@@ -263,10 +265,13 @@ impl Daemon {
             self.machine.handle_time(now);
             self.work();
         }
+        if self.next_start_limit() == Some(Duration::ZERO) {
+            self.step_starts();
+            self.work();
+        }
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
             self.release_outputs();
-            self.route.tidy();
             if Instant::now() >= self.next_refresh {
                 self.next_refresh = Instant::now() + REFRESH_INTERVAL;
                 self.nest.refresh();
@@ -301,9 +306,7 @@ impl Daemon {
             Source::Output(tid) => self.read_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
-            // The loop looks anyway.
-            Source::Bell => {}
-            Source::Data(host) => self.data_ready(host, flags),
+            Source::Starts => self.step_starts(),
         }
     }
 
@@ -344,13 +347,7 @@ impl Daemon {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
-                    Some(tid) => {
-                        match frame {
-                            ToDaemon::Bye => self.drain(tid),
-                            _ => self.take_from(tid),
-                        }
-                        self.machine.handle_frame(self.now(), tid, frame);
-                    }
+                    Some(tid) => self.machine.handle_frame(self.now(), tid, frame),
                     None => return self.close(connection),
                 },
                 Err(error) => {
@@ -419,9 +416,7 @@ impl Daemon {
             if !self.running.contains_key(&tid) {
                 self.read_output(tid);
             }
-            self.drain(tid);
             self.machine.handle_disconnect(tid);
-            self.route.forget_task(tid);
         }
     }
 
@@ -448,33 +443,89 @@ impl Daemon {
         }
     }
 
-    // ----- host names
+    // ----- processes
 
-    fn check_hosts(&mut self, request: u32, names: &[ByteBuf]) {
-        let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("--resolve").args(names).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(child) = command.spawn() else { return self.machine.handle_hosts_checked(request, Vec::new()) };
-        let output = child.stdout.as_ref().expect("asked for").as_fd();
-        let watched = epoll::add(&self.epoll, output, Source::Check(request).data(), EventFlags::IN);
-        self.checks.insert(request, Check { child, text: Vec::new() });
-        if watched.is_err() {
-            self.read_check(request);
+    fn start(&mut self, start: &Start) {
+        let result = self.nursery.start(&self.settings, start);
+        let result = result.and_then(|process| self.watch(start.tid, process));
+        self.machine.handle_started(start.tid, result);
+    }
+
+    fn watch(&mut self, tid: Tid, process: Process) -> Result<i32, Code> {
+        let Process { child, pidfd, output } = process;
+        let number = child.id() as i32;
+        let add = |descriptor: BorrowedFd<'_>, source: Source| {
+            epoll::add(&self.epoll, descriptor, source.data(), EventFlags::IN).map_err(|_| Code::OutOfRes)
+        };
+        let result = add(pidfd.as_fd(), Source::Process(tid)).and_then(|()| add(output.as_fd(), Source::Output(tid)));
+        let mut running = Running { child, pidfd };
+        match result {
+            Ok(()) => {
+                self.running.insert(tid, running);
+                self.outputs.insert(tid, output);
+                Ok(number)
+            }
+            Err(code) => {
+                let _ = running.child.kill().and_then(|()| running.child.wait());
+                Err(code)
+            }
         }
     }
 
-    fn read_check(&mut self, request: u32) {
-        let Some(check) = self.checks.get_mut(&request) else { return };
-        let mut data = [0; 4096];
-        let count = check.child.stdout.as_mut().map_or(0, |output| output.read(&mut data).unwrap_or(0));
-        check.text.extend_from_slice(&data[..count]);
-        if count == 0 {
-            let mut check = self.checks.remove(&request).expect("looked up above");
-            let _ = check.child.wait();
-            let codes = resolve::read_answers(&check.text).into_iter();
-            let checked = codes.map(|code| code.map_or(Ok(Checked::default()), Err)).collect();
-            self.machine.handle_hosts_checked(request, checked);
+    /// Bytes that wait for the collector of a task's output.
+    fn backlog_of_collector(&mut self, tid: Tid) -> usize {
+        let connection = self.machine.collector_of(tid).and_then(|collector| self.connections.of_task(collector));
+        connection.and_then(|it| self.connections.get_mut(it)).map_or(0, |client| client.link.queued_bytes())
+    }
+
+    fn hold_back(&mut self, tid: Tid) {
+        let Some(output) = self.outputs.get(&tid) else { return };
+        if epoll::delete(&self.epoll, output).is_ok() {
+            self.held_back.push(tid);
         }
+    }
+
+    /// Reads again what was held back, where the collector has caught up.
+    fn release_outputs(&mut self) {
+        for tid in std::mem::take(&mut self.held_back) {
+            if self.backlog_of_collector(tid) > COLLECTOR_BACKLOG_BYTES_MAX / 2 {
+                self.held_back.push(tid);
+            } else if let Some(output) = self.outputs.get(&tid) {
+                // Without room in the kernel it stays unread until the process ends.
+                let _ = epoll::add(&self.epoll, output, Source::Output(tid).data(), EventFlags::IN);
+            }
+        }
+    }
+
+    fn read_output(&mut self, tid: Tid) {
+        let mut data = [0; OUTPUT_BYTES];
+        let mut total = 0;
+        while total < OUTPUT_IN_TURN_MAX {
+            let Some(output) = self.outputs.get(&tid) else { return };
+            match rustix::io::read(output, &mut data) {
+                Ok(count) if count > 0 => {
+                    total += count;
+                    self.machine.handle_output(tid, &data[..count]);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                // The end, or a pipe that is broken.
+                _ => drop(self.outputs.remove(&tid)),
+            }
+        }
+    }
+
+    /// A process has ended: first everything that it sent and printed, then its end.
+    fn process_ended(&mut self, tid: Tid) {
+        let Some(running) = self.running.get_mut(&tid) else { return };
+        let Ok(Some(status)) = running.child.try_wait() else { return };
+        if let Some(connection) = self.connections.of_task(tid) {
+            self.receive(connection, usize::MAX);
+        }
+        self.work();
+        self.read_output(tid);
+        // Closing takes it out of `epoll`.
+        self.running.remove(&tid);
+        self.machine.handle_process_end(tid, status.into_raw());
     }
 
     // ----- what the machine says
@@ -498,7 +549,6 @@ impl Daemon {
             }
             Action::Refuse { connection, code } => self.refuse(connection, code),
             Action::Send { to, frame } => self.connections.send(to, frame),
-            Action::Introduce { one, other } if other == self.machine.own_host() => self.introduce_self(one),
             Action::Introduce { one, other } => {
                 if let Err(error) = self.connections.introduce(one, other) {
                     self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
@@ -514,7 +564,6 @@ impl Daemon {
             Action::Born { tid } => self.connections.born(tid),
             Action::Forget { tid } => {
                 self.outputs.remove(&tid);
-                self.route.forget_task(tid);
                 self.remark(tid, "is gone");
                 if let Some(connection) = self.connections.forget(tid) {
                     self.connections.close(connection);
@@ -537,30 +586,8 @@ impl Daemon {
             Action::TellTime { to, wait } => {
                 self.machine.handle_time_told(to, wait, clock::time_of_day());
             }
-            Action::CheckHosts { request, names } => self.check_hosts(request, &names),
-            Action::StartHosts { request, hosts, by_hoster: true } => {
-                let command = |host: &HostStart| {
-                    format!("{} -s -n{}", host.line.daemon().unwrap_or("pvmd"), host.line.name()).into_bytes()
-                };
-                let commands = hosts.iter().map(|host| (host.index, ByteBuf::from(command(host)))).collect();
-                self.machine.handle_start_commands(request, commands);
-            }
-            Action::StartHosts { request, hosts, .. } => {
-                let now = self.now();
-                hosts.iter().for_each(|host| {
-                    self.machine.handle_host_started(now, request, host.index, Err(Code::CantStart.into()))
-                });
-            }
-            // Daemons of other protocols cannot join.
-            Action::ReadAnswer { request, index, .. } => {
-                let now = self.now();
-                self.machine.handle_host_started(now, request, index, Err(Code::BadVersion.into()));
-            }
-            Action::SendAlong { to, frame } => self.route.along(to, &frame),
-            Action::ForgetHost { host } => self.route.forget_host(host),
-            // There are no other hosts yet.
-            Action::KnowHost { .. } | Action::OpenLink { .. } | Action::SendHost { .. } | Action::Joined { .. } => {}
             Action::Stop => self.stopped = true,
+            action => self.act_on_hosts(action),
         }
     }
 

@@ -4,6 +4,7 @@
 //! program finds out what happens and does what the machine says.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod arguments;
 mod children;
 mod clock;
@@ -13,8 +14,10 @@ mod groups;
 mod log;
 mod nest;
 mod resolve;
-mod route;
 mod settings;
+mod slave;
+mod start;
+mod workplace;
 
 use arguments::{Command, Options};
 use settings::Settings;
@@ -30,6 +33,16 @@ fn main() -> ExitCode {
         }
     };
     let result = match command {
+        Command::Join(_, slave) if !slave.in_foreground => {
+            return slave::front(std::env::args_os().skip(1)).unwrap_or_else(|error| {
+                eprintln!("pvmd: {error}");
+                ExitCode::FAILURE
+            });
+        }
+        Command::Join(options, slave) => slave::join(&options, slave),
+        Command::StartByHand(host, login, command) => {
+            start::manual::ask(&host, login.as_deref(), &command).map_err(Into::into)
+        }
         Command::Help => say(arguments::HELP),
         Command::Version => say(&arguments::version()),
         Command::Test => say(&arguments::test(std::env::args().skip(1))),
@@ -56,14 +69,15 @@ fn say(text: &str) -> Result<()> {
 fn serve(options: &Options) -> Result<()> {
     // What a starter left open is not for tasks.
     close_fds::set_fds_cloexec(3, &[]);
-    let settings = Settings::find(options)?;
+    let mut settings = Settings::of_master(options)?;
     let nest = nest::Nest::build(&settings.places)?;
     let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
     // Fails for the leader of a process group, that is when a shell has started the daemon in the
     // foreground; then it shall stay there.
     let _ = rustix::process::setsid();
-    let _ = std::env::set_current_dir(&settings.directory);
-    let mut daemon = daemon::Daemon::new(settings, nest, log)?;
+    let _ = std::env::set_current_dir(&settings.workplace.directory);
+    let gate = settings.listen()?;
+    let mut daemon = daemon::Daemon::new(settings, nest, log, gate)?;
     daemon.announce()?;
     daemon.run()
 }

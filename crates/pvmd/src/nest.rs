@@ -23,13 +23,32 @@ pub struct Nest {
     published: Option<Published>,
 }
 
+/// Why there is no nest.
+#[derive(Debug)]
+pub enum NestError {
+    /// A daemon of this user and machine has one; its rendezvous file.
+    Running(PathBuf),
+    /// Something else.
+    Other(String),
+}
+
+impl std::fmt::Display for NestError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NestError::Running(file) => write!(f, "already running ({} names its socket)", file.display()),
+            NestError::Other(text) => f.write_str(text),
+        }
+    }
+}
+impl std::error::Error for NestError {}
+
 impl Nest {
     /// Makes the directory and the socket, and makes the socket known.
-    pub fn build(places: &Places) -> crate::Result<Nest> {
-        let mut nest = Nest::in_directory(places)?;
+    pub fn build(places: &Places) -> Result<Nest, NestError> {
+        let mut nest = Nest::in_directory(places).map_err(|error| NestError::Other(error.to_string()))?;
         let published = places.publish(&nest.socket).map_err(|error| match error {
-            PublishError::Running(file, _) => format!("already running ({} names its socket)", file.display()),
-            error => error.to_string(),
+            PublishError::Running(file, _) => NestError::Running(file),
+            error => NestError::Other(error.to_string()),
         })?;
         if let Some(stale) = published.stale_socket() {
             remove_stale(stale);

@@ -1,32 +1,116 @@
 //! Looks host names up. That can take long, so the daemon has a process of its own do it.
+//!
+//! Its answer is a line for each name: a code (0, or that of PVM), then the host's addresses and
+//! then its other names, each list with commas.
+use crate::addresses;
 use pvm_core::codes::Code;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use pvm_core::wire::Checked;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::io::Read;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-/// What `pvmd --resolve NAME…` prints: a code for each name, a line each; 0 for another host.
+/// Where names of addresses are written down on every system.
+pub const HOSTS_FILE: &str = "/etc/hosts";
+/// How long a daemon that starts looks which hosts of its hostfile mean its own.
+const OWN_NAMES_WAIT: Duration = Duration::from_secs(2);
+
+/// What `pvmd --resolve NAME…` prints.
 pub fn answers(names: &[String]) -> String {
-    names.iter().map(|name| format!("{}\n", check(name).map_or(0, Code::number))).collect()
+    let table = std::fs::read_to_string(HOSTS_FILE).unwrap_or_default();
+    names.iter().map(|name| line(look_up(name), &table)).collect()
 }
 
 /// Reads what [`answers`] wrote.
-pub fn read_answers(text: &[u8]) -> Vec<Option<Code>> {
-    let numbers =
-        String::from_utf8_lossy(text).lines().map(|line| line.trim().parse().unwrap_or(0)).collect::<Vec<_>>();
-    numbers.into_iter().map(Code::from_number).collect()
+pub fn read_answers(text: &[u8]) -> Vec<Result<Checked, Code>> {
+    String::from_utf8_lossy(text).lines().map(read_line).collect()
 }
 
-fn check(name: &str) -> Option<Code> {
-    let Ok(addresses) = (name, 0).to_socket_addrs() else { return Some(Code::NoHost) };
-    let addresses: Vec<_> = addresses.collect();
-    match addresses.iter().any(|address| is_own(address.ip())) {
-        _ if addresses.is_empty() => Some(Code::NoHost),
+fn line((code, addresses): (Option<Code>, Vec<IpAddr>), table: &str) -> String {
+    let names = names_of(&addresses, table);
+    let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    format!("{}\t{}\t{}\n", code.map_or(0, Code::number), addresses.join(","), names.join(","))
+}
+
+fn read_line(line: &str) -> Result<Checked, Code> {
+    let mut fields = line.split('\t');
+    let number = fields.next().and_then(|number| number.trim().parse().ok());
+    if let Some(code) = number.map_or(Some(Code::NoHost), Code::from_number) {
+        return Err(code);
+    }
+    let mut list = || fields.next().unwrap_or("").split(',').filter(|word| !word.is_empty());
+    let addresses = list().filter_map(|address| address.parse().ok()).collect();
+    Ok(Checked { addresses, aliases: list().map(str::to_owned).collect() })
+}
+
+/// The addresses of a host, and whether it cannot be added: there is none, or it is this one.
+fn look_up(name: &str) -> (Option<Code>, Vec<IpAddr>) {
+    let mut found: Vec<IpAddr> = Vec::new();
+    for address in (name, 0).to_socket_addrs().into_iter().flatten().map(|address| address.ip()) {
+        if !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    let code = match found.iter().any(|address| addresses::is_own(*address)) {
+        _ if found.is_empty() => Some(Code::NoHost),
         true => Some(Code::DupHost),
         false => None,
-    }
+    };
+    (code, found)
 }
 
-/// An address is this host's if something can be bound to it.
-fn is_own(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+/// Which of these names mean this host, as far as that can be found out soon.
+pub fn own_among(names: Vec<String>) -> Vec<String> {
+    if names.is_empty() {
+        return names;
+    }
+    let Ok(mut child) = command(&names).spawn() else { return Vec::new() };
+    let mut text = Vec::new();
+    let end = Instant::now() + OWN_NAMES_WAIT;
+    while let Some(output) = child.stdout.as_mut() {
+        let left = end.saturating_duration_since(Instant::now());
+        let wait = rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut bytes = [0; 4096];
+        let ready = poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&wait));
+        match ready
+            .map(|count| count > 0)
+            .and_then(|ready| if ready { output.read(&mut bytes).map_err(|_| Errno::IO) } else { Ok(0) })
+        {
+            Ok(count) if count > 0 => text.extend_from_slice(&bytes[..count]),
+            Err(Errno::INTR) => {}
+            _ => break,
+        }
+    }
+    // It may wait for a server of names that does not answer.
+    let _ = child.kill().and_then(|()| child.wait());
+    let own = |answer: &Result<Checked, Code>| *answer == Err(Code::DupHost);
+    let answers = read_answers(&text);
+    names.into_iter().zip(answers).filter(|(_, answer)| own(answer)).map(|(name, _)| name).collect()
+}
+
+/// The process that looks names up.
+pub fn command(names: &[String]) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("--resolve").args(names).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+/// The names that a table like `/etc/hosts` has for these addresses. Those of the loopback are
+/// everybody's and nobody's.
+pub fn names_of(addresses: &[IpAddr], table: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for line in table.lines() {
+        let line = line.split('#').next().unwrap_or("");
+        let mut words = line.split_ascii_whitespace();
+        let address: Option<IpAddr> = words.next().and_then(|word| word.parse().ok());
+        if address.is_some_and(|address| !address.is_loopback() && addresses.contains(&address)) {
+            names.extend(words.filter(|name| !name.contains(',')).map(str::to_owned));
+        }
+    }
+    names.dedup();
+    names
 }
 
 #[cfg(test)]
@@ -35,8 +119,19 @@ mod tests {
 
     #[test]
     fn the_own_host_is_a_duplicate_and_nonsense_is_no_host() {
-        let names = ["127.0.0.1", "192.0.2.1", "no such name.invalid"].map(String::from);
-        let expected = [Some(Code::DupHost), None, Some(Code::NoHost)];
-        assert_eq!(read_answers(answers(&names).as_bytes()), expected);
+        let names = ["127.0.0.1", "192.0.2.1", "no such name.invalid", "::1"].map(String::from);
+        let checked = Checked { addresses: vec!["192.0.2.1".parse().unwrap()], aliases: Vec::new() };
+        let answers = read_answers(answers(&names).as_bytes());
+        assert_eq!(answers[..3], [Err(Code::DupHost), Ok(checked), Err(Code::NoHost)]);
+    }
+
+    #[test]
+    fn a_host_is_known_by_all_names_of_its_addresses() {
+        let table = "127.0.0.1 localhost h2\n192.0.2.7 h2.example.org h2 # new\n2001:db8::7 h2v6\n192.0.2.8 h3\n";
+        let addresses = ["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap(), "127.0.0.1".parse().unwrap()];
+        let text = line((None, addresses.to_vec()), table);
+        let aliases = ["h2.example.org", "h2", "h2v6"].map(str::to_owned).to_vec();
+        assert_eq!(read_line(text.trim_end()), Ok(Checked { aliases, addresses: addresses.to_vec() }));
+        assert_eq!(read_line("rubbish"), Err(Code::NoHost));
     }
 }

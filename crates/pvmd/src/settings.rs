@@ -1,12 +1,17 @@
 //! What the daemon takes from its environment, its host and the hostfile (contract 5.3, 5.4).
-use crate::arguments::{self, Options};
-use pvm_core::hostfile::Hostfile;
-use pvm_core::machine::HostSettings;
+use crate::arguments::{self, Options, Slave};
+use crate::resolve::HOSTS_FILE;
+use crate::workplace::Workplace;
+use crate::{addresses, resolve};
+use pvm_core::hostfile::{HostLine, Hostfile};
+use pvm_core::machine::{HostSettings, Rank};
+use pvm_core::wire::{HostOptions, Key};
 use pvm_core::{codes, machine};
 use pvm_link::rendezvous::Places;
+use pvm_net::{Gate, Identity, KeyPair};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The log is cut at this many bytes unless `PVMDLOGMAX` says otherwise.
@@ -37,14 +42,14 @@ pub struct Settings {
     pub machine: machine::Settings,
     /// `-d`, `PVMDDEBUG`.
     pub debug_mask: i32,
-    /// `PVM_ROOT`.
-    pub root: PathBuf,
-    /// `ep=`: where programs are looked for.
-    pub search: Vec<PathBuf>,
-    /// `wd=`: where tasks run.
-    pub directory: PathBuf,
-    /// `bx=`.
-    pub debugger: PathBuf,
+    /// Where programs are looked for, where tasks run.
+    pub workplace: Workplace,
+    /// The key of this daemon.
+    pub keys: KeyPair,
+    /// Hosts of the hostfile that are to be started now.
+    pub hosts: Vec<HostLine>,
+    /// Of a daemon that joins: the master's key.
+    pub master_key: Option<Key>,
     /// `PVMDLOGMAX`.
     pub log_bytes_max: u64,
     /// Command lines of helpers: `PVM_TASKER` and so on.
@@ -55,8 +60,33 @@ pub struct Settings {
 
 impl Settings {
     /// Collects everything; an unreadable hostfile is an error (D31).
-    pub fn find(options: &Options) -> crate::Result<Settings> {
+    pub fn of_master(options: &Options) -> crate::Result<Settings> {
+        let file = read_hostfile(options)?;
         let machine_id = machine_id_on_input().or_else(|| variable("PVM_VMID"));
+        let mut settings = Settings::find(options, machine_id, Rank::Master)?;
+        let bad_lines = file.errors.iter().map(|(line, error)| format!("hostfile line {line}: {error}"));
+        settings.complaints.extend(bad_lines);
+        let own_names = own_names(&settings.machine.host.name, &file);
+        let is_own = |line: &HostLine| !line.overload && own_names.iter().any(|own| own == line.address());
+        let own = file.options_of(&own_names.iter().map(String::as_str).collect::<Vec<_>>());
+        settings.machine.host.speed = own.speed.unwrap_or(codes::SPEED_DEFAULT);
+        settings.hosts = file.hosts.iter().filter(|line| !line.later && !is_own(line)).cloned().collect();
+        settings.helpers = helpers();
+        settings.machine.hostfile = file;
+        settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
+        settings.machine.host_timeout = seconds("HPVM_HOST_TIMEOUT", machine::HOST_TIMEOUT);
+        settings.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
+        Ok(settings)
+    }
+
+    /// Collects everything for a daemon that joins; the rest comes with the master's welcome.
+    pub fn of_slave(options: &Options, slave: Slave, machine_id: Option<String>) -> crate::Result<Settings> {
+        let machine_id = machine_id.map(OsString::from).or_else(|| variable("PVM_VMID"));
+        let rank = Rank::Slave { own: slave.own, master: slave.master };
+        Settings::find(options, machine_id, rank)
+    }
+
+    fn find(options: &Options, machine_id: Option<OsString>, rank: Rank) -> crate::Result<Settings> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let user = rustix::process::geteuid().as_raw();
         let places = Places::new(user, host.as_ref(), |name| match name {
@@ -64,58 +94,53 @@ impl Settings {
             _ => variable(name),
         });
         let mut complaints = Vec::new();
-        let file = read_hostfile(options)?;
-        complaints.extend(file.errors.iter().map(|(line, error)| format!("hostfile line {line}: {error}")));
+        let workplace = Workplace::new(&HostOptions::default(), &mut complaints);
         let name = options.name.clone().unwrap_or_else(|| host.clone());
-        let own_names = own_names(&name, &host);
-        let own = file.options_of(&own_names.iter().map(String::as_str).collect::<Vec<_>>());
-        let others = file.hosts.iter().filter(|line| !line.later && !own_names.iter().any(|own| own == line.name()));
-        complaints.extend(others.map(|line| format!("host {}: {}", line.name(), codes::Code::CantStart)));
-
-        let root = variable("PVM_ROOT").map_or_else(default_root, PathBuf::from);
-        let home = variable("HOME").unwrap_or_else(|| {
-            complaints.push("HOME is not set, / is used".into());
-            "/".into()
-        });
-        let expand = |text: &str| expand(text, &|name| lookup(name, &root, &home));
-        let either = |line: Option<&str>, name: &str, default: &str| {
-            let text = line.map(str::to_owned).or_else(|| variable(name).map(lossy));
-            expand(text.as_deref().unwrap_or(default))
-        };
-        let default_search = "$HOME/pvm3/bin/$PVM_ARCH:$PVM_ROOT/bin/$PVM_ARCH";
-        let search = either(own.path.as_deref(), "PVM_PATH", default_search);
-        let mut directory = PathBuf::from(either(own.directory.as_deref(), "PVM_WD", "$HOME"));
-        if !directory.is_dir() {
-            complaints.push(format!("{} is no directory, / is used", directory.display()));
-            directory = "/".into();
-        }
-        let debugger = either(own.debugger.as_deref(), "PVM_DEBUGGER", "$PVM_ROOT/lib/debugger");
-        let host = HostSettings {
-            name,
-            arch: ARCHITECTURE.into(),
-            speed: own.speed.unwrap_or(codes::SPEED_DEFAULT),
-            dsig: codes::native_dsig(),
-        };
+        let speed = codes::SPEED_DEFAULT;
+        let own = HostSettings { name, arch: ARCHITECTURE.into(), speed, dsig: codes::native_dsig() };
         let debug_mask = options.debug_mask.or_else(|| arguments::number(&lossy(variable("PVMDDEBUG")?)));
+        let keys = KeyPair::generate().map_err(|_| "the system gives no random numbers")?;
+        let mut aliases = vec![host];
+        aliases.extend(resolve::names_of(&addresses::own(), &std::fs::read_to_string(HOSTS_FILE).unwrap_or_default()));
         Ok(Settings {
             temporary: std::path::absolute(&places.temporary)?,
             machine_id,
             machine: machine::Settings {
                 tasks_max: tasks_max(),
-                barrier_patience: barrier_patience(),
-                hostfile: file,
-                ..machine::Settings::new(host)
+                barrier_patience: seconds("HPVM_BARRIER_PATIENCE", machine::BARRIER_PATIENCE),
+                rank,
+                key: keys.public().0,
+                aliases,
+                ..machine::Settings::new(own)
             },
             debug_mask: debug_mask.unwrap_or(0),
-            search: std::env::split_paths(&search).filter(|path| !path.as_os_str().is_empty()).collect(),
-            directory,
-            debugger: PathBuf::from(debugger),
-            root,
+            workplace,
+            keys,
+            hosts: Vec::new(),
+            master_key: None,
             log_bytes_max: log_bytes_max(),
-            helpers: helpers(),
+            helpers: Vec::new(),
             complaints,
             places,
         })
+    }
+
+    /// Opens the port at which other daemons call, and notes where that is.
+    pub fn listen(&mut self) -> crate::Result<Gate> {
+        let wanted = variable("PVMNETSOCKPORT").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(0);
+        let identity = Identity::new(KeyPair::from_secret(self.keys.secret()));
+        let gate = Gate::open(identity, wanted, self.machine.host_timeout)
+            .map_err(|error| format!("cannot listen for other hosts: {error}"))?;
+        self.machine.addresses = addresses::with_port(&addresses::own(), gate.port());
+        Ok(gate)
+    }
+
+    /// Takes over what the hostfile says of this host.
+    pub fn work_at(&mut self, options: &HostOptions) {
+        let mut complaints = Vec::new();
+        self.workplace = Workplace::new(options, &mut complaints);
+        complaints.retain(|complaint| !self.complaints.contains(complaint));
+        self.complaints.extend(complaints);
     }
 }
 
@@ -132,10 +157,10 @@ fn tasks_max() -> usize {
     limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX)
 }
 
-/// `HPVM_BARRIER_PATIENCE`, in seconds.
-fn barrier_patience() -> Duration {
-    let seconds = variable("HPVM_BARRIER_PATIENCE").and_then(|text| lossy(text).trim().parse().ok());
-    seconds.map_or(machine::BARRIER_PATIENCE, Duration::from_secs)
+/// A variable that holds a number of seconds.
+fn seconds(name: &str, default: Duration) -> Duration {
+    let value = variable(name).and_then(|text| lossy(text).trim().parse::<f64>().ok());
+    value.and_then(|value| Duration::try_from_secs_f64(value).ok()).filter(|value| !value.is_zero()).unwrap_or(default)
 }
 
 fn log_bytes_max() -> u64 {
@@ -146,14 +171,6 @@ fn helpers() -> Vec<String> {
     ["PVM_RM", "PVM_TASKER", "PVM_HOSTER", "PVM_TRACER"].iter().filter_map(|name| variable(name).map(lossy)).collect()
 }
 
-/// `PVM_ROOT` where it is not set: what belongs to the installation in which this program lies.
-fn default_root() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
-    let root = prefix.join("lib/pvm3");
-    if root.is_dir() { root } else { prefix.to_owned() }
-}
-
 fn read_hostfile(options: &Options) -> crate::Result<Hostfile> {
     let Some(path) = options.hostfile.clone().or_else(|| variable("PVMHOSTFILE").map(PathBuf::from)) else {
         return Ok(Hostfile::default());
@@ -162,46 +179,20 @@ fn read_hostfile(options: &Options) -> crate::Result<Hostfile> {
     Ok(Hostfile::parse(&String::from_utf8_lossy(&text)))
 }
 
-/// The names under which a hostfile can mean this host.
-fn own_names(name: &str, host: &str) -> Vec<String> {
+/// The names under which a hostfile can mean this host, those of the file among them that lead here.
+fn own_names(name: &str, file: &Hostfile) -> Vec<String> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-    vec![name.to_owned(), host.to_owned(), short(name), short(host), "localhost".into(), "127.0.0.1".into()]
-}
-
-fn lookup(name: &str, root: &Path, home: &std::ffi::OsStr) -> Option<String> {
-    match name {
-        "PVM_ARCH" => Some(ARCHITECTURE.into()),
-        "PVM_ROOT" => Some(root.to_string_lossy().into_owned()),
-        "HOME" => Some(home.to_string_lossy().into_owned()),
-        _ => std::env::var(name).ok(),
-    }
-}
-
-/// Replaces `$NAME` and `${NAME}`; unknown ones stay as they are.
-fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
-    let mut result = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        result.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        let braced = after.strip_prefix('{').and_then(|inner| inner.split_once('}')).map(|(name, _)| name);
-        let plain_end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
-        let (name, length) = match braced {
-            Some(name) => (name, name.len() + 2),
-            None => (&after[..plain_end], plain_end),
-        };
-        match lookup(name) {
-            Some(value) => result.push_str(&value),
-            None => result.push_str(&rest[at..at + 1 + length]),
-        }
-        rest = &after[length..];
-    }
-    result + rest
+    let mut names = vec![name.to_owned(), host.clone(), short(name), short(&host), "localhost".into()];
+    let others = file.hosts.iter().map(HostLine::address).filter(|address| !names.iter().any(|own| own == address));
+    let here = resolve::own_among(others.map(str::to_owned).collect());
+    names.extend(here);
+    names
 }
 
 /// A starter over the network sends `PVM_VMID=x` on standard input. Only a pipe or socket is
 /// looked at, without waiting, so that nobody's typing or list of hosts is eaten.
-fn machine_id_on_input() -> Option<OsString> {
+pub fn machine_id_on_input() -> Option<OsString> {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::FileType;
     let input = std::io::stdin();
@@ -224,16 +215,4 @@ fn machine_id_on_input() -> Option<OsString> {
     }
     let id = line.split(u8::is_ascii_whitespace).find_map(|word| word.strip_prefix(b"PVM_VMID="))?;
     Some(OsString::from_vec(id.to_vec())).filter(|id| !id.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_are_expanded_and_unknown_ones_stay() {
-        let lookup = |name: &str| (name == "A_1").then(|| "x/y".to_owned());
-        assert_eq!(expand("$A_1/b:${A_1}z:$B:${C}:$", &lookup), "x/y/b:x/yz:$B:${C}:$");
-        assert_eq!(expand("plain", &lookup), "plain");
-    }
 }

@@ -18,10 +18,6 @@
 
 mod contexts;
 mod control;
-#[cfg(test)]
-mod fleet_random_tests;
-#[cfg(test)]
-mod fleet_tests;
 mod group_server;
 mod groups;
 mod groups_barrier;
@@ -29,8 +25,6 @@ mod groups_barrier;
 mod groups_tests;
 mod hoster;
 mod hosts;
-#[cfg(test)]
-mod hosts_tests;
 mod joining;
 mod links;
 mod mailbox;

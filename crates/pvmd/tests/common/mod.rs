@@ -37,6 +37,8 @@ impl Directory {
         for name in ["PVM_VMID", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_ROOT", "PVM_PATH", "PVM_WD", "PVMHOSTFILE"] {
             command.env_remove(name);
         }
+        // Nobody is to be called in earnest.
+        command.env("PVM_RSH", "/bin/false");
         command.env("PVM_TMP", &self.0).env("HOME", &self.0).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command

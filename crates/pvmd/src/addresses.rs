@@ -1,0 +1,62 @@
+//! Where this host can be reached.
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
+use pvm_core::dialogue::ADDRESSES_MAX;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The addresses of this host's interfaces, those first by which others are likely to reach it; the
+/// loopback last, which may serve daemons that share a host.
+pub fn own() -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for interface in getifaddrs().into_iter().flatten().filter(|one| one.flags.contains(InterfaceFlags::IFF_UP)) {
+        if let Some(address) = interface.address.as_ref().and_then(ip).filter(|address| is_useful(*address)) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    }
+    if !addresses.iter().any(IpAddr::is_loopback) {
+        addresses.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
+    addresses.truncate(ADDRESSES_MAX);
+    addresses
+}
+
+/// Whether an address leads to this host. The loopback does even where no interface has it.
+pub fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || own().contains(&address)
+}
+
+/// The same with a port.
+pub fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+}
+
+/// Those of the link alone say nothing without the name of an interface.
+fn is_useful(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_link_local() && !address.is_unspecified(),
+        IpAddr::V6(address) => !address.is_unicast_link_local() && !address.is_unspecified(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_comes_last_and_is_always_there() {
+        let addresses = own();
+        let first_loopback = addresses.iter().position(IpAddr::is_loopback).unwrap();
+        assert!(addresses[first_loopback..].iter().all(IpAddr::is_loopback), "{addresses:?}");
+        assert!(addresses.iter().all(|address| is_own(*address)));
+        assert!(is_own("127.0.1.1".parse().unwrap()) && !is_own("192.0.2.1".parse().unwrap()));
+    }
+}

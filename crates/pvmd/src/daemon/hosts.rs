@@ -1,0 +1,146 @@
+//! Other hosts: looking their names up, having their daemons started, becoming one of them.
+use super::{Daemon, Source};
+use crate::start::{self, Event, Master};
+use crate::{resolve, slave};
+use pvm_core::machine::{Action, HostStart, Rank};
+use pvm_core::proto::ByteBuf;
+use pvm_core::tid::Tid;
+use pvm_core::wire::HostOptions;
+use rustix::event::epoll::{self, EventFlags};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::process::Child;
+use std::time::Instant;
+
+/// The bit of the debug mask for the start of hosts.
+const DEBUG_START: i32 = 0x8;
+
+/// A look-up of host names under way.
+pub struct Check {
+    child: Child,
+    text: Vec<u8>,
+}
+
+/// What new daemons get to know of this one.
+pub fn introduction(settings: &crate::settings::Settings, own: Tid) -> crate::Result<Master> {
+    let machine = &settings.machine;
+    Ok(Master {
+        tid: own,
+        address: *machine.addresses.first().ok_or("this host has no address")?,
+        key: machine.key,
+        debug_mask: settings.debug_mask,
+        machine: settings.machine_id.as_ref().map(|id| id.to_string_lossy().into_owned()),
+    })
+}
+
+impl Daemon {
+    /// Tells the master that this daemon is there.
+    pub fn answer(&mut self) -> crate::Result<()> {
+        self.say_who_it_is();
+        self.complain();
+        let mut output = std::io::stdout();
+        writeln!(output, "{}", slave::answer(&self.settings))?;
+        output.flush()?;
+        Ok(())
+    }
+
+    /// Begins with the hosts of the hostfile.
+    pub(super) fn add_hosts_at_start(&mut self) {
+        let hosts = std::mem::take(&mut self.settings.hosts);
+        self.machine.add_hosts_at_start(hosts);
+    }
+
+    /// Whether tasks may come: a daemon that joins knows too little before it has been welcomed.
+    pub(super) fn is_open_to_tasks(&self) -> bool {
+        self.settings.machine.rank == Rank::Master
+    }
+
+    pub(super) fn act_on_hosts(&mut self, action: Action) {
+        match action {
+            Action::CheckHosts { request, names } => self.check_hosts(request, &names),
+            Action::StartHosts { request, hosts, by_hoster: true } => {
+                let command = |host: &HostStart| ByteBuf::from(self.starter.command_for_hoster(host).into_bytes());
+                let commands = hosts.iter().map(|host| (host.index, command(host))).collect();
+                self.machine.handle_start_commands(request, commands);
+            }
+            Action::StartHosts { request, hosts, .. } => {
+                self.starter.set_debug_mask(self.machine.debug_mask());
+                for host in hosts {
+                    if self.machine.debug_mask() & DEBUG_START != 0 {
+                        self.log.line(&format!("host {} is to be {}", host.line.name(), host.tid));
+                    }
+                    self.starter.start(request, host);
+                }
+                self.step_starts();
+            }
+            Action::ReadAnswer { request, index, line } => {
+                let now = self.now();
+                self.machine.handle_host_started(now, request, index, start::read_answer(&line));
+            }
+            Action::Joined { options, .. } => self.joined(&options),
+            // There are no links yet.
+            _ => {}
+        }
+    }
+
+    // ----- host names
+
+    fn check_hosts(&mut self, request: u32, names: &[ByteBuf]) {
+        let names: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let Ok(child) = resolve::command(&names).spawn() else {
+            return self.machine.handle_hosts_checked(request, Vec::new());
+        };
+        let output = child.stdout.as_ref().expect("asked for").as_fd();
+        let watched = epoll::add(&self.epoll, output, Source::Check(request).data(), EventFlags::IN);
+        self.checks.insert(request, Check { child, text: Vec::new() });
+        if watched.is_err() {
+            self.read_check(request);
+        }
+    }
+
+    pub(super) fn read_check(&mut self, request: u32) {
+        let Some(check) = self.checks.get_mut(&request) else { return };
+        let mut data = [0; 4096];
+        let count = check.child.stdout.as_mut().map_or(0, |output| output.read(&mut data).unwrap_or(0));
+        check.text.extend_from_slice(&data[..count]);
+        if count == 0 {
+            let mut check = self.checks.remove(&request).expect("looked up above");
+            let _ = check.child.wait();
+            self.machine.handle_hosts_checked(request, resolve::read_answers(&check.text));
+        }
+    }
+
+    // ----- starts
+
+    /// Looks what has become of the daemons that are being started.
+    pub(super) fn step_starts(&mut self) {
+        for event in self.starter.step() {
+            match event {
+                Event::Remark(text) => self.log.line(&text),
+                Event::Done { request, index, result } => {
+                    let now = self.now();
+                    self.machine.handle_host_started(now, request, index, result);
+                }
+            }
+        }
+    }
+
+    /// When the starts want to be looked at without anything having come.
+    pub(super) fn next_start_limit(&self) -> Option<std::time::Duration> {
+        self.starter.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
+    }
+
+    // ----- joining
+
+    /// This host has become one of the machine.
+    fn joined(&mut self, options: &HostOptions) {
+        self.settings.work_at(options);
+        let _ = std::env::set_current_dir(&self.settings.workplace.directory);
+        for complaint in std::mem::take(&mut self.settings.complaints) {
+            self.log.line(&complaint);
+        }
+        // What has connected meanwhile has waited.
+        let _ = epoll::add(&self.epoll, &self.nest.listener, Source::Listener.data(), EventFlags::IN);
+        self.log.line("joined");
+    }
+}

@@ -1,0 +1,145 @@
+//! The daemon of a host that joins a machine (contract 5.5).
+//!
+//! The program that a remote shell has started is a front: it starts the daemon proper, hands its
+//! answer on, and ends when the daemon has let go of the shell's pipes. So the daemon is nobody's
+//! child and the shell can end.
+use crate::arguments::{Options, Slave};
+use crate::daemon::Daemon;
+use crate::log::Log;
+use crate::nest::{Nest, NestError};
+use crate::settings::{self, Settings};
+use pvm_core::codes;
+use pvm_core::dialogue::{self, Greeting};
+use pvm_core::wire::Started;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the master may take to say who it is.
+const GREETING_WAIT: Duration = Duration::from_secs(30);
+/// How long it may take to close the standard input when it has read the answer.
+const CLOSE_WAIT: Duration = Duration::from_secs(60);
+/// The most bytes of a greeting.
+const GREETING_BYTES_MAX: usize = 64 << 10;
+
+/// Starts the daemon proper and hands on what it says, until it does without this process.
+pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCode> {
+    let mut command = Command::new("/proc/self/exe");
+    // The standard input and errors are the daemon's, as long as it wants them.
+    command.arg("-f").args(arguments).stdout(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut answered = false;
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            let mut line = line?;
+            answered |= line.starts_with(b"ddpro<");
+            line.push(b'\n');
+            let mut output = std::io::stdout();
+            output.write_all(&line)?;
+            output.flush()?;
+        }
+    }
+    if answered {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = child.wait()?;
+    Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
+}
+
+/// Becomes the daemon; returns when this host has left the machine.
+pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
+    close_fds::set_fds_cloexec(3, &[]);
+    let greeting = greeting(slave);
+    let Some(master) = slave.key.or(greeting.key) else {
+        println!("{}", dialogue::refusal_line(settings::ARCHITECTURE, codes::native_dsig()));
+        return Err("the master is not hpvm".into());
+    };
+    let mut settings = Settings::of_slave(options, slave, greeting.machine)?;
+    let nest = match Nest::build(&settings.places) {
+        Ok(nest) => nest,
+        Err(error @ NestError::Running(_)) => {
+            println!("PvmDupHost");
+            return Err(error.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
+    let gate = settings.listen()?;
+    settings.master_key = Some(master);
+    let _ = std::env::set_current_dir(&settings.workplace.directory);
+    let mut daemon = Daemon::new(settings, nest, log, gate)?;
+    daemon.answer()?;
+    if !slave.by_hand {
+        wait_for_close();
+    }
+    let _ = rustix::process::setsid();
+    crate::daemon::let_go_of_terminal()?;
+    daemon.run()
+}
+
+/// What a started daemon says of itself.
+pub fn answer(settings: &Settings) -> String {
+    let machine = &settings.machine;
+    let started = Started {
+        arch: machine.host.arch.clone(),
+        dsig: machine.host.dsig,
+        addresses: machine.addresses.clone(),
+        key: machine.key,
+        names: machine.aliases.clone(),
+    };
+    started.line()
+}
+
+/// What the master says on standard input. Where the command line has its key already, it may say
+/// nothing there.
+fn greeting(slave: Slave) -> Greeting {
+    let mut greeting = Greeting::default();
+    if slave.key.is_some() {
+        let machine = settings::machine_id_on_input();
+        greeting.machine = machine.map(|machine| machine.to_string_lossy().into_owned());
+        return greeting;
+    }
+    let end = Instant::now() + GREETING_WAIT;
+    let mut line = Vec::new();
+    let mut total = 0;
+    // Byte by byte: nothing behind the last line is ours.
+    while let Some(byte) = byte_of_input(end).filter(|_| total < GREETING_BYTES_MAX) {
+        total += 1;
+        match byte {
+            b'\n' if greeting.take(&String::from_utf8_lossy(&line)) => break,
+            b'\n' => line.clear(),
+            byte => line.push(byte),
+        }
+    }
+    greeting
+}
+
+/// The next byte of the standard input; `None` at its end, or when the time is over.
+fn byte_of_input(end: Instant) -> Option<u8> {
+    let input = std::io::stdin();
+    let mut byte = [0];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let wait = rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)) {
+            Ok(0) => return None,
+            Err(Errno::INTR) => continue,
+            Err(_) => return None,
+            Ok(_) => {}
+        }
+        match rustix::io::read(&input, &mut byte) {
+            Ok(1) => return Some(byte[0]),
+            Err(Errno::INTR) => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Until the master has closed the standard input: it has read the answer.
+fn wait_for_close() {
+    let end = Instant::now() + CLOSE_WAIT;
+    while byte_of_input(end).is_some() {}
+}

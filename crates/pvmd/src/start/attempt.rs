@@ -1,0 +1,133 @@
+//! A command under way on another host: its process and what it prints.
+use pvm_core::dialogue::LINE_BYTES_MAX;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+/// Bytes read in one go.
+const READ_BYTES: usize = 4096;
+
+/// What somebody prints, line by line.
+#[derive(Default)]
+pub struct Lines {
+    pipe: Option<OwnedFd>,
+    text: Vec<u8>,
+}
+
+impl Lines {
+    fn new(pipe: OwnedFd) -> io::Result<Lines> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(Lines { pipe: Some(pipe), text: Vec::new() })
+    }
+
+    /// Whether nothing more will come.
+    pub fn ended(&self) -> bool {
+        self.pipe.is_none()
+    }
+
+    /// The whole lines that have come; at the end the unfinished one, too.
+    pub fn read(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut bytes = [0; READ_BYTES];
+        while let Some(pipe) = &self.pipe {
+            match rustix::io::read(pipe, &mut bytes) {
+                Ok(count) if count > 0 => self.text.extend_from_slice(&bytes[..count]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // Dropping it takes it out of `epoll`.
+                _ => self.pipe = None,
+            }
+            self.split(&mut lines);
+        }
+        lines
+    }
+
+    fn split(&mut self, lines: &mut Vec<String>) {
+        let mut rest = self.text.as_slice();
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            lines.push(String::from_utf8_lossy(&rest[..end]).trim_end().to_owned());
+            rest = &rest[end + 1..];
+        }
+        let finished = self.pipe.is_none() || rest.len() > LINE_BYTES_MAX;
+        if finished && !rest.is_empty() {
+            lines.push(String::from_utf8_lossy(rest).trim_end().to_owned());
+            rest = &[];
+        }
+        self.text = rest.to_vec();
+    }
+}
+
+/// The process of a command.
+pub struct Attempt {
+    child: Child,
+    pidfd: OwnedFd,
+    /// Kept open until the daemon has answered.
+    input: Option<ChildStdin>,
+    pub output: Lines,
+    pub errors: Lines,
+}
+
+impl Attempt {
+    /// Runs a command and hands it its input. `alone`: in a process group of its own, so that it can
+    /// be ended with all that it has started.
+    pub fn start(words: &[OsString], input: &str, alone: bool) -> io::Result<Attempt> {
+        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if alone {
+            command.process_group(0);
+        }
+        let mut child = command.spawn()?;
+        let mut stdin = child.stdin.take();
+        // It fits into the pipe. Who has ended already shall say why on the standard error.
+        let _ = stdin.as_mut().map(|stdin| stdin.write_all(input.as_bytes()));
+        match watched(&mut child) {
+            Ok((pidfd, output, errors)) => Ok(Attempt { child, pidfd, input: stdin, output, errors }),
+            Err(error) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(error)
+            }
+        }
+    }
+
+    /// What to watch: output, errors, the end of the process.
+    pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 3] {
+        [
+            self.output.pipe.as_ref().map(AsFd::as_fd),
+            self.errors.pipe.as_ref().map(AsFd::as_fd),
+            Some(self.pidfd.as_fd()),
+        ]
+    }
+
+    /// The daemon has answered: it waits for the end of its input before it leaves.
+    pub fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// How the process has ended, if it has.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends the process, and what it has started.
+    pub fn kill(&mut self) {
+        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+        // Where it is not the leader of a group.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// What there is to watch of a process: its end, its output, its errors.
+fn watched(child: &mut Child) -> io::Result<(OwnedFd, Lines, Lines)> {
+    let process = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
+    let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    Ok((pidfd, Lines::new(output.into())?, Lines::new(errors.into())?))
+}

@@ -1,0 +1,160 @@
+//! Why a daemon could not be started, told so that a person can mend it.
+use pvm_core::codes::Code;
+use pvm_core::dialogue::quoted;
+use pvm_core::wire::StartFailure;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// What shells say of a command that they do not find.
+const STATUS_NOT_FOUND: i32 = 127;
+/// What shells say of a command that they cannot execute.
+const STATUS_NOT_EXECUTABLE: i32 = 126;
+
+/// How a start came to its end.
+#[derive(Debug)]
+pub enum End {
+    /// The command ended without the line that tells of a daemon.
+    Exited(ExitStatus),
+    /// Nothing came for so many seconds.
+    NoAnswer(u64),
+    /// The program that reaches hosts could not be started.
+    NoProgram(std::io::Error),
+    /// Another PVM answered.
+    OtherProtocol,
+    /// The daemon itself said why.
+    Said(Code),
+}
+
+/// Everything that is known of a failed start.
+pub struct Failure<'a> {
+    /// The host, as typed.
+    pub host: &'a str,
+    /// What was run.
+    pub words: &'a [OsString],
+    /// The daemons that were tried there.
+    pub tried: &'a [String],
+    pub end: End,
+    /// The last line on its standard error.
+    pub last_error: &'a str,
+}
+
+/// Whether the host knows no such daemon, so that another place may help. Some shells have no status
+/// of their own for that.
+pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
+    match status.code() {
+        Some(STATUS_NOT_FOUND | STATUS_NOT_EXECUTABLE) => true,
+        Some(1) => last_error.to_lowercase().contains("command not found"),
+        _ => false,
+    }
+}
+
+impl Failure<'_> {
+    /// The code for programs, the text for people.
+    pub fn explain(&self) -> StartFailure {
+        let words: Vec<String> = self.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+        let program = self.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        let (code, what, cure) = match &self.end {
+            End::Said(code) => (*code, format!("pvmd there says: {code}"), self.cure_of_code(*code)),
+            End::OtherProtocol => {
+                let cure = "say where hpvm's pvmd is on that host by dx= or PVM_DPATH; \
+                            the one that was started now ends by itself within 5 minutes";
+                (Code::BadVersion, "the pvmd there is of PVM 3.4.6 or of another version".into(), cure.into())
+            }
+            End::NoProgram(error) => {
+                let cure = "set PVM_RSH to a program that runs commands on other hosts, such as ssh";
+                (Code::CantStart, format!("{program}: {error}"), cure.into())
+            }
+            End::NoAnswer(seconds) => {
+                let cure = "see whether the host is up, and whether the command ends by itself when typed by hand";
+                (Code::CantStart, format!("no answer within {seconds} s"), cure.into())
+            }
+            End::Exited(status) => (Code::CantStart, how(*status), self.cure_of_exit(*status)),
+        };
+        let said = match self.last_error {
+            "" => String::new(),
+            line => format!("; its last words: {line}"),
+        };
+        StartFailure { code, reason: format!("{what}{said}\ncommand: {}\ntry: {cure}", words.join(" ")) }
+    }
+
+    fn cure_of_code(&self, code: Code) -> String {
+        match code {
+            Code::DupHost => "halt the machine that runs there already (pvm on that host, then halt), \
+                              or give this one another name by id="
+                .into(),
+            _ => format!("see pvmd's log on {}", self.host),
+        }
+    }
+
+    fn cure_of_exit(&self, status: ExitStatus) -> String {
+        let said = self.last_error.to_lowercase();
+        let has = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
+        let host = self.host;
+        if has(&["could not resolve", "name or service not known", "unknown host"]) {
+            "the host's name is not known there: correct it, or say where to reach the host by ip=".into()
+        } else if has(&["host key verification", "host key"]) {
+            format!("log in once by hand (ssh {host}) and accept the host's key")
+        } else if has(&["permission denied", "authentication fail"]) {
+            format!("make a login without a password work (ssh-copy-id {host}); another user is named by lo=")
+        } else if is_not_found(status, self.last_error) || has(&["not found", "no such file"]) {
+            let tried = self.tried.join(", ");
+            format!("pvmd is not there (tried: {tried}); install it, or say where it is by dx= or PVM_DPATH")
+        } else if has(&["connection refused", "no route to host", "timed out", "unreachable"]) {
+            "see whether the host is up and runs the service that the command needs (sshd)".into()
+        } else {
+            "type the command by hand and see what it says; pvmd's log on the host may tell more".into()
+        }
+    }
+}
+
+fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("the command ended with exit status {code} and no pvmd"),
+        (None, signal) => format!("the command was killed by signal {}", signal.unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explain(end: End, last_error: &str) -> StartFailure {
+        let words = ["ssh", "h2", "pvmd -s -nh2"].map(OsString::from);
+        Failure { host: "h2", words: &words, tried: &["pvmd".into(), "/x/pvmd".into()], end, last_error }.explain()
+    }
+
+    fn exited(code: i32) -> End {
+        End::Exited(ExitStatus::from_raw(code << 8))
+    }
+
+    #[test]
+    fn each_failure_names_its_command_what_was_said_and_a_cure() {
+        for (end, said, cure) in [
+            (exited(255), "ssh: Could not resolve hostname h2: Name or service not known", "ip="),
+            (exited(255), "joe@h2: Permission denied (publickey).", "ssh-copy-id h2"),
+            (exited(255), "Host key verification failed.", "(ssh h2)"),
+            (exited(127), "sh: 1: pvmd: not found", "(tried: pvmd, /x/pvmd)"),
+            (exited(255), "ssh: connect to host h2 port 22: Connection refused", "sshd"),
+            (exited(1), "odd", "by hand"),
+            (End::NoAnswer(60), "last", "is up"),
+        ] {
+            let StartFailure { code, reason } = explain(end, said);
+            assert_eq!(code, Code::CantStart);
+            assert!(reason.contains("command: ssh h2 'pvmd -s -nh2'\n") && reason.contains(said), "{reason}");
+            let last = reason.lines().last().unwrap();
+            assert!(last.starts_with("try: ") && last.contains(cure), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_code_tells_programs_what_happened() {
+        assert_eq!(explain(End::OtherProtocol, "").code, Code::BadVersion);
+        let failure = explain(End::Said(Code::DupHost), "");
+        assert_eq!(failure.code, Code::DupHost);
+        assert!(failure.reason.contains("id="), "{failure:?}");
+        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+        assert!(explain(End::NoProgram(error), "").reason.contains("PVM_RSH"));
+        assert!(explain(End::Exited(ExitStatus::from_raw(9)), "").reason.contains("signal 9"));
+    }
+}

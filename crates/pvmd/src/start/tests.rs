@@ -1,0 +1,177 @@
+//! Starts by scripts in the place of a remote shell.
+use super::*;
+use pvm_core::hostfile::parse_host;
+use std::path::{Path, PathBuf};
+
+/// How long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("pvmd-start-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+    /// A script that stands for the remote shell.
+    fn shell(&self, text: &str) -> Way {
+        let path = self.0.join("rsh");
+        std::fs::write(&path, text).unwrap();
+        Way::Shell(vec!["/bin/sh".into(), path.into()])
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn starter(way: Way, own: Option<&Path>) -> Starter {
+    let master = Master {
+        tid: Tid::host_number(1),
+        address: "192.0.2.1:4000".parse().unwrap(),
+        key: [7; 32],
+        debug_mask: 0,
+        machine: Some("vm".into()),
+    };
+    let mut starter = Starter::new(master).unwrap();
+    (starter.way, starter.own_program) = (way, own.map(Path::to_owned));
+    starter
+}
+
+fn host(index: usize, line: &str) -> HostStart {
+    let addresses = vec!["192.0.2.9".parse().unwrap()];
+    HostStart { index, tid: Tid::host_number(index as u32 + 2), line: parse_host(line).unwrap(), addresses }
+}
+
+/// What becomes of so many hosts, and what was remarked.
+fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure>>, Vec<String>) {
+    let (mut results, mut remarks, end) = (BTreeMap::new(), Vec::new(), Instant::now() + PATIENCE);
+    while results.len() < count && Instant::now() < end {
+        for event in starter.step() {
+            match event {
+                Event::Remark(text) => remarks.push(text),
+                Event::Done { request, index, result } => {
+                    assert_eq!(request, 5);
+                    assert!(results.insert(index, result).is_none(), "{index} has ended twice");
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    (results.into_values().collect(), remarks)
+}
+
+fn started() -> Started {
+    Started {
+        arch: "LINUX64".into(),
+        dsig: 7,
+        addresses: vec!["10.0.0.9:77".parse().unwrap()],
+        key: [9; 32],
+        names: vec!["h2".into()],
+    }
+}
+
+#[test]
+fn a_daemon_gets_its_lines_and_is_found_behind_noise() {
+    let folder = Folder::new("noise");
+    let notes = folder.0.join("notes");
+    let way = folder.shell(&format!(
+        "echo \"$*\" >{0}; echo Welcome; echo careful >&2; while read line && [ \"$line\" != end ]; do\n\
+         echo \"$line\" >>{0}; done; echo '{1}'; cat >/dev/null; echo closed >>{0}\n",
+        notes.display(),
+        started().line()
+    ));
+    let mut starter = starter(way, None);
+    starter.start(5, host(0, "h2 lo=joe ip=h2x dx=my/pvmd"));
+    let (results, remarks) = run(&mut starter, 1);
+    let mut expected = started();
+    expected.addresses.push("192.0.2.9:77".parse().unwrap());
+    assert_eq!(results, [Ok(expected)]);
+    assert!(remarks.contains(&"stdout@h2: Welcome".to_owned()), "{remarks:?}");
+    assert!(remarks.contains(&"stderr@h2: careful".to_owned()), "{remarks:?}");
+    let end = Instant::now() + PATIENCE;
+    let mut text = String::new();
+    while !text.ends_with("closed\n") && Instant::now() < end {
+        text = std::fs::read_to_string(&notes).unwrap();
+        starter.step();
+    }
+    let key = "07".repeat(32);
+    let command = "h2x -l joe my/pvmd -s -d0x0 -nh2 1 c0000201:0fa0 4080 2 c0000201:0000";
+    assert_eq!(text, format!("{command}\nPVM_VMID=vm\nhpvm 1\nkey {key}\nclosed\n"));
+}
+
+#[test]
+fn where_pvmd_is_not_found_other_places_are_tried() {
+    let folder = Folder::new("places");
+    let script = "case \"$2\" in /own/pvmd*) echo PvmDupHost;; *) echo \"sh: pvmd: not found\" >&2; exit 127;; esac";
+    let mut first = starter(folder.shell(script), Some(Path::new("/own/pvmd")));
+    first.start(5, host(0, "h2"));
+    let (results, _) = run(&mut first, 1);
+    assert!(matches!(&results[0], Err(failure) if failure.code == Code::DupHost), "{results:?}");
+    let mut second = starter(folder.shell(script), None);
+    second.start(5, host(0, "h2"));
+    let (results, remarks) = run(&mut second, 1);
+    let Err(StartFailure { code: Code::CantStart, reason }) = &results[0] else { panic!("{results:?}") };
+    assert!(reason.contains("status 127") && reason.contains("sh: pvmd: not found"), "{reason}");
+    assert!(reason.contains("tried: pvmd, /usr/lib/hpvm/bin/pvmd"), "{reason}");
+    assert!(remarks.last().unwrap().starts_with("host h2: Can't start pvmd: "), "{remarks:?}");
+}
+
+#[test]
+fn each_failure_has_its_code() {
+    let folder = Folder::new("failures");
+    let line = "ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>";
+    let script = format!("case $1 in old) echo '{line}';; dead) kill -9 $$;; silent) ;; esac");
+    let mut starter = starter(folder.shell(&script), None);
+    for (index, name) in ["old", "dead", "silent"].iter().enumerate() {
+        starter.start(5, host(index, &format!("{name} dx=pvmd")));
+    }
+    let (results, _) = run(&mut starter, 3);
+    let failures: Vec<&StartFailure> = results.iter().map(|result| result.as_ref().unwrap_err()).collect();
+    assert_eq!(failures[0].code, Code::BadVersion);
+    assert!(failures[1].reason.contains("signal 9"), "{failures:?}");
+    assert!(failures[2].reason.contains("exit status 0 and no pvmd"), "{failures:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let mut starter = starter(Way::Shell(vec!["/nowhere/rsh".into()]), None);
+    starter.start(5, host(0, "h2"));
+    let (results, _) = run(&mut starter, 1);
+    assert!(matches!(&results[0], Err(failure) if failure.reason.starts_with("/nowhere/rsh: ")), "{results:?}");
+}
+
+#[test]
+fn a_silent_host_is_given_up_and_its_command_ended() {
+    let folder = Folder::new("silent");
+    let process = folder.0.join("process");
+    let way = folder.shell(&format!("echo $$ >{}; sleep 1000", process.display()));
+    let mut starter = starter(way, None);
+    starter.start(5, host(0, "h2"));
+    let end = Instant::now() + PATIENCE;
+    while std::fs::read_to_string(&process).unwrap_or_default().is_empty() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(starter.next_wakeup().is_some_and(|when| when > Instant::now()));
+    starter.running.values_mut().for_each(|running| running.job.deadline = Instant::now());
+    let (results, _) = run(&mut starter, 1);
+    assert!(matches!(&results[0], Err(failure) if failure.reason.starts_with("no answer within 60 s")), "{results:?}");
+    let number = std::fs::read_to_string(&process).unwrap();
+    assert!(!Path::new(&format!("/proc/{}", number.trim())).exists());
+    assert_eq!(starter.next_wakeup(), None);
+}
+
+#[test]
+fn many_hosts_start_at_the_same_time_but_not_more_than_the_limit() {
+    let folder = Folder::new("many");
+    let script = format!("echo x; sleep 0.05; echo '{}'", started().line());
+    let mut starter = starter(folder.shell(&script), None);
+    let count = PARALLEL_MAX + 20;
+    (0..count).for_each(|index| starter.start(5, host(index, &format!("h{index} dx=pvmd"))));
+    assert_eq!((starter.active(), starter.waiting.len()), (PARALLEL_MAX, 20));
+    let (results, _) = run(&mut starter, count);
+    assert!(results.len() == count && results.iter().all(Result::is_ok));
+}
