@@ -133,7 +133,8 @@ pub enum Request {
     Config,
     /// `pvm_addhosts`. `Reply::AddedHosts`.
     AddHosts(Vec<ByteBuf>),
-    /// `Reply::Done` as soon as no hosts are being added.
+    /// `Reply::Failures` as soon as no hosts are being added: what went wrong with those of the
+    /// hostfile that the daemon was started with, if nobody was told before.
     AwaitHosts,
     /// `pvm_delhosts`. `Reply::Codes`.
     DeleteHosts(Vec<ByteBuf>),
@@ -237,6 +238,8 @@ pub enum Reply {
         hosts: Vec<i32>,
         reasons: Vec<String>,
     },
+    /// A text for each, for people.
+    Failures(Vec<String>),
     Codes(Vec<i32>),
     Tasks(Vec<TaskInfo>),
     Info(Message),

@@ -97,7 +97,7 @@ impl Hosts {
         self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)
     }
     /// Whether the host goes by that name; `.` is the own one.
-    pub fn is_named(&self, tid: Tid, name: &[u8]) -> bool {
+    fn is_named(&self, tid: Tid, name: &[u8]) -> bool {
         match name {
             b"." => tid == self.own,
             _ => self.table.get(&tid).is_some_and(|host| host.is_named(name)),

@@ -73,6 +73,8 @@ pub(super) struct Joining {
     adding: Option<Adding>,
     /// Who wants to know when no add is under way any more.
     awaiting: Vec<(Tid, u32)>,
+    /// What went wrong with the hosts of the hostfile; the first who asks is told.
+    failures: Vec<String>,
 }
 
 impl Joining {
@@ -397,7 +399,13 @@ impl Machine {
 
     fn log_failure(&mut self, host: &Newcomer) {
         let (Some(line), Fate::Failed(failure)) = (&host.line, &host.fate) else { return };
-        self.log(format!("host {}: {} {}", line.name(), failure.code, failure.reason));
+        let mut text = format!("host {}: {}", line.name(), failure.code);
+        match failure.reason.as_str() {
+            "" => self.log(text.clone()),
+            // It was logged when it came.
+            reason => text = format!("{text}\n{reason}"),
+        }
+        self.joining.failures.push(text);
     }
 
     /// Answers as soon as no add is under way.
@@ -409,7 +417,8 @@ impl Machine {
     fn no_add_is_under_way(&mut self) {
         if self.joining.is_idle() {
             for (tid, wait) in std::mem::take(&mut self.joining.awaiting) {
-                self.reply(tid, wait, Ok(Reply::Done));
+                let failures = std::mem::take(&mut self.joining.failures);
+                self.reply(tid, wait, Ok(Reply::Failures(failures)));
             }
         }
     }

@@ -119,6 +119,18 @@ fn blocks(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
     (0..hosts).map(move |host| count / hosts + usize::from(host < count % hosts))
 }
 
+/// What each of the hosts gets; one that stands there more than once gets as many shares.
+fn shares(count: usize, hosts: &[Tid]) -> Vec<(Tid, usize)> {
+    let mut shares: Vec<(Tid, usize)> = Vec::new();
+    for (host, count) in hosts.iter().zip(blocks(count, hosts.len())).filter(|(_, count)| *count > 0) {
+        match shares.iter_mut().find(|(other, _)| other == host) {
+            Some((_, share)) => *share += count,
+            None => shares.push((*host, count)),
+        }
+    }
+    shares
+}
+
 /// The host or architecture, and the directory, of a spawn's `where`.
 fn split_place(flags: i32, place: &[u8]) -> (&[u8], Option<&[u8]>) {
     if flags & (TASK_HOST | TASK_ARCH) == 0 && place.first() != Some(&b':') {
@@ -170,9 +182,8 @@ impl Machine {
         }
         self.spawns.last = self.spawns.last.wrapping_add(1);
         let (number, own) = (self.spawns.last, self.own_host());
-        let counts = blocks(request.count as usize, hosts.len());
-        let blocks = hosts.into_iter().zip(counts).filter(|(_, count)| *count > 0);
-        let blocks: Vec<Block> = blocks.map(|(host, count)| Block { host, count, results: None }).collect();
+        let counts = shares(request.count as usize, &hosts);
+        let blocks: Vec<Block> = counts.into_iter().map(|(host, count)| Block { host, count, results: None }).collect();
         let shares: Vec<(Tid, usize)> = blocks.iter().map(|block| (block.host, block.count)).collect();
         self.spawns.wholes.insert(number, Whole { asker, blocks });
         let parent = parent_for(asker, request.flags);
@@ -192,6 +203,11 @@ impl Machine {
     fn hosts_for(&mut self, asker: Asker, request: &Spawn) -> Vec<Tid> {
         let own = self.own_host();
         let (place, directory) = split_place(request.flags, &request.place);
+        let listed = request.flags & (TASK_HOST | TASK_ARCH | HOST_COMPL) == TASK_HOST && place.contains(&b',');
+        if matches!(asker, Asker::Task { .. }) && listed {
+            // A list says in which order, and a name that stands there twice counts twice.
+            return place.split(|byte| *byte == b',').filter_map(|name| self.hosts.find(name)).collect();
+        }
         let mut hosts = match asker {
             Asker::Task { .. } => self.candidates(request.flags, place, directory.is_some()),
             // What the manager wants to have started by this daemon, and what the daemon needs.
@@ -241,11 +257,12 @@ impl Machine {
     /// The hosts on which a task may be started.
     fn candidates(&self, flags: i32, place: &[u8], has_directory: bool) -> Vec<Tid> {
         let any = place.is_empty() && has_directory;
+        let named = self.hosts.find(place);
         let chosen = |tid: Tid| match flags & (TASK_HOST | TASK_ARCH) {
             0 => true,
             _ if any => true,
             TASK_ARCH => self.hosts.is_arch(tid, place),
-            _ => self.hosts.is_named(tid, place),
+            _ => named == Some(tid),
         };
         let complement = flags & HOST_COMPL != 0;
         self.hosts.tids().filter(|tid| chosen(*tid) != complement).collect()
@@ -503,6 +520,13 @@ mod tests {
         assert_eq!(blocks(5, 2), [3, 2]);
         assert_eq!(blocks(2, 3), [1, 1, 0]);
         assert_eq!(blocks(7, 1), [7]);
+    }
+
+    #[test]
+    fn a_host_that_is_listed_twice_gets_two_shares() {
+        let [a, b] = [1, 2].map(Tid::host_number);
+        assert_eq!(shares(6, &[a, b, a]), [(a, 4), (b, 2)]);
+        assert_eq!(shares(1, &[b, a]), [(b, 1)]);
     }
 
     #[test]

@@ -278,6 +278,8 @@ fn the_place_of_a_spawn_chooses_the_host() {
         (TASK_HOST, "beta", false),
         (TASK_HOST | complement, "beta", true),
         (TASK_HOST | complement, "alfa", false),
+        (TASK_HOST, "beta,alfa", true),
+        (TASK_HOST, "beta,gamma:/tmp", false),
         (TASK_ARCH, "LINUX64", true),
         (TASK_ARCH, "LINUX", false),
         (complement, "", false),
