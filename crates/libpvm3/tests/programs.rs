@@ -186,6 +186,12 @@ fn long_messages_arrive_whole_or_cut_off() {
 }
 
 #[test]
+fn long_shares_are_combined_once_or_not_at_all() {
+    passes("reduce", Linked::Shared);
+    passes("reduce", Linked::Static);
+}
+
+#[test]
 fn programs_share_the_data_symbols() {
     passes("symbols", Linked::Shared);
 }

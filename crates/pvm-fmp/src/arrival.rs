@@ -12,6 +12,9 @@ use std::rc::Rc;
 /// Fragments that a body in the heap can have; a descriptor with so many fits the queue.
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
+/// Bytes that are copied at a time to be used in place, where they lie in fragments.
+const COPIED_BYTES: usize = 64 * stream::UNIT_BYTES;
+
 /// The token of a body that is lent: that its entry has been read tells that its block is free.
 pub(crate) const LENT: u32 = u32::MAX;
 
@@ -96,6 +99,24 @@ impl Remote {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Hands the body over where it lies, as [`Offer::use_pieces`] does. A body in fragments is copied
+    /// in small pieces, so that no number is torn apart.
+    pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
+        if self.rest.is_empty() {
+            // The fragment was checked to lie in the mapping, which `owner` keeps.
+            each(*done, self.first.address.wrapping_add(*done), self.bytes - *done);
+            *done = self.bytes;
+            return;
+        }
+        let mut piece = [0u8; COPIED_BYTES];
+        while *done < self.bytes {
+            let piece = &mut piece[..COPIED_BYTES.min(self.bytes - *done)];
+            self.read(*done, piece);
+            each(*done, piece.as_ptr(), piece.len());
+            *done += piece.len();
+        }
     }
 
     /// Copies `data.len()` bytes from `offset`. Panics past the end.
@@ -194,18 +215,88 @@ impl Offer<'_> {
         let data = &mut data[..count];
         let result = match &self.way {
             Way::Memory(memory) => memory.take(self.owner, data, self.sender_lives),
-            Way::Stream { token, offset } => follow(self.owner, *token, *offset, self.bytes, data, self.sender_lives),
+            Way::Stream { token, offset } => {
+                let copy = &mut |at: usize, from: *const u8, count: usize| {
+                    // SAFETY: so many bytes lie there, to which no reference exists; they may be
+                    // anything.
+                    unsafe { pieces::copy(from, data[at..at + count].as_mut_ptr(), count) }
+                };
+                self.follow(*token, *offset, count, &mut 0, copy)
+            }
             Way::Lent(remote) => {
                 remote.read(0, data);
                 Ok(())
             }
         };
+        self.end(result)
+    }
+
+    /// Hands the body over where it lies, piece by piece as it comes: the place of a piece in the
+    /// body (a multiple of 64), its first byte, its length. A piece can be read during the call; the
+    /// sender may change it at any time, if it breaks the rules. Begins behind the first `done`
+    /// bytes and counts on: who was told to come [`OfferMissed::Later`] goes on from there, also in
+    /// the [`Remote`] that may have become of the offer. Offers of the sender's own memory always
+    /// come later.
+    pub fn use_pieces(
+        self,
+        done: &mut usize,
+        each: &mut dyn FnMut(usize, *const u8, usize),
+    ) -> Result<(), OfferMissed> {
+        let result = match &self.way {
+            Way::Memory(_) => Err(OfferMissed::Later),
+            Way::Stream { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
+            Way::Lent(remote) => {
+                remote.use_pieces(done, each);
+                Ok(())
+            }
+        };
+        self.end(result)
+    }
+
+    fn end(&self, result: Result<(), OfferMissed>) -> Result<(), OfferMissed> {
         self.outcome.set(match &result {
             Ok(()) | Err(OfferMissed::Moved(_)) => Outcome::Taken,
             Err(OfferMissed::Later) => Outcome::Later,
             Err(OfferMissed::Lost) => Outcome::Lost,
         });
         result
+    }
+
+    /// Hands the first `wanted` bytes of a streamed body over as they come, but for the first
+    /// `done`. A sender that makes no progress for a while is left alone until later: it may have
+    /// been stopped, or wait for a core.
+    fn follow(
+        &self,
+        token: u32,
+        offset: u64,
+        wanted: usize,
+        done: &mut usize,
+        each: &mut dyn FnMut(usize, *const u8, usize),
+    ) -> Result<(), OfferMissed> {
+        let (owner, bytes) = (self.owner, self.bytes);
+        let Some(progress) = stream_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
+        let (start, mut spins) = (offset + stream::HEAD_BYTES as u64, 0u32);
+        loop {
+            let there = stream::available(progress).min(bytes);
+            let whole = if there == bytes { bytes } else { there / stream::UNIT_BYTES * stream::UNIT_BYTES };
+            let end = whole.min(wanted);
+            if end > *done {
+                // `stream_progress` checked that the body lies in the mapping, which `owner` keeps.
+                each(*done, owner.mapping.address(start + *done as u64, (end - *done) as u64), end - *done);
+                (*done, spins) = (end, 0);
+            }
+            if there == bytes {
+                // Made only to be dropped: that tells the sender that its block is free.
+                drop(Remote::from_place(owner, token, start, bytes as u64));
+                return Ok(());
+            }
+            spins += 1;
+            if spins > STREAM_SPINS_MAX {
+                let lost = !(self.sender_lives)() && stream::available(progress) != bytes;
+                return Err(if lost { OfferMissed::Lost } else { OfferMissed::Later });
+            }
+            std::hint::spin_loop();
+        }
     }
 }
 
@@ -230,45 +321,6 @@ impl OfferedMemory<'_> {
         }
         offer::please_move(&self.ours.taken, self.number);
         Err(OfferMissed::Later)
-    }
-}
-
-/// Copies a streamed body as it comes. A sender that makes no progress for a while is left alone
-/// until later: it may have been stopped, or wait for a core.
-fn follow(
-    owner: &Rc<Owner>,
-    token: u32,
-    offset: u64,
-    bytes: usize,
-    data: &mut [u8],
-    lives: &dyn Fn() -> bool,
-) -> Result<(), OfferMissed> {
-    let Some(progress) = stream_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
-    let (start, mut done, mut spins) = (offset + stream::HEAD_BYTES as u64, 0, 0u32);
-    loop {
-        let there = stream::available(progress).min(bytes);
-        let end = there.min(data.len());
-        if end > done {
-            let piece = &mut data[done..end];
-            // SAFETY: `stream_progress` checked that the body lies in the mapping, which `owner`
-            // keeps; no reference into it exists, and its bytes may be anything.
-            unsafe {
-                let from = owner.mapping.address(start + done as u64, piece.len() as u64);
-                pieces::copy(from, piece.as_mut_ptr(), piece.len());
-            }
-            (done, spins) = (end, 0);
-        }
-        if there == bytes {
-            // Made only to be dropped: that tells the sender that its block is free.
-            drop(Remote::from_place(owner, token, start, bytes as u64));
-            return Ok(());
-        }
-        spins += 1;
-        if spins > STREAM_SPINS_MAX {
-            let lost = !lives() && stream::available(progress) != bytes;
-            return Err(if lost { OfferMissed::Lost } else { OfferMissed::Later });
-        }
-        std::hint::spin_loop();
     }
 }
 

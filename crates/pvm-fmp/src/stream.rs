@@ -7,6 +7,8 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes in front of a streamed body; the word has a cache line to itself.
 pub const HEAD_BYTES: usize = 64;
+/// A body is used in multiples of so many bytes, but for its end: no number is torn apart.
+pub const UNIT_BYTES: usize = 64;
 
 /// The sender: so many bytes are there now.
 pub fn advance(progress: &AtomicU64, bytes: usize) {

@@ -384,6 +384,99 @@ fn a_body_can_be_taken_while_it_is_written() {
     assert!(thread.join().unwrap());
 }
 
+/// Uses what arrives where it lies, each body in one go or several.
+#[derive(Default)]
+struct Used {
+    done: usize,
+    body: Vec<u8>,
+    whole: Vec<Vec<u8>>,
+    later: usize,
+}
+
+impl Sink for Used {
+    fn arrived(&mut self, _from: u32, _meta: Meta, body: Arrival<'_>) {
+        let place = &mut self.body;
+        let each = &mut |at: usize, from: *const u8, bytes: usize| {
+            assert!(at == place.len() && at % stream::UNIT_BYTES == 0);
+            // SAFETY: so many bytes lie there, and the sender keeps to the rules.
+            place.extend_from_slice(unsafe { std::slice::from_raw_parts(from, bytes) });
+        };
+        match body {
+            Arrival::Inline(_) => panic!("bodies are long"),
+            Arrival::Remote(remote) => remote.use_pieces(&mut self.done, each),
+            Arrival::Offer(offer) => {
+                if offer.use_pieces(&mut self.done, each).is_err() {
+                    self.later += 1;
+                    return;
+                }
+            }
+        }
+        self.done = 0;
+        self.whole.push(std::mem::take(&mut self.body));
+    }
+}
+
+#[test]
+fn a_body_can_be_used_where_it_lies_while_it_is_written() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let thread = beside(&host, &mut a, |mut b| {
+        let mut used = Used::default();
+        while used.whole.len() < 600 {
+            b.poll(&mut used);
+            if used.whole.len() % 7 == 0 {
+                std::thread::yield_now();
+            }
+        }
+        used.whole.iter().enumerate().all(|(at, whole)| *whole == body(20_000 + at * 37, at as u8))
+    });
+    for at in 0..600 {
+        a.send_bytes(B, [0; 6], &body(20_000 + at * 37, at as u8)).map(|_| ()).unwrap();
+        a.poll(&mut Kept::default());
+    }
+    assert!(thread.join().unwrap());
+}
+
+#[test]
+fn a_body_in_fragments_is_used_in_order() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    let whole = body(3 * 5001, 7);
+    let blocks: Vec<_> = whole
+        .chunks(5001)
+        .map(|part| {
+            let block = a.allocate(part.len()).unwrap();
+            block.write(0, part);
+            (block, part.len())
+        })
+        .collect();
+    a.send_blocks(B, [0; 6], &blocks).map(|_| ()).unwrap();
+    let mut used = Used::default();
+    while b.poll(&mut used) == 0 {}
+    assert!(used.whole == [whole]);
+}
+
+#[test]
+fn an_offer_of_own_memory_is_not_used_in_place_and_comes_through_the_heap() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let (ready, go) = mpsc::channel();
+    let bytes = a.offer_bytes_min();
+    let thread = beside(&host, &mut a, move |mut b| {
+        b.post(Some(Posted { from: A, mask: [0; 6], value: [0; 6] }));
+        ready.send(()).unwrap();
+        let mut used = Used::default();
+        while used.whole.is_empty() {
+            b.poll(&mut used);
+        }
+        (used.later, used.whole.pop().unwrap())
+    });
+    go.recv().unwrap();
+    a.send_bytes(B, [0; 6], &body(bytes, 3)).map(|_| ()).unwrap();
+    let (later, whole) = thread.join().unwrap();
+    assert!(later > 0 && whole == body(bytes, 3));
+}
+
 #[test]
 fn one_peer_can_be_listened_to_alone_and_knows_how_far() {
     const C: u32 = 0x40003;

@@ -29,7 +29,7 @@ mod unpack;
 mod wait;
 
 pub use environment::{EnrollError, Environment};
-pub use groups::{Barrier, Collective, Group, GroupWait, Share};
+pub use groups::{Barrier, Collective, Group, GroupWait, InPlace, Share};
 pub use options::OptionNumber;
 pub use output::{OutputEvent, OutputKind};
 pub use session::{Received, Session};

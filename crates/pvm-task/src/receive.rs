@@ -48,16 +48,49 @@ impl Sink for Arriving<'_> {
     }
 }
 
+/// Where a one-call receive puts a message.
+pub(crate) trait Target {
+    /// Takes a body as it arrives; its true length, `None` when there is no message (yet).
+    fn take(&mut self, wid: i32, body: Arrival<'_>) -> Option<usize>;
+    /// Takes the body of a message that was queued.
+    fn take_queued(&mut self, message: &Message);
+}
+
+/// The first bytes, as many as fit.
+impl Target for [u8] {
+    #[inline]
+    fn take(&mut self, _wid: i32, body: Arrival<'_>) -> Option<usize> {
+        match body {
+            Arrival::Inline(inline) => {
+                inline.copy_to(self);
+                Some(inline.len())
+            }
+            Arrival::Remote(remote) => {
+                let count = remote.len().min(self.len());
+                remote.read(0, &mut self[..count]);
+                Some(remote.len())
+            }
+            Arrival::Offer(offer) => take_offer(offer, self),
+        }
+    }
+
+    #[inline]
+    fn take_queued(&mut self, message: &Message) {
+        let count = message.len().min(self.len());
+        message.copy_out(0, &mut self[..count]);
+    }
+}
+
 /// Hands the first message that fits over to a waiting `pvm_precv`, queues the others.
-struct Delivering<'a> {
+struct Delivering<'a, T: ?Sized> {
     state: &'a mut State,
     own: i32,
     filter: &'a Filter,
-    data: &'a mut [u8],
+    target: &'a mut T,
     delivered: Option<Delivered>,
 }
 
-impl Sink for Delivering<'_> {
+impl<T: Target + ?Sized> Sink for Delivering<'_, T> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
@@ -65,21 +98,7 @@ impl Sink for Delivering<'_> {
         if self.delivered.is_some() || !fits || self.state.is_special(&envelope) {
             return self.state.arrived(envelope, body);
         }
-        let len = match body {
-            Arrival::Inline(inline) => {
-                inline.copy_to(self.data);
-                inline.len()
-            }
-            Arrival::Remote(remote) => {
-                let count = remote.len().min(self.data.len());
-                remote.read(0, &mut self.data[..count]);
-                remote.len()
-            }
-            Arrival::Offer(offer) => match take_offer(offer, self.data) {
-                Some(len) => len,
-                None => return,
-            },
-        };
+        let Some(len) = self.target.take(envelope.wid, body) else { return };
         self.delivered = Some(Delivered { src: envelope.src, tag: envelope.tag, wid: envelope.wid, len });
     }
 
@@ -449,25 +468,25 @@ impl Task {
     /// [`Task::try_precv`] for a filter that names the sender: what others have sent stays in their
     /// queues.
     #[inline]
-    pub(crate) fn try_precv_from(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, data) {
+    pub(crate) fn try_precv_from<T: Target + ?Sized>(&mut self, filter: &Filter, target: &mut T) -> Option<Delivered> {
+        if let Some(delivered) = self.deliver_queued(filter, target) {
             return Some(delivered);
         }
         let (from, own) = (Tid(filter.src as u32), Tid(self.own_tid() as u32));
         let peer = if from.host() == own.host() { from } else { own.host() };
-        self.deliver(filter, data, |endpoint, sink| endpoint.poll_peer(peer.0, sink))
+        self.deliver(filter, target, |endpoint, sink| endpoint.poll_peer(peer.0, sink))
     }
 
     #[inline]
-    fn deliver(
+    fn deliver<T: Target + ?Sized>(
         &mut self,
         filter: &Filter,
-        data: &mut [u8],
-        poll: impl FnOnce(&mut Endpoint, &mut Delivering<'_>) -> usize,
+        target: &mut T,
+        poll: impl FnOnce(&mut Endpoint, &mut Delivering<'_, T>) -> usize,
     ) -> Option<Delivered> {
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let mut sink = Delivering { state: &mut self.state, own, filter, data: &mut *data, delivered: None };
+        let mut sink = Delivering { state: &mut self.state, own, filter, target: &mut *target, delivered: None };
         let count = poll(&mut member.endpoint, &mut sink);
         if let Some(delivered) = sink.delivered {
             self.note(count, 1);
@@ -475,18 +494,17 @@ impl Task {
         }
         match self.progress_control(count) {
             0 => None,
-            _ => self.deliver_queued(filter, data),
+            _ => self.deliver_queued(filter, target),
         }
     }
 
     #[inline]
-    fn deliver_queued(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+    fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, target: &mut T) -> Option<Delivered> {
         let entry = self.state.store.find(filter)?;
         let message = &self.state.store.table[entry as usize];
         let Message { src, tag, wid, .. } = *message;
         let delivered = Delivered { src, tag, wid, len: message.len() };
-        let count = delivered.len.min(data.len());
-        message.copy_out(0, &mut data[..count]);
+        target.take_queued(message);
         self.state.store.free(entry as i32 + 1);
         Some(delivered)
     }

@@ -68,6 +68,7 @@ pub unsafe extern "C" fn pvmfreduce_(
     // SAFETY: an array, numbers, a name and a place for the result, as the caller promises.
     unsafe {
         let group = c_text(group, group_length);
+        let combine = combine.map(as_in_c);
         store(info, pvm_reduce(combine, data, *count, *what, *tag, group.as_ptr(), *root));
     }
 }
@@ -86,7 +87,15 @@ macro_rules! operators {
             // SAFETY: as promised by the caller.
             unsafe { $function(what, x, y, count, info) }
         }
-    )*};
+    )*
+
+        /// The operator's own function, which `pvm_reduce` knows; others are what they are.
+        fn as_in_c(combine: Combine) -> Combine {
+            let ours: [(Combine, Combine); 4] = [$(($name, $function)),*];
+            let found = ours.into_iter().find(|(name, _)| std::ptr::fn_addr_eq(*name, combine));
+            found.map_or(combine, |(_, function)| function)
+        }
+    };
 }
 
 operators! {

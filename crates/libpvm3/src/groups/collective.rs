@@ -1,4 +1,5 @@
 //! `pvm_reduce`, `pvm_gather`, `pvm_scatter`.
+use super::operators::{Combiner, combiner};
 use super::{find, name_of, told};
 use crate::errors::{Failure, Outcome, call};
 use crate::process::Entry;
@@ -8,13 +9,16 @@ use crate::wait::wait_by;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
-use pvm_task::{Collective, Kind, Share, Task, Waiter};
+use pvm_task::{Collective, InPlace, Kind, Share, Task, Waiter};
 use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::time::Duration;
 
 /// How long a task that is ahead of the root waits for it at most.
 const AHEAD_PATIENCE: Duration = Duration::from_millis(5);
+/// Shares from this size on are combined where they lie, in bytes. Shorter ones come in the queue, or
+/// stay in the caches while they are copied.
+const IN_PLACE_BYTES_MIN: usize = 1 << 10;
 /// Scratch memory that stays for the next reduction, in bytes.
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
 
@@ -123,6 +127,35 @@ fn receive_slowly(entry: &mut Entry, operation: &Collective, from: Share, mut da
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
+/// Receives a member's share and combines it with `data` while it lies where the member put it.
+fn combine_in_place(
+    entry: &mut Entry,
+    operation: &Collective,
+    from: Share,
+    data: Memory,
+    item_bytes: usize,
+    combine: Combiner,
+) -> Result<(), Failure> {
+    let mut each = |at: usize, piece: *const u8, bytes: usize| {
+        // SAFETY: the piece can be read now, and stands for as many bytes of the data, of which the
+        // caller of the collective call promises that nobody else touches them.
+        unsafe { combine(data.start.add(at).cast(), piece.cast(), bytes / item_bytes) }
+    };
+    let mut share = InPlace::new(data.bytes, &mut each);
+    if let Some(result) = entry.task().try_share_in_place(operation, from, &mut share) {
+        return result.map_err(Failure);
+    }
+    let wait = entry.task().await_share_in_place(operation);
+    let result = wait_by(entry, Waiter::for_members(None), &mut |entry| {
+        if entry.state().attentive {
+            entry.progress();
+        }
+        entry.task().try_share_in_place(operation, from, &mut share)
+    });
+    entry.task().end_share(wait);
+    result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
+}
+
 /// Of several failures the first.
 fn first(so_far: Result<(), Failure>, next: Result<(), Failure>) -> Result<(), Failure> {
     so_far.and(next)
@@ -151,10 +184,31 @@ pub unsafe extern "C" fn pvm_reduce(
             let operation = this.begin(entry)?;
             match operation.root() {
                 Some(root) => send_to_root(entry, &operation, root, data),
+                None if bytes >= IN_PLACE_BYTES_MIN => reduce_long(entry, &operation, &this, combine, data),
                 None => reduce_at_root(entry, &operation, &this, combine, data),
             }
         })
     })
+}
+
+/// [`reduce_at_root`] of long shares. A function of the library neither calls back nor wants all of a
+/// share at once.
+#[inline(never)]
+fn reduce_long(entry: &mut Entry, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
+    let Some(combine) = combiner(combine, this.data_type) else {
+        return reduce_at_root(entry, operation, this, combine, data);
+    };
+    let item_bytes = data.bytes / this.count as usize;
+    let mut result = Ok(());
+    for member in operation.others() {
+        // What came to nothing is not combined any further.
+        let received = match result {
+            Ok(()) => combine_in_place(entry, operation, member, data, item_bytes, combine),
+            Err(_) => receive(entry, operation, member, Memory { bytes: 0, ..data }),
+        };
+        result = first(result, received);
+    }
+    result.map(|()| 0)
 }
 
 /// Takes all shares, also after a failure: what is left behind would meet the next operation.

@@ -1,5 +1,6 @@
 //! The ready-made functions for `pvm_reduce`: `x` becomes the combination of `x` and `y`, item by
 //! item.
+use super::collective::Combine;
 use pvm_core::codes::Code;
 use pvm_task::Kind;
 use std::ffi::{c_int, c_void};
@@ -72,19 +73,49 @@ macro_rules! complex_number {
 complex_number!(f32);
 complex_number!(f64);
 
+/// Makes of `count` numbers at `x` their combination with those at `y`.
+///
 /// # Safety
-/// `x` and `y` point to `count` numbers each; they may be the same.
+/// So many numbers can be read at both places, written at `x`. The places may be the same. Those at
+/// `y` need no alignment, and may change during the call: whatever is read there is a number.
+pub type Combiner = unsafe fn(x: *mut c_void, y: *const c_void, count: usize);
+
+/// # Safety
+/// As for a [`Combiner`].
 #[inline(always)]
 unsafe fn each<T: Number>(x: *mut c_void, y: *const c_void, count: usize, combine: impl Fn(T, T) -> T) {
     let (x, y) = (x.cast::<T>(), y.cast::<T>());
     for index in 0..count {
         // SAFETY: as promised by the caller.
-        unsafe { x.add(index).write(combine(x.add(index).read(), y.add(index).read())) }
+        unsafe { x.add(index).write(combine(x.add(index).read(), y.add(index).read_unaligned())) }
     }
 }
 
+macro_rules! each {
+    ($type:ty, $combine:ident) => {
+        // SAFETY: as promised by the combiner's caller.
+        |x, y, count| unsafe { each::<$type>(x, y, count, Number::$combine) }
+    };
+}
+
+/// A public operator, and how it combines numbers of a kind; `$bytes` says whether bytes are
+/// numbers to it.
 macro_rules! operator {
-    ($name:ident, $combine:ident, $bytes:expr) => {
+    ($name:ident, $of_kind:ident, $combine:ident, $bytes:expr) => {
+        fn $of_kind(kind: Kind) -> Option<Combiner> {
+            Some(match kind {
+                Kind::Byte if $bytes => each!(i8, $combine),
+                Kind::Short => each!(i16, $combine),
+                Kind::Int => each!(i32, $combine),
+                Kind::Long => each!(isize, $combine),
+                Kind::Float => each!(f32, $combine),
+                Kind::Double => each!(f64, $combine),
+                Kind::Cplx => each!(Complex<f32>, $combine),
+                Kind::Dcplx => each!(Complex<f64>, $combine),
+                _ => return None,
+            })
+        }
+
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)] // the name is PVM's
         pub unsafe extern "C" fn $name(
@@ -97,24 +128,32 @@ macro_rules! operator {
             // SAFETY: the caller of the interface gives places of numbers, and so many of them.
             unsafe {
                 let count = usize::try_from(*count).unwrap_or(0);
-                *info = 0;
-                match Kind::from_number(*data_type) {
-                    Some(Kind::Byte) if $bytes => each::<i8>(x, y, count, Number::$combine),
-                    Some(Kind::Short) => each::<i16>(x, y, count, Number::$combine),
-                    Some(Kind::Int) => each::<i32>(x, y, count, Number::$combine),
-                    Some(Kind::Long) => each::<isize>(x, y, count, Number::$combine),
-                    Some(Kind::Float) => each::<f32>(x, y, count, Number::$combine),
-                    Some(Kind::Double) => each::<f64>(x, y, count, Number::$combine),
-                    Some(Kind::Cplx) => each::<Complex<f32>>(x, y, count, Number::$combine),
-                    Some(Kind::Dcplx) => each::<Complex<f64>>(x, y, count, Number::$combine),
-                    _ => *info = Code::BadParam.number(),
-                }
+                *info = match Kind::from_number(*data_type).and_then($of_kind) {
+                    Some(combine) => {
+                        combine(x, y, count);
+                        0
+                    }
+                    None => Code::BadParam.number(),
+                };
             }
         }
     };
 }
 
-operator!(PvmMax, larger, true);
-operator!(PvmMin, smaller, true);
-operator!(PvmSum, sum, false);
-operator!(PvmProduct, product, false);
+operator!(PvmMax, maximum, larger, true);
+operator!(PvmMin, minimum, smaller, true);
+operator!(PvmSum, sum, sum, false);
+operator!(PvmProduct, product, product, false);
+
+/// How numbers of a type are combined by a function that `pvm_reduce` was given, if it is one of
+/// ours and knows the type.
+pub fn combiner(function: Combine, data_type: c_int) -> Option<Combiner> {
+    type OfKind = fn(Kind) -> Option<Combiner>;
+    let ours: [(Combine, OfKind); 4] = [(PvmMax, maximum), (PvmMin, minimum), (PvmSum, sum), (PvmProduct, product)];
+    let (_, of_kind) = ours.into_iter().find(|(operator, _)| std::ptr::fn_addr_eq(*operator, function))?;
+    Kind::from_number(data_type).and_then(of_kind)
+}
+
+#[cfg(test)]
+#[path = "operators_tests.rs"]
+mod tests;

@@ -8,9 +8,10 @@
 //! All shares go straight to or from the root. A tree over the members would need all of them to
 //! see the same membership; while somebody joins or dies they do not, and a share that goes to the
 //! wrong parent is one that another operation takes for its own.
-use super::{Group, GroupWait, Known, Roll};
+use super::{Group, GroupWait, InPlace, Known, Roll};
 use crate::Task;
 use crate::message::OWN_DSIG;
+use crate::receive::Target;
 use crate::types::{Delivered, Filter, Submit};
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
@@ -173,6 +174,12 @@ impl Task {
         self.wait_in(&operation.known, operation.instance, None)
     }
 
+    /// [`Task::await_share`] for a share that is to be used in place: it is not announced, for then
+    /// it would come from the sender's own memory, as a whole.
+    pub fn await_share_in_place(&mut self, operation: &Collective) -> GroupWait {
+        self.wait_in(&operation.known, operation.instance, None)
+    }
+
     /// A wait for a share is over.
     pub fn end_share(&mut self, wait: GroupWait) {
         self.end_precv();
@@ -184,19 +191,41 @@ impl Task {
     /// the member is gone; a failure that was sent in place of the share is given as it is.
     #[inline]
     pub fn try_share(&mut self, operation: &Collective, from: Share, data: &mut [u8]) -> Option<Result<(), i32>> {
+        self.try_share_into(operation, from, data.len(), data)
+    }
+
+    /// [`Task::try_share`] of a share that is used where it lies. Try again with the same `share`.
+    #[inline]
+    pub fn try_share_in_place(
+        &mut self,
+        operation: &Collective,
+        from: Share,
+        share: &mut InPlace<'_>,
+    ) -> Option<Result<(), i32>> {
+        self.try_share_into(operation, from, share.bytes(), share)
+    }
+
+    #[inline]
+    fn try_share_into<T: Target + ?Sized>(
+        &mut self,
+        operation: &Collective,
+        from: Share,
+        bytes: usize,
+        target: &mut T,
+    ) -> Option<Result<(), i32>> {
         let filter = operation.filter(from);
         if self.has_unwanted() {
             self.drop_unwanted(&filter);
         }
-        match self.try_precv_from(&filter, data) {
+        match self.try_precv_from(&filter, target) {
             Some(delivered) => {
                 if operation.known.relieves(delivered.len) {
                     // It may sleep because it was far ahead.
                     self.wake(from.tid);
                 }
-                Some(content(delivered, data.len()))
+                Some(content(delivered, bytes))
             }
-            None if !operation.is_there(from) => self.last_share(operation, from, data),
+            None if !operation.is_there(from) => self.last_share(operation, from, bytes, target),
             None if operation.known.is_over() => Some(Err(Code::NoGroup.number())),
             None => self.is_watched_over().err().map(|code| Err(code.number())),
         }
@@ -204,11 +233,17 @@ impl Task {
 
     /// The share of a member that is gone may have come all the same.
     #[cold]
-    fn last_share(&mut self, operation: &Collective, from: Share, data: &mut [u8]) -> Option<Result<(), i32>> {
+    fn last_share<T: Target + ?Sized>(
+        &mut self,
+        operation: &Collective,
+        from: Share,
+        bytes: usize,
+        target: &mut T,
+    ) -> Option<Result<(), i32>> {
         self.look_at_socket();
         self.progress_all();
-        match self.try_precv_from(&operation.filter(from), data) {
-            Some(delivered) => Some(content(delivered, data.len())),
+        match self.try_precv_from(&operation.filter(from), target) {
+            Some(delivered) => Some(content(delivered, bytes)),
             None => Some(Err(operation.known.loss().number())),
         }
     }
@@ -230,7 +265,7 @@ impl Task {
         loop {
             let Some(member) = &self.member else { return };
             let Some(at) = member.groups.unwanted.iter().position(|unwanted| unwanted == filter) else { return };
-            if self.try_precv_from(filter, &mut []).is_none() {
+            if self.try_precv_from(filter, &mut [][..]).is_none() {
                 return;
             }
             if let Some(member) = &mut self.member {

@@ -4,9 +4,11 @@
 //! messages in a context that only the library knows ([`collective`]).
 mod barrier;
 mod collective;
+mod in_place;
 
 pub use barrier::Barrier;
 pub use collective::{Collective, Share};
+pub use in_place::InPlace;
 
 use crate::Task;
 use crate::control::Member;

@@ -1,0 +1,121 @@
+//! Shares that are used where they lie, without a copy.
+use crate::message::{Large, Message};
+use crate::receive::Target;
+use pvm_fmp::{Arrival, INLINE_BYTES_MAX, Offer, OfferMissed, Remote};
+
+/// A share to be used piece by piece: no memory for it, and none of the time that a copy takes.
+pub struct InPlace<'a> {
+    bytes: usize,
+    done: usize,
+    each: &'a mut dyn FnMut(usize, *const u8, usize),
+}
+
+impl<'a> InPlace<'a> {
+    /// A share of so many bytes. `each` is given the place of a piece in the share (a multiple of
+    /// 64), its first byte and its length, in order, from the first byte of the share to its last.
+    /// During the call the piece can be read; a sender that breaks the rules may change it
+    /// meanwhile. A share of another length, or a failure in its place, is not used at all. A
+    /// sender that dies over its share may leave a part of it used: then there is no share.
+    pub fn new(bytes: usize, each: &'a mut dyn FnMut(usize, *const u8, usize)) -> InPlace<'a> {
+        InPlace { bytes, done: 0, each }
+    }
+
+    /// Bytes of the share.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn fits(&self, wid: i32, len: usize) -> bool {
+        wid >= 0 && len == self.bytes
+    }
+
+    /// What was used already, while the share was still being written, is not used again.
+    fn use_slice(&mut self, body: &[u8]) {
+        let rest = &body[self.done..];
+        (self.each)(self.done, rest.as_ptr(), rest.len());
+        self.done = body.len();
+    }
+
+    fn use_remote(&mut self, remote: &Remote) {
+        remote.use_pieces(&mut self.done, self.each);
+    }
+
+    fn use_offer(&mut self, offer: Offer<'_>) -> Option<usize> {
+        let len = offer.len();
+        match offer.use_pieces(&mut self.done, self.each) {
+            Ok(()) => Some(len),
+            Err(OfferMissed::Moved(remote)) => {
+                self.use_remote(&remote);
+                Some(len)
+            }
+            Err(OfferMissed::Later | OfferMissed::Lost) => None,
+        }
+    }
+}
+
+impl Target for InPlace<'_> {
+    fn take(&mut self, wid: i32, body: Arrival<'_>) -> Option<usize> {
+        match body {
+            Arrival::Inline(inline) => {
+                let mut body = [0u8; INLINE_BYTES_MAX];
+                let len = inline.copy_to(&mut body);
+                if self.fits(wid, len) {
+                    self.use_slice(&body[..len]);
+                }
+                Some(len)
+            }
+            Arrival::Remote(remote) => {
+                if self.fits(wid, remote.len()) {
+                    self.use_remote(&remote);
+                }
+                Some(remote.len())
+            }
+            Arrival::Offer(offer) if self.fits(wid, offer.len()) => self.use_offer(offer),
+            Arrival::Offer(offer) => <[u8]>::take(&mut [], wid, Arrival::Offer(offer)),
+        }
+    }
+
+    fn take_queued(&mut self, message: &Message) {
+        if !self.fits(message.wid, message.len()) {
+            return;
+        }
+        match &message.large {
+            Large::None => self.use_slice(&message.small),
+            Large::Bytes(bytes) => self.use_slice(bytes),
+            Large::Remote(remote) => self.use_remote(remote),
+            Large::Blocks(_) | Large::Pieces(_) => debug_assert!(false, "bodies of buffers, not of what came"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(wid: i32, body: Large) -> Message {
+        Message { wid, large: body, ..Message::vacant() }
+    }
+
+    /// Where pieces began and how long they were.
+    fn used(message: &Message, bytes: usize, done: usize) -> Vec<(usize, usize)> {
+        let mut pieces = Vec::new();
+        let mut each = |at: usize, _: *const u8, bytes: usize| pieces.push((at, bytes));
+        let mut share = InPlace { done, ..InPlace::new(bytes, &mut each) };
+        share.take_queued(message);
+        pieces
+    }
+
+    #[test]
+    fn what_was_queued_is_used_from_where_it_was_left() {
+        assert_eq!(used(&message(0, Large::Bytes(vec![0; 1000])), 1000, 0), [(0, 1000)]);
+        assert_eq!(used(&message(0, Large::Bytes(vec![0; 1000])), 1000, 640), [(640, 360)]);
+        assert_eq!(used(&Message { small: vec![0; 8], ..message(0, Large::None) }, 8, 0), [(0, 8)]);
+    }
+
+    #[test]
+    fn another_length_or_a_failure_is_not_used() {
+        assert!(used(&message(0, Large::Bytes(vec![0; 1000])), 999, 0).is_empty());
+        assert!(used(&message(0, Large::Bytes(vec![0; 1000])), 1001, 0).is_empty());
+        assert!(used(&message(-5, Large::Bytes(vec![0; 1000])), 1000, 0).is_empty());
+    }
+}
