@@ -2,7 +2,7 @@
 mod common;
 
 use common::*;
-use pvm_net::{Event, Gate, Security};
+use pvm_net::{Event, Security};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn a_call_to_one_that_comes_later_succeeds_and_one_to_nobody_ends_with_the_reaso
     let failed = await_events(&mut caller, 1).remove(0);
     let Event::Failed { ticket: 8, reason } = failed else { panic!("{failed:?}") };
     assert!(reason.contains(&to.to_string()) && reason.contains("refused"), "{reason}");
-    let mut called = Gate::open(identity, port, Duration::from_secs(10)).unwrap();
+    let mut called = open(identity, port);
     assert_eq!(called.port(), port);
     pairs(drive(&mut caller, &mut called));
 }
@@ -70,7 +70,7 @@ fn a_call_that_is_cancelled_tells_nothing() {
 #[test]
 fn the_next_port_is_taken_when_the_wanted_one_is_not_free() {
     let one = gate();
-    let other = Gate::open(identity(), one.port(), Duration::from_secs(10)).unwrap();
+    let other = open(identity(), one.port());
     assert!(other.port() > one.port());
 }
 

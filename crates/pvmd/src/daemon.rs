@@ -1,21 +1,24 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
 mod hosts;
+mod linking;
 
 use crate::children::{self, Nursery, Process};
 use crate::clock;
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
+use crate::links::Links;
 use crate::log::Log;
 use crate::nest::Nest;
 use crate::settings::Settings;
+use crate::source::Source;
 use crate::start::Starter;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Connection, Machine, Start, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_link::{Link, LinkError};
-use pvm_net::Gate;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use pvm_net::{Gate, Pipe};
+use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::process::{Pid, PidfdFlags};
@@ -26,6 +29,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
@@ -50,54 +54,6 @@ const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
 /// The bit of the debug mask for the coming and going of tasks.
 const DEBUG_TASKS: i32 = 0x4;
 
-/// What a readiness event is about. The number is the lower part of the event's data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Listener,
-    Signals,
-    Client(Connection),
-    /// The process at the other end of a connection.
-    Peer(Connection),
-    Output(Tid),
-    Process(Tid),
-    Check(u32),
-    /// Daemons that are being started on other hosts.
-    Starts,
-}
-
-/// Where the kind of a source stands in an event's data.
-const KIND_SHIFT: u32 = 56;
-
-impl Source {
-    fn data(self) -> EventData {
-        let (kind, number) = match self {
-            Source::Listener => (0, 0),
-            Source::Signals => (1, 0),
-            Source::Client(connection) => (2, connection),
-            Source::Output(tid) => (3, u64::from(tid.0)),
-            Source::Process(tid) => (4, u64::from(tid.0)),
-            Source::Check(request) => (5, u64::from(request)),
-            Source::Peer(connection) => (6, connection),
-            Source::Starts => (7, 0),
-        };
-        EventData::new_u64(kind << KIND_SHIFT | number)
-    }
-
-    fn of(data: EventData) -> Source {
-        let number = data.u64() & ((1 << KIND_SHIFT) - 1);
-        match data.u64() >> KIND_SHIFT {
-            0 => Source::Listener,
-            1 => Source::Signals,
-            2 => Source::Client(number),
-            3 => Source::Output(Tid(number as u32)),
-            4 => Source::Process(Tid(number as u32)),
-            6 => Source::Peer(number),
-            7 => Source::Starts,
-            _ => Source::Check(number as u32),
-        }
-    }
-}
-
 /// The process of a task.
 struct Running {
     child: Child,
@@ -121,14 +77,18 @@ pub struct Daemon {
     held_back: Vec<Tid>,
     checks: HashMap<u32, hosts::Check>,
     starter: Starter,
-    gate: Gate,
-    epoll: OwnedFd,
+    links: Links,
+    /// Data links; nothing travels on them yet.
+    data: HashMap<Tid, Pipe>,
+    epoll: Rc<OwnedFd>,
     signals: UnixStream,
     started: Instant,
     next_look: Instant,
     next_refresh: Instant,
     /// Connections from which more frames were read than handled in their turn.
     unfinished: Vec<Connection>,
+    /// The same for hosts.
+    unfinished_hosts: Vec<Tid>,
     stopped: bool,
 }
 
@@ -147,7 +107,8 @@ impl Daemon {
         let mut machine = Machine::new(settings.machine.clone());
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let links = linking::links(&settings, gate, epoll.clone())?;
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -172,13 +133,15 @@ impl Daemon {
             held_back: Vec::new(),
             checks: HashMap::new(),
             starter,
-            gate,
+            links,
+            data: HashMap::new(),
             epoll,
             signals,
             started: Instant::now(),
             next_look: Instant::now() + LOOK_INTERVAL,
             next_refresh: Instant::now() + REFRESH_INTERVAL,
             unfinished: Vec::new(),
+            unfinished_hosts: Vec::new(),
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
@@ -207,8 +170,11 @@ impl Daemon {
     fn say_who_it_is(&mut self) {
         let (host, socket) = (&self.settings.machine.host, self.nest.socket().display());
         let version = crate::arguments::version();
-        let port = self.gate.port();
-        self.log.line(&format!("{} ({socket}, port {port}) {} {}", host.name, host.arch, version.trim()));
+        let port = match self.links.port() {
+            0 => String::new(),
+            port => format!(", port {port}"),
+        };
+        self.log.line(&format!("{} ({socket}{port}) {} {}", host.name, host.arch, version.trim()));
     }
 
     /// Tells starter and log what is wrong with the settings.
@@ -237,8 +203,12 @@ impl Daemon {
                 self.receive(connection, FRAMES_IN_TURN_MAX);
                 self.work();
             }
+            for host in std::mem::take(&mut self.unfinished_hosts) {
+                self.receive_from_host(host);
+            }
             self.pass_time();
         }
+        self.links.finish();
         self.log.line("halted");
         Ok(())
     }
@@ -248,12 +218,13 @@ impl Daemon {
     }
 
     fn timeout(&self) -> Timespec {
-        if !self.unfinished.is_empty() {
+        if !(self.unfinished.is_empty() && self.unfinished_hosts.is_empty()) {
             return Timespec::default();
         }
         let look = self.next_look.saturating_duration_since(Instant::now());
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
-        let wait = wakeup.into_iter().chain(self.next_start_limit()).fold(look, Duration::min);
+        let limits = self.next_start_limit().into_iter().chain(self.next_link_limit());
+        let wait = wakeup.into_iter().chain(limits).fold(look, Duration::min);
         // A little late is better than a little early, and once more.
         let wait = wait + Duration::from_millis(1);
         Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
@@ -267,6 +238,10 @@ impl Daemon {
         }
         if self.next_start_limit() == Some(Duration::ZERO) {
             self.step_starts();
+            self.work();
+        }
+        if self.next_link_limit() == Some(Duration::ZERO) {
+            self.step_links();
             self.work();
         }
         if Instant::now() >= self.next_look {
@@ -306,6 +281,8 @@ impl Daemon {
             Source::Output(tid) => self.read_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
+            Source::Gate => self.step_links(),
+            Source::Control(host) => self.control_ready(host, flags),
             Source::Starts => self.step_starts(),
         }
     }
@@ -531,8 +508,10 @@ impl Daemon {
     // ----- what the machine says
 
     fn work(&mut self) {
+        // Links can break when something is sent, and then there is more to do.
         while let Some(action) = self.machine.poll_action() {
             self.act(action);
+            self.links_happened();
         }
         for connection in self.connections.take_touched() {
             self.watch_write(connection);

@@ -11,11 +11,13 @@ mod clock;
 mod connections;
 mod daemon;
 mod groups;
+mod links;
 mod log;
 mod nest;
 mod resolve;
 mod settings;
 mod slave;
+mod source;
 mod start;
 mod workplace;
 

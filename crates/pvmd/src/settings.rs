@@ -125,12 +125,15 @@ impl Settings {
         })
     }
 
-    /// Opens the port at which other daemons call, and notes where that is.
+    /// Opens the port at which other daemons call, and notes where that is. The master calls everybody
+    /// and has no need to be called.
     pub fn listen(&mut self) -> crate::Result<Gate> {
         let wanted = variable("PVMNETSOCKPORT").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(0);
         let identity = Identity::new(KeyPair::from_secret(self.keys.secret()));
-        let gate = Gate::open(identity, wanted, self.machine.host_timeout)
-            .map_err(|error| format!("cannot listen for other hosts: {error}"))?;
+        let mut gate = Gate::new(identity, self.machine.host_timeout)?;
+        if self.machine.rank != Rank::Master {
+            gate.listen(wanted).map_err(|error| format!("cannot listen for other hosts: {error}"))?;
+        }
         self.machine.addresses = addresses::with_port(&addresses::own(), gate.port());
         Ok(gate)
     }

@@ -67,7 +67,8 @@ impl Gate {
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_IN_TURN_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::acceptfrom_with(&self.listener, flags) {
+            let Some(listener) = &self.listener else { return };
+            match rustix::net::acceptfrom_with(listener, flags) {
                 Ok((socket, address)) => {
                     let address = address.and_then(|address| SocketAddr::try_from(address).ok());
                     let nowhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
@@ -77,10 +78,10 @@ impl Gate {
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
                     // No descriptor or no memory: somebody may go, and all can wait a little.
-                    self.make_room(now, true);
+                    let data = EventData::new_u64(LISTENER);
+                    let _ = epoll::modify(&self.epoll, listener, data, EventFlags::empty());
                     self.deaf_until = Some(now + DEAF_TIME);
-                    let _ =
-                        epoll::modify(&self.epoll, &self.listener, EventData::new_u64(LISTENER), EventFlags::empty());
+                    self.make_room(now, true);
                     return;
                 }
             }

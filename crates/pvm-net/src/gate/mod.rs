@@ -162,7 +162,8 @@ const LISTENER: u64 = 0;
 /// The listening socket of a daemon, and all connections that are no links yet.
 pub struct Gate {
     identity: Identity,
-    listener: OwnedFd,
+    /// One that only calls others has none.
+    listener: Option<OwnedFd>,
     port: u16,
     epoll: OwnedFd,
     entries: HashMap<u64, Entry>,
@@ -177,16 +178,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Listens on all addresses, on the first free port from the wanted one on, or on any if that is
-    /// zero.
-    pub fn open(identity: Identity, port: u16, timeout: Duration) -> Result<Gate, Errno> {
-        let (listener, port) = listen(port)?;
+    /// A gate at which nobody can call. Links are given up after such a silence of the network.
+    pub fn new(identity: Identity, timeout: Duration) -> Result<Gate, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         Ok(Gate {
             identity,
-            listener,
-            port,
+            listener: None,
+            port: 0,
             epoll,
             entries: HashMap::new(),
             last: LISTENER,
@@ -198,7 +196,16 @@ impl Gate {
         })
     }
 
-    /// The port on which others can call.
+    /// Lets others call: on all addresses, on the first free port from the wanted one on, or on any
+    /// if that is zero.
+    pub fn listen(&mut self, port: u16) -> Result<(), Errno> {
+        let (listener, port) = listen(port)?;
+        epoll::add(&self.epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        (self.listener, self.port) = (Some(listener), port);
+        Ok(())
+    }
+
+    /// The port on which others can call; zero if they cannot.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -274,7 +281,9 @@ impl Gate {
         }
         if self.deaf_until.is_some_and(|until| until <= now) {
             self.deaf_until = None;
-            self.watch(LISTENER, self.listener.as_fd(), Watch::Read);
+            if let Some(listener) = &self.listener {
+                self.watch(LISTENER, listener.as_fd(), Watch::Read);
+            }
         }
         for (address, count) in self.refusals.poll_untold(now) {
             let reason = "more of the same".into();

@@ -11,8 +11,14 @@ pub fn identity() -> Identity {
     Identity::new(KeyPair::generate().unwrap())
 }
 
+pub fn open(identity: Identity, port: u16) -> Gate {
+    let mut gate = Gate::new(identity, Duration::from_secs(10)).unwrap();
+    gate.listen(port).unwrap();
+    gate
+}
+
 pub fn gate() -> Gate {
-    Gate::open(identity(), 0, Duration::from_secs(10)).unwrap()
+    open(identity(), 0)
 }
 
 /// Two that know each other.

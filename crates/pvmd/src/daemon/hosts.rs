@@ -1,5 +1,6 @@
 //! Other hosts: looking their names up, having their daemons started, becoming one of them.
-use super::{Daemon, Source};
+use super::Daemon;
+use crate::source::Source;
 use crate::start::{self, Event, Master};
 use crate::{resolve, slave};
 use pvm_core::machine::{Action, HostStart, Rank};
@@ -10,7 +11,7 @@ use rustix::event::epoll::{self, EventFlags};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::process::Child;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The bit of the debug mask for the start of hosts.
 const DEBUG_START: i32 = 0x8;
@@ -77,9 +78,11 @@ impl Daemon {
                 let now = self.now();
                 self.machine.handle_host_started(now, request, index, start::read_answer(&line));
             }
-            Action::Joined { options, .. } => self.joined(&options),
-            // There are no links yet.
-            _ => {}
+            Action::Joined { shared, options } => {
+                self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
+                self.joined(&options);
+            }
+            action => self.act_on_links(action),
         }
     }
 
@@ -126,7 +129,7 @@ impl Daemon {
     }
 
     /// When the starts want to be looked at without anything having come.
-    pub(super) fn next_start_limit(&self) -> Option<std::time::Duration> {
+    pub(super) fn next_start_limit(&self) -> Option<Duration> {
         self.starter.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }
 

@@ -1,0 +1,104 @@
+//! Links to other hosts: what the machine wants of them, what it is told of them.
+use super::Daemon;
+use crate::links::{Event, Links};
+use crate::settings::Settings;
+use pvm_core::machine::{Action, Rank};
+use pvm_core::tid::Tid;
+use pvm_net::Gate;
+use rustix::event::epoll::EventFlags;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Frames taken from one host before others have their turn.
+const FRAMES_IN_TURN_MAX: usize = 64;
+
+/// The links of a daemon; the master may call if there is one.
+pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crate::Result<Links> {
+    let machine = &settings.machine;
+    let own = match machine.rank {
+        Rank::Master => Tid::host_number(1),
+        Rank::Slave { own, .. } => own,
+    };
+    let mut links = Links::new(gate, own, machine.host_timeout, epoll)?;
+    links.set_shared(machine.trusted, machine.host_timeout);
+    if let (Rank::Slave { master, .. }, Some(key)) = (machine.rank, settings.master_key) {
+        links.know(master, key);
+    }
+    Ok(links)
+}
+
+impl Daemon {
+    pub(super) fn act_on_links(&mut self, action: Action) {
+        match action {
+            Action::KnowHost { host, key } => self.links.know(host, key),
+            Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
+            Action::ForgetHost { host } => {
+                self.data.remove(&host);
+                self.links.forget(host);
+            }
+            Action::SendHost { host, frame } => self.links.send(host, &frame),
+            _ => {}
+        }
+    }
+
+    /// When the links want to be looked at without anything having come.
+    pub(super) fn next_link_limit(&self) -> Option<Duration> {
+        self.links.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
+    }
+
+    /// Something has happened with callers, or with those whom we call.
+    pub(super) fn step_links(&mut self) {
+        self.links.step();
+        self.links_happened();
+    }
+
+    /// Tells the machine what has become of links.
+    pub(super) fn links_happened(&mut self) {
+        while let Some(event) = self.links.poll_event() {
+            match event {
+                Event::Up { host, data } => {
+                    self.data.insert(host, data);
+                    self.machine.handle_link_up(self.now(), host);
+                    // What came with the handshake shows on no socket.
+                    self.unfinished_hosts.push(host);
+                }
+                Event::Down { host } => self.link_down(host),
+                Event::Remark(text) => self.log.line(&text),
+            }
+        }
+    }
+
+    fn link_down(&mut self, host: Tid) {
+        self.data.remove(&host);
+        self.links.drop_link(host);
+        self.machine.handle_link_down(self.now(), host);
+    }
+
+    pub(super) fn control_ready(&mut self, host: Tid, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) {
+            self.links.flush(host);
+            self.links_happened();
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            self.receive_from_host(host);
+        }
+    }
+
+    /// Takes frames of a host.
+    pub(super) fn receive_from_host(&mut self, host: Tid) {
+        for _ in 0..FRAMES_IN_TURN_MAX {
+            let Some(frame) = self.links.receive(host) else {
+                // A part of one is a sign of life too.
+                self.machine.handle_heard(self.now(), host);
+                self.links_happened();
+                return self.work();
+            };
+            self.machine.handle_host_frame(self.now(), host, frame);
+            self.work();
+        }
+        if self.links.has_unread(host) {
+            self.unfinished_hosts.push(host);
+        }
+    }
+}

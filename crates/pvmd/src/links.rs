@@ -1,0 +1,319 @@
+//! The links to other daemons: who may call, whom to call, what comes and goes on the control links.
+//!
+//! The core says which hosts there are and when it wants a link; `pvm_net` makes links and turns
+//! strangers away. The data link of a host is handed on to the default route when both links stand.
+use crate::source::Source;
+use pvm_core::proto;
+use pvm_core::tid::Tid;
+use pvm_core::wire::{self, Frame, Key};
+use pvm_net::{Event as GateEvent, Gate, Link, LinkError, Pair, Pipe, PublicKey, Security};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::net::Shutdown;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The kind of every frame on a control link: a frame of the core.
+const CONTROL_FRAME: u8 = 1;
+/// Bytes that may wait for a host on its control link, beside the frame that exceeds it. A host that
+/// lets more wait is given up.
+const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// How long a host that leaves may take to read what was sent to it before.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What has happened.
+pub enum Event {
+    /// Both links to a host stand.
+    Up { host: Tid, data: Pipe },
+    /// A link could not be made, or is lost.
+    Down { host: Tid },
+    /// For the log.
+    Remark(String),
+}
+
+/// A host that the machine knows.
+struct Host {
+    key: PublicKey,
+    control: Option<Control>,
+}
+
+struct Control {
+    link: Link,
+    /// Whether `epoll` tells when the socket can be written.
+    watches_write: bool,
+}
+
+/// One that is to read what was sent, and then to be forgotten.
+struct Farewell {
+    control: Control,
+    deadline: Instant,
+    /// All is sent, and the socket says so.
+    shut: bool,
+}
+
+/// The links of this daemon.
+pub struct Links {
+    gate: Gate,
+    epoll: Rc<OwnedFd>,
+    own: Tid,
+    security: Security,
+    timeout: Duration,
+    hosts: BTreeMap<Tid, Host>,
+    keys: HashMap<PublicKey, Tid>,
+    farewells: BTreeMap<Tid, Farewell>,
+    events: VecDeque<Event>,
+}
+
+impl Links {
+    /// No links yet.
+    pub fn new(gate: Gate, own: Tid, timeout: Duration, epoll: Rc<OwnedFd>) -> crate::Result<Links> {
+        epoll::add(&epoll, &gate, Source::Gate.data(), EventFlags::IN)?;
+        Ok(Links {
+            gate,
+            epoll,
+            own,
+            security: Security::Encrypted,
+            timeout,
+            hosts: BTreeMap::new(),
+            keys: HashMap::new(),
+            farewells: BTreeMap::new(),
+            events: VecDeque::new(),
+        })
+    }
+
+    /// Where others call; zero if they cannot.
+    pub fn port(&self) -> u16 {
+        self.gate.port()
+    }
+
+    /// What the whole machine has agreed upon.
+    pub fn set_shared(&mut self, trusted: bool, timeout: Duration) {
+        self.security = if trusted { Security::Trusted } else { Security::Encrypted };
+        self.timeout = timeout;
+        self.gate.set_timeout(timeout);
+    }
+
+    /// When [`Links::step`] wants to be called at the latest.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let farewells = self.farewells.values().map(|farewell| farewell.deadline);
+        farewells.chain(self.gate.next_wakeup()).min()
+    }
+
+    /// Takes callers, goes on with calls, ends what takes too long.
+    pub fn step(&mut self) {
+        let now = Instant::now();
+        self.gate.step(now);
+        while let Some(event) = self.gate.poll_event() {
+            self.gate_event(event);
+        }
+        self.farewells.retain(|_, farewell| farewell.deadline > now);
+    }
+
+    /// The next thing that has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn remark(&mut self, text: String) {
+        self.events.push_back(Event::Remark(text));
+    }
+
+    // ----- making links
+
+    /// That host may call, if it has that key.
+    pub fn know(&mut self, host: Tid, key: Key) {
+        self.forget(host);
+        let key = PublicKey(key);
+        self.hosts.insert(host, Host { key, control: None });
+        self.keys.insert(key, host);
+        self.gate.identity().known().add(key);
+    }
+
+    /// Calls a known host.
+    pub fn call(&mut self, host: Tid, addresses: &[SocketAddr]) {
+        let Some(known) = self.hosts.get(&host) else {
+            return self.events.push_back(Event::Down { host });
+        };
+        let (key, patience) = (known.key, self.timeout);
+        self.gate.connect(u64::from(host.0), addresses, key, self.security, patience, Instant::now());
+    }
+
+    /// The host does not belong to the machine any more. What it was sent is still written.
+    pub fn forget(&mut self, host: Tid) {
+        self.gate.cancel(u64::from(host.0));
+        let Some(Host { key, control }) = self.hosts.remove(&host) else { return };
+        self.keys.remove(&key);
+        self.gate.identity().known().remove(&key);
+        if let Some(control) = control {
+            let deadline = Instant::now() + FAREWELL_TIME_MAX;
+            self.farewells.insert(host, Farewell { control, deadline, shut: false });
+            self.say_farewell(host);
+        }
+    }
+
+    fn gate_event(&mut self, event: GateEvent) {
+        match event {
+            GateEvent::Arrived { peer, address, pair } => match self.keys.get(&peer) {
+                // The one with the lower number calls.
+                Some(host) if *host < self.own => self.linked(*host, *pair),
+                Some(host) => self.remark(format!("{host} called from {address}, though it is to be called")),
+                None => {}
+            },
+            GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
+            GateEvent::Failed { ticket, reason } => {
+                let host = Tid(ticket as u32);
+                self.remark(format!("no link to {host}: {reason}"));
+                self.events.push_back(Event::Down { host });
+            }
+            GateEvent::Refused { address, reason, count } => {
+                let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
+                self.remark(format!("turned away {address}: {reason}{times}"));
+            }
+        }
+    }
+
+    fn linked(&mut self, host: Tid, Pair { mut control, data }: Pair) {
+        let Some(known) = self.hosts.get_mut(&host) else { return };
+        if known.control.take().is_some() {
+            // The other side has lost the links that stood; frames may be lost with them.
+            self.remark(format!("{host} has lost its links"));
+            return self.events.push_back(Event::Down { host });
+        }
+        control.set_frame_bytes_max(proto::FRAME_BYTES_MAX);
+        control.set_queued_bytes_max(BACKLOG_BYTES_MAX);
+        if epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN).is_err() {
+            return self.events.push_back(Event::Down { host });
+        }
+        known.control = Some(Control { link: control, watches_write: false });
+        self.events.push_back(Event::Up { host, data: data.into_pipe() });
+    }
+
+    // ----- using control links
+
+    /// Sends a frame to a host to which there is a link.
+    pub fn send(&mut self, host: Tid, frame: &Frame) {
+        let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
+        let result = control.link.send(CONTROL_FRAME, &[], &[&wire::encode(frame)]);
+        control.watch(&self.epoll, host);
+        if let Err(error) = result {
+            self.lost(host, &error);
+        }
+    }
+
+    /// The next frame of a host, if one has come as a whole.
+    pub fn receive(&mut self, host: Tid) -> Option<Frame> {
+        let control = self.hosts.get_mut(&host)?.control.as_mut()?;
+        let result = match control.link.receive_whole() {
+            Ok(None) => return None,
+            Ok(Some((head, body))) => match wire::decode(body) {
+                Some(frame) if head.kind == CONTROL_FRAME && head.header().is_empty() => Ok(frame),
+                _ => Err(LinkError::Malformed),
+            },
+            Err(error) => Err(error),
+        };
+        result.map_err(|error| self.lost(host, &error)).ok()
+    }
+
+    /// Whether the socket alone would not tell that there are frames of that host.
+    pub fn has_unread(&self, host: Tid) -> bool {
+        let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
+        control.is_some_and(|control| control.link.has_unread())
+    }
+
+    /// Writes what waits for a host.
+    pub fn flush(&mut self, host: Tid) {
+        let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
+            return self.say_farewell(host);
+        };
+        let result = control.link.flush();
+        control.watch(&self.epoll, host);
+        if let Err(error) = result {
+            self.lost(host, &error);
+        }
+    }
+
+    fn lost(&mut self, host: Tid, error: &LinkError) {
+        self.remark(format!("link to {host}: {error}"));
+        self.drop_link(host);
+        self.events.push_back(Event::Down { host });
+    }
+
+    /// Closes what there is to a host, which stays known.
+    pub fn drop_link(&mut self, host: Tid) {
+        self.gate.cancel(u64::from(host.0));
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.control = None;
+        }
+    }
+
+    // ----- ending
+
+    /// Writes what waits, says that this was all, and waits until the other side has closed: a close
+    /// while something lies unread here could destroy what it has not read yet.
+    fn say_farewell(&mut self, host: Tid) {
+        if self.farewells.get_mut(&host).is_some_and(|farewell| farewell.go_on(&self.epoll, host)) {
+            self.farewells.remove(&host);
+        }
+    }
+
+    /// The daemon ends: everybody still reads what was sent.
+    pub fn finish(&mut self) {
+        let hosts: Vec<Tid> = self.hosts.keys().copied().collect();
+        hosts.into_iter().for_each(|host| self.forget(host));
+        let end = Instant::now() + FAREWELL_TIME_MAX;
+        while !self.farewells.is_empty() && Instant::now() < end {
+            std::thread::sleep(FAREWELL_TIME_MAX / 100);
+            let hosts: Vec<Tid> = self.farewells.keys().copied().collect();
+            hosts.into_iter().for_each(|host| self.say_farewell(host));
+        }
+    }
+}
+
+impl Control {
+    /// Has `epoll` tell when the socket can be written exactly while something waits for it.
+    fn watch(&mut self, epoll: &OwnedFd, host: Tid) {
+        let wanted = self.link.wants_write();
+        if wanted != self.watches_write {
+            self.watches_write = wanted;
+            let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            // Can fail only for a socket that is not there.
+            let _ = epoll::modify(epoll, &self.link, Source::Control(host).data(), flags);
+        }
+    }
+}
+
+impl Farewell {
+    /// Gives whether it is done.
+    fn go_on(&mut self, epoll: &OwnedFd, host: Tid) -> bool {
+        if self.control.link.flush().is_err() {
+            return true;
+        }
+        self.control.watch(epoll, host);
+        if !self.shut && !self.control.link.wants_write() {
+            self.shut = true;
+            if rustix::net::shutdown(&self.control.link, Shutdown::Write).is_err() {
+                return true;
+            }
+        }
+        // What it still says is of no interest.
+        loop {
+            match self.control.link.receive_whole() {
+                Ok(Some(_)) => {}
+                Ok(None) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+impl AsFd for Links {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.gate.as_fd()
+    }
+}
+
+#[cfg(test)]
+#[path = "links_tests.rs"]
+mod tests;

@@ -1,0 +1,195 @@
+//! Two daemons' links in one thread.
+use super::*;
+use pvm_net::{Identity, KeyPair};
+use rustix::event::epoll::CreateFlags;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct End {
+    links: Links,
+    seen: Vec<Event>,
+    frames: Vec<(Tid, Frame)>,
+}
+
+impl End {
+    fn new(number: u32) -> (End, Key) {
+        let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+        let key = KeyPair::generate().unwrap();
+        let public = key.public().0;
+        let timeout = Duration::from_secs(10);
+        let gate = Gate::new(Identity::new(key), timeout).unwrap();
+        let links = Links::new(gate, Tid::host_number(number), timeout, epoll).unwrap();
+        (End { links, seen: Vec::new(), frames: Vec::new() }, public)
+    }
+
+    fn listen(&mut self) -> u16 {
+        self.links.gate.listen(0).unwrap();
+        self.links.gate.port()
+    }
+
+    /// What the daemon's loop does.
+    fn turn(&mut self) {
+        self.links.step();
+        let mut ready = Vec::with_capacity(8);
+        let nothing = rustix::time::Timespec::default();
+        epoll::wait(&self.links.epoll, rustix::buffer::spare_capacity(&mut ready), Some(&nothing)).unwrap();
+        for event in &ready {
+            let Source::Control(host) = Source::of(event.data) else { continue };
+            self.links.flush(host);
+            while let Some(frame) = self.links.receive(host) {
+                self.frames.push((host, frame));
+            }
+        }
+        while let Some(event) = self.links.poll_event() {
+            if let Event::Up { host, .. } = event {
+                while let Some(frame) = self.links.receive(host) {
+                    self.frames.push((host, frame));
+                }
+            }
+            self.seen.push(event);
+        }
+    }
+
+    fn is_up(&self, host: Tid) -> bool {
+        self.seen.iter().any(|event| matches!(event, Event::Up { host: it, .. } if *it == host))
+    }
+
+    fn is_down(&self, host: Tid) -> bool {
+        self.seen.iter().any(|event| matches!(event, Event::Down { host: it } if *it == host))
+    }
+}
+
+fn drive(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
+    let start = Instant::now();
+    while !done(ends) {
+        assert!(start.elapsed() < PATIENCE, "it does not come to pass");
+        ends.iter_mut().for_each(|end| end.turn());
+    }
+}
+
+const ONE: u32 = 1;
+const TWO: u32 = 2;
+
+fn tid(number: u32) -> Tid {
+    Tid::host_number(number)
+}
+
+/// Host 1, which calls, and host 2, linked.
+fn linked(trusted: bool) -> (End, End) {
+    let ((mut one, first), (mut two, second)) = (End::new(ONE), End::new(TWO));
+    one.links.set_shared(trusted, Duration::from_secs(5));
+    let port = two.listen();
+    one.links.know(tid(TWO), second);
+    two.links.know(tid(ONE), first);
+    one.links.call(tid(TWO), &[SocketAddr::from(([127, 0, 0, 1], port))]);
+    drive(&mut [&mut one, &mut two], |ends| ends[0].is_up(tid(TWO)) && ends[1].is_up(tid(ONE)));
+    (one, two)
+}
+
+fn line(bytes: usize, number: u32) -> Frame {
+    Frame::Log { tid: Tid(number), line: vec![number as u8; bytes] }
+}
+
+#[test]
+fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
+    for trusted in [false, true] {
+        let (mut one, mut two) = linked(trusted);
+        let Some(Event::Up { data, .. }) = one.seen.first() else { panic!("not up") };
+        assert_eq!(data.is_encrypted(), !trusted);
+        let sizes = [0, 1, 100, 70_000, 3 << 20, 2, 16_384];
+        for (number, bytes) in sizes.into_iter().enumerate() {
+            one.links.send(tid(TWO), &line(bytes, number as u32));
+            two.links.send(tid(ONE), &Frame::Beat);
+        }
+        drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 7 && ends[0].frames.len() == 7);
+        for (number, ((from, frame), bytes)) in two.frames.iter().zip(sizes).enumerate() {
+            assert!(*from == tid(ONE) && *frame == line(bytes, number as u32), "{number}");
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_to_a_host_before_it_is_forgotten_still_arrives() {
+    let (mut one, mut two) = linked(false);
+    one.links.send(tid(TWO), &line(30 << 20, 1));
+    one.links.send(tid(TWO), &Frame::Leave);
+    // It lies unread when this side would like to close.
+    two.links.send(tid(ONE), &Frame::Beat);
+    one.links.forget(tid(TWO));
+    drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
+    assert!(matches!(&two.frames[..], [_, (_, Frame::Leave)]), "{} frames", two.frames.len());
+    two.links.drop_link(tid(ONE));
+    drive(&mut [&mut one], |ends| ends[0].links.farewells.is_empty());
+    assert!(!one.is_down(tid(TWO)), "it has been forgotten");
+}
+
+#[test]
+fn a_host_that_does_not_take_its_farewell_is_left_after_a_while() {
+    let (mut one, _two) = linked(false);
+    one.links.send(tid(TWO), &line(30 << 20, 1));
+    let start = Instant::now();
+    one.links.finish();
+    assert!(start.elapsed() >= FAREWELL_TIME_MAX && start.elapsed() < 2 * FAREWELL_TIME_MAX);
+    let (mut one, mut two) = linked(false);
+    one.links.forget(tid(TWO));
+    assert!(one.links.next_wakeup().is_some());
+    std::thread::sleep(FAREWELL_TIME_MAX);
+    one.turn();
+    assert!(one.links.farewells.is_empty());
+    two.turn();
+}
+
+#[test]
+fn a_lost_link_is_told_once() {
+    let (mut one, two) = linked(true);
+    drop(two);
+    drive(&mut [&mut one], |ends| ends[0].is_down(tid(TWO)));
+    one.links.send(tid(TWO), &Frame::Beat);
+    one.turn();
+    assert_eq!(one.seen.iter().filter(|event| matches!(event, Event::Down { .. })).count(), 1);
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_down_and_the_log_says_why() {
+    let (mut one, _) = End::new(ONE);
+    one.links.set_shared(false, Duration::from_millis(100));
+    one.links.know(tid(TWO), [7; 32]);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    one.links.call(tid(TWO), &[nobody]);
+    drive(&mut [&mut one], |ends| ends[0].is_down(tid(TWO)));
+    assert!(matches!(&one.seen[0], Event::Remark(text) if text.contains("refused")));
+    // One that is not known cannot be called.
+    one.links.call(tid(3), &[nobody]);
+    drive(&mut [&mut one], |ends| ends[0].is_down(tid(3)));
+}
+
+#[test]
+fn a_host_with_a_higher_number_does_not_call() {
+    let ((mut one, first), (mut two, second)) = (End::new(ONE), End::new(TWO));
+    let port = one.listen();
+    one.links.know(tid(TWO), second);
+    two.links.know(tid(ONE), first);
+    two.links.call(tid(ONE), &[SocketAddr::from(([127, 0, 0, 1], port))]);
+    drive(&mut [&mut one, &mut two], |ends| !ends[0].seen.is_empty());
+    assert!(matches!(&one.seen[0], Event::Remark(text) if text.contains("is to be called")));
+}
+
+#[test]
+fn bytes_that_are_no_frame_end_the_link() {
+    let (mut one, mut two) = linked(false);
+    let control = one.links.hosts.get_mut(&tid(TWO)).unwrap().control.as_mut().unwrap();
+    control.link.send(CONTROL_FRAME, &[], &[&[0xff; 9]]).unwrap();
+    drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
+    assert!(two.frames.is_empty());
+}
+
+#[test]
+fn a_host_that_lets_too_much_wait_is_given_up() {
+    let (mut one, _two) = linked(false);
+    let frame = line(BACKLOG_BYTES_MAX / 4, 1);
+    for _ in 0..8 {
+        one.links.send(tid(TWO), &frame);
+    }
+    one.turn();
+    assert!(one.is_down(tid(TWO)));
+}

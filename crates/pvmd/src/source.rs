@@ -1,0 +1,68 @@
+//! What the loop is told of.
+use pvm_core::machine::Connection;
+use pvm_core::tid::Tid;
+use rustix::event::epoll::EventData;
+
+/// What a readiness event is about. The number is the lower part of the event's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The socket on which tasks come.
+    Listener,
+    /// A signal.
+    Signals,
+    /// A connection.
+    Client(Connection),
+    /// The process at the other end of a connection.
+    Peer(Connection),
+    /// What a task prints.
+    Output(Tid),
+    /// The process of a task.
+    Process(Tid),
+    /// A look-up of host names.
+    Check(u32),
+    /// Daemons that are being started on other hosts.
+    Starts,
+    /// Other daemons, and strangers, that are no links yet.
+    Gate,
+    /// The control link to a host.
+    Control(Tid),
+}
+
+/// Where the kind of a source stands in an event's data.
+const KIND_SHIFT: u32 = 56;
+
+impl Source {
+    /// What an event of it carries.
+    pub fn data(self) -> EventData {
+        let (kind, number) = match self {
+            Source::Listener => (0, 0),
+            Source::Signals => (1, 0),
+            Source::Client(connection) => (2, connection),
+            Source::Output(tid) => (3, u64::from(tid.0)),
+            Source::Process(tid) => (4, u64::from(tid.0)),
+            Source::Check(request) => (5, u64::from(request)),
+            Source::Peer(connection) => (6, connection),
+            Source::Starts => (7, 0),
+            Source::Gate => (8, 0),
+            Source::Control(host) => (9, u64::from(host.0)),
+        };
+        EventData::new_u64(kind << KIND_SHIFT | number)
+    }
+
+    /// The source of an event.
+    pub fn of(data: EventData) -> Source {
+        let number = data.u64() & ((1 << KIND_SHIFT) - 1);
+        match data.u64() >> KIND_SHIFT {
+            0 => Source::Listener,
+            1 => Source::Signals,
+            2 => Source::Client(number),
+            3 => Source::Output(Tid(number as u32)),
+            4 => Source::Process(Tid(number as u32)),
+            6 => Source::Peer(number),
+            7 => Source::Starts,
+            8 => Source::Gate,
+            9 => Source::Control(Tid(number as u32)),
+            _ => Source::Check(number as u32),
+        }
+    }
+}
