@@ -3,10 +3,12 @@
 //! Each scenario of `tests/hosts` runs on Debian's PVM and on hpvm over the same hosts, and what they
 //! print is compared as `conform` does it.
 
+mod faults;
 mod machine;
 mod network;
 mod sandbox;
 mod scenario;
+mod switch;
 
 use crate::build;
 use crate::common::report;
@@ -15,7 +17,8 @@ use crate::conform::execute::Runner;
 use crate::conform::machine::{OURS_VARIABLE, Side, require};
 use crate::conform::verdict::{Verdict, judge};
 use anyhow::{Context, Result, bail};
-use network::Network;
+use faults::{Fault, Plan};
+use network::{Network, Wiring};
 use scenario::Stage;
 use std::path::{Path, PathBuf};
 
@@ -23,18 +26,27 @@ const USAGE: &str = "hosts [--only NAME]... [--script FILE] [--ours|--theirs] [-
   --only NAME    scenarios with this in their names
   --script FILE  a shell script in the place of the scenarios; it may have their directives
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
-  --as-it-is     take target/dist as it is, without building it first";
+  --as-it-is     take target/dist as it is, without building it first
+hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
+  --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on";
+
+/// Seeds of each fault where the command line does not say it.
+const SEEDS: u64 = 20;
 
 /// What the command line asks for.
-#[derive(Default)]
 struct Options {
     only: Vec<String>,
     side: Option<Side>,
     script: Option<PathBuf>,
+    faults: Option<Plan>,
+    /// Inside: one fault by the numbers of one seed.
+    one: Option<(Fault, u64)>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options::default();
+    let mut options = Options { only: Vec::new(), side: None, script: None, faults: None, one: None };
+    let (mut one, mut seed, mut with_faults) = (None, 1, false);
+    let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
@@ -42,10 +54,19 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--script" => options.script = Some(rest.next().context(USAGE)?.into()),
             "--ours" => options.side = Some(Side::Ours),
             "--theirs" => options.side = Some(Side::Theirs),
+            "--faults" => with_faults = true,
+            "--fault" => plan.faults.push(Fault::of_name(rest.next().context(USAGE)?)?),
+            "--seeds" => plan.seeds = rest.next().context(USAGE)?.parse()?,
+            "--first-seed" => plan.first_seed = rest.next().context(USAGE)?.parse()?,
+            "--jobs" => plan.jobs = rest.next().context(USAGE)?.parse()?,
+            "--one-fault" => one = Some(Fault::of_name(rest.next().context(USAGE)?)?),
+            "--seed" => seed = rest.next().context(USAGE)?.parse()?,
             build::AS_IT_IS => {}
             _ => bail!("{USAGE}"),
         }
     }
+    options.one = one.map(|fault| (fault, seed));
+    options.faults = with_faults.then_some(plan);
     Ok(options)
 }
 
@@ -68,6 +89,9 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
         build::build_unless_told(arguments)?;
     }
     require(options.side)?;
+    if let Some(plan) = &options.faults {
+        return faults::counted(plan, options.side.unwrap_or(Side::Ours));
+    }
     scenario::compile(&scenario::all()?)?;
     let mut words = vec!["hosts"];
     words.extend(arguments.iter().map(String::as_str));
@@ -79,6 +103,9 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
 }
 
 fn inside(folder: &Path, options: &Options) -> Result<()> {
+    if let Some((fault, seed)) = options.one {
+        return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours));
+    }
     let all = match &options.script {
         Some(path) => case::script(path)?,
         None => scenario::all()?,
@@ -88,7 +115,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     if cases.is_empty() {
         bail!("no such scenario");
     }
-    let network = Network::new(folder, scenario::HOSTS)?;
+    let network = Network::new(folder, scenario::HOSTS, Wiring::Bridge)?;
     let mut stage = Stage::new(&network);
     let (mut passed, mut failed) = (0, 0);
     for case in cases {

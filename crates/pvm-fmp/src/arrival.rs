@@ -47,9 +47,9 @@ pub(crate) struct Owner {
 }
 
 #[derive(Clone, Copy)]
-struct Fragment {
-    address: *const u8,
-    bytes: usize,
+pub(crate) struct Fragment {
+    pub address: *const u8,
+    pub bytes: usize,
 }
 
 /// A body that lies in the sender's heap. Keep it as long as needed; its drop lets the sender
@@ -87,6 +87,10 @@ impl Remote {
         Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
     }
 
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = &Fragment> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
     /// Whether the sender counts on the entry being read instead of a release.
     pub(crate) fn is_lent(&self) -> bool {
         self.token == LENT
@@ -122,7 +126,7 @@ impl Remote {
     /// Copies `data.len()` bytes from `offset`. Panics past the end.
     pub fn read(&self, mut offset: usize, mut data: &mut [u8]) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.bytes));
-        for fragment in std::iter::once(&self.first).chain(&self.rest) {
+        for fragment in self.fragments() {
             if offset >= fragment.bytes {
                 offset -= fragment.bytes;
                 continue;

@@ -37,6 +37,8 @@ pub mod ports;
 mod segment;
 #[cfg(not(loom))]
 mod spin;
+#[cfg(not(loom))]
+mod straight;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

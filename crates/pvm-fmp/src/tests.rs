@@ -555,3 +555,23 @@ fn another_file_is_no_segment() {
     let bell = a.bell().try_clone_to_owned().unwrap();
     assert!(a.connect(B, file, bell).is_err());
 }
+
+/// A body in the heap of one endpoint, in fragments, as another one has got it; and that one.
+pub fn straight_pair(body: &[u8], sizes: &[usize]) -> (Remote, Endpoint) {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    let mut done = 0;
+    let fragments: Vec<(Block, usize)> = sizes
+        .iter()
+        .map(|bytes| {
+            let block = a.allocate(*bytes).unwrap();
+            block.write(0, &body[done..done + bytes]);
+            done += bytes;
+            (block, *bytes)
+        })
+        .collect();
+    assert_eq!(a.send_blocks(B, [0; 6], &fragments), Ok(Sent::Done));
+    let mut kept = Kept { keep_remotes: true, ..Kept::default() };
+    b.poll(&mut kept);
+    (kept.remotes.pop().unwrap(), b)
+}

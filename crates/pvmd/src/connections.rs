@@ -2,8 +2,8 @@
 use pvm_core::machine::Connection;
 use pvm_core::proto::{ToTask, Welcome};
 use pvm_core::tid::Tid;
-use pvm_fmp::Blank;
 use pvm_fmp::ports::PortTable;
+use pvm_fmp::{Blank, Endpoint};
 use pvm_link::{Link, LinkError};
 use std::collections::HashMap;
 use std::io;
@@ -55,20 +55,37 @@ pub struct Connections {
     /// Whose queue has changed since the last look.
     touched: Vec<Connection>,
     connected: u32,
+    /// The own host, and the daemon's descriptors as a peer of its tasks.
+    host: Tid,
+    daemon: Option<Rc<Descriptors>>,
 }
 
 impl Connections {
-    /// None yet.
-    pub fn new() -> io::Result<Connections> {
+    /// None yet; on that host.
+    pub fn new(host: Tid) -> io::Result<Connections> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let ports = PortTable::new(cores)?;
+        ports.set(host.0);
         Ok(Connections {
             clients: HashMap::new(),
             places: HashMap::new(),
-            ports: PortTable::new(cores)?,
+            ports,
             last: 0,
             touched: Vec::new(),
             connected: 0,
+            host,
+            daemon: None,
         })
+    }
+
+    /// A descriptor of the port table.
+    pub fn ports(&self) -> io::Result<OwnedFd> {
+        self.ports.descriptor().try_clone_to_owned()
+    }
+
+    /// How tasks reach the daemon in shared memory.
+    pub fn set_daemon(&mut self, [segment, bell]: [OwnedFd; 2]) {
+        self.daemon = Some(Rc::new(Descriptors { segment, bell }));
     }
 
     /// A new connection.
@@ -160,6 +177,15 @@ impl Connections {
         if one != other {
             self.deliver(other, ToTask::Peer(one), ones);
         }
+        Ok(())
+    }
+
+    /// Introduces a task and the daemon, which has that endpoint, to each other.
+    pub fn introduce_daemon(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
+        let Some(own) = self.descriptors(task)? else { return Ok(()) };
+        endpoint.connect(task.0, own.segment.try_clone()?, own.bell.try_clone()?)?;
+        let daemon = self.daemon.clone();
+        self.deliver(task, ToTask::Peer(self.host), daemon);
         Ok(())
     }
 

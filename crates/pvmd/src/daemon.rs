@@ -1,23 +1,21 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
-mod hosts;
-mod linking;
-
-use crate::children::{self, Nursery, Process};
+use crate::children::{self, Nursery};
 use crate::clock;
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
 use crate::links::Links;
 use crate::log::Log;
 use crate::nest::Nest;
+use crate::route::{self, Route};
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::start::Starter;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Action, Connection, Machine, Start, Time};
+use pvm_core::machine::{Action, Connection, Machine, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_link::{Link, LinkError};
-use pvm_net::{Gate, Pipe};
+use pvm_net::Gate;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -25,12 +23,16 @@ use rustix::process::{Pid, PidfdFlags};
 use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+mod carrying;
+mod hosts;
+mod linking;
+mod processes;
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,6 +70,7 @@ pub struct Daemon {
     log: Log,
     machine: Machine,
     connections: Connections,
+    route: Route,
     groups: Groups,
     nursery: Nursery,
     running: HashMap<Tid, Running>,
@@ -78,8 +81,6 @@ pub struct Daemon {
     checks: HashMap<u32, hosts::Check>,
     starter: Starter,
     links: Links,
-    /// Data links; nothing travels on them yet.
-    data: HashMap<Tid, Pipe>,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
     started: Instant,
@@ -120,12 +121,17 @@ impl Daemon {
         epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
         let nursery = Nursery::new(nest.socket())?;
+        let mut connections = Connections::new(machine.own_host())?;
+        let mut route = Route::new(machine.own_host(), connections.ports()?)?;
+        connections.set_daemon(route.descriptors()?);
+        epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
         let daemon = Daemon {
             settings,
             nest,
             log,
             machine,
-            connections: Connections::new()?,
+            connections,
+            route,
             groups: Groups::default(),
             nursery,
             running: HashMap::new(),
@@ -134,7 +140,6 @@ impl Daemon {
             checks: HashMap::new(),
             starter,
             links,
-            data: HashMap::new(),
             epoll,
             signals,
             started: Instant::now(),
@@ -190,11 +195,12 @@ impl Daemon {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.stopped {
             events.clear();
-            let timeout = self.timeout();
+            let timeout = if self.carry() { self.timeout() } else { Timespec::default() };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
+            self.route.rise();
             for event in &events {
                 self.happened(Source::of(event.data), event.flags);
                 self.work();
@@ -224,6 +230,7 @@ impl Daemon {
         let look = self.next_look.saturating_duration_since(Instant::now());
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
         let limits = self.next_start_limit().into_iter().chain(self.next_link_limit());
+        let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE));
         let wait = wakeup.into_iter().chain(limits).fold(look, Duration::min);
         // A little late is better than a little early, and once more.
         let wait = wait + Duration::from_millis(1);
@@ -247,6 +254,7 @@ impl Daemon {
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
             self.release_outputs();
+            self.route.tidy();
             if Instant::now() >= self.next_refresh {
                 self.next_refresh = Instant::now() + REFRESH_INTERVAL;
                 self.nest.refresh();
@@ -281,6 +289,9 @@ impl Daemon {
             Source::Output(tid) => self.read_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
+            // The loop looks anyway.
+            Source::Bell => {}
+            Source::Data(host) => self.data_ready(host, flags),
             Source::Gate => self.step_links(),
             Source::Control(host) => self.control_ready(host, flags),
             Source::Starts => self.step_starts(),
@@ -324,7 +335,13 @@ impl Daemon {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
-                    Some(tid) => self.machine.handle_frame(self.now(), tid, frame),
+                    Some(tid) => {
+                        match frame {
+                            ToDaemon::Bye => self.drain(tid),
+                            _ => self.take_from(tid),
+                        }
+                        self.machine.handle_frame(self.now(), tid, frame);
+                    }
                     None => return self.close(connection),
                 },
                 Err(error) => {
@@ -393,7 +410,9 @@ impl Daemon {
             if !self.running.contains_key(&tid) {
                 self.read_output(tid);
             }
+            self.drain(tid);
             self.machine.handle_disconnect(tid);
+            self.route.forget_task(tid);
         }
     }
 
@@ -420,91 +439,6 @@ impl Daemon {
         }
     }
 
-    // ----- processes
-
-    fn start(&mut self, start: &Start) {
-        let result = self.nursery.start(&self.settings, start);
-        let result = result.and_then(|process| self.watch(start.tid, process));
-        self.machine.handle_started(start.tid, result);
-    }
-
-    fn watch(&mut self, tid: Tid, process: Process) -> Result<i32, Code> {
-        let Process { child, pidfd, output } = process;
-        let number = child.id() as i32;
-        let add = |descriptor: BorrowedFd<'_>, source: Source| {
-            epoll::add(&self.epoll, descriptor, source.data(), EventFlags::IN).map_err(|_| Code::OutOfRes)
-        };
-        let result = add(pidfd.as_fd(), Source::Process(tid)).and_then(|()| add(output.as_fd(), Source::Output(tid)));
-        let mut running = Running { child, pidfd };
-        match result {
-            Ok(()) => {
-                self.running.insert(tid, running);
-                self.outputs.insert(tid, output);
-                Ok(number)
-            }
-            Err(code) => {
-                let _ = running.child.kill().and_then(|()| running.child.wait());
-                Err(code)
-            }
-        }
-    }
-
-    /// Bytes that wait for the collector of a task's output.
-    fn backlog_of_collector(&mut self, tid: Tid) -> usize {
-        let connection = self.machine.collector_of(tid).and_then(|collector| self.connections.of_task(collector));
-        connection.and_then(|it| self.connections.get_mut(it)).map_or(0, |client| client.link.queued_bytes())
-    }
-
-    fn hold_back(&mut self, tid: Tid) {
-        let Some(output) = self.outputs.get(&tid) else { return };
-        if epoll::delete(&self.epoll, output).is_ok() {
-            self.held_back.push(tid);
-        }
-    }
-
-    /// Reads again what was held back, where the collector has caught up.
-    fn release_outputs(&mut self) {
-        for tid in std::mem::take(&mut self.held_back) {
-            if self.backlog_of_collector(tid) > COLLECTOR_BACKLOG_BYTES_MAX / 2 {
-                self.held_back.push(tid);
-            } else if let Some(output) = self.outputs.get(&tid) {
-                // Without room in the kernel it stays unread until the process ends.
-                let _ = epoll::add(&self.epoll, output, Source::Output(tid).data(), EventFlags::IN);
-            }
-        }
-    }
-
-    fn read_output(&mut self, tid: Tid) {
-        let mut data = [0; OUTPUT_BYTES];
-        let mut total = 0;
-        while total < OUTPUT_IN_TURN_MAX {
-            let Some(output) = self.outputs.get(&tid) else { return };
-            match rustix::io::read(output, &mut data) {
-                Ok(count) if count > 0 => {
-                    total += count;
-                    self.machine.handle_output(tid, &data[..count]);
-                }
-                Err(Errno::AGAIN | Errno::INTR) => return,
-                // The end, or a pipe that is broken.
-                _ => drop(self.outputs.remove(&tid)),
-            }
-        }
-    }
-
-    /// A process has ended: first everything that it sent and printed, then its end.
-    fn process_ended(&mut self, tid: Tid) {
-        let Some(running) = self.running.get_mut(&tid) else { return };
-        let Ok(Some(status)) = running.child.try_wait() else { return };
-        if let Some(connection) = self.connections.of_task(tid) {
-            self.receive(connection, usize::MAX);
-        }
-        self.work();
-        self.read_output(tid);
-        // Closing takes it out of `epoll`.
-        self.running.remove(&tid);
-        self.machine.handle_process_end(tid, status.into_raw());
-    }
-
     // ----- what the machine says
 
     fn work(&mut self) {
@@ -528,6 +462,7 @@ impl Daemon {
             }
             Action::Refuse { connection, code } => self.refuse(connection, code),
             Action::Send { to, frame } => self.connections.send(to, frame),
+            Action::Introduce { one, other } if other == self.machine.own_host() => self.introduce_self(one),
             Action::Introduce { one, other } => {
                 if let Err(error) = self.connections.introduce(one, other) {
                     self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
@@ -543,6 +478,7 @@ impl Daemon {
             Action::Born { tid } => self.connections.born(tid),
             Action::Forget { tid } => {
                 self.outputs.remove(&tid);
+                self.route.forget_task(tid);
                 self.remark(tid, "is gone");
                 if let Some(connection) = self.connections.forget(tid) {
                     self.connections.close(connection);
@@ -566,6 +502,7 @@ impl Daemon {
                 self.machine.handle_time_told(to, wait, clock::time_of_day());
             }
             Action::Stop => self.stopped = true,
+            Action::SendAlong { to, frame } => self.route.along(to, &frame),
             action => self.act_on_hosts(action),
         }
     }

@@ -15,6 +15,7 @@ mod links;
 mod log;
 mod nest;
 mod resolve;
+mod route;
 mod settings;
 mod slave;
 mod source;

@@ -26,6 +26,10 @@ pub enum Source {
     Gate,
     /// The control link to a host.
     Control(Tid),
+    /// The daemon's own doorbell.
+    Bell,
+    /// The data link to a host.
+    Data(Tid),
 }
 
 /// Where the kind of a source stands in an event's data.
@@ -45,6 +49,8 @@ impl Source {
             Source::Starts => (7, 0),
             Source::Gate => (8, 0),
             Source::Control(host) => (9, u64::from(host.0)),
+            Source::Bell => (10, 0),
+            Source::Data(host) => (11, u64::from(host.0)),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -62,6 +68,8 @@ impl Source {
             7 => Source::Starts,
             8 => Source::Gate,
             9 => Source::Control(Tid(number as u32)),
+            10 => Source::Bell,
+            11 => Source::Data(Tid(number as u32)),
             _ => Source::Check(number as u32),
         }
     }

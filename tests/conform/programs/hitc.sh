@@ -2,4 +2,4 @@
 #@ runs hitc_slave
 #@ needs /usr/bin/hitc
 #@ fresh
-/usr/bin/hitc | sed -E 's/[0-9]{6,7}/TID/' | sort
+/usr/bin/hitc | sed -E 's/ +[0-9]{6,7}/ TID/' | sort

@@ -1,11 +1,13 @@
 //! Hosts: network namespaces with names, addresses and a link each, on one bridge or one switch.
 
+use super::switch::Switch;
 use crate::common::output;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 /// The names of the first hosts; the others are numbered.
 const NAMES: &[&str] = &["alfa", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"];
@@ -87,15 +89,25 @@ impl Drop for Host {
     }
 }
 
+/// What the hosts are connected by.
+#[derive(Clone, Copy)]
+pub enum Wiring {
+    /// The kernel's bridge, as fast as it goes.
+    Bridge,
+    /// A program of ours that delays, drops, doubles and cuts, by the numbers of a seed.
+    Switch(u64),
+}
+
 /// Hosts that reach one another.
 pub struct Network {
     hosts: Vec<Host>,
+    switch: Option<Mutex<Switch>>,
     folder: PathBuf,
 }
 
 impl Network {
     /// Makes so many hosts. `folder` has the files that they need.
-    pub fn new(folder: &Path, count: usize) -> Result<Network> {
+    pub fn new(folder: &Path, count: usize, wiring: Wiring) -> Result<Network> {
         if count > HOSTS_MAX {
             bail!("at most {HOSTS_MAX} hosts");
         }
@@ -105,9 +117,12 @@ impl Network {
         for number in 1..=count {
             hosts.push(start(number, &table)?);
         }
-        let network = Network { hosts, folder: folder.to_path_buf() };
+        let mut network = Network { hosts, switch: None, folder: folder.to_path_buf() };
         network.write_places()?;
-        network.bridge()?;
+        match wiring {
+            Wiring::Bridge => network.bridge()?,
+            Wiring::Switch(seed) => network.switch = Some(Mutex::new(Switch::start(&network.hosts, seed)?)),
+        }
         for (index, host) in network.hosts.iter().enumerate() {
             host.sh(&addresses(index + 1))?;
         }
@@ -117,6 +132,12 @@ impl Network {
     /// The hosts; the first one is where machines begin.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
+    }
+
+    /// Tells the switch between the hosts something.
+    pub fn tell_switch(&self, line: &str) -> Result<String> {
+        let switch = self.switch.as_ref().context("these hosts are on a bridge")?;
+        switch.lock().expect("nobody panics while he talks to it").tell(line)
     }
 
     /// Where scripts find the hosts: lines of address, process, name, address of IPv6.
@@ -164,7 +185,7 @@ fn names(count: usize) -> String {
 }
 
 /// What gives a host its addresses. A kernel without IPv6 has hosts without it.
-fn addresses(number: usize) -> String {
+pub fn addresses(number: usize) -> String {
     format!(
         "ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up; \
          test ! -e /proc/sys/net/ipv6 || ip -6 addr add fd77::{number:x}/64 dev eth0 nodad"

@@ -1,4 +1,4 @@
-//! The switch between hosts: `tests/hosts/switch.c`, over a TAP device in each of them.
+//! The switch between hosts: `tests/hosts/faults/switch.c`, over a TAP device in each of them.
 
 use super::network::Host;
 use crate::common::{root, sh};
@@ -21,7 +21,7 @@ fn program() -> PathBuf {
 /// Compiles the program.
 pub fn compile() -> Result<()> {
     std::fs::create_dir_all(root().join("target/hosts"))?;
-    let source = root().join("tests/hosts/switch.c");
+    let source = root().join("tests/hosts/faults/switch.c");
     sh(Command::new("cc").args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-o"]).arg(program()).arg(source))
 }
 
@@ -48,7 +48,7 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Tells it something (`switch.c` lists the words) and waits until it has done so.
+    /// Tells it something (its source lists the words) and waits until it has done so.
     pub fn tell(&mut self, line: &str) -> Result<String> {
         writeln!(self.input, "{line}")?;
         self.hear()

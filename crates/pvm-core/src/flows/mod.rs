@@ -323,6 +323,11 @@ impl<P> Flows<P> {
         self.flow(dst).map_or(0, |flow| flow.along_bytes)
     }
 
+    /// Hosts for which something was sent, now or lately.
+    pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
+        self.lanes.keys().copied()
+    }
+
     /// Whether [`Flows::next`] may have something for that host.
     pub fn has_turns(&self, host: Tid) -> bool {
         self.lanes.get(&host).is_some_and(|lane| !lane.turns.is_empty())

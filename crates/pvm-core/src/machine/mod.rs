@@ -18,6 +18,10 @@
 
 mod contexts;
 mod control;
+#[cfg(test)]
+mod fleet_random_tests;
+#[cfg(test)]
+mod fleet_tests;
 mod group_server;
 mod groups;
 mod groups_barrier;
@@ -25,6 +29,8 @@ mod groups_barrier;
 mod groups_tests;
 mod hoster;
 mod hosts;
+#[cfg(test)]
+mod hosts_tests;
 mod joining;
 mod links;
 mod mailbox;

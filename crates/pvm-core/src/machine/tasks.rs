@@ -244,6 +244,16 @@ impl Machine {
         Some(tid)
     }
 
+    /// Whether the host belongs to the machine, as far as this one has heard.
+    pub fn knows_host(&self, host: Tid) -> bool {
+        self.hosts.is_here(host)
+    }
+
+    /// Whether messages reach the task, now or when it has come.
+    pub fn takes_messages(&self, task: Tid) -> bool {
+        self.tasks.takes_frames(task)
+    }
+
     /// Introduces a task to a peer, once.
     pub(super) fn connect(&mut self, from: Tid, to: Tid) -> Result<Reply, Code> {
         let daemon = to == self.own_host();

@@ -34,7 +34,7 @@ impl Daemon {
             Action::KnowHost { host, key } => self.links.know(host, key),
             Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
             Action::ForgetHost { host } => {
-                self.data.remove(&host);
+                self.route.forget_host(host);
                 self.links.forget(host);
             }
             Action::SendHost { host, frame } => self.links.send(host, &frame),
@@ -58,8 +58,8 @@ impl Daemon {
         while let Some(event) = self.links.poll_event() {
             match event {
                 Event::Up { host, data } => {
-                    self.data.insert(host, data);
                     self.machine.handle_link_up(self.now(), host);
+                    self.attach_data(host, data);
                     // What came with the handshake shows on no socket.
                     self.unfinished_hosts.push(host);
                 }
@@ -69,8 +69,8 @@ impl Daemon {
         }
     }
 
-    fn link_down(&mut self, host: Tid) {
-        self.data.remove(&host);
+    pub(super) fn link_down(&mut self, host: Tid) {
+        self.route.detach(host);
         self.links.drop_link(host);
         self.machine.handle_link_down(self.now(), host);
     }

@@ -1,0 +1,384 @@
+//! The rules over several hosts.
+use super::fleet_tests::{Came, Fleet, MASTER};
+use super::tests::{ints, spawn_of, text};
+use super::*;
+use crate::codes::{
+    CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE,
+    NOTIFY_TASK_EXIT, TASK_HOST,
+};
+use crate::proto::{Role, Spawn, TraceSettings};
+
+const SEEDS: u64 = 30;
+
+/// The same story for many seeds.
+fn many(hosts: usize, story: impl Fn(&mut Fleet)) {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(hosts, seed);
+        story(&mut fleet);
+    }
+}
+
+fn notify(what: i32, tag: i32, tids: Vec<Tid>) -> Request {
+    Request::Notify { what, ctx: 0, tag, count: -1, tids }
+}
+
+fn names(list: &[&str]) -> Vec<ByteBuf> {
+    list.iter().map(|name| text(name)).collect()
+}
+
+fn tids(results: &[i32]) -> Vec<Tid> {
+    results.iter().map(|tid| Tid(*tid as u32)).collect()
+}
+
+#[test]
+fn added_hosts_know_one_another_and_all_are_told_once() {
+    many(3, |fleet| {
+        let watchers: Vec<Tid> = [1, 2, 3].map(|host| fleet.task(Fleet::host(host))).to_vec();
+        for watcher in &watchers {
+            fleet.send(*watcher, notify(NOTIFY_HOST_ADD, 7, vec![]));
+        }
+        let asker = watchers[1];
+        let reply = fleet.ask(asker, Request::AddHosts(names(&["h4", "broken", "h5", "nowhere", "h4", "h2", "x=y z"])));
+        let (four, five) = (Fleet::host(4).0 as i32, Fleet::host(6).0 as i32);
+        let Some(Reply::AddedHosts { count, hosts, .. }) = reply else { panic!("{reply:?}") };
+        assert_eq!((count, hosts), (2, vec![four, -29, five, -6, -28, -28, -2]));
+        fleet.check_tables();
+        for watcher in watchers {
+            let told: Vec<_> = fleet.messages(watcher, 7).iter().map(|one| ints(&one.body)).collect();
+            assert_eq!(told, [vec![2, four, five]]);
+        }
+        let Some(Reply::Hosts { hosts, formats: 1 }) = fleet.ask(asker, Request::Config) else { panic!() };
+        let known: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(known, ["h1", "h2", "h3", "h4", "h5"]);
+    });
+}
+
+#[test]
+fn one_add_runs_at_a_time() {
+    let mut fleet = Fleet::new(2, 5);
+    let (one, two) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    let first = fleet.send(one, Request::AddHosts(names(&["h3"])));
+    let waits = fleet.send(one, Request::AwaitHosts);
+    assert_eq!(fleet.answer(one, waits), None);
+    let Some(Reply::Error(code)) = fleet.ask(one, Request::AddHosts(names(&["h4"]))).or(None) else { panic!() };
+    assert_eq!(code, Code::Already);
+    fleet.settle();
+    assert!(fleet.answer(one, first).is_some());
+    assert_eq!(fleet.answer(one, waits), Some(Reply::Done));
+    assert_eq!(fleet.ask(two, Request::AwaitHosts), Some(Reply::Done));
+}
+
+#[test]
+fn hosts_go_by_all_their_names() {
+    let mut fleet = Fleet::new(3, 9);
+    let task = fleet.task(Fleet::host(3));
+    for (name, code) in [("h2", 0), ("h2.example", 0), ("H2.LOCAL", 0), (".", 0), ("h9", -6)] {
+        assert_eq!(fleet.ask(task, Request::HostStatus(text(name))), Some(Reply::Code(code)), "{name}");
+    }
+    let request = Request::DeleteHosts(names(&["h2.example", "h2", "h9", "h1"]));
+    assert_eq!(fleet.ask(task, request), Some(Reply::Codes(vec![0, -28, -6, -2])));
+    fleet.pass(Duration::from_secs(5));
+    fleet.check_tables();
+    assert_eq!(fleet.living(), [MASTER, Fleet::host(3)]);
+}
+
+#[test]
+fn a_deleted_host_ends_its_tasks_and_is_announced() {
+    many(3, |fleet| {
+        let (near, far) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));
+        let victim = fleet.task(Fleet::host(2));
+        for watcher in [near, far] {
+            fleet.ask(watcher, notify(NOTIFY_HOST_DELETE, 8, vec![victim]));
+            fleet.ask(watcher, notify(NOTIFY_TASK_EXIT, 9, vec![victim]));
+        }
+        assert_eq!(fleet.ask(far, Request::DeleteHosts(names(&["h2"]))), Some(Reply::Codes(vec![0])));
+        fleet.pass(Duration::from_secs(5));
+        for watcher in [near, far] {
+            for tag in [8, 9] {
+                let told: Vec<_> = fleet.messages(watcher, tag).iter().map(|one| ints(&one.body)).collect();
+                assert_eq!(told, [vec![victim.0 as i32]]);
+            }
+        }
+        assert!(fleet.came[&victim].contains(&Came::Halting));
+        assert_eq!(fleet.ask(near, Request::TaskStatus(victim)), Some(Reply::Code(-31)));
+    });
+}
+
+#[test]
+fn tasks_are_dealt_out_in_blocks_and_the_start_goes_round() {
+    let mut fleet = Fleet::new(3, 3);
+    let task = fleet.task(Fleet::host(2));
+    let hosts = |tids: &[i32]| tids.iter().map(|tid| *tid as u32 >> 18).collect::<Vec<_>>();
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 5))), [3, 3, 1, 1, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 2))), [1, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 1))), [2]);
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 1))), [3]);
+    let on = |place: &str, flags| Spawn { flags, place: text(place), ..spawn_of("prog", 2) };
+    assert_eq!(hosts(&fleet.spawn(task, on("h3.example", TASK_HOST))), [3, 3]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST))), [2, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST | HOST_COMPL))), [3, 1]);
+    assert_eq!(fleet.spawn(task, on("h9", TASK_HOST)), [-6, -6]);
+    assert_eq!(fleet.spawn(task, spawn_of("missing", 3)), [-7; 3]);
+}
+
+#[test]
+fn siblings_are_known_on_all_hosts() {
+    many(3, |fleet| {
+        let parent = fleet.task(MASTER);
+        let children = tids(&fleet.spawn(parent, spawn_of("prog", 5)));
+        let mut started: Vec<(Tid, u32)> = Vec::new();
+        for node in fleet.nodes.values() {
+            started.extend(node.starts.iter().map(|start| (start.tid, start.cookie)));
+        }
+        for (tid, cookie) in started {
+            assert_eq!(fleet.hello(tid.host(), Some(cookie)), tid);
+            let all = children.iter().map(|tid| tid.0 as i32).collect();
+            assert_eq!(fleet.ask(tid, Request::Siblings), Some(Reply::Tids(all)));
+        }
+    });
+}
+
+#[test]
+fn a_lost_host_fails_its_block_and_answers_what_it_owed() {
+    many(3, |fleet| {
+        let task = fleet.task(MASTER);
+        let victim = fleet.task(Fleet::host(2));
+        let frozen = Fleet::host(2);
+        fleet.nodes.get_mut(&frozen).unwrap().frozen = true;
+        let spawn = fleet.send(task, Request::Spawn(spawn_of("prog", 3)));
+        let status = fleet.send(task, Request::TaskStatus(victim));
+        let host = fleet.send(task, Request::HostStatus(text("h2")));
+        let list = fleet.send(task, Request::Tasks(Tid::NONE));
+        fleet.settle();
+        for wait in [spawn, status, host, list] {
+            assert_eq!(fleet.answer(task, wait), None);
+        }
+        fleet.pass(HOST_TIMEOUT + Duration::from_secs(1));
+        let Some(Reply::Tids(results)) = fleet.answer(task, spawn) else { panic!() };
+        assert_eq!(results.iter().map(|result| (*result).min(0)).collect::<Vec<_>>(), [0, 0, -22]);
+        assert_eq!(fleet.answer(task, status), Some(Reply::Code(-31)));
+        assert_eq!(fleet.answer(task, host), Some(Reply::Code(-22)));
+        assert!(matches!(fleet.answer(task, list), Some(Reply::Tasks(tasks)) if tasks.len() == 3));
+        // It wakes up, sees that it is out, and ends.
+        fleet.nodes.get_mut(&frozen).unwrap().frozen = false;
+        fleet.pass(Duration::from_secs(5));
+        fleet.check_tables();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3)]);
+    });
+}
+
+#[test]
+fn ends_are_told_to_watchers_on_other_hosts_once_for_each_wish() {
+    many(3, |fleet| {
+        let (one, two, victim) = (fleet.task(MASTER), fleet.task(Fleet::host(3)), fleet.task(Fleet::host(2)));
+        for watcher in [one, two] {
+            for tag in [5, 5, 6] {
+                fleet.send(watcher, notify(NOTIFY_TASK_EXIT, tag, vec![victim]));
+            }
+            fleet.send(watcher, notify(NOTIFY_TASK_EXIT | NOTIFY_CANCEL, 6, vec![victim]));
+        }
+        if fleet.dice.roll(2) == 0 {
+            fleet.settle();
+        }
+        fleet.leave(victim);
+        fleet.settle();
+        for watcher in [one, two] {
+            assert_eq!((fleet.messages(watcher, 5).len(), fleet.messages(watcher, 6).len()), (2, 1));
+        }
+        fleet.ask(one, notify(NOTIFY_TASK_EXIT, 7, vec![victim]));
+        assert_eq!(fleet.messages(one, 7).len(), 1);
+        fleet.leave(one);
+        fleet.leave(two);
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.is_idle()));
+    });
+}
+
+#[test]
+fn mailboxes_are_the_same_everywhere_and_the_dead_leave_them() {
+    many(3, |fleet| {
+        let (one, two) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
+        let message = Message { src: one, dst: Tid::NONE, ctx: 0, tag: 3, wid: 0, enc: 0, body: text("body") };
+        let wait = fleet.send(two, Request::RecvInfo { name: text("a"), index: 0, flags: MBOX_WAIT_FOR_INFO });
+        fleet.settle();
+        let put = |flags, name: &str| Request::PutInfo { name: text(name), flags, message: message.clone() };
+        assert_eq!(fleet.ask(one, put(0, "a")), Some(Reply::Int(0)));
+        assert_eq!(fleet.ask(one, put(MBOX_PERSISTENT, "b")), Some(Reply::Int(0)));
+        assert!(matches!(fleet.answer(two, wait), Some(Reply::Info(got)) if got == message));
+        match fleet.dice.roll(2) {
+            0 => fleet.leave(one),
+            _ => {
+                fleet.kill(Fleet::host(2));
+                fleet.settle();
+            }
+        }
+        fleet.settle();
+        let Some(Reply::Mailboxes(left)) = fleet.ask(two, Request::MailboxInfo { pattern: text("") }) else { panic!() };
+        assert_eq!(
+            left.iter().map(|one| (one.name.clone(), one.entries.clone())).collect::<Vec<_>>(),
+            [(text("b"), vec![(0, Tid::NONE, MBOX_PERSISTENT)])]
+        );
+    });
+}
+
+#[test]
+fn output_goes_to_collectors_elsewhere_or_to_the_log_of_the_master() {
+    let mut fleet = Fleet::new(2, 1);
+    let parent = fleet.task(MASTER);
+    let on = Spawn { flags: TASK_HOST, place: text("h2"), ..spawn_of("prog", 1) };
+    let silent = tids(&fleet.spawn(parent, on.clone()))[0];
+    let children = TraceSettings { output_tid: parent.0 as i32, output_tag: 77, ..Default::default() };
+    let told = tids(&fleet.spawn(parent, Spawn { children, ..on }))[0];
+    for task in [silent, told] {
+        fleet.machine(Fleet::host(2)).handle_output(task, b"hello\n");
+        fleet.leave(task);
+        fleet.settle();
+    }
+    let lines: Vec<_> = fleet.log.iter().filter(|(_, task, _)| *task == silent).collect();
+    assert_eq!(lines, [&(MASTER, silent, "hello".to_owned())]);
+    let kinds: Vec<i32> = fleet.messages(parent, 77).iter().map(|one| ints(&one.body)[1]).collect();
+    assert_eq!(kinds, [-2, -1, 6, 0]);
+}
+
+#[test]
+fn servers_of_the_machine_serve_all_hosts() {
+    let mut fleet = Fleet::new(3, 4);
+    let (far, near) = (fleet.task(Fleet::host(2)), fleet.task(MASTER));
+    let register = |role, on| Request::Register { role, on };
+    let denied = Some(Reply::Error(Code::HostrNMstr));
+    assert_eq!(fleet.ask(far, register(Role::Hoster, true)), denied);
+    assert_eq!(fleet.ask(far, register(Role::Tasker, true)), Some(Reply::Int(0)));
+    assert_eq!(fleet.ask(near, register(Role::Tasker, true)), Some(Reply::Int(0)));
+    let listed = |fleet: &mut Fleet| {
+        let Some(Reply::Mailboxes(list)) = fleet.ask(near, Request::MailboxInfo { pattern: text(CLASS_TASKER) }) else {
+            panic!()
+        };
+        list.first().map_or(0, |class| class.entries.len())
+    };
+    assert_eq!(listed(&mut fleet), 2);
+    let manager = fleet.task(Fleet::host(2));
+    assert!(matches!(fleet.ask(manager, register(Role::ResourceManager, true)), Some(Reply::Manager { .. })));
+    let bound = fleet.task(Fleet::host(3));
+    let asked = fleet.send(bound, Request::Config);
+    fleet.settle();
+    assert_eq!(fleet.answer(bound, asked), None);
+    assert_eq!(fleet.messages(manager, crate::codes::SM_CONFIG).len(), 1);
+    fleet.leave(manager);
+    fleet.settle();
+    assert!(matches!(fleet.answer(bound, asked), Some(Reply::Hosts { hosts, .. }) if hosts.len() == 3));
+    fleet.leave(far);
+    fleet.settle();
+    assert_eq!(listed(&mut fleet), 1);
+}
+
+#[test]
+fn contexts_differ_between_hosts_and_clocks_are_asked_where_they_are() {
+    let mut fleet = Fleet::new(2, 4);
+    let (one, two) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    assert_ne!(fleet.ask(one, Request::NewContext), fleet.ask(two, Request::NewContext));
+    let clock = Some(Reply::Clock { seconds: 5, microseconds: 0 });
+    assert_eq!(fleet.ask(one, Request::HostSync(Fleet::host(2))), clock);
+    assert_eq!(fleet.ask(two, Request::HostSync(one)), clock);
+    assert_eq!(fleet.ask(two, Request::HostSync(Fleet::host(7))), Some(Reply::Error(Code::NoHost)));
+    assert_eq!(fleet.ask(two, Request::Tasks(Fleet::host(7))), Some(Reply::Error(Code::NoHost)));
+    let Some(Reply::Tasks(tasks)) = fleet.ask(two, Request::Tasks(Tid::NONE)) else { panic!() };
+    assert_eq!(tasks.iter().map(|task| task.tid).collect::<Vec<_>>(), [one, two]);
+    let Some(Reply::Tasks(tasks)) = fleet.ask(two, Request::Tasks(one)) else { panic!() };
+    assert_eq!(tasks.len(), 1);
+}
+
+#[test]
+fn how_a_task_on_another_host_ends_is_known() {
+    let mut fleet = Fleet::new(2, 4);
+    let task = fleet.task(MASTER);
+    let child = tids(&fleet.spawn(task, Spawn { flags: TASK_HOST, place: text("h2"), ..spawn_of("prog", 1) }))[0];
+    let wait = fleet.send(task, Request::ExitStatus(child));
+    fleet.settle();
+    fleet.machine(child.host()).handle_process_end(child, 0x300);
+    fleet.work(child.host());
+    fleet.settle();
+    assert_eq!(fleet.answer(task, wait), Some(Reply::Int(0x300)));
+}
+
+#[test]
+fn a_halt_from_anywhere_ends_all_hosts() {
+    many(4, |fleet| {
+        let asker = fleet.task(Fleet::host(3));
+        let other = fleet.task(Fleet::host(4));
+        let spawned = fleet.spawn(asker, spawn_of("prog", 4));
+        fleet.send(asker, Request::Halt);
+        fleet.settle();
+        assert!(fleet.came[&other].contains(&Came::Halting));
+        for tid in tids(&spawned) {
+            if fleet.nodes.contains_key(&tid.host()) {
+                fleet.leave(tid);
+            }
+        }
+        fleet.pass(Duration::from_secs(1));
+        assert_eq!(fleet.living(), []);
+    });
+}
+
+#[test]
+fn a_halt_does_not_wait_for_ever_for_other_hosts() {
+    let mut fleet = Fleet::new(3, 2);
+    let task = fleet.task(MASTER);
+    fleet.nodes.get_mut(&Fleet::host(2)).unwrap().frozen = true;
+    fleet.send(task, Request::Halt);
+    fleet.pass(Duration::from_secs(6));
+    assert_eq!(fleet.living(), [Fleet::host(2)]);
+}
+
+#[test]
+fn without_the_master_all_end_and_say_so_once() {
+    many(3, |fleet| {
+        let task = fleet.task(Fleet::host(2));
+        match fleet.dice.roll(2) {
+            0 => fleet.kill(MASTER),
+            _ => fleet.nodes.get_mut(&MASTER).unwrap().frozen = true,
+        }
+        fleet.pass(HOST_TIMEOUT + Duration::from_secs(5));
+        assert!(fleet.came[&task].contains(&Came::Halting));
+        fleet.nodes.remove(&MASTER);
+        assert_eq!(fleet.living(), []);
+        for host in [2, 3].map(Fleet::host) {
+            let lost = |(at, _, line): &&(Tid, Tid, String)| *at == host && line.contains("lost the master");
+            assert_eq!(fleet.log.iter().filter(lost).count(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_slave_that_nobody_welcomes_ends() {
+    let mut fleet = Fleet::new(1, 2);
+    let task = fleet.task(MASTER);
+    fleet.send(task, Request::AddHosts(names(&["h2"])));
+    while !fleet.nodes.contains_key(&Fleet::host(2)) {
+        fleet.step();
+    }
+    fleet.kill(MASTER);
+    fleet.pass(WELCOME_WAIT + Duration::from_secs(2));
+    assert_eq!(fleet.living(), []);
+}
+
+#[test]
+fn hosts_that_cannot_reach_each_other_do_not_both_stay() {
+    many(4, |fleet| {
+        let (two, three) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
+        assert_eq!(fleet.ask(two, Request::TaskStatus(three)), Some(Reply::Code(0)));
+        fleet.cut(Fleet::host(2), Fleet::host(3));
+        fleet.pass(Duration::from_secs(5));
+        assert_eq!(fleet.living().len(), 3);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_daemon_that_slept_does_not_blame_the_others() {
+    let mut fleet = Fleet::new(3, 2);
+    fleet.pass(Duration::from_secs(3));
+    fleet.now += Duration::from_secs(9);
+    fleet.pass(Duration::from_secs(30));
+    assert_eq!(fleet.living().len(), 3);
+    fleet.check_tables();
+}

@@ -1,0 +1,101 @@
+//! The loop's part in carrying messages between hosts.
+use super::{Daemon, Source};
+use crate::connections::Connections;
+use crate::route::{Around, Event};
+use pvm_core::machine::Machine;
+use pvm_core::tid::Tid;
+use pvm_fmp::Endpoint;
+use pvm_net::Pipe;
+use rustix::event::epoll::{self, EventFlags};
+use std::io;
+use std::os::fd::AsFd;
+
+/// What the route sees of the daemon.
+struct Surroundings<'a> {
+    machine: &'a Machine,
+    connections: &'a mut Connections,
+}
+
+impl Around for Surroundings<'_> {
+    fn takes(&self, task: Tid) -> bool {
+        self.machine.takes_messages(task)
+    }
+    fn knows(&self, host: Tid) -> bool {
+        self.machine.knows_host(host)
+    }
+    fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
+        self.connections.introduce_daemon(task, endpoint)
+    }
+    fn ring(&mut self, task: Tid) {
+        self.connections.ring(task);
+    }
+}
+
+/// The surroundings and the route itself, both borrowed from the daemon.
+macro_rules! around {
+    ($daemon:expr) => {
+        Surroundings { machine: &$daemon.machine, connections: &mut $daemon.connections }
+    };
+}
+
+impl Daemon {
+    /// Takes a turn. Says whether the loop may sleep now; if so, tasks ring from here on.
+    pub(super) fn carry(&mut self) -> bool {
+        if !self.route.is_needed() {
+            return true;
+        }
+        let more = self.route.turn(&mut around!(self));
+        let mut stirred = more;
+        while let Some(event) = self.route.poll_event() {
+            self.carried(event);
+            self.work();
+            stirred = true;
+        }
+        !stirred && self.route.lie_down(&around!(self))
+    }
+
+    fn carried(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Frame { from, frame } => self.machine.handle_host_frame(now, from, frame),
+            Event::Wanted { host } => self.machine.want_link(now, host),
+            Event::Broken { host, why } => {
+                self.log.line(&format!("data link to {host}: {why}"));
+                self.link_down(host);
+            }
+            Event::Lost { task, why } => self.log.line(&format!("cannot send to {task}: {why}")),
+        }
+    }
+
+    /// The data link to a host stands.
+    pub(super) fn attach_data(&mut self, host: Tid, pipe: Pipe) {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        match epoll::add(&self.epoll, pipe.as_fd(), Source::Data(host).data(), flags) {
+            Ok(()) => self.route.attach(host, pipe),
+            Err(errno) => self.carried(Event::Broken { host, why: errno.to_string() }),
+        }
+    }
+
+    /// The socket of a data link has stirred.
+    pub(super) fn data_ready(&mut self, host: Tid, flags: EventFlags) {
+        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        self.route.ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
+    }
+
+    /// Introduces a task and this daemon to each other.
+    pub(super) fn introduce_self(&mut self, task: Tid) {
+        if let Err(error) = self.connections.introduce_daemon(task, self.route.endpoint()) {
+            self.log.line(&format!("cannot carry messages of {task}: {error}"));
+        }
+    }
+
+    /// Takes what a task has sent to other hosts before it said what the daemon hears now.
+    pub(super) fn take_from(&mut self, task: Tid) {
+        self.route.take_from(task, &around!(self));
+    }
+
+    /// Takes all that a task has sent to other hosts: it ends.
+    pub(super) fn drain(&mut self, task: Tid) {
+        self.route.drain(task, &around!(self));
+    }
+}

@@ -1,0 +1,253 @@
+//! What comes in on a data link.
+use super::{Around, Cargo, Failure, Route, is_short};
+use pvm_core::flows::frames::{Head, read_head};
+use pvm_core::flows::{Letter, Strange};
+use pvm_core::tid::Tid;
+use pvm_fmp::Block;
+use pvm_net::{LinkError, Pipe};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::AsFd;
+
+/// Bytes read in one go where it is not known what will come.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes read behind the end of a body: the head of the next frame, and hardly more of its body.
+const BEHIND_BYTES: usize = 256;
+/// Bytes taken from one link before others have their turn.
+const TURN_BYTES: usize = 1 << 20;
+
+/// What is to be done with a body when it is there.
+enum Then {
+    /// It is the whole message.
+    Deliver(Letter),
+    /// More of it will come.
+    Begin { transfer: u32, letter: Letter },
+    /// It is more of a message.
+    Add { transfer: u32, bytes: usize },
+}
+
+/// A body, or a piece of one, on its way to its block.
+struct Incoming {
+    block: Block,
+    at: usize,
+    left: usize,
+    then: Then,
+}
+
+/// What has been read and not dealt with.
+pub(super) struct Inlet {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    incoming: Option<Incoming>,
+    /// The socket may have more.
+    pub readable: bool,
+    /// The peer has closed; what it sent before is still to be read.
+    pub ended: bool,
+    /// The next message finds no memory.
+    pub stalled: bool,
+}
+
+impl Default for Inlet {
+    fn default() -> Inlet {
+        Inlet { buffer: Vec::new(), start: 0, end: 0, incoming: None, readable: true, ended: false, stalled: false }
+    }
+}
+
+/// What to do next.
+enum Next {
+    /// Read more; so many bytes at least are missing.
+    Read(usize),
+    /// Go on.
+    Again,
+    /// A frame has come: the daemon deals with it first.
+    Stop,
+    /// There is no memory for what comes.
+    Stall,
+}
+
+impl Inlet {
+    fn filled(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.start += bytes;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Moves what has been read of the body into its block; says whether it is all there.
+    fn fill_block(&mut self) -> bool {
+        let Some(incoming) = &mut self.incoming else { return false };
+        let count = incoming.left.min(self.end - self.start);
+        if count > 0 {
+            incoming.block.write(incoming.at, &self.buffer[self.start..self.start + count]);
+            (incoming.at, incoming.left) = (incoming.at + count, incoming.left - count);
+            let left = incoming.left;
+            self.consume(count);
+            return left == 0;
+        }
+        incoming.left == 0
+    }
+
+    /// Reads once; gives how many bytes came, and notes whether the socket may have more.
+    fn read(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
+        if let Some(count) = self.read_straight(pipe)? {
+            return Ok(count);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let wanted = self.end + least.max(READ_BYTES);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        let count = pipe.read(&mut self.buffer[self.end..])?;
+        self.readable = match pipe.is_encrypted() {
+            true => count > 0 || pipe.has_unread(),
+            // A socket that gives less than asked for is empty, and tells when it no longer is.
+            false => self.end + count == self.buffer.len() || pipe.has_unread() || self.ended,
+        };
+        self.end += count;
+        Ok(count)
+    }
+
+    /// Reads the rest of a body to where it belongs, if the link lets us.
+    fn read_straight(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
+        let Some(incoming) = &mut self.incoming else { return Ok(None) };
+        if pipe.plain_socket().is_none() {
+            return Ok(None);
+        }
+        if self.buffer.len() < BEHIND_BYTES {
+            self.buffer.resize(BEHIND_BYTES, 0);
+        }
+        let Incoming { block, at, left, .. } = incoming;
+        let wanted = *left + BEHIND_BYTES;
+        let count = match block.read_from(pipe.as_fd(), *at, *left, &mut self.buffer[..BEHIND_BYTES]) {
+            Ok(0) => return Err(LinkError::Closed),
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(Errno::from_io_error(&error).map_or(LinkError::Closed, LinkError::from)),
+        };
+        let body = count.min(*left);
+        (*at, *left) = (*at + body, *left - body);
+        (self.start, self.end) = (0, count - body);
+        self.readable = count == wanted || self.ended;
+        Ok(Some(count))
+    }
+
+    /// Gives back what a long frame has needed.
+    fn release(&mut self) {
+        if self.start == self.end && self.buffer.len() > READ_BYTES {
+            self.buffer = Vec::new();
+        }
+    }
+}
+
+impl Route {
+    /// Takes what has come from a host; says whether there may be more at once.
+    pub(super) fn pull(&mut self, host: Tid, around: &mut dyn Around) -> Result<bool, Failure> {
+        let mut taken = 0;
+        while taken < TURN_BYTES && self.undelivered.is_empty() {
+            let Some(cable) = self.cables.get_mut(&host) else { return Ok(false) };
+            let next = match cable.inlet.incoming.is_some() {
+                true if cable.inlet.fill_block() => {
+                    self.body_is_there(host, around)?;
+                    Next::Again
+                }
+                true => Next::Read(1),
+                false => self.next_head(host, around)?,
+            };
+            let Some(cable) = self.cables.get_mut(&host) else { return Ok(false) };
+            cable.inlet.stalled = false;
+            match next {
+                Next::Again => {}
+                Next::Stop => return Ok(true),
+                Next::Stall => {
+                    cable.inlet.stalled = true;
+                    return Ok(false);
+                }
+                Next::Read(_) if !cable.inlet.readable => {
+                    cable.inlet.release();
+                    return Ok(false);
+                }
+                Next::Read(least) => {
+                    taken += cable.inlet.read(&mut cable.pipe, least)?;
+                }
+            }
+        }
+        Ok(self.undelivered.is_empty())
+    }
+
+    /// Deals with the next frame, or with the beginning of it.
+    fn next_head(&mut self, host: Tid, around: &mut dyn Around) -> Result<Next, Failure> {
+        let Some(cable) = self.cables.get_mut(&host) else { return Ok(Next::Again) };
+        let inlet = &mut cable.inlet;
+        let Some((head, head_bytes)) = read_head(inlet.filled())? else { return Ok(Next::Read(1)) };
+        let there = inlet.end - inlet.start - head_bytes;
+        match head {
+            Head::Credit { dst, bytes } => {
+                inlet.consume(head_bytes);
+                if dst.host() != host {
+                    return Err(Failure::Strange);
+                }
+                self.departures.flows.credit(dst, bytes);
+                Ok(Next::Again)
+            }
+            Head::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
+            Head::Along { bytes, .. } => {
+                let frame = inlet.filled()[head_bytes..head_bytes + bytes].to_vec();
+                inlet.consume(head_bytes + bytes);
+                self.frame(host, &frame)?;
+                Ok(Next::Stop)
+            }
+            Head::Start { letter, .. } if !is_proper(host, self.own, &letter) => Err(Failure::Strange),
+            Head::Start { letter, .. } if is_short(letter.bytes) => {
+                if there < letter.bytes {
+                    return Ok(Next::Read(letter.bytes - there));
+                }
+                let body = inlet.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
+                inlet.consume(head_bytes + letter.bytes);
+                self.deliver(host, &letter, &Cargo::Short(body), around);
+                Ok(Next::Again)
+            }
+            Head::Start { transfer, letter, first } => {
+                let Ok(block) = self.endpoint.allocate(letter.bytes) else { return Ok(Next::Stall) };
+                inlet.consume(head_bytes);
+                let whole = first == letter.bytes;
+                let then = if whole { Then::Deliver(letter) } else { Then::Begin { transfer, letter } };
+                inlet.incoming = Some(Incoming { block, at: 0, left: first, then });
+                Ok(Next::Again)
+            }
+            Head::Chunk { transfer, bytes } => {
+                let chunk = self.intake.place(host, transfer, bytes)?;
+                let then = Then::Add { transfer, bytes };
+                let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
+                inlet.consume(head_bytes);
+                inlet.incoming = Some(incoming);
+                Ok(Next::Again)
+            }
+        }
+    }
+
+    fn body_is_there(&mut self, host: Tid, around: &mut dyn Around) -> Result<(), Strange> {
+        let Some(cable) = self.cables.get_mut(&host) else { return Ok(()) };
+        let Some(Incoming { block, at, then, .. }) = cable.inlet.incoming.take() else { return Ok(()) };
+        match then {
+            Then::Deliver(letter) => self.deliver(host, &letter, &Cargo::Long(block), around),
+            Then::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
+            Then::Add { transfer, bytes } => {
+                if let Some((letter, block)) = self.intake.placed(host, transfer, bytes) {
+                    self.deliver(host, &letter, &Cargo::Long(block), around);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether that host may send that to us: for its own tasks, to ours.
+fn is_proper(host: Tid, own: Tid, letter: &Letter) -> bool {
+    letter.src.host() == host && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
+}

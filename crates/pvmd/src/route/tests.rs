@@ -1,0 +1,373 @@
+//! Two daemons' routes and their tasks in one process, joined by a real socket.
+use super::*;
+use pvm_fmp::ports::PortTable;
+use pvm_fmp::{Arrival, FAR, Sink};
+use pvm_net::Link;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+/// A host: its port table and the tasks that live there.
+struct Host {
+    tid: Tid,
+    ports: PortTable,
+    route: Route,
+    places: Places,
+    frames: Vec<Frame>,
+}
+
+#[derive(Default)]
+struct Places {
+    tasks: HashMap<Tid, [OwnedFd; 2]>,
+    introduced: Vec<Tid>,
+    rung: usize,
+}
+
+impl Around for Places {
+    fn takes(&self, task: Tid) -> bool {
+        self.tasks.contains_key(&task)
+    }
+    fn knows(&self, host: Tid) -> bool {
+        [Tid(0x40000), Tid(0x80000)].contains(&host)
+    }
+    fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
+        let [segment, bell] = &self.tasks[&task];
+        self.introduced.push(task);
+        endpoint.connect(task.0, segment.try_clone()?, bell.try_clone()?)
+    }
+    fn ring(&mut self, _task: Tid) {
+        self.rung += 1;
+    }
+}
+
+/// A task; keeps what it has taken.
+struct Task {
+    tid: Tid,
+    host: Tid,
+    endpoint: Endpoint,
+    taken: Taken,
+}
+
+#[derive(Default)]
+struct Taken(Vec<(Tid, [u32; 5], Vec<u8>)>);
+
+impl Sink for Taken {
+    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+        assert!(pvm_fmp::is_daemon(from));
+        let bytes = match body {
+            Arrival::Inline(inline) => {
+                let mut bytes = vec![0; inline.len()];
+                inline.copy_to(&mut bytes);
+                bytes
+            }
+            Arrival::Offer(offer) => {
+                let mut bytes = vec![0; offer.len()];
+                assert!(offer.take(&mut bytes).is_ok());
+                bytes
+            }
+            Arrival::Remote(_) => panic!("the daemon lends its bodies"),
+        };
+        let [ctx, tag, wid, enc, format, far] = meta;
+        self.0.push((Tid(far), [ctx, tag, wid, enc, format], bytes));
+    }
+}
+
+impl Task {
+    fn send(&mut self, to: Tid, number: u32, body: &[u8]) {
+        let sent = self.endpoint.send_bytes(self.host.0, [number, 1, 2, 3, 4, to.0], body);
+        assert!(matches!(sent, Ok(Sent::Done)));
+    }
+    fn multicast(&mut self, to: &[Tid], number: u32, body: &[u8]) {
+        let list: Vec<u8> = to.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
+        self.send(Tid(pvm_core::flows::LIST), 0, &list);
+        self.send(Tid(pvm_core::flows::LISTED), number, body);
+    }
+    fn take(&mut self) {
+        while self.endpoint.poll(&mut self.taken) > 0 {}
+        self.endpoint.poll(&mut self.taken);
+    }
+    /// The messages of one sender by their numbers.
+    fn numbers(&self, from: Tid) -> Vec<u32> {
+        self.taken.0.iter().filter(|(src, ..)| *src == from).map(|(_, meta, _)| meta[0]).collect()
+    }
+}
+
+impl Host {
+    fn new(tid: u32) -> Host {
+        let (tid, ports) = (Tid(tid), PortTable::new(64).unwrap());
+        ports.set(tid.0);
+        let route = Route::new(tid, ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        Host { tid, ports, route, places: Places::default(), frames: Vec::new() }
+    }
+    fn task(&mut self, number: u32) -> Task {
+        let tid = Tid(self.tid.0 + number);
+        self.ports.set(tid.0);
+        let mut endpoint = Endpoint::new().unwrap();
+        let view = PortView::new(self.ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        endpoint.enrolled(tid.0, view);
+        let [segment, bell] = self.route.descriptors().unwrap();
+        endpoint.connect(self.tid.0, segment, bell).unwrap();
+        self.places.tasks.insert(tid, endpoint.descriptors().unwrap());
+        self.places.introduce(tid, self.route.endpoint()).unwrap();
+        Task { tid, host: self.tid, endpoint, taken: Taken::default() }
+    }
+    /// What the daemon's loop does.
+    fn turn(&mut self) -> bool {
+        // The loop hears of a socket once; looking at it always costs the test nothing.
+        let hosts: Vec<Tid> = self.route.cables.keys().copied().collect();
+        hosts.iter().for_each(|host| self.route.ready(*host, true, true, false));
+        let mut more = self.route.turn(&mut self.places);
+        while let Some(event) = self.route.poll_event() {
+            more = true;
+            match event {
+                Event::Frame { frame, .. } => self.frames.push(frame),
+                Event::Wanted { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        more
+    }
+    fn dies(&mut self, task: &Task) {
+        self.route.drain(task.tid, &self.places);
+        self.ports.clear(task.tid.0);
+        self.places.tasks.remove(&task.tid);
+        self.route.forget_task(task.tid);
+    }
+    fn heap_bytes(&mut self) -> usize {
+        self.route.lent.values().flatten().flatten().map(Block::capacity).sum()
+    }
+}
+
+fn pipes() -> (Pipe, Pipe) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    let pipe = |socket: TcpStream| {
+        socket.set_nonblocking(true).unwrap();
+        let mut link = Link::clear(socket.into());
+        link.trust(Duration::from_secs(10)).unwrap();
+        link.into_pipe()
+    };
+    (pipe(near), pipe(far))
+}
+
+fn join(one: &mut Host, other: &mut Host) {
+    let (near, far) = pipes();
+    assert!(near.as_fd().try_clone_to_owned().is_ok());
+    one.route.attach(other.tid, near);
+    other.route.attach(one.tid, far);
+}
+
+fn two() -> (Host, Host) {
+    let (mut one, mut other) = (Host::new(0x40000), Host::new(0x80000));
+    join(&mut one, &mut other);
+    (one, other)
+}
+
+/// Turns until nothing has moved for a while; `tasks` take what comes.
+fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
+    let mut quiet = 0;
+    while quiet < 50 {
+        let before: usize = tasks.iter().map(|task| task.taken.0.len()).sum();
+        let mut moved = false;
+        for host in [0, 1] {
+            moved |= hosts[host].turn();
+        }
+        tasks.iter_mut().for_each(|task| task.take());
+        let after: usize = tasks.iter().map(|task| task.taken.0.len()).sum();
+        quiet = if moved || after > before { 0 } else { quiet + 1 };
+        if quiet > 10 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
+    (0..bytes).map(|at| (at as u32).wrapping_mul(31).wrapping_add(seed) as u8).collect()
+}
+
+#[test]
+fn messages_of_every_size_cross_in_order() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(7));
+    let sizes = [0, 1, 8, 504, 505, 4096, 65_535, 65_536, 65_537, 300_000, 64 << 20, 3];
+    for (number, bytes) in sizes.into_iter().enumerate() {
+        a.send(b.tid, number as u32, &pattern(bytes, number as u32));
+    }
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    for ((number, bytes), (src, meta, body)) in sizes.into_iter().enumerate().zip(&b.taken.0) {
+        assert_eq!((*src, *meta), (a.tid, [number as u32, 1, 2, 3, 4]));
+        assert!(*body == pattern(bytes, number as u32), "{bytes} bytes");
+    }
+    assert_eq!(b.taken.0.len(), sizes.len());
+    b.send(a.tid, 9, b"back");
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(a.taken.0, [(b.tid, [9, 1, 2, 3, 4], b"back".to_vec())]);
+}
+
+#[test]
+fn a_receiver_that_takes_nothing_holds_nobody_else_up_and_costs_the_daemons_little() {
+    let (mut one, mut other) = two();
+    let (mut flood, mut fair) = (one.task(1), one.task(2));
+    let (mut lazy, mut keen) = (other.task(1), other.task(2));
+    for number in 0..1_000_000 {
+        flood.send(lazy.tid, number, &number.to_ne_bytes());
+    }
+    for number in 0..1000 {
+        fair.send(keen.tid, number, &pattern(number as usize * 10, number));
+    }
+    settle([&mut one, &mut other], &mut [&mut flood, &mut fair, &mut keen]);
+    assert_eq!(keen.numbers(fair.tid), (0..1000).collect::<Vec<_>>());
+    let held = one.route.departures.flows.held_bytes();
+    assert!((pvm_core::flows::HELD_BYTES_MAX..pvm_core::flows::HELD_BYTES_MAX + (1 << 17)).contains(&held), "{held}");
+    assert!(other.heap_bytes() <= 1 << 20);
+    settle([&mut one, &mut other], &mut [&mut flood, &mut fair, &mut keen, &mut lazy]);
+    assert_eq!(lazy.numbers(flood.tid), (0..1_000_000).collect::<Vec<_>>());
+    assert_eq!((one.route.departures.flows.held_bytes(), other.heap_bytes()), (0, 0));
+}
+
+#[test]
+fn long_messages_to_a_receiver_that_takes_nothing_stay_with_their_sender() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    for number in 0..30 {
+        a.send(b.tid, number, &pattern(1 << 20, number));
+    }
+    settle([&mut one, &mut other], &mut [&mut a]);
+    assert!(other.heap_bytes() <= 1 << 20, "one message at most");
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(b.numbers(a.tid), (0..30).collect::<Vec<_>>());
+    assert_eq!(other.heap_bytes(), 0);
+}
+
+#[test]
+fn complete_messages_of_a_dead_sender_arrive_and_news_of_its_death_come_after_them() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    for number in 0..200 {
+        a.send(b.tid, number, &pattern(100_000, number));
+    }
+    one.dies(&a);
+    drop(a.endpoint);
+    let died = Frame::Died { tid: a.tid, watcher: b.tid };
+    one.route.along(b.tid, &died);
+    settle([&mut one, &mut other], &mut []);
+    assert!(other.frames.is_empty(), "it waits behind the messages");
+    settle([&mut one, &mut other], &mut [&mut b]);
+    assert_eq!(b.numbers(a.tid), (0..200).collect::<Vec<_>>());
+    assert!(b.taken.0.iter().all(|(_, meta, body)| *body == pattern(100_000, meta[0])));
+    assert_eq!(other.frames, [died]);
+    assert_eq!(one.route.departures.flows.held_bytes(), 0);
+}
+
+#[test]
+fn a_dead_receiver_returns_its_window() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b, mut c) = (one.task(1), other.task(1), other.task(2));
+    for number in 0..20 {
+        a.send(b.tid, number, &pattern(200_000, number));
+        a.send(c.tid, number, b"short");
+    }
+    settle([&mut one, &mut other], &mut [&mut c]);
+    other.dies(&b);
+    settle([&mut one, &mut other], &mut [&mut a, &mut c]);
+    assert_eq!(c.numbers(a.tid).len(), 20);
+    assert!(!one.route.departures.flows.has_items(other.tid) && one.route.departures.flows.held_bytes() == 0);
+    assert_eq!(other.heap_bytes(), 0);
+    b.taken.0.clear();
+}
+
+#[test]
+fn a_multicast_reaches_each_and_crosses_once() {
+    let (mut one, mut other) = two();
+    let mut a = one.task(1);
+    let (mut b, mut c, mut d) = (other.task(1), other.task(2), other.task(3));
+    let everybody = [b.tid, c.tid, d.tid, Tid(0x80009), Tid(0xc0001), a.tid];
+    for number in 0..10 {
+        a.multicast(&everybody, number, &pattern(300_000, number));
+        a.multicast(&everybody, 100 + number, b"few");
+        a.send(c.tid, 200 + number, b"alone");
+    }
+    settle([&mut one, &mut other], &mut [&mut a, &mut b, &mut c, &mut d]);
+    let numbers: Vec<u32> = (0..10).flat_map(|number| [number, 100 + number]).collect();
+    assert_eq!((b.numbers(a.tid), d.numbers(a.tid)), (numbers.clone(), numbers));
+    assert_eq!(c.numbers(a.tid).len(), 30);
+    assert!(b.taken.0.iter().all(|(_, meta, body)| meta[0] > 9 || *body == pattern(300_000, meta[0])));
+}
+
+#[test]
+fn a_task_that_was_never_introduced_gets_its_messages() {
+    let (mut one, mut other) = two();
+    let mut a = one.task(1);
+    let tid = Tid(0x80005);
+    other.ports.set(tid.0);
+    let blank = pvm_fmp::Blank::new().unwrap();
+    other.places.tasks.insert(tid, [blank.readable, blank.bell.try_clone().unwrap()]);
+    a.send(tid, 1, b"early");
+    settle([&mut one, &mut other], &mut [&mut a]);
+    assert_eq!(other.places.introduced, [tid]);
+    let mut endpoint = Endpoint::adopt(blank.segment, blank.bell).unwrap();
+    let view = PortView::new(other.ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
+    endpoint.enrolled(tid.0, view);
+    let [segment, bell] = other.route.descriptors().unwrap();
+    endpoint.connect(other.tid.0, segment, bell).unwrap();
+    let mut task = Task { tid, host: other.tid, endpoint, taken: Taken::default() };
+    task.take();
+    assert_eq!(task.numbers(a.tid), [1]);
+}
+
+#[test]
+fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
+    let (mut one, mut other) = (Host::new(0x40000), Host::new(0x80000));
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    a.send(b.tid, 1, b"early");
+    one.route.turn(&mut one.places);
+    assert_eq!(one.route.poll_event(), Some(Event::Wanted { host: other.tid }));
+    assert_eq!(one.route.poll_event(), None);
+    join(&mut one, &mut other);
+    settle([&mut one, &mut other], &mut [&mut b]);
+    assert_eq!(b.numbers(a.tid), [1]);
+    one.route.detach(other.tid);
+    a.send(b.tid, 2, &pattern(100_000, 1));
+    one.turn();
+    assert!(one.route.departures.flows.held_bytes() > 0);
+    one.route.forget_host(other.tid);
+    assert!(one.route.departures.flows.is_idle());
+}
+
+#[test]
+fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
+    for rubbish in [true, false] {
+        let (mut one, other) = (Host::new(0x40000), Host::new(0x80000));
+        let (near, mut far) = pipes();
+        one.route.attach(other.tid, near);
+        let mut bytes = vec![0xee; 100];
+        if !rubbish {
+            let letter = Letter { src: Tid(0xc0001), dst: Tid(0x40001), others: Vec::new(), meta: [0; 5], bytes: 1 };
+            let piece = pvm_core::flows::Piece::Start { transfer: 1, letter, first: 1, body: std::rc::Rc::new(()) };
+            bytes.clear();
+            pvm_core::flows::frames::write_piece(&piece, &mut bytes);
+            bytes.push(0);
+        }
+        far.write(&[io::IoSlice::new(&bytes)]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        one.route.ready(other.tid, true, false, false);
+        one.route.turn(&mut one.places);
+        assert!(matches!(one.route.poll_event(), Some(Event::Broken { host, .. }) if host == other.tid));
+        assert!(one.route.cables.is_empty());
+    }
+}
+
+#[test]
+fn a_task_cannot_speak_for_another() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    // The far end names the receiver; who sent it, the queue says.
+    let sent = a.endpoint.send_bytes(one.tid.0, [5, 0, 0, 0, 0, b.tid.0], b"x");
+    assert!(matches!(sent, Ok(Sent::Done)));
+    for nowhere in [Tid(0), Tid(0x80000), Tid(0xc0001), one.tid, a.tid, Tid(0xffff_ffff)] {
+        a.send(nowhere, 6, b"lost");
+    }
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(b.taken.0.len(), 1);
+    assert_eq!((b.taken.0[0].0, FAR), (a.tid, 5));
+}

@@ -1,0 +1,513 @@
+/* Tasks on all hosts that talk while hosts and tasks are lost, and their accounts.
+ *
+ *   faults ROUTE LONGEST HOST...
+ *
+ * is the chief: it starts two workers a host. Every worker sends numbered messages of random sizes to
+ * every other, checks number, order and content of those it gets, and counts what it is told of the
+ * ends of tasks and hosts. The chief does what it reads, a line each: `settle` (no more messages; all
+ * accounts must agree; then go on), `end`. It prints `running`, `exit N`, `lost TID`, `added TID`,
+ * `settled dead=N,N lost=TID,TID messages=N`, `error TEXT`, `ended`.
+ */
+#include "hosts.h"
+#include <fcntl.h>
+#include <poll.h>
+
+#define HOSTS_MAX 16
+#define WORKERS_A_HOST 2
+#define WORKERS_MAX (HOSTS_MAX * WORKERS_A_HOST)
+/* Messages to one task that it has not told of. */
+#define WINDOW 24
+/* Seconds from one message of a worker to the next: there shall be much under way, but time for all else. */
+#define PACE 0.004
+/* A task tells the sender after so many. */
+#define TELL 6
+
+enum { SETUP = 1, DATA, TOLD, ORDER, ACCOUNT, EXPECT, RIGHT, TASK_ENDED, HOST_LOST, HOST_ADDED };
+enum { STOP = 1, GO, END };
+
+struct peer {
+    int tid, sent, told, received, untold, ends;
+};
+
+static struct {
+    int me, count, hosts, longest;
+    struct peer peers[WORKERS_MAX];
+    int host[HOSTS_MAX], lost[HOSTS_MAX];
+    int talking, chief;
+    double bytes;
+    char error[300];
+} here;
+
+static char *bytes;
+
+static void wrong(const char *what, int first, int second, int third)
+{
+    if (!here.error[0])
+        snprintf(here.error, sizeof here.error, "worker %d: %s (%d, %d, %d)", here.me, what, first, second, third);
+}
+
+static int index_of(int tid)
+{
+    for (int i = 0; i < here.count; i++)
+        if (here.peers[i].tid == tid)
+            return i;
+    return -1;
+}
+
+static char byte_at(int from, int number, int place)
+{
+    return (char)(from * 31 + number * 7 + place * 3 + (place >> 8));
+}
+
+static void tell(int to)
+{
+    here.peers[to].untold = 0;
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&here.me, 1, 1);
+    pvm_pkint(&here.peers[to].received, 1, 1);
+    pvm_send(here.peers[to].tid, TOLD);
+}
+
+static int random_size(void)
+{
+    int kind = rand() % 100;
+    return kind < 70 ? rand() % 1000 : kind < 95 ? rand() % 40000 : rand() % here.longest;
+}
+
+static void send_one(int to)
+{
+    struct peer *peer = &here.peers[to];
+    int size = random_size();
+    for (int i = 0; i < size; i++)
+        bytes[i] = byte_at(here.me, peer->sent, i);
+    pvm_initsend(rand() % 2 ? PvmDataDefault : PvmDataRaw);
+    pvm_pkint(&here.me, 1, 1);
+    pvm_pkint(&peer->sent, 1, 1);
+    pvm_pkint(&size, 1, 1);
+    pvm_pkbyte(bytes, size, 1);
+    int result = pvm_send(peer->tid, DATA);
+    if (result < 0)
+        wrong("pvm_send", result, to, peer->sent);
+    peer->sent++;
+}
+
+static void take_data(int source)
+{
+    int from, number, size;
+    pvm_upkint(&from, 1, 1);
+    pvm_upkint(&number, 1, 1);
+    pvm_upkint(&size, 1, 1);
+    if (from < 0 || from >= here.count || here.peers[from].tid != source || size < 0 || size > here.longest) {
+        wrong("a strange message", from, number, size);
+        return;
+    }
+    struct peer *peer = &here.peers[from];
+    if (number != peer->received)
+        wrong("out of order: from, number, awaited", from, number, peer->received);
+    if (peer->ends)
+        wrong("a message after its sender's end", from, number, peer->ends);
+    if (pvm_upkbyte(bytes, size, 1) < 0)
+        wrong("pvm_upkbyte", from, number, size);
+    for (int i = 0; i < size; i++) {
+        if (bytes[i] != byte_at(from, number, i)) {
+            wrong("wrong content", from, number, i);
+            break;
+        }
+    }
+    peer->received = number + 1;
+    here.bytes += size;
+    if (++peer->untold >= TELL)
+        tell(from);
+}
+
+static void report(void)
+{
+    int words[3 * WORKERS_MAX + HOSTS_MAX], n = 0;
+    for (int i = 0; i < here.count; i++) {
+        words[n++] = here.peers[i].sent;
+        words[n++] = here.peers[i].received;
+        words[n++] = here.peers[i].ends;
+    }
+    for (int i = 0; i < here.hosts; i++)
+        words[n++] = here.lost[i];
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&here.me, 1, 1);
+    pvm_pkint(words, n, 1);
+    pvm_pkstr(here.error);
+    pvm_send(here.chief, ACCOUNT);
+}
+
+/* Whether a worker has heard of all ends, and has got all messages of the living. */
+static int is_complete(int *sent, int *dead, int *lost)
+{
+    for (int i = 0; i < here.count; i++) {
+        if (dead[i] && here.peers[i].ends == 0 && i != here.me)
+            return 0;
+        if (!dead[i] && i != here.me && here.peers[i].received != sent[i])
+            return 0;
+    }
+    for (int i = 0; i < here.hosts; i++)
+        if (lost[i] && here.lost[i] == 0)
+            return 0;
+    return 1;
+}
+
+static void note(int tag)
+{
+    int value = 0;
+    pvm_upkint(&value, 1, 1);
+    if (tag == TASK_ENDED) {
+        int who = index_of(value);
+        if (who < 0)
+            wrong("an end of a stranger", value, 0, 0);
+        else
+            here.peers[who].ends++;
+    } else {
+        for (int i = 0; i < here.hosts; i++)
+            here.lost[i] += here.host[i] == value;
+    }
+}
+
+static int expecting, sent_to_me[WORKERS_MAX], dead[WORKERS_MAX], lost[HOSTS_MAX];
+static double patience_end;
+
+static double seconds(void)
+{
+    struct timeval now;
+    gettimeofday(&now, NULL);
+    return now.tv_sec + now.tv_usec * 1e-6;
+}
+
+/* Handles one message; 0 when the worker shall end. */
+static int handle(int message)
+{
+    int tag, source, order, from, told;
+    double patience;
+    pvm_bufinfo(message, NULL, &tag, &source);
+    switch (tag) {
+    case DATA: take_data(source); break;
+    case TOLD:
+        pvm_upkint(&from, 1, 1);
+        pvm_upkint(&told, 1, 1);
+        if (from >= 0 && from < here.count && told > here.peers[from].told)
+            here.peers[from].told = told;
+        break;
+    case TASK_ENDED:
+    case HOST_LOST: note(tag); break;
+    case ORDER:
+        pvm_upkint(&order, 1, 1);
+        if (order == END)
+            return 0;
+        here.talking = order == GO;
+        if (order == STOP)
+            report();
+        break;
+    case EXPECT:
+        pvm_upkint(sent_to_me, here.count, 1);
+        pvm_upkint(dead, here.count, 1);
+        pvm_upkint(lost, here.hosts, 1);
+        pvm_upkdouble(&patience, 1, 1);
+        expecting = 1;
+        patience_end = seconds() + patience;
+        break;
+    default: wrong("a strange tag", tag, source, 0);
+    }
+    return 1;
+}
+
+static void setup(void)
+{
+    int tids[WORKERS_MAX], route;
+    pvm_recv(here.chief, SETUP);
+    pvm_upkint(&here.me, 1, 1);
+    pvm_upkint(&here.count, 1, 1);
+    pvm_upkint(&here.hosts, 1, 1);
+    pvm_upkint(&here.longest, 1, 1);
+    pvm_upkint(&route, 1, 1);
+    pvm_upkint(tids, here.count, 1);
+    pvm_upkint(here.host, here.hosts, 1);
+    for (int i = 0; i < here.count; i++)
+        here.peers[i].tid = tids[i];
+    pvm_setopt(PvmRoute, route);
+    for (int i = 0; i < here.count; i++)
+        if (i != here.me)
+            pvm_notify(PvmTaskExit, TASK_ENDED, 1, &tids[i]);
+    pvm_notify(PvmHostDelete, HOST_LOST, here.hosts, here.host);
+    bytes = malloc(here.longest + 1);
+    srand(here.me + here.longest);
+    here.talking = 1;
+}
+
+static void worker(void)
+{
+    struct timeval pause = {0, 1000};
+    double next = 0;
+    here.chief = pvm_parent();
+    setup();
+    for (;;) {
+        int message = pvm_trecv(-1, -1, &pause);
+        /* Without a daemon there is nothing to do any more. */
+        if (message < 0 || (message > 0 && !handle(message)))
+            break;
+        int to = rand() % here.count;
+        if (here.talking && seconds() >= next && to != here.me && !here.peers[to].ends
+            && here.peers[to].sent - here.peers[to].told < WINDOW) {
+            send_one(to);
+            next = seconds() + PACE;
+        }
+        int complete = expecting && is_complete(sent_to_me, dead, lost);
+        if (complete || (expecting && seconds() > patience_end)) {
+            expecting = 0;
+            pvm_initsend(PvmDataDefault);
+            pvm_pkint(&here.me, 1, 1);
+            pvm_pkint(&complete, 1, 1);
+            pvm_send(here.chief, RIGHT);
+            report();
+        }
+    }
+    pvm_exit();
+}
+
+/* ---- the chief ---- */
+
+static struct {
+    int tids[WORKERS_MAX], ends[WORKERS_MAX], count, hosts, host[HOSTS_MAX], lost[HOSTS_MAX];
+    int sent[WORKERS_MAX][WORKERS_MAX], received[WORKERS_MAX][WORKERS_MAX], seen[WORKERS_MAX][WORKERS_MAX];
+    int host_seen[WORKERS_MAX][HOSTS_MAX];
+} all;
+
+static int failed;
+
+static void error(const char *what, int first, int second, int third)
+{
+    if (!failed)
+        printf("error %s (%d, %d, %d)\n", what, first, second, third);
+    failed = 1;
+}
+
+static void heard(int message)
+{
+    int tag, value = 0, i;
+    pvm_bufinfo(message, NULL, &tag, NULL);
+    pvm_upkint(&value, 1, 1);
+    if (tag == TASK_ENDED) {
+        for (i = 0; i < all.count; i++) {
+            if (all.tids[i] == value) {
+                all.ends[i]++;
+                printf("exit %d\n", i);
+            }
+        }
+    } else if (tag == HOST_LOST) {
+        for (i = 0; i < all.hosts; i++)
+            all.lost[i] += all.host[i] == value;
+        printf("lost %x\n", value);
+    } else if (tag == HOST_ADDED) {
+        for (i = 0; i < value; i++) {
+            int tid = 0;
+            pvm_upkint(&tid, 1, 1);
+            printf("added %x\n", tid);
+        }
+    }
+}
+
+/* Handles what the chief is told of ends. */
+static void hear_all(void)
+{
+    int message;
+    for (int tag = TASK_ENDED; tag <= HOST_ADDED; tag++)
+        while ((message = pvm_nrecv(-1, tag)) > 0)
+            heard(message);
+}
+
+static void order_all(int order)
+{
+    for (int i = 0; i < all.count; i++) {
+        if (all.ends[i])
+            continue;
+        pvm_initsend(PvmDataDefault);
+        pvm_pkint(&order, 1, 1);
+        pvm_send(all.tids[i], ORDER);
+    }
+}
+
+/* Waits for an account of every living worker. */
+static int accounts(double patience)
+{
+    int have[WORKERS_MAX] = {0}, words[3 * WORKERS_MAX + HOSTS_MAX], i, who, missing;
+    char text[300];
+    double end = seconds() + patience;
+    do {
+        hear_all();
+        while (case_receive(-1, ACCOUNT, 0.02) > 0) {
+            pvm_upkint(&who, 1, 1);
+            pvm_upkint(words, 3 * all.count + all.hosts, 1);
+            pvm_upkstr(text);
+            if (text[0]) {
+                if (!failed)
+                    printf("error %s\n", text);
+                failed = 1;
+            }
+            for (i = 0; i < all.count; i++) {
+                all.sent[who][i] = words[3 * i];
+                all.received[who][i] = words[3 * i + 1];
+                all.seen[who][i] = words[3 * i + 2];
+            }
+            for (i = 0; i < all.hosts; i++)
+                all.host_seen[who][i] = words[3 * all.count + i];
+            have[who] = 1;
+        }
+        for (missing = -1, i = 0; i < all.count; i++)
+            if (!have[i] && !all.ends[i])
+                missing = i;
+    } while (missing >= 0 && seconds() < end);
+    if (missing >= 0)
+        error("hang: no account of a worker", missing, 0, 0);
+    return missing < 0;
+}
+
+/* Tells each what the others have sent it, and waits until it has got that. */
+static void complete(double patience)
+{
+    int i, k, sent[WORKERS_MAX], dead_now[WORKERS_MAX], who, well;
+    for (i = 0; i < all.count; i++)
+        dead_now[i] = all.ends[i] > 0;
+    for (i = 0; i < all.count; i++) {
+        if (dead_now[i])
+            continue;
+        for (k = 0; k < all.count; k++)
+            sent[k] = all.sent[k][i];
+        pvm_initsend(PvmDataDefault);
+        pvm_pkint(sent, all.count, 1);
+        pvm_pkint(dead_now, all.count, 1);
+        pvm_pkint(all.lost, all.hosts, 1);
+        pvm_pkdouble(&patience, 1, 1);
+        pvm_send(all.tids[i], EXPECT);
+    }
+    if (!accounts(patience + 10))
+        return;
+    for (i = 0; i < all.count; i++) {
+        if (dead_now[i])
+            continue;
+        if (case_receive(all.tids[i], RIGHT, 5) <= 0) {
+            error("no verdict of a worker", i, 0, 0);
+            continue;
+        }
+        pvm_upkint(&who, 1, 1);
+        pvm_upkint(&well, 1, 1);
+        for (k = 0; !well && k < all.count; k++) {
+            if (!dead_now[k] && k != i && all.received[i][k] != all.sent[k][i])
+                error("lost messages: to, from, how many", i, k, all.sent[k][i] - all.received[i][k]);
+            if (dead_now[k] && all.seen[i][k] == 0)
+                error("not told of an end: who, of whom", i, k, 0);
+        }
+        if (!well)
+            error("not told of a lost host", i, 0, 0);
+    }
+}
+
+/* Everybody has heard of each end and each lost host once, and of no other. */
+static void compare(void)
+{
+    for (int i = 0; i < all.count; i++) {
+        if (all.ends[i] > 1)
+            error("the chief was told of an end more than once", i, all.ends[i], 0);
+        for (int k = 0; !all.ends[i] && k < all.count; k++)
+            if (k != i && all.seen[i][k] != all.ends[k])
+                error("ends that a worker saw: who, of whom, how often", i, k, all.seen[i][k]);
+        for (int k = 0; !all.ends[i] && k < all.hosts; k++)
+            if (all.host_seen[i][k] != all.lost[k])
+                error("lost hosts that a worker saw: who, which, how often", i, k, all.host_seen[i][k]);
+    }
+    for (int k = 0; k < all.hosts; k++)
+        if (all.lost[k] > 1)
+            error("the chief was told of a lost host more than once", k, all.lost[k], 0);
+}
+
+static void settle(void)
+{
+    double messages = 0;
+    int i, k, comma = 0;
+    order_all(STOP);
+    if (!accounts(60))
+        return;
+    complete(40);
+    hear_all();
+    compare();
+    if (failed)
+        return;
+    printf("settled dead=");
+    for (i = 0; i < all.count; i++)
+        if (all.ends[i])
+            printf("%s%d", comma++ ? "," : "", i);
+    printf(" lost=");
+    for (comma = i = 0; i < all.hosts; i++)
+        if (all.lost[i])
+            printf("%s%x", comma++ ? "," : "", all.host[i]);
+    for (i = 0; i < all.count; i++)
+        for (k = 0; k < all.count; k++)
+            messages += all.ends[i] ? 0 : all.received[i][k];
+    printf(" messages=%.0f\n", messages);
+    order_all(GO);
+}
+
+static void start(int route, int longest, int hosts, char **names)
+{
+    char *arguments[] = {"worker", NULL};
+    all.hosts = hosts;
+    for (int i = 0; i < hosts; i++) {
+        all.host[i] = host_tid(names[i]);
+        int count = pvm_spawn(case_path(), arguments, PvmTaskHost, names[i], WORKERS_A_HOST, all.tids + all.count);
+        if (count != WORKERS_A_HOST) {
+            printf("error cannot spawn on %s (%d)\n", names[i], all.tids[all.count]);
+            exit(1);
+        }
+        all.count += count;
+    }
+    pvm_notify(PvmTaskExit, TASK_ENDED, all.count, all.tids);
+    pvm_notify(PvmHostDelete, HOST_LOST, all.hosts, all.host);
+    pvm_notify(PvmHostAdd, HOST_ADDED, -1, NULL);
+    for (int i = 0; i < all.count; i++) {
+        pvm_initsend(PvmDataDefault);
+        pvm_pkint(&i, 1, 1);
+        pvm_pkint(&all.count, 1, 1);
+        pvm_pkint(&all.hosts, 1, 1);
+        pvm_pkint(&longest, 1, 1);
+        pvm_pkint(&route, 1, 1);
+        pvm_pkint(all.tids, all.count, 1);
+        pvm_pkint(all.host, all.hosts, 1);
+        pvm_send(all.tids[i], SETUP);
+    }
+    printf("running\n");
+}
+
+int main(int argc, char **argv)
+{
+    char line[100];
+    case_begin();
+    setvbuf(stdin, NULL, _IONBF, 0);
+    if (argc == 2) {
+        worker();
+        return 0;
+    }
+    if (argc < 4 || argc - 3 > HOSTS_MAX || pvm_mytid() < 0)
+        return 1;
+    start(atoi(argv[1]), atoi(argv[2]), argc - 3, argv + 3);
+    for (;;) {
+        struct pollfd input = {.fd = 0, .events = POLLIN};
+        hear_all();
+        if (pvm_mytid() < 0)
+            return 1;
+        if (poll(&input, 1, 5) <= 0)
+            continue;
+        if (!fgets(line, sizeof line, stdin))
+            return 1;
+        if (strcmp(line, "settle\n") == 0) {
+            settle();
+        } else if (strcmp(line, "end\n") == 0) {
+            order_all(END);
+            printf("ended\n");
+            pvm_exit();
+            return 0;
+        }
+    }
+}

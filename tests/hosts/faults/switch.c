@@ -1,0 +1,283 @@
+/* A switch between hosts that are network namespaces: it delays, drops, doubles and cuts, by the
+ * numbers of a seed.
+ *
+ *   switch SEED PROCESS...
+ *
+ * makes a TAP device `eth0` in the network namespace of each process and forwards frames between
+ * them. Each line of its standard input is done at once and answered by `ok`:
+ *
+ *   delay MS JITTER_MS   each frame takes so long, and up to JITTER_MS more (then they may overtake)
+ *   loss PERMILLE        so many frames of a thousand are dropped
+ *   double PERMILLE      so many arrive twice
+ *   cut N                the host number N (from 0) is cut off from all others
+ *   part N M             N and M do not reach each other
+ *   heal                 as at the start
+ *   count                answers with the frames forwarded, dropped, doubled
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PORTS_MAX 64
+#define FRAME_BYTES_MAX 2048
+/* Frames under way, in all; more are dropped, as a real switch would. */
+#define FRAMES_MAX 65536
+/* Frames taken from one port before the others have their turn. */
+#define BURST 64
+#define ADDRESSES 256
+
+struct frame {
+    double due;
+    uint64_t number;
+    int to, length;
+    char *bytes;
+};
+
+static int ports[PORTS_MAX], port_count;
+static char cut[PORTS_MAX][PORTS_MAX];
+static double delay_ms, jitter_ms, loss, doubled;
+static struct frame heap[FRAMES_MAX];
+static int heap_count;
+static uint64_t next_number, forwarded, dropped, doubles, state;
+
+/* Where addresses were seen last. */
+static struct {
+    char address[6];
+    int port;
+} seen[ADDRESSES];
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+}
+
+/* A number from 0 to 1 (xorshift). */
+static double chance(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (double)(state >> 11) / 9007199254740992.0;
+}
+
+static int before(const struct frame *one, const struct frame *other)
+{
+    return one->due < other->due || (one->due == other->due && one->number < other->number);
+}
+
+static void swap(int one, int other)
+{
+    struct frame frame = heap[one];
+    heap[one] = heap[other];
+    heap[other] = frame;
+}
+
+static void push(struct frame frame)
+{
+    int place = heap_count++;
+    heap[place] = frame;
+    while (place > 0 && before(&heap[place], &heap[(place - 1) / 2])) {
+        swap(place, (place - 1) / 2);
+        place = (place - 1) / 2;
+    }
+}
+
+static struct frame pop(void)
+{
+    struct frame first = heap[0];
+    int place = 0, least;
+    heap[0] = heap[--heap_count];
+    for (;;) {
+        least = place;
+        for (int child = 2 * place + 1; child <= 2 * place + 2; child++)
+            if (child < heap_count && before(&heap[child], &heap[least]))
+                least = child;
+        if (least == place)
+            return first;
+        swap(place, least);
+        place = least;
+    }
+}
+
+static void queue(int to, const char *bytes, int length)
+{
+    struct frame frame;
+    if (heap_count == FRAMES_MAX) {
+        dropped++;
+        return;
+    }
+    frame.due = now_ms() + delay_ms + jitter_ms * (jitter_ms > 0 ? chance() : 0);
+    frame.number = next_number++;
+    frame.to = to;
+    frame.length = length;
+    frame.bytes = malloc(length);
+    memcpy(frame.bytes, bytes, length);
+    push(frame);
+}
+
+static void forward(int from, int to, const char *bytes, int length)
+{
+    if (cut[from][to] || (loss > 0 && chance() * 1000 < loss)) {
+        dropped++;
+        return;
+    }
+    forwarded++;
+    queue(to, bytes, length);
+    if (doubled > 0 && chance() * 1000 < doubled) {
+        doubles++;
+        queue(to, bytes, length);
+    }
+}
+
+/* The port where an address was seen, or -1. */
+static int port_of(const char *address)
+{
+    for (int i = 0; i < ADDRESSES; i++)
+        if (seen[i].port > 0 && memcmp(seen[i].address, address, 6) == 0)
+            return seen[i].port - 1;
+    return -1;
+}
+
+static void learn(const char *address, int port)
+{
+    for (int i = 0; i < ADDRESSES; i++) {
+        if (seen[i].port == 0 || memcmp(seen[i].address, address, 6) == 0) {
+            memcpy(seen[i].address, address, 6);
+            seen[i].port = port + 1;
+            return;
+        }
+    }
+}
+
+static void take(int from)
+{
+    char bytes[FRAME_BYTES_MAX];
+    for (int turn = 0; turn < BURST; turn++) {
+        ssize_t length = read(ports[from], bytes, sizeof bytes);
+        if (length < 14)
+            return;
+        learn(bytes + 6, from);
+        int to = bytes[0] & 1 ? -1 : port_of(bytes);
+        for (int port = 0; port < port_count; port++)
+            if (port != from && (to < 0 || to == port))
+                forward(from, port, bytes, (int)length);
+    }
+}
+
+static void deliver(void)
+{
+    double now = now_ms();
+    while (heap_count > 0 && heap[0].due <= now) {
+        struct frame frame = pop();
+        /* A host that does not take it in time loses it. */
+        if (write(ports[frame.to], frame.bytes, frame.length) < 0)
+            dropped++;
+        free(frame.bytes);
+    }
+}
+
+static void set_cut(int one, int other, int value)
+{
+    if (one >= 0 && one < port_count && other >= 0 && other < port_count)
+        cut[one][other] = cut[other][one] = (char)value;
+}
+
+static void obey(const char *line)
+{
+    int one, other;
+    if (sscanf(line, "delay %lf %lf", &delay_ms, &jitter_ms) == 2 || sscanf(line, "loss %lf", &loss) == 1
+        || sscanf(line, "double %lf", &doubled) == 1) {
+        puts("ok");
+    } else if (sscanf(line, "part %d %d", &one, &other) == 2) {
+        set_cut(one, other, 1);
+        puts("ok");
+    } else if (sscanf(line, "cut %d", &one) == 1) {
+        for (other = 0; other < port_count; other++)
+            set_cut(one, other, 1);
+        puts("ok");
+    } else if (strncmp(line, "heal", 4) == 0) {
+        memset(cut, 0, sizeof cut);
+        delay_ms = jitter_ms = loss = doubled = 0;
+        puts("ok");
+    } else if (strncmp(line, "count", 5) == 0) {
+        printf("ok %llu %llu %llu\n", (unsigned long long)forwarded, (unsigned long long)dropped,
+               (unsigned long long)doubles);
+    } else {
+        printf("what is `%.*s`?\n", (int)strcspn(line, "\n"), line);
+    }
+    fflush(stdout);
+}
+
+static void fail(const char *what)
+{
+    printf("%s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+/* A TAP device in the network namespace of a process. */
+static int open_port(const char *process)
+{
+    char path[64];
+    struct ifreq request;
+    snprintf(path, sizeof path, "/proc/%s/ns/net", process);
+    int space = open(path, O_RDONLY | O_CLOEXEC);
+    if (space < 0 || setns(space, CLONE_NEWNET) != 0)
+        fail(path);
+    close(space);
+    int port = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    memset(&request, 0, sizeof request);
+    request.ifr_flags = IFF_TAP | IFF_NO_PI;
+    strcpy(request.ifr_name, "eth0");
+    if (port < 0 || ioctl(port, TUNSETIFF, &request) != 0)
+        fail("/dev/net/tun");
+    return port;
+}
+
+static int wait_ms(void)
+{
+    if (heap_count == 0)
+        return -1;
+    double left = heap[0].due - now_ms();
+    return left <= 0 ? 0 : (int)left + 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct pollfd polled[PORTS_MAX + 1];
+    char line[256];
+    if (argc < 3 || argc - 2 > PORTS_MAX)
+        return 2;
+    state = strtoull(argv[1], NULL, 10) * 2654435761u + 88172645463325252u;
+    for (int i = 2; i < argc; i++)
+        ports[port_count++] = open_port(argv[i]);
+    puts("ok");
+    fflush(stdout);
+    for (;;) {
+        for (int i = 0; i < port_count; i++)
+            polled[i] = (struct pollfd){.fd = ports[i], .events = POLLIN};
+        polled[port_count] = (struct pollfd){.fd = 0, .events = POLLIN};
+        poll(polled, port_count + 1, wait_ms());
+        for (int i = 0; i < port_count; i++)
+            if (polled[i].revents)
+                take(i);
+        deliver();
+        if (polled[port_count].revents) {
+            if (!fgets(line, sizeof line, stdin))
+                return 0;
+            obey(line);
+        }
+    }
+}

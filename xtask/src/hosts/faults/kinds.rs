@@ -1,0 +1,199 @@
+//! The faults: how each is prepared, how it happens, and what is awaited before the accounts.
+
+use super::Run;
+use super::chief::Chief;
+use crate::hosts::machine::signal;
+use crate::hosts::network::name_of;
+use crate::machine::wait_until;
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// By when a silent host must have been noticed: the default limit is 10 s, the rest is for a slow machine.
+pub const NOTICE_TIME: Duration = Duration::from_secs(20);
+/// By when a closed connection must have been noticed.
+const CLOSED_TIME: Duration = Duration::from_secs(5);
+/// How long a daemon is stopped.
+const STOPPED_TIME: Duration = Duration::from_secs(30);
+/// A cut that the machine must survive whole, and one that it must not.
+const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+/// How long tasks talk over bad links.
+const TALK_TIME: Duration = Duration::from_secs(8);
+/// The size of the full disk, in KiB.
+const DISK_KIB: u32 = 64;
+
+/// A fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    TaskKilled,
+    DaemonKilled,
+    MasterKilled,
+    DaemonStopped,
+    ShortCut,
+    LongCut,
+    LinkDown,
+    Loss,
+    Delay,
+    Rough,
+    FullDisk,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 11] = [
+        Fault::TaskKilled,
+        Fault::DaemonKilled,
+        Fault::MasterKilled,
+        Fault::DaemonStopped,
+        Fault::ShortCut,
+        Fault::LongCut,
+        Fault::LinkDown,
+        Fault::Loss,
+        Fault::Delay,
+        Fault::Rough,
+        Fault::FullDisk,
+    ];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::TaskKilled => "task-killed",
+            Fault::DaemonKilled => "daemon-killed",
+            Fault::MasterKilled => "master-killed",
+            Fault::DaemonStopped => "daemon-stopped",
+            Fault::ShortCut => "short-cut",
+            Fault::LongCut => "long-cut",
+            Fault::LinkDown => "link-down",
+            Fault::Loss => "loss",
+            Fault::Delay => "delay",
+            Fault::Rough => "rough",
+            Fault::FullDisk => "full-disk",
+        }
+    }
+
+    /// What it is.
+    pub fn text(self) -> &'static str {
+        match self {
+            Fault::TaskKilled => "SIGKILL of a task in the middle of sending",
+            Fault::DaemonKilled => "SIGKILL of a daemon",
+            Fault::MasterKilled => "SIGKILL of the first daemon",
+            Fault::DaemonStopped => "SIGSTOP of a daemon for 30 s",
+            Fault::ShortCut => "a host is cut off for 5 s",
+            Fault::LongCut => "a host is cut off for 60 s",
+            Fault::LinkDown => "the interface of a host is down for 60 s",
+            Fault::Loss => "1 % of all frames is lost",
+            Fault::Delay => "50 ms delay of each frame",
+            Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
+            Fault::FullDisk => "no room for a log",
+        }
+    }
+
+    /// The fault of that name.
+    pub fn of_name(name: &str) -> Result<Fault> {
+        let names = || Fault::ALL.map(Fault::name).join(", ");
+        Fault::ALL.into_iter().find(|fault| fault.name() == name).with_context(|| format!("faults: {}", names()))
+    }
+
+    /// Whether a host goes.
+    pub fn loses_host(self) -> bool {
+        matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
+    }
+
+    /// What must be so before the machine starts.
+    pub fn prepare(self, run: &Run) -> Result<()> {
+        if self == Fault::FullDisk {
+            let folder = run.machine.temporary(run.victim());
+            run.victim().sh(&format!("mount -t tmpfs -o size={DISK_KIB}k none {}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// It happens, and is over.
+    pub fn happen(self, run: &mut Run, chief: &mut Chief) -> Result<()> {
+        match self {
+            Fault::TaskKilled => {
+                let tasks = run.victim().processes();
+                let task = tasks.into_iter().find(|pid| name_of(*pid) == "faults").context("a task there")?;
+                signal(task, Signal::KILL);
+                chief.wait("the task's end", CLOSED_TIME, |lines| lines.iter().any(|line| line.starts_with("exit ")))
+            }
+            Fault::DaemonKilled => {
+                signal(run.victim().daemon().context("a daemon there")?, Signal::KILL);
+                lost(chief, CLOSED_TIME)
+            }
+            Fault::DaemonStopped => stop(run, chief),
+            Fault::ShortCut => {
+                run.network.tell_switch(&format!("cut {}", run.victim))?;
+                std::thread::sleep(CUT_TIMES[0]);
+                run.network.tell_switch("heal")?;
+                Ok(())
+            }
+            Fault::LongCut => {
+                run.network.tell_switch(&format!("cut {}", run.victim))?;
+                cut_off(run, chief)?;
+                run.network.tell_switch("heal")?;
+                Ok(())
+            }
+            Fault::LinkDown => {
+                run.victim().sh("ip link set eth0 down")?;
+                cut_off(run, chief)?;
+                run.victim()
+                    .sh(&format!("ip link set eth0 up; {}", crate::hosts::network::addresses(run.victim + 1)))?;
+                Ok(())
+            }
+            Fault::Loss => talk(run, &["loss 10"]),
+            Fault::Delay => talk(run, &["delay 50 0"]),
+            Fault::Rough => talk(run, &["delay 0 20", "loss 10", "double 10"]),
+            Fault::FullDisk => fill_disk(run),
+            Fault::MasterKilled => Ok(()),
+        }
+    }
+}
+
+/// The chief hears of the lost host and of its tasks.
+fn lost(chief: &mut Chief, time: Duration) -> Result<()> {
+    let count = |lines: &[String], beginning: &str| lines.iter().filter(|line| line.starts_with(beginning)).count();
+    chief.wait("the host's loss", time, |lines| count(lines, "lost ") >= 1 && count(lines, "exit ") >= 2)
+}
+
+fn stop(run: &Run, chief: &mut Chief) -> Result<()> {
+    let began = Instant::now();
+    let daemon = run.victim().daemon().context("a daemon there")?;
+    signal(daemon, Signal::STOP);
+    let noticed = lost(chief, NOTICE_TIME);
+    if noticed.is_ok() {
+        std::thread::sleep(STOPPED_TIME.saturating_sub(began.elapsed()));
+    }
+    signal(daemon, Signal::CONT);
+    noticed
+}
+
+/// The host is noticed as lost, and ends its part by itself; then the time of the cut goes by.
+fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
+    let began = Instant::now();
+    lost(chief, NOTICE_TIME)?;
+    ensure!(wait_until(NOTICE_TIME, || run.victim().processes().is_empty()), "the host that is cut off does not end");
+    std::thread::sleep(CUT_TIMES[1].saturating_sub(began.elapsed()));
+    Ok(())
+}
+
+/// Tasks talk over links that are made bad; the accounts are settled over them, too.
+fn talk(run: &Run, lines: &[&str]) -> Result<()> {
+    for line in lines {
+        run.network.tell_switch(line)?;
+    }
+    std::thread::sleep(TALK_TIME);
+    Ok(())
+}
+
+/// Not a byte more fits on the disk of the log, and there is much to log.
+fn fill_disk(run: &Run) -> Result<()> {
+    let (host, folder) = (run.victim(), run.machine.temporary(run.victim()));
+    host.sh(&format!("cat /dev/zero > {}/filler 2> /dev/null; true", folder.display()))?;
+    let lines = format!("spawn -{} -3 /bin/hostname\nspawn -{} no-such-program\n", host.name, host.name);
+    for _ in 0..3 {
+        run.machine.console(host, &lines, super::CONSOLE_TIME)?;
+    }
+    std::thread::sleep(TALK_TIME / 4);
+    Ok(())
+}
