@@ -62,10 +62,17 @@ struct Handed {
     mark: u64,
 }
 
+/// What a task was given and has not taken, in order.
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<Handed>,
+    cost: u64,
+}
+
 /// What arrives from other hosts. `B` is memory for a body.
 pub struct Intake<B> {
     arriving: HashMap<(Tid, u32), Arriving<B>>,
-    handed: HashMap<Tid, VecDeque<Handed>>,
+    handed: HashMap<Tid, Waiting>,
     /// What each host is owed for each task.
     owed: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
@@ -120,8 +127,9 @@ impl<B> Intake<B> {
         self.arriving.retain(|(from, _), _| *from != host);
         self.owed.retain(|(to, _), _| *to != host);
         self.credits.retain(|credit| credit.host != host);
-        for handed in self.handed.values_mut() {
-            handed.iter_mut().filter(|handed| handed.from == host).for_each(|handed| handed.cost = 0);
+        for waiting in self.handed.values_mut() {
+            waiting.messages.iter_mut().filter(|handed| handed.from == host).for_each(|handed| handed.cost = 0);
+            waiting.cost = waiting.messages.iter().map(|handed| handed.cost).sum();
         }
     }
 
@@ -135,7 +143,9 @@ impl<B> Intake<B> {
     /// The task was given a message from that host; it has taken it when it has come to `mark`.
     /// Marks grow from call to call.
     pub fn handed(&mut self, dst: Tid, from: Tid, bytes: usize, mark: u64) {
-        self.handed.entry(dst).or_default().push_back(Handed { from, cost: cost(bytes), mark });
+        let waiting = self.handed.entry(dst).or_default();
+        waiting.cost += cost(bytes);
+        waiting.messages.push_back(Handed { from, cost: cost(bytes), mark });
     }
 
     /// The message was for nobody.
@@ -146,14 +156,18 @@ impl<B> Intake<B> {
 
     /// The task has come so far. Says how many messages it has taken since the last time.
     pub fn came_to(&mut self, dst: Tid, mark: u64) -> usize {
-        let Some(handed) = self.handed.get_mut(&dst) else { return 0 };
-        let count = handed.iter().take_while(|handed| handed.mark <= mark).count();
-        let taken: Vec<Handed> = handed.drain(..count).collect();
-        if handed.is_empty() {
-            self.handed.remove(&dst);
-        }
-        for Handed { from, cost, .. } in taken {
+        let mut count = 0;
+        while let Some(waiting) = self.handed.get_mut(&dst) {
+            if waiting.messages.front().is_none_or(|handed| handed.mark > mark) {
+                break;
+            }
+            let Some(Handed { from, cost, .. }) = waiting.messages.pop_front() else { break };
+            waiting.cost -= cost;
+            if waiting.messages.is_empty() {
+                self.handed.remove(&dst);
+            }
             self.owe(from, dst, cost);
+            count += 1;
         }
         count
     }
@@ -161,9 +175,9 @@ impl<B> Intake<B> {
     /// The mark of which the daemon should hear at once when the task comes there; `None` while
     /// what the task has not taken is too little to hold anybody up.
     pub fn mark_of_interest(&self, dst: Tid) -> Option<u64> {
-        let mut owed = self.handed.get(&dst)?.iter();
+        let waiting = self.handed.get(&dst).filter(|waiting| waiting.cost >= FLOW_QUANTUM_BYTES / 2)?;
         let mut total = 0;
-        owed.find_map(|handed| {
+        waiting.messages.iter().find_map(|handed| {
             total += handed.cost;
             (total >= FLOW_QUANTUM_BYTES / 2).then_some(handed.mark)
         })
@@ -177,7 +191,7 @@ impl<B> Intake<B> {
     /// The task is no more: all that it was given counts as taken.
     pub fn task_gone(&mut self, dst: Tid) {
         let handed = self.handed.remove(&dst).unwrap_or_default();
-        for Handed { from, cost, .. } in handed {
+        for Handed { from, cost, .. } in handed.messages {
             self.owe(from, dst, cost);
         }
         let hosts: Vec<Tid> = self.owed.keys().filter(|(_, of)| *of == dst).map(|(host, _)| *host).collect();

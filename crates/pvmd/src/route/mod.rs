@@ -370,7 +370,10 @@ impl Route {
                 };
                 self.lent.entry(dst).or_default().push_back(block);
                 self.intake.handed(dst, from, bytes, self.endpoint.written(dst.0));
-                self.hear(dst);
+                // A task that is to tell of something anyway is left alone until then.
+                if !self.noticed.contains_key(&dst) {
+                    self.hear(dst);
+                }
             }
         }
         true
