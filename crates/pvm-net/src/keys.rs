@@ -155,6 +155,23 @@ impl Token {
     }
 }
 
+/// The two tokens of a link: who calls shows the one, who is called answers with the other. So each
+/// knows that the other was told by the same one.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    /// Shown by the caller.
+    pub shown: Token,
+    /// The answer.
+    pub back: Token,
+}
+
+impl Tokens {
+    /// Fresh ones.
+    pub fn generate() -> Result<Tokens, NoRandomness> {
+        Ok(Tokens { shown: Token::generate()?, back: Token::generate()? })
+    }
+}
+
 impl Drop for Token {
     fn drop(&mut self) {
         self.0.zeroize();

@@ -4,13 +4,15 @@
 //! * [`Link`]: one connection that carries frames, encrypted (TLS 1.3, both sides known by raw
 //!   Ed25519 keys) or in clear; never blocks;
 //! * [`Pipe`]: the same without frames;
-//! * [`Gate`]: where links between daemons come to be, and where strangers are turned away.
+//! * [`Gate`]: where links between daemons come to be, and where strangers are turned away;
+//! * [`direct`]: waiting for a link between two tasks.
 //!
 //! No threads and no waiting: everything is driven by a loop of the caller's around `poll`. What a
 //! frame means is the caller's business.
 #![forbid(unsafe_code)]
 
 mod buffer;
+pub mod direct;
 mod gate;
 mod keys;
 mod link;
@@ -18,8 +20,8 @@ mod pipe;
 mod socket;
 mod tls;
 
-pub use gate::{Event, Gate, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX};
-pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token};
+pub use gate::{Event, Gate, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener};
+pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
 pub use pipe::Pipe;
 pub use tls::{Identity, Known};

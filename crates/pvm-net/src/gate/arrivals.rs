@@ -1,9 +1,9 @@
 //! Those who call: silent, then shaking hands, then known and waited for with their second link.
 use super::{
-    Entry, Event, GREETING_BYTES_MAX, Gate, HANDSHAKE_TIME_MAX, LISTENER, Pair, Security, UNKNOWN_MAX, VERSION, Watch,
-    kind, words,
+    Entry, Event, GREETING_BYTES_MAX, Gate, HANDSHAKE_TIME_MAX, LISTENER, Security, UNKNOWN_MAX, VERSION, Watch, kind,
+    words,
 };
-use crate::keys::{PublicKey, Token};
+use crate::keys::{PublicKey, Tokens};
 use crate::link::{Head, Link, LinkError};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -36,8 +36,15 @@ struct Half {
     control: Link,
     peer: PublicKey,
     security: Security,
-    token: Token,
-    back: Token,
+    tokens: Tokens,
+}
+
+/// One who has been announced.
+pub struct Expected {
+    /// Who it has to be; in clear it is known by its token alone.
+    peer: Option<PublicKey>,
+    tokens: Tokens,
+    pub give_up: Instant,
 }
 
 /// One who calls.
@@ -64,6 +71,33 @@ impl Arrival {
 }
 
 impl Gate {
+    /// Somebody will call and show the first token: over TLS and with that key if there is one, else
+    /// in clear. Within the patience there is a [`Event::Met`] or a [`Event::Failed`] with that ticket.
+    pub fn expect(&mut self, ticket: u64, peer: Option<PublicKey>, tokens: Tokens, patience: Duration, now: Instant) {
+        self.cancel(ticket);
+        if let Some(peer) = peer {
+            self.identity.known().add(peer);
+        }
+        self.expected.insert(ticket, Expected { peer, tokens, give_up: now + patience });
+    }
+
+    pub(super) fn expectations_end(&mut self, now: Instant) {
+        let over = self.expected.iter().filter(|(_, expected)| expected.give_up <= now);
+        let over: Vec<u64> = over.map(|(ticket, _)| *ticket).collect();
+        for ticket in over {
+            self.forget_expected(ticket);
+            self.events.push_back(Event::Failed { ticket, reason: "has not called in time".into() });
+        }
+    }
+
+    pub(super) fn forget_expected(&mut self, ticket: u64) -> Option<Expected> {
+        let expected = self.expected.remove(&ticket)?;
+        if let Some(peer) = expected.peer.filter(|peer| self.expected.values().all(|other| other.peer != Some(*peer))) {
+            self.identity.known().remove(&peer);
+        }
+        Some(expected)
+    }
+
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPTS_IN_TURN_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -216,38 +250,60 @@ impl Gate {
             Entry::Arrival(Arrival { stage: Stage::Half(half), .. }) => half.peer != peer,
             _ => true,
         });
-        let tokens = Token::generate().and_then(|token| Ok((token, Token::generate()?)));
-        let (token, back) = tokens.map_err(|error| error.to_string())?;
-        let header = zeroize::Zeroizing::new([*token.as_bytes(), *back.as_bytes()].concat());
+        let tokens = Tokens::generate().map_err(|error| error.to_string())?;
+        let header = zeroize::Zeroizing::new([*tokens.shown.as_bytes(), *tokens.back.as_bytes()].concat());
         control.send(kind::ACCEPT_CONTROL, &header, &[]).map_err(|error| words(&error))?;
-        Ok(Box::new(Half { control, peer, security, token, back }))
+        Ok(Box::new(Half { control, peer, security, tokens }))
     }
 
-    /// Somebody shows a token: it is the second link of the one to whom that was given.
+    /// Somebody shows a token: it is one who was expected, or the second link of one whose first
+    /// stands.
     fn complete(&mut self, mut data: Link, shown: &[u8], address: SocketAddr) -> Result<(), String> {
-        let mut found = None;
-        for (id, entry) in &self.entries {
-            let Entry::Arrival(Arrival { stage: Stage::Half(half), .. }) = entry else { continue };
-            if half.token.is(shown) {
-                found = Some(*id);
+        let not_its_own = Err("shows a token that is not its own".to_owned());
+        if let Some(ticket) = self.expected_by(shown) {
+            let Some(Expected { peer, tokens, .. }) = self.forget_expected(ticket) else { return Ok(()) };
+            if data.peer() != peer {
+                let reason = "somebody else has shown its token".into();
+                self.events.push_back(Event::Failed { ticket, reason });
+                return not_its_own;
             }
+            let sent = data.send(kind::ACCEPT_DATA, tokens.back.as_bytes(), &[]);
+            let link = sent.and_then(|()| self.finished(data)).map_err(|error| words(&error))?;
+            self.events.push_back(Event::Met { ticket, link: Box::new(link) });
+            return Ok(());
         }
-        let Some(Entry::Arrival(Arrival { stage: Stage::Half(half), .. })) =
-            found.and_then(|id| self.entries.remove(&id))
-        else {
-            return Err("shows a token that is not good, or not any more".into());
-        };
+        let half = self.half_of(shown).ok_or("shows a token that is not good, or not any more")?;
         let fits = match half.security {
             Security::Encrypted => data.peer() == Some(half.peer),
             Security::Trusted => !data.is_encrypted(),
         };
         if !fits {
-            return Err("shows a token that is not its own".into());
+            return not_its_own;
         }
-        let Half { control, peer, back, .. } = *half;
-        let sent = data.send(kind::ACCEPT_DATA, back.as_bytes(), &[]);
-        let pair: Box<Pair> = sent.and_then(|()| self.pair(control, data)).map_err(|error| words(&error))?;
+        let Half { control, peer, tokens, .. } = *half;
+        let sent = data.send(kind::ACCEPT_DATA, tokens.back.as_bytes(), &[]);
+        let pair = sent.and_then(|()| self.pair(control, data)).map_err(|error| words(&error))?;
         self.events.push_back(Event::Arrived { peer, address, pair });
         Ok(())
+    }
+
+    /// All are compared, so that the time tells nothing.
+    fn expected_by(&self, shown: &[u8]) -> Option<u64> {
+        self.expected.iter().fold(None, |found, (ticket, expected)| match expected.tokens.shown.is(shown) {
+            true => Some(*ticket),
+            false => found,
+        })
+    }
+
+    /// The one whose token that is; the token is not good any more then.
+    fn half_of(&mut self, shown: &[u8]) -> Option<Box<Half>> {
+        let id = self.entries.iter().fold(None, |found, (id, entry)| match entry {
+            Entry::Arrival(Arrival { stage: Stage::Half(half), .. }) if half.tokens.shown.is(shown) => Some(*id),
+            _ => found,
+        })?;
+        match self.entries.remove(&id) {
+            Some(Entry::Arrival(Arrival { stage: Stage::Half(half), .. })) => Some(half),
+            _ => None,
+        }
     }
 }

@@ -4,8 +4,8 @@ use super::{
     Entry, Event, GREETING_BYTES_MAX, Gate, HANDSHAKE_TIME_MAX, Security, VERSION, Watch, kind, tcp_socket, two_tokens,
     words,
 };
-use crate::keys::{PublicKey, Token};
-use crate::link::Link;
+use crate::keys::{PublicKey, Tokens};
+use crate::link::{Link, LinkError};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::net::SocketAddr;
@@ -17,10 +17,19 @@ const LEAD_TIME: Duration = Duration::from_millis(300);
 /// Pause before all addresses are tried once more.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// What a call is for.
+enum Errand {
+    /// The two links between daemons.
+    Pair(Security),
+    /// One link, to somebody who expects whoever shows the first token, and shows the second.
+    Meeting(Tokens),
+}
+
 /// A call.
 pub struct Dial {
-    peer: PublicKey,
-    security: Security,
+    /// Who is to answer; known by tokens alone where there is no key.
+    peer: Option<PublicKey>,
+    errand: Errand,
     addresses: Vec<SocketAddr>,
     /// Which address is tried next.
     next: usize,
@@ -50,8 +59,7 @@ enum Stage {
 /// The control link stands; the data link is on its way.
 struct Half {
     control: Link,
-    token: Token,
-    back: Token,
+    tokens: Tokens,
 }
 
 /// One connection to one address.
@@ -68,8 +76,9 @@ pub struct Attempt {
 enum Next {
     Wait(Stage),
     /// The control link stands, with these tokens.
-    Control(Link, Token, Token),
-    Data(Link),
+    Control(Link, Tokens),
+    /// Tokens have been exchanged.
+    Done(Link),
 }
 
 impl Gate {
@@ -84,10 +93,36 @@ impl Gate {
         patience: Duration,
         now: Instant,
     ) {
+        self.dial(ticket, addresses, Some(peer), Errand::Pair(security), patience, now);
+    }
+
+    /// Calls one who expects that ([`Gate::expect`]): over TLS if a key is given, else in clear.
+    /// Within the patience there is a [`Event::Met`] or a [`Event::Failed`] with that ticket.
+    pub fn meet(
+        &mut self,
+        ticket: u64,
+        addresses: &[SocketAddr],
+        peer: Option<PublicKey>,
+        tokens: Tokens,
+        patience: Duration,
+        now: Instant,
+    ) {
+        self.dial(ticket, addresses, peer, Errand::Meeting(tokens), patience, now);
+    }
+
+    fn dial(
+        &mut self,
+        ticket: u64,
+        addresses: &[SocketAddr],
+        peer: Option<PublicKey>,
+        errand: Errand,
+        patience: Duration,
+        now: Instant,
+    ) {
         self.cancel(ticket);
         let dial = Dial {
             peer,
-            security,
+            errand,
             addresses: addresses.to_vec(),
             next: 0,
             next_at: now,
@@ -99,9 +134,10 @@ impl Gate {
         self.dial_on(now);
     }
 
-    /// Forgets a call; nothing is told of it.
+    /// Forgets a call, or one that is expected; nothing is told of it.
     pub fn cancel(&mut self, ticket: u64) {
         self.dials.remove(&ticket);
+        self.forget_expected(ticket);
         self.drop_attempts(ticket);
     }
 
@@ -185,13 +221,12 @@ impl Gate {
     pub(super) fn attempt_goes_on(&mut self, id: u64, attempt: Attempt, now: Instant) {
         let Attempt { ticket, address, deadline, stage, half } = attempt;
         let Some(dial) = self.dials.get(&ticket) else { return };
-        let (peer, security) = (dial.peer, dial.security);
         let result = match stage {
-            Stage::Connecting(socket) => self.connected(socket, peer, security, half.is_some()),
+            Stage::Connecting(socket) => self.connected(socket, dial, half.is_some()),
             stage @ Stage::Opening { .. } => Ok(stage),
         };
         let result = result.and_then(|stage| match stage {
-            Stage::Opening { link, asked } => opening(link, asked, security, half.as_deref()),
+            Stage::Opening { link, asked } => opening(link, asked, &dial.errand, half.as_deref()),
             stage => Ok(Next::Wait(stage)),
         });
         match result {
@@ -201,30 +236,34 @@ impl Gate {
                 }
                 self.entries.insert(id, Entry::Attempt(Attempt { ticket, address, deadline, stage, half }));
             }
-            Ok(Next::Control(control, token, back)) => {
+            Ok(Next::Control(control, tokens)) => {
                 self.let_go(&control);
                 self.drop_attempts(ticket);
                 if let Some(dial) = self.dials.get_mut(&ticket) {
                     dial.settled = true;
                 }
-                self.try_address(ticket, address, Some(Box::new(Half { control, token, back })), now);
+                self.try_address(ticket, address, Some(Box::new(Half { control, tokens })), now);
             }
-            Ok(Next::Data(data)) => {
-                let control = half.expect("a data link comes after its control link").control;
-                match self.pair(control, data) {
-                    Ok(pair) => {
-                        self.dials.remove(&ticket);
-                        self.events.push_back(Event::Connected { ticket, address, pair });
-                    }
-                    Err(error) => self.note(ticket, address, words(&error), now),
+            Ok(Next::Done(link)) => match self.done(ticket, address, half, link) {
+                Ok(event) => {
+                    self.cancel(ticket);
+                    self.events.push_back(event);
                 }
-            }
+                Err(error) => self.note(ticket, address, words(&error), now),
+            },
             Err(reason) => self.note(ticket, address, reason, now),
         }
     }
 
+    fn done(&self, ticket: u64, address: SocketAddr, half: Option<Box<Half>>, link: Link) -> Result<Event, LinkError> {
+        Ok(match half {
+            Some(half) => Event::Connected { ticket, address, pair: self.pair(half.control, link)? },
+            None => Event::Met { ticket, link: Box::new(self.finished(link)?) },
+        })
+    }
+
     /// The connection stands, or has failed.
-    fn connected(&self, socket: OwnedFd, peer: PublicKey, security: Security, data: bool) -> Result<Stage, String> {
+    fn connected(&self, socket: OwnedFd, dial: &Dial, data: bool) -> Result<Stage, String> {
         match sockopt::socket_error(&socket) {
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => return Err(errno.to_string()),
@@ -232,10 +271,10 @@ impl Gate {
         if rustix::net::getpeername(&socket).is_err() {
             return Ok(Stage::Connecting(socket));
         }
-        let mut link = if data && security == Security::Trusted {
-            Link::clear(socket)
-        } else {
-            Link::secure_to(socket, &self.identity, peer).map_err(|error| words(&error))?
+        let peer = dial.peer.filter(|_| !data || !matches!(dial.errand, Errand::Pair(Security::Trusted)));
+        let mut link = match peer {
+            Some(peer) => Link::secure_to(socket, &self.identity, peer).map_err(|error| words(&error))?,
+            None => Link::clear(socket),
         };
         link.set_frame_bytes_max(GREETING_BYTES_MAX);
         Ok(Stage::Opening { link, asked: false })
@@ -243,15 +282,21 @@ impl Gate {
 }
 
 /// Shakes hands, asks, and awaits the answer.
-fn opening(mut link: Link, mut asked: bool, security: Security, half: Option<&Half>) -> Result<Next, String> {
+fn opening(mut link: Link, mut asked: bool, errand: &Errand, half: Option<&Half>) -> Result<Next, String> {
+    let tokens = match (errand, half) {
+        (_, Some(half)) => Some(&half.tokens),
+        (Errand::Meeting(tokens), None) => Some(tokens),
+        (Errand::Pair(_), None) => None,
+    };
     let mut go_on = || {
         if !link.handshake()? {
             return Ok(None);
         }
         if !asked {
-            match half {
-                None => link.send(kind::OPEN_CONTROL, &[VERSION, security.code()], &[])?,
-                Some(half) => link.send(kind::OPEN_DATA, half.token.as_bytes(), &[])?,
+            match (tokens, errand) {
+                (Some(tokens), _) => link.send(kind::OPEN_DATA, tokens.shown.as_bytes(), &[])?,
+                (None, Errand::Pair(security)) => link.send(kind::OPEN_CONTROL, &[VERSION, security.code()], &[])?,
+                (None, Errand::Meeting(_)) => {}
             }
             asked = true;
         }
@@ -259,12 +304,12 @@ fn opening(mut link: Link, mut asked: bool, security: Security, half: Option<&Ha
     };
     let answer = go_on().map_err(|error| words(&error))?;
     let Some(head) = answer else { return Ok(Next::Wait(Stage::Opening { link, asked })) };
-    match (head.kind, half, head.body_bytes) {
+    match (head.kind, tokens, head.body_bytes) {
         (kind::ACCEPT_CONTROL, None, 0) => {
-            let (token, back) = two_tokens(head.header()).ok_or("answers strangely")?;
-            Ok(Next::Control(link, token, back))
+            let tokens = two_tokens(head.header()).ok_or("answers strangely")?;
+            Ok(Next::Control(link, tokens))
         }
-        (kind::ACCEPT_DATA, Some(half), 0) if half.back.is(head.header()) => Ok(Next::Data(link)),
+        (kind::ACCEPT_DATA, Some(tokens), 0) if tokens.back.is(head.header()) => Ok(Next::Done(link)),
         _ => Err("answers strangely".into()),
     }
 }

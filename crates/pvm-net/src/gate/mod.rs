@@ -6,6 +6,8 @@
 //! back. So a link in clear belongs to the same two daemons as the encrypted one beside it, and no
 //! token is good twice.
 //!
+//! Two tasks that have been told of each other (and given tokens) by their daemons have one link.
+//!
 //! * `arrivals`: those who call;
 //! * `dialling`: those whom we call;
 //! * `refusals`: how often the log hears of strangers.
@@ -14,10 +16,10 @@ mod arrivals;
 mod dialling;
 mod refusals;
 
-use crate::keys::{KEY_BYTES, PublicKey, Token};
+use crate::keys::{KEY_BYTES, PublicKey, Token, Tokens};
 use crate::link::{FRAME_BYTES_MAX, Link, LinkError};
 use crate::tls::Identity;
-use arrivals::Arrival;
+use arrivals::{Arrival, Expected};
 use dialling::{Attempt, Dial};
 use refusals::Refusals;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -109,6 +111,13 @@ pub enum Event {
         /// The links.
         pair: Box<Pair>,
     },
+    /// One who was expected has called, or one whom we called has met us.
+    Met {
+        /// The caller's name for the call.
+        ticket: u64,
+        /// The link.
+        link: Box<Link>,
+    },
     /// A call has led to nothing.
     Failed {
         /// The caller's name for the call.
@@ -169,6 +178,7 @@ pub struct Gate {
     entries: HashMap<u64, Entry>,
     last: u64,
     dials: HashMap<u64, Dial>,
+    expected: HashMap<u64, Expected>,
     events: VecDeque<Event>,
     refusals: Refusals,
     /// Silence of the network after which a link is given up.
@@ -189,6 +199,7 @@ impl Gate {
             entries: HashMap::new(),
             last: LISTENER,
             dials: HashMap::new(),
+            expected: HashMap::new(),
             events: VecDeque::new(),
             refusals: Refusals::default(),
             timeout,
@@ -199,9 +210,14 @@ impl Gate {
     /// Lets others call: on all addresses, on the first free port from the wanted one on, or on any
     /// if that is zero.
     pub fn listen(&mut self, port: u16) -> Result<(), Errno> {
-        let (listener, port) = listen(port)?;
+        self.listen_at(listener(port)?)
+    }
+
+    /// Lets others call at a listening socket that does not block.
+    pub fn listen_at(&mut self, listener: OwnedFd) -> Result<(), Errno> {
         epoll::add(&self.epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-        (self.listener, self.port) = (Some(listener), port);
+        self.port = SocketAddr::try_from(rustix::net::getsockname(&listener)?)?.port();
+        self.listener = Some(listener);
         Ok(())
     }
 
@@ -254,7 +270,8 @@ impl Gate {
             Entry::Attempt(attempt) => attempt.deadline,
         });
         let dials = self.dials.values().map(Dial::next_wakeup);
-        deadlines.chain(dials).chain(self.deaf_until).chain(self.refusals.next_wakeup()).min()
+        let expected = self.expected.values().map(|expected| expected.give_up);
+        deadlines.chain(dials).chain(expected).chain(self.deaf_until).chain(self.refusals.next_wakeup()).min()
     }
 
     fn progress(&mut self, id: u64, now: Instant) {
@@ -279,6 +296,7 @@ impl Gate {
                 None => {}
             }
         }
+        self.expectations_end(now);
         if self.deaf_until.is_some_and(|until| until <= now) {
             self.deaf_until = None;
             if let Some(listener) = &self.listener {
@@ -311,13 +329,17 @@ impl Gate {
     }
 
     /// A pair whose peer is known.
-    fn pair(&self, mut control: Link, mut data: Link) -> Result<Box<Pair>, LinkError> {
-        for link in [&mut control, &mut data] {
-            self.let_go(&*link);
-            link.trust(self.timeout)?;
-            link.set_frame_bytes_max(FRAME_BYTES_MAX);
-        }
-        Ok(Box::new(Pair { control, data }))
+    fn pair(&self, control: Link, data: Link) -> Result<Box<Pair>, LinkError> {
+        Ok(Box::new(Pair { control: self.finished(control)?, data: self.finished(data)? }))
+    }
+
+    /// A link whose peer is known; it is its user's to watch.
+    fn finished(&self, mut link: Link) -> Result<Link, LinkError> {
+        // The control link of a call is not watched here any more.
+        let _ = epoll::delete(&self.epoll, &link);
+        link.trust(self.timeout)?;
+        link.set_frame_bytes_max(FRAME_BYTES_MAX);
+        Ok(link)
     }
 
     fn refuse(&mut self, address: SocketAddr, reason: String, now: Instant) {
@@ -335,9 +357,9 @@ impl AsFd for Gate {
 }
 
 /// Two tokens out of one header.
-fn two_tokens(header: &[u8]) -> Option<(Token, Token)> {
+fn two_tokens(header: &[u8]) -> Option<Tokens> {
     let (one, other) = header.split_first_chunk::<KEY_BYTES>()?;
-    Some((Token::from_bytes(*one), Token::from_bytes(other.try_into().ok()?)))
+    Some(Tokens { shown: Token::from_bytes(*one), back: Token::from_bytes(other.try_into().ok()?) })
 }
 
 /// What a failure means to somebody who reads the log.
@@ -358,12 +380,18 @@ fn words(error: &LinkError) -> String {
     text.into()
 }
 
-/// A listening socket, for both kinds of addresses where the system has both.
-fn listen(wanted: u16) -> Result<(OwnedFd, u16), Errno> {
+/// A listening socket for both kinds of addresses where the system has both, on the first free port
+/// from the wanted one on, or on any if that is zero.
+pub fn listener(wanted: u16) -> Result<OwnedFd, Errno> {
     let ports = if wanted == 0 { 0..=0 } else { wanted..=wanted.saturating_add(PORTS_TRIED_MAX - 1) };
     let mut result = Err(Errno::ADDRINUSE);
     for port in ports {
-        result = listen_on(port);
+        result = match listener_at(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))) {
+            Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => {
+                listener_at(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+            }
+            result => result,
+        };
         if !matches!(result, Err(Errno::ADDRINUSE | Errno::ACCESS)) {
             break;
         }
@@ -371,18 +399,7 @@ fn listen(wanted: u16) -> Result<(OwnedFd, u16), Errno> {
     result
 }
 
-fn listen_on(port: u16) -> Result<(OwnedFd, u16), Errno> {
-    let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-    let result = listen_at(both);
-    let listener = match result {
-        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => listen_at(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?,
-        result => result?,
-    };
-    let bound = SocketAddr::try_from(rustix::net::getsockname(&listener)?)?;
-    Ok((listener, bound.port()))
-}
-
-fn listen_at(address: SocketAddr) -> Result<OwnedFd, Errno> {
+fn listener_at(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let socket = tcp_socket(&address)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, false)?;

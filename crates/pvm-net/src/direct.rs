@@ -1,0 +1,69 @@
+//! Using a link between two tasks and waiting for it, each time no longer than a limit.
+//!
+//! Who waits for other things as well polls the link's socket among them and uses the link itself.
+use crate::link::{Head, Link, LinkError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::time::{Duration, Instant};
+
+/// Sleeps until something has come, or until the socket takes what waits for it. Gives whether that
+/// was within the time.
+pub fn wait(link: &Link, timeout: Duration) -> Result<bool, LinkError> {
+    let end = Instant::now() + timeout;
+    let flags = if link.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(link, flags)], Some(&left)) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Does something again and again until it has a result, with sleep between.
+fn within<T>(
+    link: &mut Link,
+    timeout: Duration,
+    mut action: impl FnMut(&mut Link) -> Result<Option<T>, LinkError>,
+) -> Result<Option<T>, LinkError> {
+    let end = Instant::now() + timeout;
+    loop {
+        let result = action(link)?;
+        let left = end.saturating_duration_since(Instant::now());
+        if result.is_some() || left.is_zero() {
+            return Ok(result);
+        }
+        wait(link, left)?;
+    }
+}
+
+/// Writes all that waits for the socket. Gives whether that was done within the time.
+pub fn flush(link: &mut Link, timeout: Duration) -> Result<bool, LinkError> {
+    let done = |link: &mut Link| {
+        link.flush()?;
+        Ok((!link.wants_write()).then_some(()))
+    };
+    Ok(within(link, timeout, done)?.is_some())
+}
+
+/// The beginning of the next frame, if it comes within the time.
+pub fn receive(link: &mut Link, timeout: Duration) -> Result<Option<Head>, LinkError> {
+    within(link, timeout, |link| {
+        link.flush()?;
+        link.receive()
+    })
+}
+
+/// Fills `into` from the current frame's body. Gives how many bytes came within the time.
+pub fn take(link: &mut Link, into: &mut [u8], timeout: Duration) -> Result<usize, LinkError> {
+    let wanted = into.len().min(link.body_left());
+    let mut done = 0;
+    within(link, timeout, |link| {
+        link.flush()?;
+        done += link.take(&mut into[done..wanted])?;
+        Ok((done == wanted).then_some(()))
+    })?;
+    Ok(done)
+}
