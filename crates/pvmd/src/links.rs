@@ -162,6 +162,8 @@ impl Links {
                 None => {}
             },
             GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
+            // Daemons do not expect single links.
+            GateEvent::Met { .. } => {}
             GateEvent::Failed { ticket, reason } => {
                 let host = Tid(ticket as u32);
                 self.remark(format!("no link to {host}: {reason}"));
