@@ -156,6 +156,35 @@ impl HostLine {
     }
 }
 
+/// The line that says the same.
+impl std::fmt::Display for HostLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (later, overload) = (if self.later { "&" } else { "" }, if self.overload { "$" } else { "" });
+        // Without brackets the last part of an address would be a number of slots.
+        let (open, close) = if self.name.matches(':').count() == 1 { ("[", "]") } else { ("", "") };
+        write!(f, "{later}{overload}{open}{}{close}", self.name)?;
+        let options = &self.options;
+        let (speed, slots) = (options.speed.map(|it| it.to_string()), options.slots.map(|it| it.to_string()));
+        for (name, value) in [
+            ("lo", &options.login),
+            ("so", &options.start),
+            ("dx", &options.daemon),
+            ("ep", &options.path),
+            ("wd", &options.directory),
+            ("bx", &options.debugger),
+            ("ip", &options.address),
+            ("id", &options.machine),
+            ("sp", &speed),
+            ("slots", &slots),
+        ] {
+            if let Some(value) = value {
+                write!(f, " {name}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a hostfile says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hostfile {
@@ -379,6 +408,7 @@ mod tests {
             let line = format!("{}{name} {}", if overload { "$" } else { "" }, options.join("  "));
             let host = parse_host(&line).unwrap();
             prop_assert_eq!((host.name(), host.overload), (name.as_str(), overload));
+            prop_assert_eq!(parse_host(&host.to_string()), Ok(host.clone()));
             // Of an option that stands twice the last one counts.
             for word in &options {
                 let (key, _) = word.split_once('=').unwrap();

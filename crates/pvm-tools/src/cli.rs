@@ -46,6 +46,8 @@ impl Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Run(Run),
+    Up(Up),
+    Down(Down),
     Conf(Conf),
     Ps(Ps),
     Jobs(Jobs),
@@ -74,6 +76,14 @@ pub struct Run {
     /// Write what the tasks do, as a timeline that Perfetto and Chrome show
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,
+    /// Run on these hosts only: a list with ranges (a,b,n[1-4]); a:4 takes four
+    /// tasks before others take more. Those that are not in the machine are
+    /// added, and taken out afterwards
+    #[arg(long, value_name = "LIST", verbatim_doc_comment)]
+    pub hosts: Option<String>,
+    /// The same with the hosts of a file (name slots=4)
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    pub hostfile: Option<PathBuf>,
     /// The directory of the tasks (by default the current one)
     #[arg(long = "wd", value_name = "DIR")]
     pub directory: Option<PathBuf>,
@@ -92,6 +102,31 @@ impl Run {
     pub fn arguments(&self) -> &[String] {
         self.command.get(1..).unwrap_or_default()
     }
+}
+
+/// Start the machine, or add hosts to it
+///
+/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in
+/// quotes ("h2 lo=joe"). Inside of a Slurm job, without hosts: those of the job.
+/// Hosts that are in the machine already stay. Prints the hosts of the machine,
+/// and for each that could not be added the reason; then the exit status is 1.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Up {
+    /// Hosts in a file, one a line
+    #[arg(long, value_name = "FILE")]
+    pub hostfile: Option<PathBuf>,
+    /// Hosts to add
+    #[arg(value_name = "HOST")]
+    pub hosts: Vec<String>,
+}
+
+/// Halt the machine, or take hosts out of it
+#[derive(Args, Debug)]
+pub struct Down {
+    /// Hosts to take out (else the whole machine ends)
+    #[arg(value_name = "HOST")]
+    pub hosts: Vec<String>,
 }
 
 /// List the hosts of the machine

@@ -75,13 +75,27 @@ pub fn join_or_start(arguments: &[OsString]) -> Result<(Session, Option<Child>),
     match join() {
         Ok(session) => Ok((session, None)),
         Err(MachineError::None) => match start(arguments) {
-            Ok(daemon) => Ok((join()?, Some(daemon))),
+            Ok(daemon) => {
+                let mut session = join()?;
+                await_hosts(&mut session)?;
+                Ok((session, Some(daemon)))
+            }
             // Somebody else may have started one at the same moment.
             Err(ended @ MachineError::Ended(_)) => join().map(|session| (session, None)).map_err(|_| ended),
             Err(error) => Err(error),
         },
         Err(error) => Err(error),
     }
+}
+
+/// Waits for the hosts of the hostfile with which the daemon was started.
+fn await_hosts(session: &mut Session) -> Result<(), Code> {
+    if let Reply::Failures(failures) = session.request(Request::AwaitHosts)? {
+        for failure in failures {
+            eprintln!("{}", failure.replace('\n', "\n    "));
+        }
+    }
+    Ok(())
 }
 
 /// Where `pvmd` is looked for before `PATH`.

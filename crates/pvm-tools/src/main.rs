@@ -4,6 +4,7 @@
 mod cli;
 mod console;
 mod control;
+mod hosts;
 mod jobs;
 mod json;
 mod list;
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
     match &cli.command {
         None => console::driver::run(&cli.daemon_arguments()),
         Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Up(arguments)) => hosts::up(arguments),
+        Some(Command::Down(arguments)) => hosts::down(arguments),
         Some(Command::Conf(arguments)) => list::conf(arguments),
         Some(Command::Ps(arguments)) => list::ps(arguments),
         Some(Command::Jobs(arguments)) => list::jobs(arguments),

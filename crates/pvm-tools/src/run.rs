@@ -2,6 +2,7 @@
 use crate::cli;
 use crate::console::send_spawn;
 use crate::control::{self, Control, SpawnCall};
+use crate::hosts::{self, Wanted};
 use crate::machine::{self, MachineError};
 use crate::signals::Signals;
 use crate::timeline::{self, Timeline};
@@ -45,6 +46,13 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
         eprintln!("pvm run: unknown option {} (see pvm run --help)", arguments.program());
         return ExitCode::from(EXIT_USAGE);
     }
+    let wanted = match wanted_hosts(arguments) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            eprintln!("pvm run: {error}");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
     let (mut session, daemon) = match machine::join_or_start(&[]) {
         Ok(joined) => joined,
         Err(error) => {
@@ -53,7 +61,11 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
         }
     };
     let marked = if daemon.is_some() { machine::mark_transient(&mut session) } else { Ok(()) };
-    let started = marked.map_err(RunError::Code).and_then(|()| Run::start(&mut session, arguments));
+    let mut borrowed = Vec::new();
+    let started = marked.map_err(RunError::Code).and_then(|()| {
+        let place = with_hosts(&mut session, wanted, daemon.is_some(), &mut borrowed)?;
+        Run::start(&mut session, arguments, &place)
+    });
     let (status, ending) = match started {
         Ok(run) => run.watch(),
         Err(error) => {
@@ -61,15 +73,50 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
             (error.status(), Vec::new())
         }
     };
-    if let Err(error) = finish(session, daemon, status, &ending) {
+    if let Err(error) = finish(session, daemon, status, &ending, &borrowed) {
         eprintln!("pvm run: {error}");
     }
     ExitCode::from(status)
 }
 
+/// The hosts that the command line names; `None` when it names none.
+fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
+    match (&arguments.hosts, &arguments.hostfile) {
+        (Some(list), _) => hosts::of_words(std::slice::from_ref(list)).map(Some),
+        (None, Some(path)) => hosts::of_file(path).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Adds the hosts, and says where the tasks are to run. A machine that was started for this inside
+/// of a Slurm job has the hosts of the job. `borrowed` are those to be given back.
+fn with_hosts(
+    session: &mut Session,
+    wanted: Option<Vec<Wanted>>,
+    fresh: bool,
+    borrowed: &mut Vec<String>,
+) -> Result<String, RunError> {
+    let of_job = |()| if fresh { hosts::of_slurm().map_err(RunError::Hosts) } else { Ok(None) };
+    let Some(wanted) = wanted.map_or_else(|| of_job(()), |wanted| Ok(Some(wanted)))? else {
+        return Ok(String::new());
+    };
+    let added = hosts::add(session, wanted)?;
+    *borrowed = added.new_names();
+    match added.is_complete() {
+        true => Ok(added.place(session)?),
+        false => Err(RunError::Hosts(added.complaints().trim_end().to_owned())),
+    }
+}
+
 /// Leaves the machine, and ends it if it was made for this and nobody else is in it.
-/// `ending` are its own tasks that may not have ended quite.
-fn finish(mut session: Session, daemon: Option<Child>, status: u8, ending: &[Tid]) -> Result<(), MachineError> {
+/// `ending` are its own tasks that may not have ended quite, `borrowed` hosts that go with them.
+fn finish(
+    mut session: Session,
+    daemon: Option<Child>,
+    status: u8,
+    ending: &[Tid],
+    borrowed: &[String],
+) -> Result<(), MachineError> {
     if !session.is_connected() {
         return Ok(());
     }
@@ -80,7 +127,12 @@ fn finish(mut session: Session, daemon: Option<Child>, status: u8, ending: &[Tid
     }
     match machine::is_to_end(&mut session, ending)? {
         true => machine::halt(session, daemon)?,
-        false => session.leave()?,
+        false => {
+            if !borrowed.is_empty() {
+                hosts::delete(&mut session, borrowed)?;
+            }
+            session.leave()?;
+        }
     }
     Ok(())
 }
@@ -94,6 +146,8 @@ enum RunError {
     Start(String, Code),
     /// The machine refused.
     Code(Code),
+    /// Some host could not be had.
+    Hosts(String),
     /// The system refused.
     System(String, io::Error),
 }
@@ -128,6 +182,7 @@ impl std::fmt::Display for RunError {
             }
             RunError::Start(program, code) => write!(f, "{program}: {code}"),
             RunError::Code(code) => write!(f, "{code}"),
+            RunError::Hosts(text) => f.write_str(text),
             RunError::System(what, error) => write!(f, "{what}: {error}"),
         }
     }
@@ -195,7 +250,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn start(session: &'a mut Session, arguments: &cli::Run) -> Result<Run<'a>, RunError> {
+    fn start(session: &'a mut Session, arguments: &cli::Run, hosts: &str) -> Result<Run<'a>, RunError> {
         let signals = Signals::catch().map_err(|error| RunError::System("signals".into(), error))?;
         let context = match session.request(Request::NewContext)? {
             Reply::Int(context) => context,
@@ -203,7 +258,7 @@ impl<'a> Run<'a> {
         };
         session.task().collect_output(context, OUTPUT_TAG);
         let tracing = Tracing::start(session, arguments.trace.as_ref(), context)?;
-        let tids = spawn(session, arguments, context)?;
+        let tids = spawn(session, arguments, hosts, context)?;
         let roots: Vec<Tid> = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32)).collect();
         if let Some(code) = tids.iter().find(|tid| **tid <= 0) {
             for tid in roots {
@@ -356,7 +411,7 @@ fn base_name(program: &str) -> String {
 }
 
 /// Starts the tasks; answers tids and codes.
-fn spawn(session: &mut Session, arguments: &cli::Run, context: i32) -> Result<Vec<i32>, RunError> {
+fn spawn(session: &mut Session, arguments: &cli::Run, hosts: &str, context: i32) -> Result<Vec<i32>, RunError> {
     let here = std::env::current_dir().map_err(|error| RunError::System("current directory".into(), error))?;
     let directory = match &arguments.directory {
         Some(directory) => {
@@ -371,12 +426,13 @@ fn spawn(session: &mut Session, arguments: &cli::Run, context: i32) -> Result<Ve
     let mut variables = Variables::of_this_process();
     variables.set("PWD", &directory.to_string_lossy());
     let environment = variables.pairs(|name| !IDENTITY.contains(&name));
-    let place = format!(":{}", directory.display());
+    let place = format!("{hosts}:{}", directory.display());
+    let placed = if hosts.is_empty() { 0 } else { codes::TASK_HOST };
     let mut start = |file: &str| -> Result<Vec<i32>, Code> {
         let request = session.spawn_request(&SpawnCall {
             file,
             arguments: arguments.arguments(),
-            flags: codes::NO_SPAWN_PARENT,
+            flags: codes::NO_SPAWN_PARENT | placed,
             place: &place,
             count: arguments.count,
             environment: &environment,

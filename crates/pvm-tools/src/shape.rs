@@ -1,5 +1,6 @@
 //! The shapes of what the console prints: scripts parse these columns.
-use pvm_core::codes;
+use pvm_core::codes::{self, Code};
+use pvm_core::hostfile;
 use pvm_core::proto::{Host, Mailbox, TaskInfo};
 use pvm_core::tid::Tid;
 use std::fmt::Write;
@@ -123,14 +124,36 @@ pub fn added(names: &[String], count: i32, results: &[i32]) -> String {
     text
 }
 
-/// Why hosts could not be added: a paragraph for each of which there is more to say than its code.
+/// Why hosts could not be added: a paragraph for each.
 pub fn reasons(names: &[String], results: &[i32], reasons: &[String]) -> String {
     let failed = names.iter().zip(results).zip(reasons).filter(|((_, result), _)| **result <= 0);
     let mut text = String::new();
-    for ((name, _), reason) in failed.filter(|(_, reason)| !reason.is_empty()) {
+    for ((name, code), reason) in failed {
+        let reason = match reason.as_str() {
+            "" => cure(name, *code),
+            reason => reason.to_owned(),
+        };
         let _ = writeln!(text, "{name}: {}", reason.replace('\n', "\n    "));
     }
     text
+}
+
+/// What helps against a code that says it all.
+fn cure(name: &str, code: i32) -> String {
+    let text = codes::text(code);
+    match Code::from_number(code) {
+        Some(Code::BadParam) => match hostfile::parse_host(name) {
+            Err(error) => error.to_string(),
+            Ok(_) => text.into(),
+        },
+        Some(Code::NoHost) => {
+            format!("{text}\ntry: correct the name, put it into /etc/hosts or DNS, or say where the host is by ip=")
+        }
+        Some(Code::DupHost) => {
+            format!("{text}: it is in the machine already\ntry: $NAME for a second pvmd on the same host")
+        }
+        _ => text.into(),
+    }
 }
 
 /// What `delete` prints.

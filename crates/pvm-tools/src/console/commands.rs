@@ -5,6 +5,7 @@ use crate::shape;
 use crate::words::leading_number;
 use pvm_core::codes::{self, Code};
 use pvm_core::encoding;
+use pvm_core::hostfile;
 use pvm_core::proto::{Reply, Request, TaskInfo};
 use pvm_core::tid::Tid;
 use pvm_task::OptionNumber;
@@ -41,8 +42,14 @@ fn byte_names(names: &[String]) -> Vec<ByteBuf> {
     names.iter().map(|name| ByteBuf::from(name.as_bytes())).collect()
 }
 
+/// The hosts for which the words stand: `n[1-3]` is three.
+fn expanded(words: &[String]) -> Vec<String> {
+    // What cannot be read is shown as it is, with the code that it gets.
+    words.iter().flat_map(|word| hostfile::lines(word).unwrap_or_else(|_| vec![word.clone()])).collect()
+}
+
 pub fn add(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
-    let names = call.arguments().to_vec();
+    let names = expanded(call.arguments());
     go(match call.control.ask(Request::AddHosts(byte_names(&names))) {
         Ok(Reply::AddedHosts { count, hosts, reasons }) => {
             let text = shape::added(&names, count, &hosts) + &shape::reasons(&names, &hosts, &reasons);
@@ -54,7 +61,7 @@ pub fn add(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
 }
 
 pub fn delete(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
-    let names = call.arguments().to_vec();
+    let names = expanded(call.arguments());
     go(match call.control.ask(Request::DeleteHosts(byte_names(&names))) {
         Ok(Reply::Codes(results)) => call.print(&shape::deleted(&names, &results)),
         Ok(_) => call.report("pvm_delhosts", Code::BadMsg),
@@ -235,7 +242,7 @@ pub fn sig(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
 }
 
 pub fn mstat(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
-    for name in &call.words[1..] {
+    for name in &expanded(call.arguments()) {
         let code = match call.control.ask(Request::HostStatus(ByteBuf::from(name.as_bytes()))) {
             Ok(Reply::Code(code)) => code,
             Ok(_) => 0,
