@@ -4,8 +4,10 @@ use crate::memory::strings;
 use crate::process::Entry;
 use crate::spawn::set_variable;
 use crate::trace::{texts, traced_code};
+use crate::wait::request;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
+use pvm_core::proto::Request;
 use pvm_core::trace::Value;
 use pvm_task::Environment;
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -30,21 +32,24 @@ pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char,
             call("pvm_start_pvmd", |entry| {
                 // SAFETY: strings as the caller promises.
                 let arguments: Vec<Vec<u8>> = unsafe { strings(argv, argc) }?.into_iter().map(<[u8]>::to_vec).collect();
-                start(entry, &arguments)
+                start(entry, &arguments, block != 0)
             })
         },
     )
 }
 
-/// Starts a daemon and enrols. The daemon says where it listens when its host is ready, so there
-/// is nothing more to wait for.
-fn start(entry: &mut Entry, arguments: &[Vec<u8>]) -> Outcome {
+/// Starts a daemon and enrols. The daemon says where it listens when its host is ready; `block`
+/// waits for those of its hostfile, too.
+fn start(entry: &mut Entry, arguments: &[Vec<u8>], block: bool) -> Outcome {
     if Environment::from_process().places.connect().is_ok() {
         return Err(Code::DupHost.into());
     }
     let socket = entry.outside(|| launch(&daemon_program(), arguments)).ok_or(Code::CantStart)?;
     set_variable("PVMSOCK", &socket)?;
     entry.enrolled()?;
+    if block {
+        request(entry, Request::AwaitHosts)?;
+    }
     Ok(0)
 }
 
