@@ -4,7 +4,6 @@ use crate::{cli, control, machine, shape};
 use pvm_core::codes::Code;
 use pvm_core::hostfile::{self, HostLine, Hostfile};
 use pvm_core::proto::{Reply, Request};
-use pvm_core::ranges;
 use pvm_task::Session;
 use serde_bytes::ByteBuf;
 use std::path::Path;
@@ -56,8 +55,7 @@ pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
 /// The hosts of the Slurm job in which this runs, if it does.
 pub fn of_slurm() -> Result<Option<Vec<Wanted>>, String> {
     let Some(list) = std::env::var(SLURM_LIST).ok().filter(|list| !list.is_empty()) else { return Ok(None) };
-    let names = ranges::expand(&list).map_err(|error| format!("{SLURM_LIST}: {error}"))?;
-    Ok(Some(names.into_iter().map(|name| Wanted { line: name.clone(), name, slots: None }).collect()))
+    of_words(&[list]).map(Some).map_err(|error| format!("{SLURM_LIST}: {error}"))
 }
 
 /// What became of hosts that were to be added.

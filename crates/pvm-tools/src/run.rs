@@ -40,6 +40,9 @@ const EXIT_SIGNAL_BASE: i32 = 128;
 const IDENTITY: [&str; 8] =
     ["PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK"];
 
+/// Variables that belong to a host or its daemon: a child has those of the host where it runs.
+const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];
+
 /// Runs a program.
 pub fn run(arguments: &cli::Run) -> ExitCode {
     if arguments.program().starts_with('-') {
@@ -126,7 +129,11 @@ fn finish(
         session = machine::join()?;
     }
     match machine::is_to_end(&mut session, ending)? {
-        true => machine::halt(session, daemon)?,
+        true => {
+            // The machine ends its tasks by a signal, and this is one.
+            let _signals = Signals::catch();
+            machine::halt(session, daemon)?;
+        }
         false => {
             if !borrowed.is_empty() {
                 hosts::delete(&mut session, borrowed)?;
@@ -425,7 +432,7 @@ fn spawn(session: &mut Session, arguments: &cli::Run, hosts: &str, context: i32)
     };
     let mut variables = Variables::of_this_process();
     variables.set("PWD", &directory.to_string_lossy());
-    let environment = variables.pairs(|name| !IDENTITY.contains(&name));
+    let environment = variables.pairs(|name| !IDENTITY.contains(&name) && !OF_HOST.contains(&name));
     let place = format!("{hosts}:{}", directory.display());
     let placed = if hosts.is_empty() { 0 } else { codes::TASK_HOST };
     let mut start = |file: &str| -> Result<Vec<i32>, Code> {

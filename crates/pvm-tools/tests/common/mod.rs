@@ -63,10 +63,41 @@ impl Nest {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("PVM_TMP", &self.directory).env("HOME", self.directory.join("home"));
         command.env("PVM_ALLOW_ROOT", "1").current_dir(&self.directory);
-        for name in ["PVM_VMID", "PVM_ROOT", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_EXPORT", "PVMHOSTFILE"] {
+        for name in
+            ["PVM_VMID", "PVM_ROOT", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_EXPORT", "PVMHOSTFILE", "SLURM_JOB_NODELIST"]
+        {
             command.env_remove(name);
         }
+        // Nobody is to be called in earnest.
+        let shell = self.directory.join("rsh");
+        command.env("PVM_RSH", if shell.exists() { shell } else { "/bin/false".into() });
         command
+    }
+
+    /// Makes a program that stands for a remote shell: each host is a directory here, and its name a
+    /// variable of what runs there. Gives its path.
+    pub fn remote_shell(&self) -> String {
+        let here = self.directory.display();
+        self.program(
+            "rsh",
+            &format!(
+                "host=$1; shift; [ \"$1\" = -l ] && shift 2; echo \"$host $*\" >>{here}/started\n\
+                 mkdir -p {here}/$host; export PVM_TMP={here}/$host HOSTNAME=$host; unset SLURM_JOB_NODELIST\n\
+                 exec sh -c \"$*\""
+            ),
+        )
+    }
+
+    /// The commands that the remote shell was given, a line each, the host first.
+    pub fn started(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.directory.join("started")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Whether a daemon has made itself known on a host that the remote shell has reached.
+    pub fn has_daemon_on(&self, host: &str) -> bool {
+        let names = std::fs::read_dir(self.directory.join(host)).into_iter().flatten();
+        names.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("pvmd."))
     }
 
     /// Runs a command to its end.

@@ -34,7 +34,16 @@ impl Directory {
     }
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pvmd"));
-        for name in ["PVM_VMID", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_ROOT", "PVM_PATH", "PVM_WD", "PVMHOSTFILE"] {
+        for name in [
+            "PVM_VMID",
+            "PVMSOCK",
+            "XDG_RUNTIME_DIR",
+            "PVM_ROOT",
+            "PVM_PATH",
+            "PVM_WD",
+            "PVMHOSTFILE",
+            "SLURM_JOB_NODELIST",
+        ] {
             command.env_remove(name);
         }
         // Nobody is to be called in earnest.
