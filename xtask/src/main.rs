@@ -17,6 +17,7 @@ mod man;
 mod old_makefiles;
 mod second_user;
 mod setup;
+mod sim;
 mod test;
 mod torture;
 
@@ -37,6 +38,11 @@ const COMMANDS: &[Command] = &[
     ("second-user", "what another user of the machine must not be able to do", second_user::run),
     ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
     ("hosts", "machines of several hosts, which are network namespaces: hosts [--only NAME]", hosts::run),
+    (
+        "sim",
+        "a simulated machine of many hosts, hurt from a seed: sim [--seed N] [--hosts H] [--tasks T] [--seeds N]",
+        sim::run,
+    ),
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
     ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
     ("man", "the manual pages of the calls, and whether they are true: man [--only NAME]", man::run),

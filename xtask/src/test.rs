@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test there is. The last line is `N passed, N failed`.
 use crate::common::{cargo, report};
-use crate::{abi, build, conform, demo, lint, man, old_makefiles, second_user, torture};
+use crate::{abi, build, conform, demo, lint, man, old_makefiles, second_user, sim, torture};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ type Part = (&'static str, fn() -> Result<(usize, usize)>);
 /// What makes up the test. Cheap parts first.
 const PARTS: &[Part] = &[
     ("unit tests", unit_tests),
+    ("simulator", || sim::counted(&[])),
     ("binary interface", || abi::counted(&[])),
     ("manual", || man::counted(&[])),
     ("old makefiles", || old_makefiles::counted(&[])),

@@ -44,7 +44,6 @@ impl Contexts {
         Ok(Reply::Done)
     }
 
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.owners.is_empty()
     }

@@ -108,7 +108,6 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.groups.is_empty()
     }

@@ -48,6 +48,9 @@ pub(super) struct Mailboxes {
 }
 
 impl Mailboxes {
+    pub fn is_idle(&self) -> bool {
+        self.classes.is_empty() && self.waiting.is_empty()
+    }
     fn class(&mut self, name: &[u8]) -> Option<&mut Class> {
         self.classes.iter_mut().find(|class| class.name == name)
     }

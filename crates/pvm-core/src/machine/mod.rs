@@ -31,6 +31,7 @@ mod hoster;
 mod hosts;
 #[cfg(test)]
 mod hosts_tests;
+mod inspect;
 mod joining;
 mod links;
 mod mailbox;
@@ -291,20 +292,6 @@ impl Machine {
     pub fn next_wakeup(&self) -> Option<Time> {
         let links = self.links.next_wakeup().into_iter().chain(self.waits_for_master());
         links.chain(self.control.next_wakeup()).chain(self.next_look()).min()
-    }
-
-    /// Whether nothing is remembered of any task.
-    #[cfg(test)]
-    fn is_idle(&self) -> bool {
-        self.tasks.is_idle()
-            && self.spawns.is_idle()
-            && self.notify.is_idle()
-            && self.contexts.is_idle()
-            && self.groups.is_idle()
-            && self.servers.is_idle()
-            && self.traces.is_idle()
-            && self.joining.is_idle()
-            && self.remote.is_idle()
     }
 
     /// The tid of the own host.

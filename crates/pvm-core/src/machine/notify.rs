@@ -34,7 +34,6 @@ impl Notify {
         self.exits.get(&tid).is_some_and(|targets| targets.iter().any(|target| target.task == task))
     }
 
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.exits.is_empty() && self.deletions.is_empty() && self.additions.is_empty() && self.watchers.is_empty()
     }

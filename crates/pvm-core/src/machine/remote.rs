@@ -43,13 +43,16 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.open.is_empty() && self.gatherings.is_empty() && self.guests.is_empty()
     }
     fn open(&mut self, host: Tid, asker: Asker) -> u32 {
-        while self.open.contains_key(&self.last) || self.last == 0 {
+        // Never the number of one that was withdrawn just now: its answer may be on its way.
+        loop {
             self.last = self.last.wrapping_add(1);
+            if self.last != 0 && !self.open.contains_key(&self.last) {
+                break;
+            }
         }
         self.open.insert(self.last, Open { host, asker });
         self.last
@@ -329,5 +332,19 @@ impl Machine {
         } else if !self.answer_of_manager(src, &message) && message.dst.host() == self.own_host() {
             self.send(message.dst, ToTask::Message(message));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_one_that_has_gone_is_not_taken_for_that_of_another() {
+        let (host, mut remote) = (Tid::host_number(2), Remote::default());
+        let asker = |tid| Asker::Task { tid: Tid(tid), wait: 1, lost: Reply::Done };
+        let first = remote.open(host, asker(0x40001));
+        remote.withdraw(Tid(0x40001));
+        assert_ne!(remote.open(host, asker(0x40002)), first);
     }
 }

@@ -47,7 +47,6 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         let servers = [self.hoster, self.tasker, self.manager, self.tracer];
         servers.iter().all(Option::is_none)

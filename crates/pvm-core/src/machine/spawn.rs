@@ -95,7 +95,6 @@ impl Spawns {
     pub fn pending(&self) -> usize {
         self.wholes.len() + self.parts.len()
     }
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.wholes.is_empty() && self.parts.is_empty() && self.groups.is_empty()
     }

@@ -123,7 +123,6 @@ impl Tasks {
     pub fn iter(&self) -> impl Iterator<Item = (Tid, &Task)> {
         self.tasks.iter().map(|(tid, task)| (*tid, task))
     }
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.slots.is_empty() && self.cookies.is_empty() && self.waiting.is_empty()
     }

@@ -23,7 +23,6 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.wish.is_none() && self.collectors.is_empty()
     }

@@ -1,0 +1,28 @@
+//! What tests and the simulator look at from outside.
+use super::Machine;
+use crate::proto::Host;
+
+impl Machine {
+    /// The hosts of the machine, as `pvm_config` tells of them.
+    pub fn host_list(&self) -> Vec<Host> {
+        self.hosts.list()
+    }
+
+    /// What is remembered of tasks, by its kind. When no task lives and nobody kept anything in a
+    /// mailbox for later, that is nothing.
+    pub fn leftovers(&self) -> Vec<&'static str> {
+        let parts = [
+            ("tasks", self.tasks.is_idle()),
+            ("spawns", self.spawns.is_idle()),
+            ("notifies", self.notify.is_idle()),
+            ("contexts", self.contexts.is_idle()),
+            ("groups", self.groups.is_idle()),
+            ("servers", self.servers.is_idle()),
+            ("traces", self.traces.is_idle()),
+            ("adds", self.joining.is_idle()),
+            ("requests to other hosts", self.remote.is_idle()),
+            ("mailboxes", self.mailboxes.is_idle()),
+        ];
+        parts.into_iter().filter(|(_, idle)| !idle).map(|(name, _)| name).collect()
+    }
+}

@@ -1,0 +1,291 @@
+//! What simulated programs do: a bit of everything, by chance.
+use crate::program::{Part, Stage, TaskId};
+use crate::queue::{MILLISECOND, SECOND};
+use crate::world::{Event, OPERATOR, Phase, World};
+use pvm_core::codes::{
+    MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE,
+    MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT,
+    TASK_HOST,
+};
+use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, TraceSettings};
+use pvm_core::tid::Tid;
+
+/// Steps of all programs of a run together, about.
+const STEPS: usize = 40_000;
+/// Names of mailboxes that programs use.
+pub const BOXES: [&str; 4] = ["box0", "box1", "box2", "box3"];
+const GROUPS: [&str; 4] = ["group0", "group1", "group2", "group3"];
+/// Messages that each program sends when the world hurts no more.
+const LAST_STEPS: usize = 3;
+
+/// A spawn of so many programs.
+pub fn spawn_of(file: &str, count: usize, place: &str) -> Spawn {
+    Spawn {
+        file: text(file),
+        arguments: Vec::new(),
+        flags: if place.is_empty() { 0 } else { TASK_HOST },
+        place: text(place),
+        count: count as i32,
+        environment: Vec::new(),
+        children: TraceSettings::default(),
+    }
+}
+
+fn text(text: &str) -> ByteBuf {
+    ByteBuf::from(text.as_bytes().to_vec())
+}
+
+impl World {
+    /// How many steps one program does.
+    pub fn steps_of_one(&self) -> usize {
+        (STEPS / self.scenario.tasks.max(1)).clamp(12, 300)
+    }
+
+    /// A task goes on with its program, a bit later.
+    pub fn plan_step(&mut self, task: TaskId) {
+        match self.tasks[task].part {
+            Part::Operator => self.queue.push(self.now + MILLISECOND, Event::Step(task)),
+            Part::Worker => {
+                let late = self.dice.span(0, 2 * self.tempo);
+                self.queue.push(self.now + late, Event::Step(task));
+            }
+        }
+    }
+
+    /// What was learnt from an answer.
+    pub fn learn_from(&mut self, task: TaskId, request: &Request, reply: &Reply) {
+        let one = &mut self.tasks[task];
+        match (request, reply) {
+            (Request::Spawn(_), Reply::Tids(tids)) => {
+                tids.iter().filter(|tid| **tid > 0).for_each(|tid| one.learn(Tid(*tid as u32)));
+            }
+            (Request::Siblings, Reply::Tids(tids)) => tids.iter().for_each(|tid| one.learn(Tid(*tid as u32))),
+            (Request::Tasks(_), Reply::Tasks(tasks)) => tasks.iter().for_each(|task| one.learn(task.tid)),
+            (Request::NewContext, Reply::Int(context)) => one.contexts.push(*context),
+            (Request::JoinGroup(name), Reply::Group { .. }) => {
+                one.joined.push(String::from_utf8_lossy(name).into_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// A task does the next thing.
+    pub fn step(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        if !one.is_enrolled() || one.open.is_some() || one.unsent.is_some() {
+            return;
+        }
+        if one.part == Part::Operator {
+            if let Some(request) = one.agenda.pop_front() {
+                self.ask(task, request);
+            }
+            return;
+        }
+        let Some(left) = one.steps_left.checked_sub(1) else { return };
+        one.steps_left = left;
+        match self.phase {
+            Phase::Hurt => self.some_step(task),
+            Phase::Heal => self.some_send(task, 1),
+            _ => {}
+        }
+    }
+
+    /// Programs finish: each sends a few more messages.
+    pub fn finish_programs(&mut self) {
+        for task in 0..self.tasks.len() {
+            if self.tasks[task].part == Part::Worker && self.tasks[task].stage != Stage::Dead {
+                self.tasks[task].steps_left = LAST_STEPS;
+                self.tasks[task].lazy_until = 0;
+                self.plan_step(task);
+            }
+        }
+        for name in BOXES {
+            let request = self.put_into(OPERATOR, name, MBOX_MULTI_INSTANCE);
+            self.operate(request);
+        }
+    }
+
+    fn some_step(&mut self, task: TaskId) {
+        let dice = &mut self.tasks[task].dice;
+        let kinds = [400, 50, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 6];
+        match dice.weighted(&kinds) {
+            0 => self.some_send(task, 1),
+            1 => {
+                let count = 2 + self.tasks[task].dice.roll(8);
+                self.some_send(task, count);
+            }
+            2 => self.some_spawn(task),
+            3 => self.some_notify(task),
+            4 => self.cancel_notify(task),
+            5 => self.some_context(task),
+            6 => self.some_mailbox(task),
+            7 => self.some_group(task),
+            8 => self.some_question(task),
+            9 => {
+                let signal = [9, 15, 15][self.tasks[task].dice.roll(3)];
+                match self.somebody(task) {
+                    Some(tid) => self.ask(task, Request::Signal { tid, signal }),
+                    None => self.plan_step(task),
+                }
+            }
+            10 => self.signalled(task, 0),
+            11 => {
+                let status = [1 << 8, 9, 11][self.tasks[task].dice.roll(3)];
+                self.end_process(task, status);
+            }
+            12 => {
+                let one = &mut self.tasks[task];
+                one.lazy_until = self.now + one.dice.span(MILLISECOND, 2 * SECOND);
+                self.plan_step(task);
+            }
+            _ => self.newcomer(task),
+        }
+    }
+
+    /// A process on the same host that nobody spawned becomes a task.
+    fn newcomer(&mut self, task: TaskId) {
+        if self.may_grow() {
+            let new = self.start_process(self.tasks[task].node, None, Part::Worker);
+            self.queue.push(self.now + MILLISECOND, Event::Hello(new));
+        }
+        self.plan_step(task);
+    }
+
+    fn somebody(&mut self, task: TaskId) -> Option<Tid> {
+        let one = &mut self.tasks[task];
+        one.dice.pick(&one.known).copied()
+    }
+
+    fn some_send(&mut self, task: TaskId, count: usize) {
+        let mut to: Vec<Tid> = (0..count).filter_map(|_| self.somebody(task)).collect();
+        to.sort_unstable();
+        to.dedup();
+        let dice = &mut self.tasks[task].dice;
+        let bytes = if dice.chance(20) { dice.size(2 << 20) } else { dice.size(20_000) };
+        self.send_message(task, to, bytes);
+    }
+
+    fn may_grow(&self) -> bool {
+        self.population < self.scenario.tasks + self.scenario.tasks / 4 + 4
+    }
+
+    fn some_spawn(&mut self, task: TaskId) {
+        if !self.may_grow() {
+            return self.plan_step(task);
+        }
+        let hosts = self.scenario.hosts;
+        let dice = &mut self.tasks[task].dice;
+        let file = ["prog", "prog", "prog", "prog", "missing", "broken"][dice.roll(6)];
+        let place = match dice.roll(4) {
+            0 => crate::node::name_of(1 + dice.roll(hosts)),
+            1 => ".".into(),
+            _ => String::new(),
+        };
+        let mut spawn = spawn_of(file, 1 + dice.roll(4), &place);
+        if dice.chance(200) {
+            spawn.flags |= NO_SPAWN_PARENT;
+        }
+        self.ask(task, Request::Spawn(spawn));
+    }
+
+    fn some_notify(&mut self, task: TaskId) {
+        let hosts = self.scenario.hosts as u32;
+        let some: Vec<Tid> = (0..1 + self.tasks[task].dice.roll(4)).filter_map(|_| self.somebody(task)).collect();
+        let one = &mut self.tasks[task];
+        one.last_tag += 1;
+        let (tag, ctx) = (one.last_tag, 0);
+        let (what, tids) = match one.dice.roll(10) {
+            0 | 1 => (NOTIFY_HOST_DELETE, some.iter().map(|tid| tid.host()).collect()),
+            2 => (NOTIFY_HOST_DELETE, vec![Tid::host_number(2 + one.dice.roll(hosts as usize * 2) as u32)]),
+            3 => (NOTIFY_HOST_ADD, Vec::new()),
+            _ => (NOTIFY_TASK_EXIT, some),
+        };
+        let count = [-1, 1, 3][one.dice.roll(3)];
+        if tids.is_empty() && what != NOTIFY_HOST_ADD {
+            return self.plan_step(task);
+        }
+        one.asked.push((what, tag, tids.clone()));
+        self.ask(task, Request::Notify { what, ctx, tag, count, tids });
+    }
+
+    fn cancel_notify(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        let Some((what, tag, tids)) = one.dice.pick(&one.asked).cloned() else { return self.plan_step(task) };
+        one.asked.retain(|asked| asked.1 != tag);
+        self.ask(task, Request::Notify { what: what | NOTIFY_CANCEL, ctx: 0, tag, count: 0, tids });
+    }
+
+    fn some_context(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        let request = match one.contexts.pop() {
+            Some(context) if one.dice.chance(500) => Request::FreeContext(context),
+            context => {
+                one.contexts.extend(context);
+                Request::NewContext
+            }
+        };
+        self.ask(task, request);
+    }
+
+    /// A request that puts something into a mailbox.
+    pub fn put_into(&mut self, task: TaskId, name: &str, flags: i32) -> Request {
+        let src = self.tasks[task].tid;
+        let body = ByteBuf::from(vec![1; 16]);
+        let message = Message { src, dst: Tid::DAEMON, ctx: 0, tag: 1, wid: 0, enc: 0, body };
+        Request::PutInfo { name: text(name), flags, message }
+    }
+
+    fn some_mailbox(&mut self, task: TaskId) {
+        let dice = &mut self.tasks[task].dice;
+        let name = BOXES[dice.roll(BOXES.len())];
+        let index = dice.roll(3) as i32;
+        let request = match dice.roll(12) {
+            0..=4 => {
+                let flags = [0, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT | MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE];
+                let flags = flags[dice.roll(4)];
+                self.put_into(task, name, flags)
+            }
+            5 => Request::RecvInfo { name: text(name), index: 0, flags: MBOX_FIRST_AVAIL | MBOX_WAIT_FOR_INFO },
+            6 => Request::RecvInfo { name: text(name), index, flags: MBOX_READ_AND_DELETE },
+            7 => Request::RecvInfo { name: text(name), index, flags: MBOX_FIRST_AVAIL },
+            8..=9 => Request::DeleteInfo { name: text(name), index, flags: MBOX_FIRST_AVAIL },
+            _ => Request::MailboxInfo { pattern: text(name) },
+        };
+        self.ask(task, request);
+    }
+
+    fn some_group(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        let name = GROUPS[one.dice.roll(GROUPS.len())];
+        let request = match one.dice.roll(4) {
+            0 | 1 => Request::JoinGroup(text(name)),
+            2 => Request::Group(text(name)),
+            _ => {
+                one.joined.retain(|joined| joined != name);
+                Request::LeaveGroup(text(name))
+            }
+        };
+        self.ask(task, request);
+    }
+
+    fn some_question(&mut self, task: TaskId) {
+        let somebody = self.somebody(task).unwrap_or(self.tasks[task].tid);
+        let hosts = self.scenario.hosts;
+        let dice = &mut self.tasks[task].dice;
+        // What lists the whole machine is asked for less often in a large one, or it would be most of
+        // what happens there.
+        let whole = dice.chance(8000 / (hosts + 8));
+        let request = match dice.roll(8) {
+            0 if whole => Request::Config,
+            1 if whole => Request::Tasks(Tid::NONE),
+            2 => Request::Tasks(somebody.host()),
+            3 => Request::HostStatus(text(&crate::node::name_of(1 + dice.roll(hosts)))),
+            4 => Request::HostSync(somebody.host()),
+            5 => Request::Siblings,
+            6 => Request::Tickle(vec![5]),
+            7 if dice.chance(300) => Request::ExitStatus(somebody),
+            _ => Request::TaskStatus(somebody),
+        };
+        self.ask(task, request);
+    }
+}

@@ -1,0 +1,18 @@
+//! After a halt, or after the loss of the master, nothing is left.
+use super::Unsettled;
+use crate::node::Life;
+use crate::program::Stage;
+use crate::world::World;
+
+impl World {
+    /// No daemon lives, and no task.
+    pub fn everything_is_gone(&self) -> Unsettled {
+        if let Some(node) = self.nodes.iter().find(|node| node.life != Life::Dead) {
+            return Err((format!("the daemon of {} still lives", node.tid), vec![node.tid]));
+        }
+        match self.tasks.iter().find(|task| task.stage != Stage::Dead) {
+            Some(task) => Err((format!("{} still lives", task.tid), vec![task.tid.host()])),
+            None => Ok(()),
+        }
+    }
+}

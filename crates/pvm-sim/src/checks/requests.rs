@@ -1,0 +1,136 @@
+//! Every request is answered once, with an answer that can be true.
+use super::{Checks, Unsettled};
+use crate::program::{Open, Stage};
+use crate::queue::SECOND;
+use crate::world::World;
+use pvm_core::proto::{Reply, Request};
+use pvm_core::tid::Tid;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What answers have said.
+#[derive(Default)]
+pub struct Requests {
+    /// Tids of which spawns have told.
+    spawned: BTreeSet<Tid>,
+    /// Contexts, and to whom they belong.
+    contexts: BTreeMap<i32, Tid>,
+    /// Tasks that have ended.
+    ended: BTreeSet<Tid>,
+}
+
+impl Requests {
+    fn spawned(&mut self, count: i32, tids: &[i32]) -> Result<(), String> {
+        if tids.len() != count as usize {
+            return Err(format!("a spawn of {count} gave {tids:?}"));
+        }
+        let fresh = |tid: &&i32| **tid > 0 && !self.spawned.insert(Tid(**tid as u32));
+        match tids.iter().find(fresh) {
+            Some(tid) => Err(format!("t{tid:x} was spawned twice")),
+            None => Ok(()),
+        }
+    }
+
+    fn context(&mut self, owner: Tid, context: i32) -> Result<(), String> {
+        match self.contexts.insert(context, owner) {
+            Some(other) if !self.ended.contains(&other) => {
+                Err(format!("{owner} got the context {context:#x}, which is {other}'s"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn list(tids: &[Tid]) -> Result<(), String> {
+        let different: BTreeSet<Tid> = tids.iter().copied().collect();
+        match different.len() == tids.len() {
+            true => Ok(()),
+            false => Err(format!("a list has somebody twice: {tids:?}")),
+        }
+    }
+
+    fn answered(&mut self, tid: Tid, request: &Request, reply: &Reply) -> Result<(), String> {
+        match (request, reply) {
+            (Request::Spawn(spawn), Reply::Tids(tids)) => return self.spawned(spawn.count, tids),
+            (Request::NewContext, Reply::Int(context)) => return self.context(tid, *context),
+            (Request::FreeContext(context), Reply::Done) => drop(self.contexts.remove(context)),
+            (Request::Tasks(_), Reply::Tasks(tasks)) => {
+                return Requests::list(&tasks.iter().map(|task| task.tid).collect::<Vec<_>>());
+            }
+            (Request::Config, Reply::Hosts { hosts, .. }) => {
+                return Requests::list(&hosts.iter().map(|host| host.tid).collect::<Vec<_>>());
+            }
+            (Request::AddHosts(names), Reply::AddedHosts { count, hosts, .. }) => {
+                let good = hosts.iter().filter(|tid| **tid > 0).count();
+                if good != *count as usize || hosts.len() != names.len() {
+                    return Err(format!("an add of {} gave {count}, {hosts:?}", names.len()));
+                }
+            }
+            (Request::Siblings, Reply::Tids(tids)) if tids.contains(&(tid.0 as i32)) => {}
+            (Request::Siblings, other) => return Err(format!("{tid} has the siblings {other:?}")),
+            (Request::DeleteHosts(names), Reply::Codes(codes)) if names.len() == codes.len() => {}
+            (Request::HostStatus(_) | Request::TaskStatus(_), Reply::Code(_)) => {}
+            (Request::HostSync(_), Reply::Clock { .. }) => {}
+            (Request::Connect(_) | Request::Signal { .. } | Request::Notify { .. }, Reply::Done) => {}
+            (Request::ResetInfo { .. } | Request::LeaveGroup(_) | Request::Halt, Reply::Done) => {}
+            (Request::PutInfo { .. } | Request::DeleteInfo { .. } | Request::ExitStatus(_), Reply::Int(_)) => {}
+            (Request::RecvInfo { .. }, Reply::Info(_)) => {}
+            (Request::MailboxInfo { .. }, Reply::Mailboxes(_)) => {}
+            (Request::JoinGroup(_) | Request::Group(_), Reply::Group { .. }) => {}
+            (Request::Tickle(_), Reply::Ints(_)) => {}
+            (Request::Spawn(_) | Request::NewContext | Request::Config, other) => {
+                return Err(format!("{tid} asked {request:?} and got {other:?}"));
+            }
+            (_, Reply::Error(_)) => {}
+            (_, other) => return Err(format!("{tid} asked {request:?} and got {other:?}")),
+        }
+        Ok(())
+    }
+}
+
+impl Checks {
+    /// A task asks.
+    pub fn asked(&mut self, tid: Tid, request: &Request) {
+        self.notifies.asked(tid, request);
+    }
+
+    /// A task has its answer.
+    pub fn replied(&mut self, tid: Tid, request: &Request, reply: &Reply) {
+        let result = self.requests.answered(tid, request, reply);
+        self.take("requests", result, &[tid]);
+        let result = self.notifies.answered(tid, request, reply);
+        self.take("notifies", result, &[tid]);
+    }
+
+    /// A task has ended, or its host has.
+    pub fn task_ended(&mut self, tid: Tid) {
+        self.requests.ended.insert(tid);
+    }
+}
+
+impl World {
+    /// Whether a request may stay without an answer as things are.
+    fn may_wait(&self, open: &Open) -> bool {
+        match &open.request {
+            Request::ExitStatus(tid) => self
+                .by_tid
+                .get(tid)
+                .is_some_and(|task| self.tasks[*task].stage != Stage::Dead && self.in_machine(*task)),
+            _ => false,
+        }
+    }
+
+    /// Nobody waits for an answer; the operator has done all that it had to.
+    pub fn requests_are_answered(&self) -> Unsettled {
+        for (number, task) in self.tasks.iter().enumerate() {
+            let Some(open) = &task.open else { continue };
+            if task.is_enrolled() && self.in_machine(number) && !self.may_wait(open) {
+                let seconds = (self.now - open.at) / SECOND;
+                let text = format!("{} has waited {seconds} s for an answer to {:?}", task.tid, open.request);
+                return Err((text, vec![task.tid.host()]));
+            }
+        }
+        match self.tasks[crate::world::OPERATOR].agenda.is_empty() {
+            true => Ok(()),
+            false => Err(("the operator has not done all that it had to".into(), vec![Tid::host_number(1)])),
+        }
+    }
+}

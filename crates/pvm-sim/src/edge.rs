@@ -1,0 +1,311 @@
+//! What a daemon's edge does: the actions of its rules, its tasks and their processes.
+use crate::network::NodeId;
+use crate::node::Life;
+use crate::program::{Part, Stage, Task, TaskId};
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+use crate::world::{Event, MASTER, Phase, World};
+use pvm_core::codes::Code;
+use pvm_core::machine::{Action, Barrier, Found, GroupAction, Start};
+use pvm_core::proto::{ByteBuf, Hello, Reply, Request, ToDaemon, ToTask, VERSION};
+use pvm_core::tid::Tid;
+use pvm_core::wire::{self, Frame};
+
+impl World {
+    /// Does what a daemon's rules say, until they have nothing more to say.
+    pub fn run_node(&mut self, node: NodeId) {
+        while self.nodes[node].life == Life::Running {
+            let Some(action) = self.nodes[node].machine.poll_action() else { break };
+            self.act(node, action);
+        }
+        if self.nodes[node].life == Life::Running {
+            self.return_credit(node);
+            self.plan_wake(node);
+        }
+    }
+
+    fn act(&mut self, node: NodeId, action: Action) {
+        match action {
+            Action::Welcome { connection, tid, welcome } => {
+                self.enrolled(node, connection as TaskId, tid, ToTask::Welcome(welcome));
+            }
+            Action::Refuse { connection, code } => {
+                self.send_to_task(connection as TaskId, ToTask::Refused(code));
+            }
+            Action::Send { to, frame } => self.send(node, to, frame),
+            Action::Introduce { one, other } => {
+                self.send(node, one, ToTask::Peer(other));
+                if one != other && other.is_task() {
+                    self.send(node, other, ToTask::Peer(one));
+                }
+            }
+            Action::Ring { .. } | Action::Log { .. } | Action::Trace { .. } => {}
+            Action::Find { spawn, file, .. } => {
+                let found = match file.as_slice() {
+                    b"missing" => Err(Code::NoFile),
+                    _ => Ok(Found { path: file, debugger: None }),
+                };
+                let late = self.moment();
+                self.queue.push(self.now + late, Event::ProgramFound { node, spawn, found });
+            }
+            Action::Start(start) => {
+                let (late, fails) = (self.moment(), self.phase == Phase::Hurt && self.dice.chance(10));
+                self.queue.push(self.now + late, Event::ProcessStarted { node, start: Box::new(start), fails });
+            }
+            Action::Signal { tid, signal, .. } => {
+                if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {
+                    let late = self.moment();
+                    self.queue.push(self.now + late, Event::Signal(task, signal));
+                }
+            }
+            Action::Born { .. } => {}
+            Action::Forget { tid } => {
+                self.nodes[node].tasks.remove(&tid);
+                self.nodes[node].kept.remove(&tid);
+                self.nodes[node].intake.task_gone(tid);
+            }
+            Action::TellTime { to, wait } => {
+                let (seconds, microseconds) = ((self.now / SECOND) as i64, (self.now % SECOND / 1000) as i32);
+                let reply = Reply::Clock { seconds, microseconds };
+                self.nodes[node].machine.handle_time_told(to, wait, reply);
+            }
+            Action::Group { group, action } => self.act_on_group(node, group, &action),
+            Action::ListBarriers { listing } => {
+                self.nodes[node].machine.handle_barriers_listed(listing, &Default::default());
+            }
+            other => self.act_between_hosts(node, other),
+        }
+    }
+
+    fn act_between_hosts(&mut self, node: NodeId, action: Action) {
+        match action {
+            Action::CheckHosts { request, names } => {
+                let late = self.dice.span(MILLISECOND, 30 * MILLISECOND);
+                self.queue.push(self.now + late, Event::HostsChecked { node, request, names });
+            }
+            Action::StartHosts { request, hosts, .. } => {
+                hosts.into_iter().for_each(|host| self.start_host(node, request, host));
+            }
+            Action::KnowHost { host, key } => drop(self.nodes[node].known.insert(host, key)),
+            Action::OpenLink { host, addresses } => self.open_link(node, host, &addresses),
+            Action::ForgetHost { host } => self.forget_host(node, host),
+            Action::SendHost { host, frame } => self.send_host(node, host, &frame),
+            Action::SendAlong { to, frame } => self.send_along(node, to, &frame),
+            Action::Joined { .. } => {
+                let (tid, now) = (self.nodes[node].tid, self.now);
+                self.trace.line(now, tid, || "is welcome".into());
+            }
+            Action::Stop => self.end_daemon(node, "stops", true),
+            other => {
+                let text = format!("an action that nobody asked for: {other:?}");
+                self.checks.fail("requests", &text, &[self.nodes[node].tid]);
+            }
+        }
+    }
+
+    fn send_host(&mut self, node: NodeId, host: Tid, frame: &Frame) {
+        let tid = self.nodes[node].tid;
+        if *frame != Frame::Beat {
+            self.trace.line(self.now, tid, || format!("-> {host} {frame:?}"));
+        }
+        if let (MASTER, Frame::Joined { hosts }) = (node, frame) {
+            self.checks.master_tells(tid, hosts);
+        }
+        let bytes = wire::encode(frame);
+        self.trace.bytes(&bytes);
+        self.send_control(node, host, bytes);
+    }
+
+    fn send_along(&mut self, node: NodeId, to: Tid, frame: &Frame) {
+        let tid = self.nodes[node].tid;
+        self.trace.line(self.now, tid, || format!("~> {to} {frame:?}"));
+        let bytes = wire::encode(frame);
+        self.trace.bytes(&bytes);
+        self.nodes[node].flows.along(to, bytes);
+        self.carry(node, to.host());
+    }
+
+    // ----- groups
+
+    fn act_on_group(&mut self, node: NodeId, group: u64, action: &GroupAction) {
+        let now = self.time(node);
+        let node = &mut self.nodes[node];
+        match action {
+            GroupAction::Make => {
+                node.groups.insert(group);
+                node.machine.handle_group_made(group, true);
+            }
+            GroupAction::Close => drop(node.groups.remove(&group)),
+            GroupAction::Look => {
+                let barrier = Barrier { generation: 0, need: 0, arrived: 0, absent: 0, arriving: 0 };
+                node.machine.handle_barrier(now, group, barrier);
+            }
+            _ => {}
+        }
+    }
+
+    // ----- tasks
+
+    /// Starts a process on a daemon's host.
+    pub fn start_process(&mut self, node: NodeId, cookie: Option<u32>, part: Part) -> TaskId {
+        self.nodes[node].last_process += 1;
+        let process = self.nodes[node].last_process;
+        let number = self.tasks.len();
+        let dice = crate::dice::Dice::new(self.seed, 1000 + number as u64);
+        let mut task = Task::new(node, process, cookie, part, dice);
+        task.stubborn = part == Part::Worker && task.dice.chance(50);
+        task.steps_left = self.steps_of_one();
+        self.tasks.push(task);
+        self.population += usize::from(part == Part::Worker);
+        number
+    }
+
+    /// A process was started for a spawn, or not.
+    pub fn process_started(&mut self, node: NodeId, start: &Start, fails: bool) {
+        if fails || start.path.as_slice() == b"broken" {
+            return self.nodes[node].machine.handle_started(start.tid, Err(Code::OutOfRes));
+        }
+        let task = self.start_process(node, Some(start.cookie), Part::Worker);
+        self.tasks[task].tid = start.tid;
+        let process = self.tasks[task].process;
+        self.nodes[node].tasks.insert(start.tid, task);
+        self.by_tid.insert(start.tid, task);
+        self.nodes[node].machine.handle_started(start.tid, Ok(process));
+        match self.dice.roll(100) {
+            // It ends before it says anything.
+            0 => self.end_process(task, 1),
+            1 => self.queue.push(self.now + SECOND, Event::Hello(task)),
+            _ => {
+                let late = self.dice.span(200_000, 5 * MILLISECOND);
+                self.queue.push(self.now + late, Event::Hello(task));
+            }
+        }
+    }
+
+    /// A process says hello.
+    pub fn hello(&mut self, node: NodeId, task: TaskId) {
+        let one = &self.tasks[task];
+        if one.stage != Stage::Starting {
+            return;
+        }
+        let hello = Hello { version: VERSION, pid: one.process as u32, cookie: one.cookie, name: ByteBuf::new() };
+        let process = one.process;
+        self.nodes[node].machine.handle_hello(task as u64, process, &hello);
+    }
+
+    fn enrolled(&mut self, node: NodeId, task: TaskId, tid: Tid, welcome: ToTask) {
+        self.tasks[task].tid = tid;
+        self.nodes[node].tasks.insert(tid, task);
+        self.by_tid.insert(tid, task);
+        self.send_to_task(task, welcome);
+        for frame in self.nodes[node].kept.remove(&tid).unwrap_or_default() {
+            self.send_to_task(task, frame);
+        }
+    }
+
+    /// A frame for a task of that host, or for one that is about to come.
+    fn send(&mut self, node: NodeId, to: Tid, frame: ToTask) {
+        match self.nodes[node].tasks.get(&to).copied() {
+            Some(task) if self.tasks[task].stage != Stage::Starting || self.is_welcomed(task) => {
+                self.send_to_task(task, frame);
+            }
+            _ => self.nodes[node].kept.entry(to).or_default().push(frame),
+        }
+    }
+
+    /// Whether its welcome is on its way.
+    fn is_welcomed(&self, task: TaskId) -> bool {
+        self.tasks[task].from_daemon.iter().any(|frame| matches!(frame, ToTask::Welcome(_)))
+    }
+
+    fn send_to_task(&mut self, task: TaskId, frame: ToTask) {
+        let late = self.moment();
+        let one = &mut self.tasks[task];
+        one.from_daemon.push_back(frame);
+        one.last[1] = one.last[1].max(self.now + late);
+        self.queue.push(one.last[1], Event::ToTask(task));
+    }
+
+    /// A task writes a frame to its socket.
+    pub fn send_to_daemon(&mut self, task: TaskId, frame: ToDaemon) {
+        let late = self.moment();
+        let one = &mut self.tasks[task];
+        one.to_daemon.push_back(frame);
+        one.last[0] = one.last[0].max(self.now + late);
+        self.queue.push(one.last[0], Event::FromTask(task));
+    }
+
+    /// The daemon reads a frame of a task.
+    pub fn read_from_task(&mut self, node: NodeId, task: TaskId) {
+        let Some(frame) = self.tasks[task].to_daemon.pop_front() else { return };
+        if frame == ToDaemon::Bye {
+            self.poll_ring(node, task, true);
+        }
+        let (tid, now) = (self.tasks[task].tid, self.time(node));
+        let host = self.nodes[node].tid;
+        self.trace.number(u64::from(tid.0));
+        self.trace.line(self.now, host, || format!("{tid} asks {frame:?}"));
+        if let ToDaemon::Request { request: Request::Notify { tag, tids, .. }, .. } = &frame {
+            let known = |tid: &Tid| tid.host() == host || self.nodes[node].known.contains_key(&tid.host());
+            self.checks.wishes_for(tid, *tag, tids.iter().copied().filter(|tid| !known(tid)));
+        }
+        self.nodes[node].machine.handle_frame(now, tid, frame);
+    }
+
+    /// A process ends, whatever it was doing.
+    pub fn end_process(&mut self, task: TaskId, status: i32) {
+        if self.tasks[task].stage == Stage::Dead {
+            return;
+        }
+        let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
+        self.trace.line(self.now, host, || format!("{tid} ends with {status:#x}"));
+        self.task_is_dead(task);
+        let (one, other) = (self.moment(), self.dice.span(0, 2 * MILLISECOND));
+        let read: Nanos = self.tasks[task].last[0].max(self.now);
+        self.queue.push(read + one, Event::SocketClosed(task));
+        if self.tasks[task].cookie.is_some() {
+            self.queue.push(read + other, Event::ProcessEnd(task, status));
+        }
+    }
+
+    /// A process is no more.
+    pub fn task_is_dead(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        if std::mem::replace(&mut one.stage, Stage::Dead) != Stage::Dead {
+            self.population -= usize::from(one.part == Part::Worker);
+            self.checks.task_ended(one.tid);
+        }
+    }
+
+    /// The daemon finds that a task's socket has closed.
+    pub fn socket_closed(&mut self, node: NodeId, task: TaskId) {
+        self.poll_ring(node, task, true);
+        let tid = self.tasks[task].tid;
+        if tid != Tid::NONE {
+            self.nodes[node].machine.handle_disconnect(tid);
+        }
+    }
+
+    /// The daemon finds that a process has ended; what it sent was read before.
+    pub fn process_ended(&mut self, node: NodeId, task: TaskId, status: i32) {
+        self.poll_ring(node, task, true);
+        let tid = self.tasks[task].tid;
+        self.nodes[node].machine.handle_process_end(tid, status);
+    }
+
+    /// A process gets a signal. 0 stands for its own wish to end.
+    pub fn signalled(&mut self, task: TaskId, signal: i32) {
+        let one = &self.tasks[task];
+        let spared = match one.part {
+            Part::Operator => signal != 0,
+            Part::Worker => signal == 15 && one.stubborn,
+        };
+        if one.stage == Stage::Dead || spared {
+            return;
+        }
+        if signal == 0 && self.tasks[task].is_enrolled() {
+            self.send_to_daemon(task, ToDaemon::Bye);
+            self.tasks[task].stage = Stage::Left;
+        }
+        self.end_process(task, signal);
+    }
+}

@@ -1,0 +1,193 @@
+//! What a library of PVM does for a simulated program: requests, introductions, queues.
+use crate::program::{Open, Parcel, Stage, TaskId, Unsent};
+use crate::world::{Event, World};
+use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask};
+use pvm_core::tid::Tid;
+use std::rc::Rc;
+
+impl World {
+    // ----- what comes
+
+    /// A task reads a frame from its socket.
+    pub fn read_from_daemon(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        let Some(frame) = one.from_daemon.pop_front() else { return };
+        match (one.stage, frame) {
+            (Stage::Starting, ToTask::Welcome(welcome)) => {
+                one.stage = Stage::Enrolled;
+                one.learn(Tid(welcome.parent.max(0) as u32));
+                self.plan_step(task);
+                self.plan_take(task);
+            }
+            (Stage::Starting, ToTask::Refused(_)) => one.stage = Stage::Dead,
+            (Stage::Enrolled, frame) => self.frame_for_task(task, frame),
+            _ => {}
+        }
+    }
+
+    fn frame_for_task(&mut self, task: TaskId, frame: ToTask) {
+        match frame {
+            ToTask::Reply { wait, reply } => self.replied(task, wait, reply),
+            ToTask::Message(message) => {
+                // What the daemon had queued before stands before it.
+                self.take_from_daemon(task);
+                self.message_of_daemon(task, &message);
+            }
+            ToTask::Peer(tid) => drop(self.tasks[task].introduced.insert(tid)),
+            ToTask::PeerGone(tid) => {
+                self.take_from(task, tid);
+                self.tasks[task].introduced.remove(&tid);
+            }
+            _ => {}
+        }
+    }
+
+    fn message_of_daemon(&mut self, task: TaskId, message: &Message) {
+        let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
+        self.trace.line(self.now, host, || format!("{tid} gets {message:?}"));
+        self.trace.number(u64::from(tid.0) << 32 | u64::from(message.tag as u32));
+        self.notified(tid, message);
+    }
+
+    /// A task looks at its queues.
+    pub fn take(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        if one.lazy_until > self.now && one.is_enrolled() {
+            let until = one.lazy_until;
+            return self.queue.push(until, Event::Take(task));
+        }
+        one.take_planned = false;
+        if one.stage == Stage::Starting {
+            // It will when it has been welcomed.
+            return;
+        }
+        let sources: Vec<Tid> = one.rings.keys().copied().collect();
+        for src in sources {
+            self.take_from(task, src);
+        }
+        self.take_from_daemon(task);
+    }
+
+    fn take_from(&mut self, task: TaskId, src: Tid) {
+        for parcel in self.tasks[task].rings.remove(&src).unwrap_or_default() {
+            self.received(task, &parcel);
+        }
+    }
+
+    fn take_from_daemon(&mut self, task: TaskId) {
+        let queued = std::mem::take(&mut self.tasks[task].daemon_ring);
+        if queued.is_empty() {
+            return;
+        }
+        for parcel in queued {
+            self.received(task, &parcel);
+        }
+        let (late, mark) = (self.moment(), self.tasks[task].daemon_mark);
+        self.queue.push(self.now + late, Event::Released(task, mark));
+    }
+
+    fn received(&mut self, task: TaskId, parcel: &Parcel) {
+        let one = &mut self.tasks[task];
+        if !one.is_enrolled() {
+            return;
+        }
+        let tid = one.tid;
+        one.learn(parcel.src);
+        parcel.gossip.into_iter().for_each(|tid| one.learn(tid));
+        let number = parcel.to.iter().find(|(dst, _)| *dst == tid).map(|(_, number)| *number);
+        self.trace.number(u64::from(tid.0) << 32 | u64::from(parcel.src.0));
+        let host = self.nodes[self.tasks[task].node].tid;
+        self.trace.line(self.now, host, || format!("{tid} has number {number:?} of {}", parcel.src));
+        self.checks.message(parcel.src, tid, number);
+    }
+
+    /// A task looks at its queues soon.
+    pub fn plan_take(&mut self, task: TaskId) {
+        if !std::mem::replace(&mut self.tasks[task].take_planned, true) {
+            let late = self.moment();
+            self.queue.push(self.now + late, Event::Take(task));
+        }
+    }
+
+    // ----- what goes
+
+    /// A task asks its daemon for something.
+    pub fn ask(&mut self, task: TaskId, request: Request) {
+        let now = self.now;
+        let one = &mut self.tasks[task];
+        assert!(one.open.is_none(), "a program does one thing at a time");
+        one.last_wait += 1;
+        one.open = Some(Open { wait: one.last_wait, request: request.clone(), at: now });
+        let (tid, wait) = (one.tid, one.last_wait);
+        self.checks.asked(tid, &request);
+        self.send_to_daemon(task, ToDaemon::Request { wait, request });
+    }
+
+    fn replied(&mut self, task: TaskId, wait: u32, reply: Reply) {
+        let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
+        self.trace.line(self.now, host, || format!("{tid} hears {reply:?}"));
+        let open = self.tasks[task].open.take();
+        let Some(open) = open.filter(|open| open.wait == wait) else {
+            let text = format!("{tid} got an answer to what it does not ask (any more): {reply:?}");
+            return self.checks.fail("requests", &text, &[host]);
+        };
+        self.checks.replied(tid, &open.request, &reply);
+        if let Request::Connect(to) = open.request {
+            self.connected(task, to, &reply);
+        } else {
+            self.learn_from(task, &open.request, &reply);
+            self.plan_step(task);
+        }
+    }
+
+    /// Sends a message to several, as far as they are there.
+    pub fn send_message(&mut self, task: TaskId, to: Vec<Tid>, bytes: usize) {
+        self.tasks[task].unsent = Some(Unsent { to, bytes });
+        self.push_unsent(task);
+    }
+
+    fn connected(&mut self, task: TaskId, to: Tid, reply: &Reply) {
+        let one = &mut self.tasks[task];
+        if *reply == Reply::Done && !one.introduced.contains(&to) {
+            let (tid, host) = (one.tid, self.nodes[one.node].tid);
+            return self.checks.fail("requests", &format!("{tid} was not introduced to {to}"), &[host]);
+        }
+        if let (Reply::Error(_), Some(unsent)) = (reply, &mut one.unsent) {
+            unsent.to.retain(|tid| *tid != to && (to.is_task() || tid.host() == to));
+        }
+        self.push_unsent(task);
+    }
+
+    fn push_unsent(&mut self, task: TaskId) {
+        let Some(unsent) = self.tasks[task].unsent.take() else { return };
+        let own = self.nodes[self.tasks[task].node].tid;
+        let door = |tid: &Tid| if tid.host() == own { *tid } else { own };
+        let missing = unsent.to.iter().map(door).find(|tid| !self.tasks[task].introduced.contains(tid));
+        if let Some(missing) = missing {
+            self.tasks[task].unsent = Some(unsent);
+            return self.ask(task, Request::Connect(missing));
+        }
+        if !unsent.to.is_empty() {
+            self.post(task, own, &unsent);
+        }
+        self.plan_step(task);
+    }
+
+    fn post(&mut self, task: TaskId, own: Tid, unsent: &Unsent) {
+        let one = &mut self.tasks[task];
+        let (src, node, gossip) = (one.tid, one.node, one.dice.pick(&one.known).copied());
+        let to: Vec<(Tid, u64)> = unsent.to.iter().map(|dst| (*dst, self.checks.sent(src, *dst))).collect();
+        self.trace.line(self.now, own, || format!("{src} sends {to:?}"));
+        let parcel = Rc::new(Parcel { src, to, bytes: unsent.bytes, gossip });
+        for dst in unsent.to.iter().filter(|dst| dst.host() == own) {
+            if let Some(other) = self.nodes[node].tasks.get(dst).copied() {
+                self.tasks[other].rings.entry(src).or_default().push_back(parcel.clone());
+                self.plan_take(other);
+            }
+        }
+        if unsent.to.iter().any(|dst| dst.host() != own) {
+            self.tasks[task].ring.push_back(parcel);
+            self.plan_poll(task);
+        }
+    }
+}

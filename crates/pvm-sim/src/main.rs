@@ -1,0 +1,114 @@
+//! `cargo xtask sim`: runs seeds, tells of failures.
+#![forbid(unsafe_code)]
+use pvm_sim::report;
+use pvm_sim::scenario::Scenario;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const USAGE: &str = "sim [--seed N] [--hosts H] [--tasks T] [--scenario FILE] [--trace LINES] [--print]
+sim --seeds N [--from N] [--hosts H] [--tasks T]
+sim --costs";
+
+#[derive(Default)]
+struct Options {
+    seed: Option<u64>,
+    seeds: Option<u64>,
+    from: u64,
+    hosts: Option<usize>,
+    tasks: Option<usize>,
+    scenario: Option<String>,
+    trace: usize,
+    print: bool,
+    costs: bool,
+}
+
+fn options() -> Result<Options, lexopt::Error> {
+    use lexopt::prelude::*;
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("seed") => options.seed = Some(parser.value()?.parse()?),
+            Long("seeds") => options.seeds = Some(parser.value()?.parse()?),
+            Long("from") => options.from = parser.value()?.parse()?,
+            Long("hosts") => options.hosts = Some(parser.value()?.parse()?),
+            Long("tasks") => options.tasks = Some(parser.value()?.parse()?),
+            Long("scenario") => options.scenario = Some(parser.value()?.string()?),
+            Long("trace") => options.trace = parser.value()?.parse()?,
+            Long("print") => options.print = true,
+            Long("costs") => options.costs = true,
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let done = options().map_err(|error| format!("{error}\n{USAGE}")).and_then(|options| match options {
+        Options { costs: true, .. } => costs(),
+        Options { seeds: Some(count), .. } => seeds(&options, count),
+        _ => one(&options),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn one(options: &Options) -> Result<(), String> {
+    let seed = options.seed.unwrap_or(1);
+    let scenario = match &options.scenario {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+            Scenario::parse(&text).map_err(|error| format!("{file}: {error}"))?
+        }
+        None => report::scenario_of(seed, options.hosts, options.tasks),
+    };
+    if options.print {
+        print!("{scenario}");
+        return Ok(());
+    }
+    let began = Instant::now();
+    let outcome = pvm_sim::run(seed, &scenario);
+    if outcome.violation.is_some() {
+        return Err(report::describe(seed, &scenario, options.trace));
+    }
+    println!(
+        "seed {seed}: {} hosts, {} tasks, {} events, {:.1} s simulated in {:.2} s, hash {:016x}",
+        scenario.hosts,
+        scenario.tasks,
+        outcome.events,
+        outcome.end as f64 / 1e9,
+        began.elapsed().as_secs_f64(),
+        outcome.hash
+    );
+    Ok(())
+}
+
+fn seeds(options: &Options, count: u64) -> Result<(), String> {
+    let began = Instant::now();
+    let (failures, events) = report::run_seeds(options.from, count, options.hosts, options.tasks);
+    for failure in &failures {
+        let violation = failure.outcome.violation.as_ref().expect("it failed");
+        println!("seed {}: {}: {}", failure.seed, violation.invariant, violation.text);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{} of {count} seeds passed, {events} events, {seconds:.1} s", count - failures.len() as u64);
+    let Some(first) = failures.first() else { return Ok(()) };
+    let invariant = first.outcome.violation.as_ref().expect("it failed").invariant;
+    let small = report::shrink(first.seed, &first.scenario, invariant);
+    let command = format!("cargo xtask sim --seed {} --hosts {} --tasks {}", first.seed, small.hosts, small.tasks);
+    Err(format!("{}\nagain: {command}", report::describe(first.seed, &small, options.trace)))
+}
+
+fn costs() -> Result<(), String> {
+    let sizes = [10, 30, 100, 300, 500].map(|hosts| (hosts, 10 * hosts));
+    println!("{:>6} {:>6} {:>10} {:>12}", "hosts", "tasks", "events", "ns an event");
+    for (hosts, tasks, events, cost) in report::costs(&sizes) {
+        println!("{hosts:>6} {tasks:>6} {events:>10} {cost:>12.0}");
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! A simulated daemon: the machine's rules, the flows, and what its edge keeps.
+use crate::network::LinkId;
+use crate::program::{Parcel, TaskId};
+use crate::queue::Nanos;
+use crate::scenario::Place;
+use crate::world::Event;
+use pvm_core::flows::{Flows, Intake};
+use pvm_core::machine::{HostSettings, Machine, Rank, Settings};
+use pvm_core::proto::ToTask;
+use pvm_core::tid::Tid;
+use pvm_core::wire::{KEY_BYTES, Key};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// The data signature of all simulated hosts.
+const DSIG: i32 = 7;
+const ARCH: &str = "LINUX64";
+const FIRST_PORT: u16 = 4000;
+
+/// Whether a daemon runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// It does.
+    Running,
+    /// It hangs; its connections stay.
+    Stopped,
+    /// It is no more.
+    Dead,
+}
+
+/// A daemon from its start to its end.
+pub struct Node {
+    /// Where it runs.
+    pub place: Place,
+    /// Its host.
+    pub tid: Tid,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its key.
+    pub key: Key,
+    /// The rules.
+    pub machine: Machine,
+    /// What goes to other hosts.
+    pub flows: Flows<Parcel>,
+    /// What comes from there.
+    pub intake: Intake<std::rc::Rc<Parcel>>,
+    /// Whether it runs.
+    pub life: Life,
+    /// What happened while it was stopped.
+    pub deferred: VecDeque<Event>,
+    /// Whose connections it accepts, and to whom it may send.
+    pub known: BTreeMap<Tid, Key>,
+    /// The links that stand or are about to.
+    pub links: BTreeMap<Tid, LinkId>,
+    /// Connections that it is making: their number, when it gives up, and where to.
+    pub attempts: BTreeMap<Tid, (u64, Nanos, SocketAddr)>,
+    /// Its tasks, by tid.
+    pub tasks: BTreeMap<Tid, TaskId>,
+    /// Frames for tasks that have not enrolled yet.
+    pub kept: BTreeMap<Tid, Vec<ToTask>>,
+    /// When it started.
+    pub since: Nanos,
+    /// When it will be woken.
+    pub wake_at: Option<Nanos>,
+    /// Groups of which it keeps the memory.
+    pub groups: BTreeSet<u64>,
+    /// The last process that it started.
+    pub last_process: i32,
+}
+
+impl Node {
+    /// A daemon that has just started. `number` makes its key and its port.
+    pub fn new(place: Place, number: usize, rank: Rank, timeout: Duration, since: Nanos) -> Node {
+        let mut key = [0; KEY_BYTES];
+        key[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+        let address = SocketAddr::new(address_of(place), FIRST_PORT + (number % 60_000) as u16);
+        let host = HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, dsig: DSIG };
+        let settings = Settings { rank, host_timeout: timeout, addresses: vec![address], key, ..Settings::new(host) };
+        let tid = match rank {
+            Rank::Master => Tid::host_number(1),
+            Rank::Slave { own, .. } => own,
+        };
+        Node {
+            place,
+            tid,
+            address,
+            key,
+            machine: Machine::new(settings),
+            flows: Flows::new(),
+            intake: Intake::new(),
+            life: Life::Running,
+            deferred: VecDeque::new(),
+            known: BTreeMap::new(),
+            links: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            since,
+            wake_at: None,
+            groups: BTreeSet::new(),
+            last_process: 100,
+        }
+    }
+}
+
+/// The name of a computer.
+pub fn name_of(place: Place) -> String {
+    format!("h{place}")
+}
+
+/// The computer of that name, if there is one.
+pub fn place_of(name: &str, places: usize) -> Option<Place> {
+    let place = name.strip_prefix('h')?.parse().ok()?;
+    (1..=places).contains(&place).then_some(place)
+}
+
+/// The address of a computer.
+pub fn address_of(place: Place) -> IpAddr {
+    Ipv4Addr::from(0x0a00_0000 + place as u32).into()
+}

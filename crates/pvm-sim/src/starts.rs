@@ -1,0 +1,196 @@
+//! Hosts that come and go: what the scenario does, and how daemons start.
+use crate::behaviour::spawn_of;
+use crate::network::NodeId;
+use crate::node::{Life, Node, address_of, name_of, place_of};
+use crate::program::{Part, Stage, TaskId};
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+use crate::scenario::{Deed, Place};
+use crate::world::{Event, MASTER, OPERATOR, Phase, World};
+use pvm_core::codes::Code;
+use pvm_core::machine::{HostStart, Rank};
+use pvm_core::proto::{ByteBuf, Request};
+use pvm_core::wire::{Checked, StartFailure, Started};
+use std::time::Duration;
+
+impl World {
+    // ----- the scenario
+
+    /// Something of the scenario happens.
+    pub fn deed(&mut self, index: usize) {
+        let deed = self.scenario.deeds[index].deed.clone();
+        self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {deed}"));
+        let ended = self.phase != Phase::Hurt;
+        match deed {
+            Deed::Add(places) if !ended => self.operate(Request::AddHosts(lines(&places))),
+            Deed::Delete(places) if !ended => self.operate(Request::DeleteHosts(lines(&places))),
+            Deed::Spawn(count) => self.operate(Request::Spawn(spawn_of("prog", count, ""))),
+            Deed::Crash(place) => self.crash(place),
+            Deed::Power(place) => self.power(place),
+            Deed::Kill(place) => self.with_daemon(place, |world, node| world.end_daemon(node, "is killed", true)),
+            Deed::Stop(place, span) => self.with_daemon(place, |world, node| world.stop(node, span)),
+            Deed::Cut(places, span) => {
+                let number = self.network.cut(&places);
+                self.queue.push(self.now + span, Event::Mend(number));
+            }
+            Deed::Part(one, other, span) => {
+                let number = self.network.part(one, other);
+                self.queue.push(self.now + span, Event::Mend(number));
+            }
+            Deed::Slow(place, span, delay) => {
+                self.network.slow(place, delay);
+                self.queue.push(self.now + span, Event::Hasten(place));
+            }
+            Deed::Refuse(place) => self.computers[place].refusals += 1,
+            Deed::KillTasks(count) => (0..count).for_each(|_| self.kill_somebody()),
+            Deed::Quiet => self.quiet(),
+            Deed::Halt => self.halt_somewhere(),
+            Deed::Add(_) | Deed::Delete(_) => {}
+        }
+    }
+
+    /// The world hurts no more. Without a master all has to end.
+    fn quiet(&mut self) {
+        match self.nodes[MASTER].life {
+            Life::Dead => self.enter(Phase::End),
+            _ => {
+                self.enter(Phase::Heal);
+                self.finish_programs();
+            }
+        }
+    }
+
+    fn halt_somewhere(&mut self) {
+        let idle = |task: &TaskId| self.tasks[*task].is_enrolled() && self.tasks[*task].open.is_none();
+        let all: Vec<TaskId> = (1..self.tasks.len()).filter(idle).filter(|task| self.in_machine(*task)).collect();
+        match self.dice.pick(&all).copied() {
+            Some(task) if self.tasks[task].unsent.is_none() => self.ask(task, Request::Halt),
+            _ => self.operate(Request::Halt),
+        }
+        self.enter(Phase::End);
+    }
+
+    /// The operator asks for something, after what it has asked for before.
+    pub fn operate(&mut self, request: Request) {
+        self.tasks[OPERATOR].agenda.push_back(request);
+        self.queue.push(self.now, Event::Step(OPERATOR));
+    }
+
+    fn with_daemon(&mut self, place: Place, does: impl FnOnce(&mut World, NodeId)) {
+        let newest = self.computers[place].newest.filter(|node| self.nodes[*node].life != Life::Dead);
+        if let Some(node) = newest {
+            does(self, node);
+        }
+    }
+
+    fn stop(&mut self, node: NodeId, span: Nanos) {
+        let tid = self.nodes[node].tid;
+        self.trace.line(self.now, tid, || "is stopped".into());
+        self.nodes[node].life = Life::Stopped;
+        self.queue.push(self.now + span, Event::Continue(node));
+    }
+
+    /// The computer loses its power.
+    fn crash(&mut self, place: Place) {
+        self.computers[place].powered = false;
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].place == place {
+                self.end_daemon(node, "loses its power", false);
+            }
+        }
+    }
+
+    /// The computer has power, and has forgotten all connections.
+    pub fn power(&mut self, place: Place) {
+        if std::mem::replace(&mut self.computers[place].powered, true) {
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].place == place && self.nodes[node].life == Life::Dead {
+                self.reset_links(node);
+            }
+        }
+    }
+
+    fn kill_somebody(&mut self) {
+        let alive = |task: &TaskId| self.tasks[*task].stage != Stage::Dead && self.tasks[*task].part == Part::Worker;
+        let alive: Vec<TaskId> = (0..self.tasks.len()).filter(alive).collect();
+        if let Some(task) = self.dice.pick(&alive).copied() {
+            self.end_process(task, 9);
+        }
+    }
+
+    // ----- starts
+
+    /// Starts a daemon.
+    pub fn start_daemon(&mut self, place: Place, rank: Rank) -> NodeId {
+        let number = self.nodes.len();
+        let timeout = Duration::from_nanos(self.scenario.timeout);
+        let mut node = Node::new(place, number, rank, timeout, self.now);
+        if let Rank::Slave { master, .. } = rank {
+            node.known.insert(master, self.nodes[MASTER].key);
+        }
+        self.listeners.insert(node.address, number);
+        self.checks.daemon_started(node.tid, number);
+        self.computers[place].newest = Some(number);
+        self.nodes.push(node);
+        self.plan_wake(number);
+        number
+    }
+
+    /// Names have been looked up.
+    pub fn hosts_checked(&mut self, node: NodeId, request: u32, names: &[ByteBuf]) {
+        let check = |name: &ByteBuf| {
+            let place = place_of(&String::from_utf8_lossy(name), self.scenario.hosts).ok_or(Code::NoHost)?;
+            let aliases = vec![format!("{}.example", name_of(place))];
+            Ok(Checked { aliases, addresses: vec![address_of(place)] })
+        };
+        let checked = names.iter().map(check).collect();
+        self.nodes[node].machine.handle_hosts_checked(request, checked);
+    }
+
+    /// The master has a daemon started somewhere.
+    pub fn start_host(&mut self, node: NodeId, request: u32, host: HostStart) {
+        let place = place_of(host.line.name(), self.scenario.hosts);
+        let late = self.dice.span(20 * MILLISECOND, 400 * MILLISECOND);
+        let there = place
+            .is_some_and(|place| self.computers[place].powered && self.network.passes(self.nodes[node].place, place));
+        let (place, started, late) = match place {
+            Some(place) if there => (place, Ok(()), late),
+            place => (place.unwrap_or(1), Err(Code::CantStart), 5 * SECOND),
+        };
+        let refused = self.computers[place].refusals > 0;
+        let started = match started {
+            Ok(()) if refused => {
+                self.computers[place].refusals -= 1;
+                Err([Code::CantStart, Code::BadVersion][self.dice.roll(2)])
+            }
+            Ok(()) => {
+                let rank = Rank::Slave { own: host.tid, master: self.nodes[node].tid };
+                Ok(self.start_daemon(place, rank))
+            }
+            Err(code) => Err(code),
+        };
+        let event = Event::HostStarted { node, request, index: host.index, started };
+        self.queue.push(self.now + late, event);
+    }
+
+    /// The master hears what became of a start.
+    pub fn host_started(&mut self, node: NodeId, request: u32, index: usize, started: Result<NodeId, Code>) {
+        let now = self.time(node);
+        let started = started.map_err(StartFailure::from).and_then(|new| {
+            let new = &self.nodes[new];
+            // What it prints does not come through a network that is cut.
+            if !self.network.passes(self.nodes[node].place, new.place) {
+                return Err(Code::CantStart.into());
+            }
+            let names = vec![format!("{}.example", name_of(new.place))];
+            Ok(Started { names, arch: "LINUX64".into(), dsig: 7, addresses: vec![new.address], key: new.key })
+        });
+        self.nodes[node].machine.handle_host_started(now, request, index, started);
+    }
+}
+
+/// The lines of an add.
+fn lines(places: &[Place]) -> Vec<ByteBuf> {
+    places.iter().map(|place| ByteBuf::from(name_of(*place).into_bytes())).collect()
+}

@@ -1,0 +1,35 @@
+//! `cargo xtask sim`: the simulator, built with every assertion.
+use crate::build::target_directory;
+use crate::common::{cargo, sh};
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Seeds that `cargo xtask test` runs.
+const SEEDS: usize = 50;
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<()> {
+    sh(Command::new(simulator()?).args(arguments))
+}
+
+/// Runs some seeds as a part of `cargo xtask test`; each counts.
+pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+    let output = Command::new(simulator()?).args(["--seeds", &SEEDS.to_string()]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let count = |line: &str| line.split_once(" of ").and_then(|(passed, _)| passed.parse().ok());
+    let passed: usize = text.lines().find_map(count).unwrap_or(0);
+    if !output.status.success() {
+        print!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok((passed, SEEDS - passed))
+}
+
+fn simulator() -> Result<PathBuf> {
+    sh(cargo().args(["build", "--quiet", "--profile", "sim", "--package", "pvm-sim"]))?;
+    let program = target_directory()?.join("sim/pvm-sim");
+    if !program.exists() {
+        bail!("{} was not built", program.display());
+    }
+    program.canonicalize().context("the simulator has a path")
+}
