@@ -94,9 +94,9 @@ impl Scenario {
         for _ in 0..1 + dice.size(3 + hosts / 3) {
             wound(&mut dice, hosts, timeout, end, &mut deeds);
         }
-        deeds.sort_by_key(|timed| timed.at);
         let last = if dice.chance(60) { Deed::Halt } else { Deed::Quiet };
         deeds.push(Timed { at: end, deed: last });
+        deeds.sort_by_key(|timed| timed.at);
         Scenario { hosts, tasks, timeout, deeds }
     }
 

@@ -19,7 +19,7 @@ impl World {
     pub fn deed(&mut self, index: usize) {
         let deed = self.scenario.deeds[index].deed.clone();
         self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {deed}"));
-        let ended = self.phase != Phase::Hurt;
+        let ended = !matches!(self.phase, Phase::Hurt | Phase::Heal);
         match deed {
             Deed::Add(places) if !ended => self.operate(Request::AddHosts(lines(&places))),
             Deed::Delete(places) if !ended => self.operate(Request::DeleteHosts(lines(&places))),
@@ -55,6 +55,11 @@ impl World {
             _ => {
                 self.enter(Phase::Heal);
                 self.finish_programs();
+                if self.dice.chance(500) {
+                    // All that were lost come back.
+                    let all: Vec<Place> = (2..=self.scenario.hosts).collect();
+                    self.operate(Request::AddHosts(lines(&all)));
+                }
             }
         }
     }

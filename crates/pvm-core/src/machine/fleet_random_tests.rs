@@ -225,7 +225,7 @@ impl Story {
         let alive = self.fleet.living();
         for (tid, node) in &mut self.fleet.nodes {
             node.machine.mailboxes.reset(None, None);
-            assert!(node.machine.is_idle(), "{tid} remembers something");
+            assert!(node.machine.leftovers().is_empty(), "{tid} remembers something");
         }
         assert!(alive.contains(&MASTER));
         let now = self.fleet.now;

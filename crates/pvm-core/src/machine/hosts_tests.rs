@@ -190,7 +190,7 @@ fn ends_are_told_to_watchers_on_other_hosts_once_for_each_wish() {
         fleet.leave(one);
         fleet.leave(two);
         fleet.settle();
-        assert!(fleet.nodes.values().all(|node| node.machine.is_idle()));
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()));
     });
 }
 
