@@ -34,6 +34,8 @@
 
 static const int latency_sizes[] = {8, 64, 512, 4096, 16384};
 static const int bandwidth_sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+/* Between two hosts. */
+static const int hosts_sizes[] = {8, 1 << 20, 16 << 20};
 static const int ring_sizes[] = {8, 4096};
 /* What a task gives to a reduction (doubles that are summed up) and to a gathering, in bytes. */
 static const int reduce_sizes[] = {8, 1 << 20};

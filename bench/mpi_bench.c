@@ -2,7 +2,7 @@
  *
  *   mpi_bench MEASURE REPETITION_MS REPETITIONS
  *
- * MEASURE: latency, bandwidth, rate (two ranks, pinned to cores 0 and 1), ring, groups-N (all ranks).
+ * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), ring, groups-N (all ranks).
  */
 #include "bench.h"
 #include <mpi.h>
@@ -226,6 +226,8 @@ int main(int argc, char **argv)
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), effort);
     } else if (strcmp(argv[1], "bandwidth") == 0) {
         measure_pair(bandwidth_sizes, COUNT_OF(bandwidth_sizes), effort);
+    } else if (strcmp(argv[1], "hosts") == 0) {
+        measure_pair(hosts_sizes, COUNT_OF(hosts_sizes), effort);
     } else if (strcmp(argv[1], "rate") == 0) {
         measure("rate_blocking", (struct order){RATE_BLOCKING, 8, 0}, effort, 1);
         measure("rate_window", (struct order){RATE_WINDOW, 8, 0}, effort, 1);

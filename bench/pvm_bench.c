@@ -4,7 +4,8 @@
  *
  * MEASURE: latency, bandwidth, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
  * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (so
- * many tasks). The master spawns the other tasks, which are the same program with the argument
+ * many tasks), hosts (the two tasks on two hosts), add-3, add-32 (so many hosts are added, whose names
+ * are in BENCH_HOSTS). The master spawns the other tasks, which are the same program with the argument
  * `worker`, and tells them what to do.
  */
 #include "bench.h"
@@ -22,6 +23,8 @@
 #define TAG_ANSWER 5
 #define TAG_END 6
 
+/* The most hosts that are added. */
+#define HOSTS_MAX 64
 #define GROUP "bench"
 
 enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, LEAVE,
@@ -239,22 +242,36 @@ static void spawned(void)
 
 /* ---- master ---- */
 
-static void spawn(char *program, char *role, int count, int *tids)
+static void spawn(char *program, char *role, char *host, int count, int *tids)
 {
     char *arguments[] = {role, NULL};
-    int started = pvm_spawn(program, arguments, PvmTaskDefault, "", count, tids);
+    int where = host ? PvmTaskHost : PvmTaskDefault;
+    int started = pvm_spawn(program, arguments, where, host, count, tids);
     if (started != count) {
         fprintf(stderr, "bench: pvm_spawn started %d of %d (%d)\n", started, count, tids[count - 1]);
         exit(1);
     }
 }
 
-static void start_workers(char *program, int tasks, int route, int pinned)
+/* The name of another host of the machine. */
+static char *other_host(void)
+{
+    struct pvmhostinfo *hosts;
+    int count;
+    must(pvm_config(&count, NULL, &hosts), "pvm_config");
+    for (int i = 0; i < count; i++)
+        if (hosts[i].hi_tid != pvm_tidtohost(pvm_mytid()))
+            return hosts[i].hi_name;
+    fail("there is one host only");
+    return NULL;
+}
+
+static void start_workers(char *program, char *host, int tasks, int route, int pinned)
 {
     here.tasks = tasks;
     here.tids[0] = must(pvm_mytid(), "pvm_mytid");
     pvm_setopt(PvmRoute, route);
-    spawn(program, "worker", tasks - 1, here.tids + 1);
+    spawn(program, "worker", host, tasks - 1, here.tids + 1);
     must(pvm_notify(PvmTaskExit, TAG_END, tasks - 1, here.tids + 1), "pvm_notify");
     for (int rank = 1; rank < tasks; rank++) {
         pvm_initsend(PvmDataDefault);
@@ -341,6 +358,49 @@ static void measure_pair(const int *sizes, int size_count, int few_forms, struct
     }
 }
 
+static void measure_hosts(struct effort effort)
+{
+    static const int forms[] = {PSEND, RAW_BYTE, DEFAULT_DOUBLE};
+    for (int s = 0; s < COUNT_OF(hosts_sizes); s++) {
+        for (int f = 0; f < COUNT_OF(forms); f++) {
+            char name[64];
+            snprintf(name, sizeof name, "pingpong_%s", form_names[forms[f]]);
+            prove(forms[f], hosts_sizes[s]);
+            measure(name, (struct order){PING, forms[f], hosts_sizes[s], 0}, effort, 0.5);
+        }
+    }
+}
+
+/* Adds hosts, and deletes them again. */
+static void measure_adding(int count, int repetitions)
+{
+    static char *names[HOSTS_MAX];
+    static int status[HOSTS_MAX], gone[HOSTS_MAX];
+    char *text = strdup(getenv("BENCH_HOSTS") ? getenv("BENCH_HOSTS") : "");
+    int found = 0, added;
+    for (char *name = strtok(text, ","); name && found < HOSTS_MAX; name = strtok(NULL, ","))
+        names[found++] = name;
+    if (found < count)
+        fail("BENCH_HOSTS has too few names");
+    must(pvm_mytid(), "pvm_mytid");
+    for (int i = 0; i < repetitions; i++) {
+        double start = now_us();
+        added = must(pvm_addhosts(names, count, status), "pvm_addhosts");
+        double elapsed = now_us() - start;
+        if (added != count) {
+            fprintf(stderr, "bench: %d of %d hosts added (%d)\n", added, count, status[count - 1]);
+            exit(1);
+        }
+        report("add", count, elapsed * 1e-3, "ms");
+        must(pvm_notify(PvmHostDelete, TAG_END, count, status), "pvm_notify");
+        must(pvm_delhosts(names, count, gone), "pvm_delhosts");
+        for (int k = 0; k < count; k++)
+            must(pvm_recv(-1, TAG_END), "pvm_recv");
+        /* A daemon that is ending may still stand where the next one begins. */
+        usleep(500000);
+    }
+}
+
 static void measure_rate(struct effort effort)
 {
     static const int forms[] = {PSEND, RAW_BYTE, DEFAULT_INT};
@@ -387,7 +447,7 @@ static void measure_spawn(char *program, int repetitions)
     must(pvm_mytid(), "pvm_mytid");
     for (int i = -1; i < repetitions; i++) {
         double start = now_us();
-        spawn(program, "spawned", TASKS_MANY, tids);
+        spawn(program, "spawned", NULL, TASKS_MANY, tids);
         double called = now_us();
         for (int k = 0; k < TASKS_MANY; k++)
             must(pvm_recv(-1, TAG_READY), "pvm_recv");
@@ -406,6 +466,8 @@ static void master(char *program, const char *what, int route, struct effort eff
 {
     int group = strncmp(what, "groups-", 7) == 0, pair = strcmp(what, "latency") == 0
         || strcmp(what, "bandwidth") == 0 || strcmp(what, "rate") == 0 || tasks_of(what) == 2;
+    int far = strcmp(what, "hosts") == 0;
+    pair |= far;
     int tasks = pair ? 2 : group ? tasks_of(what) : TASKS_MANY;
     if (tasks < 2 || tasks > TASKS_MANY)
         fail("2 to 32 tasks");
@@ -413,11 +475,17 @@ static void master(char *program, const char *what, int route, struct effort eff
         measure_spawn(program, effort.repetitions);
         return;
     }
-    start_workers(program, tasks, route, pair);
+    if (strncmp(what, "add-", 4) == 0) {
+        measure_adding(tasks_of(what), effort.repetitions);
+        return;
+    }
+    start_workers(program, far ? other_host() : NULL, tasks, route, pair);
     if (strcmp(what, "latency") == 0)
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), 1, effort);
     else if (strcmp(what, "bandwidth") == 0)
         measure_pair(bandwidth_sizes, COUNT_OF(bandwidth_sizes), 0, effort);
+    else if (far)
+        measure_hosts(effort);
     else if (strcmp(what, "rate") == 0)
         measure_rate(effort);
     else if (strcmp(what, "ring") == 0)

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: hpvm against Debian's PVM, Open MPI, MPICH and the bare limit, in one run.
 //!
 //! See `docs/benchmarks.md` for what is measured and how to read it.
+mod hosts;
 mod picture;
 mod plan;
 mod process;
@@ -12,6 +13,7 @@ mod verdicts;
 
 use crate::build;
 use crate::common::dist;
+use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
 use plan::Effort;
 use runner::Outcome;
@@ -40,7 +42,7 @@ const BUSY_PERCENT: f64 = 3.0;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
   --short      less than 90 s instead of several minutes
-  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle or netpipe
+  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe or hosts
   --peers      leave hpvm out: how fast are the others here?
   --as-it-is   take target/dist as it is, without building it first";
 
@@ -48,19 +50,21 @@ struct Options {
     effort: Effort,
     only: BTreeSet<String>,
     peers: bool,
+    inside: bool,
 }
 
 fn options(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { effort: Effort::Full, only: BTreeSet::new(), peers: false };
+    let mut options = Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--short" => options.effort = Effort::Short,
             "--peers" => options.peers = true,
             build::AS_IT_IS => {}
+            hosts::INSIDE => options.inside = true,
             "--only" => {
                 let name = words.next().context(USAGE)?;
-                if !plan::groups(options.effort).iter().any(|group| group.name == name) {
+                if name != hosts::NAME && !plan::groups(options.effort).iter().any(|group| group.name == name) {
                     bail!("there is no measure {name}\n{USAGE}");
                 }
                 options.only.insert(name.clone());
@@ -74,6 +78,9 @@ fn options(arguments: &[String]) -> Result<Options> {
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = options(arguments)?;
+    if let (true, Some(folder)) = (options.inside, sandbox::folder()) {
+        return hosts::inside(&folder, options.effort, options.peers);
+    }
     if !options.peers {
         build::build_unless_told(arguments)?;
     }
@@ -97,6 +104,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     tables::print(&outcome.samples);
     let mut verdicts = verdicts::verdicts(&outcome.samples);
+    if options.only.is_empty() || options.only.contains(hosts::NAME) {
+        verdicts.extend(hosts::measure(options.effort, options.peers)?);
+    }
     if !options.only.is_empty() {
         verdicts.retain(|verdict| verdict.worst().is_some());
     }

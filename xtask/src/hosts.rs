@@ -4,9 +4,9 @@
 //! print is compared as `conform` does it.
 
 mod faults;
-mod machine;
-mod network;
-mod sandbox;
+pub mod machine;
+pub mod network;
+pub mod sandbox;
 mod scenario;
 mod switch;
 

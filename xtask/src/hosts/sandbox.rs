@@ -47,8 +47,13 @@ fn unshare() -> Command {
 }
 
 /// Runs this program again, inside, with these arguments; shows what it prints, and gives its last
-/// line. Fails when it fails without having said a line.
+/// line.
 pub fn run(arguments: &[&str]) -> Result<String> {
+    run_with(arguments, |line| println!("{line}"))
+}
+
+/// The same; each line that it prints is passed on. Fails when it fails without having said a line.
+pub fn run_with(arguments: &[&str], mut hear: impl FnMut(&str)) -> Result<String> {
     let place = crate::common::Scratch::new("hosts")?;
     let mut child = unshare()
         .args(["sh", "-c", FIRST_PROCESS, "sh"])
@@ -62,7 +67,7 @@ pub fn run(arguments: &[&str]) -> Result<String> {
     let mut last = String::new();
     for line in BufReader::new(child.stdout.take().context("the output is read once")?).lines() {
         last = line?;
-        println!("{last}");
+        hear(&last);
     }
     let status = child.wait()?;
     anyhow::ensure!(status.success() || !last.is_empty(), "inside the namespaces: {status}");
