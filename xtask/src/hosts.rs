@@ -22,8 +22,9 @@ use network::{Network, Wiring};
 use scenario::Stage;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "hosts [--only NAME]... [--script FILE] [--ours|--theirs] [--as-it-is]
+const USAGE: &str = "hosts [--only NAME]... [--conform] [--script FILE] [--ours|--theirs] [--as-it-is]
   --only NAME    scenarios with this in their names
+  --conform      the programs of tests/conform, whose tasks lie on all hosts here
   --script FILE  a shell script in the place of the scenarios; it may have their directives
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
@@ -38,19 +39,21 @@ struct Options {
     only: Vec<String>,
     side: Option<Side>,
     script: Option<PathBuf>,
+    conform: bool,
     faults: Option<Plan>,
     /// Inside: one fault by the numbers of one seed.
     one: Option<(Fault, u64)>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { only: Vec::new(), side: None, script: None, faults: None, one: None };
+    let mut options = Options { only: Vec::new(), side: None, script: None, conform: false, faults: None, one: None };
     let (mut one, mut seed, mut with_faults) = (None, 1, false);
     let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--only" => options.only.push(rest.next().context(USAGE)?.clone()),
+            "--conform" => options.conform = true,
             "--script" => options.script = Some(rest.next().context(USAGE)?.into()),
             "--ours" => options.side = Some(Side::Ours),
             "--theirs" => options.side = Some(Side::Theirs),
@@ -93,6 +96,9 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
         return faults::counted(plan, options.side.unwrap_or(Side::Ours));
     }
     scenario::compile(&scenario::all()?)?;
+    if options.conform {
+        scenario::conformance()?;
+    }
     let mut words = vec!["hosts"];
     words.extend(arguments.iter().map(String::as_str));
     let last = sandbox::run(&words)?;
@@ -108,6 +114,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     }
     let all = match &options.script {
         Some(path) => case::script(path)?,
+        None if options.conform => scenario::conformance()?,
         None => scenario::all()?,
     };
     let wanted = |case: &&Case| options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part));

@@ -1,6 +1,7 @@
 //! A virtual machine of either kind over several hosts.
 
 use super::network::{Host, Network, name_of};
+use crate::conform::compile::folder;
 use crate::conform::machine::{POLL_INTERVAL, Side, ours};
 use crate::{common, machine::wait_until};
 use anyhow::{Context, Result, bail, ensure};
@@ -188,7 +189,7 @@ fn environment(side: Side) -> Vec<(String, String)> {
     let tests = common::root().join("tests");
     let mut environment = vec![
         ("PATH".to_owned(), path),
-        ("PVM_PATH".to_owned(), format!("{}:/usr/bin", super::scenario::programs().display())),
+        ("PVM_PATH".to_owned(), format!("{}:{}:/usr/bin", super::scenario::programs().display(), folder().display())),
         ("PVM_ALLOW_ROOT".to_owned(), "1".to_owned()),
         ("LC_ALL".to_owned(), "C".to_owned()),
         ("HOSTS_BIN".to_owned(), super::scenario::programs().display().to_string()),

@@ -55,8 +55,19 @@ pub fn all() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// The programs of `tests/conform`, for machines of several hosts.
+pub fn conformance() -> Result<Vec<Case>> {
+    let mut cases = case::find(&root().join("tests/conform"))?;
+    cases.retain(|case| case.kind == Kind::Program);
+    compile::all(&cases)?;
+    Ok(cases)
+}
+
 /// The program of a case.
 fn program(case: &Case) -> PathBuf {
+    if !case.source.starts_with(folder()) {
+        return compile::program(case, Side::Theirs);
+    }
     programs().join(case.source.file_stem().unwrap_or_default())
 }
 
