@@ -53,8 +53,8 @@ fn entries_are_seen_whole_and_in_order() {
         let there = shared.clone();
         let writer = thread::spawn(move || {
             let mut writer = Writer::new(2);
-            writer.write_short(&there.ring, &[1, 0, 0, 0, 0], &[1; 4]);
-            writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0], &[2; 40]);
+            writer.write_short(&there.ring, &[1, 0, 0, 0, 0, 0], &[1; 4]);
+            writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0, 0], &[2; 40]);
         });
         let (mut reader, mut consumed, mut next) = (Reader::new(2), 0, 1);
         for _ in 0..3 {
@@ -75,9 +75,9 @@ fn a_line_is_reused_only_after_it_was_read() {
         let there = shared.clone();
         let writer = thread::spawn(move || {
             let mut writer = Writer::new(0);
-            writer.write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0], &[1; 8]);
+            writer.write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[1; 8]);
             if there.consumed.load(Ordering::Acquire) == 1 {
-                writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0], &[2; 8]);
+                writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0, 0], &[2; 8]);
             }
         });
         let (mut reader, mut consumed, mut expected) = (Reader::new(0), 0, 1);
@@ -97,7 +97,7 @@ fn no_wake_up_is_lost() {
         let shared = shared(1);
         let there = shared.clone();
         let sender = thread::spawn(move || {
-            Writer::new(1).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0], &[]);
+            Writer::new(1).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[]);
             if there.waiting.sleeper(false).is_some() {
                 there.rung.store(1, Ordering::Relaxed);
             }
