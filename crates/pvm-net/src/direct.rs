@@ -9,8 +9,17 @@ use std::time::{Duration, Instant};
 /// Sleeps until something has come, or until the socket takes what waits for it. Gives whether that
 /// was within the time.
 pub fn wait(link: &Link, timeout: Duration) -> Result<bool, LinkError> {
+    let writes = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
+    wait_for(link, PollFlags::IN | writes, timeout)
+}
+
+/// Sleeps until the socket takes more of a body. Gives whether that was within the time.
+pub fn wait_to_write(link: &Link, timeout: Duration) -> Result<bool, LinkError> {
+    wait_for(link, PollFlags::OUT, timeout)
+}
+
+fn wait_for(link: &Link, flags: PollFlags, timeout: Duration) -> Result<bool, LinkError> {
     let end = Instant::now() + timeout;
-    let flags = if link.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
@@ -54,6 +63,21 @@ pub fn receive(link: &mut Link, timeout: Duration) -> Result<Option<Head>, LinkE
         link.flush()?;
         link.receive()
     })
+}
+
+/// Sends a frame whose body is not copied. Gives whether it was all taken within the time; if not, the
+/// rest of the body is still to be pushed.
+pub fn send(link: &mut Link, kind: u8, header: &[u8], body: &[u8], timeout: Duration) -> Result<bool, LinkError> {
+    let end = Instant::now() + timeout;
+    let mut sent = link.begin(kind, header, body.len(), body)?;
+    while sent < body.len() || link.wants_write() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || !wait_to_write(link, left)? {
+            return Ok(false);
+        }
+        sent += link.push(&body[sent..])?;
+    }
+    Ok(true)
 }
 
 /// Fills `into` from the current frame's body. Gives how many bytes came within the time.

@@ -234,3 +234,48 @@ fn a_pipe_carries_bytes_and_says_when_it_is_full() {
         assert_eq!(error, LinkError::Closed);
     }
 }
+
+#[test]
+fn a_body_is_pushed_as_the_socket_takes_it_and_no_copy_waits() {
+    for (mut one, mut other) in each() {
+        for link in [&mut one, &mut other] {
+            link.set_frame_bytes_max(64 << 20);
+        }
+        let body = pattern(30 << 20, 5);
+        let mut into = vec![0; body.len()];
+        for round in 0..2 {
+            // Behind a frame that waits, the second time.
+            if round == 1 {
+                one.send(9, &[], &[&body[..10 << 20]]).unwrap();
+            }
+            let mut sent = one.begin(8, &[1, 2, 3], body.len(), &body).unwrap();
+            assert!(round == 0 || sent == 0);
+            assert!(sent < body.len() && one.body_owed() == body.len() - sent);
+            let mut heads = Vec::new();
+            let mut done = 0;
+            while heads.len() <= round || other.body_left() > 0 {
+                sent += one.push(&body[sent..]).unwrap();
+                assert!(round == 1 || one.queued_bytes() < 256 << 10, "{}", one.queued_bytes());
+                if other.body_left() > 0 {
+                    done += other.take(&mut into[done..]).unwrap();
+                } else if let Some(head) = other.receive().unwrap() {
+                    done = 0;
+                    heads.push((head.kind, head.header().to_vec(), head.body_bytes));
+                }
+            }
+            assert_eq!(heads.pop(), Some((8, vec![1, 2, 3], body.len())));
+            assert!(into == body && one.body_owed() == 0 && !one.wants_write());
+        }
+        // Nothing and little.
+        assert_eq!(one.begin(7, &[], 0, &[]), Ok(0));
+        assert_eq!(one.begin(7, &[], 1, &[4, 5]), Ok(1));
+        one.send(7, &[], &[]).unwrap();
+        let mut sizes = Vec::new();
+        while sizes.len() < 3 {
+            if let Some((head, body)) = other.receive_whole().unwrap() {
+                sizes.push((head.kind, body.len()));
+            }
+        }
+        assert_eq!(sizes, [(7, 0), (7, 1), (7, 0)]);
+    }
+}

@@ -1,0 +1,215 @@
+//! What a link receives.
+use super::{HEAD_BYTES, HEADER_BYTES_MAX, Head, Link, LinkError};
+use crate::pipe::Pipe;
+use rustix::io::Errno;
+use std::io::IoSliceMut;
+
+/// Bytes that a peer can send before it is known.
+pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
+/// Bytes read in one go from a peer that is not known yet.
+const STRANGER_READ_BYTES: usize = 4 << 10;
+/// Bytes read in one go.
+const READ_BYTES: usize = 64 << 10;
+/// A rest of a body from here on is read to where it belongs.
+const READ_STRAIGHT_BYTES: usize = 4 << 10;
+
+impl Link {
+    /// The beginning of the next frame, if its header is there. The body of the one before must have
+    /// been taken.
+    pub fn receive(&mut self) -> Result<Option<Head>, LinkError> {
+        assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
+        loop {
+            if let Some((head, used)) = self.parse()? {
+                self.inbox.consume(used);
+                self.body_left = head.body_bytes;
+                return Ok(Some(head));
+            }
+            if !self.fill(HEAD_BYTES + HEADER_BYTES_MAX)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next frame's beginning and the bytes that it takes.
+    fn parse(&self) -> Result<Option<(Head, usize)>, LinkError> {
+        let Some((prefix, rest)) = self.inbox.filled().split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+        let [a, b, c, d, kind, header_bytes] = *prefix;
+        let bytes = u32::from_le_bytes([a, b, c, d]) as usize;
+        let count = usize::from(header_bytes);
+        if bytes > self.frame_bytes_max {
+            return Err(LinkError::TooLong(bytes));
+        }
+        let body_bytes = bytes.checked_sub(count).ok_or(LinkError::Malformed)?;
+        if count > HEADER_BYTES_MAX {
+            return Err(LinkError::Malformed);
+        }
+        let Some(shown) = rest.get(..count) else { return Ok(None) };
+        let mut header = [0; HEADER_BYTES_MAX];
+        header[..count].copy_from_slice(shown);
+        Ok(Some((Head { kind, body_bytes, header, header_bytes }, HEAD_BYTES + count)))
+    }
+
+    /// Copies the next bytes of the current frame's body, as many as are there and fit. Gives how
+    /// many; when that is fewer than wanted, the rest has not come yet.
+    pub fn take(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        let wanted = into.len().min(self.body_left);
+        let mut done = 0;
+        while done < wanted {
+            let rest = &mut into[done..wanted];
+            let count = rest.len().min(self.inbox.len());
+            if count > 0 {
+                rest[..count].copy_from_slice(&self.inbox.filled()[..count]);
+                self.inbox.consume(count);
+                done += count;
+                continue;
+            }
+            let more = if self.tls.is_none() && rest.len() >= READ_STRAIGHT_BYTES {
+                self.read_straight(rest).map(|count| {
+                    done += count;
+                    count > 0
+                })
+            } else {
+                self.fill(1)
+            };
+            match more {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Told on the next call; first what there is.
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.body_left -= done;
+        Ok(done)
+    }
+
+    /// Reads to where the bytes belong, and what follows them into the inbox.
+    fn read_straight(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let wanted = into.len();
+        let slices = &mut [IoSliceMut::new(into), IoSliceMut::new(self.inbox.space(READ_BYTES))];
+        let count = match rustix::io::readv(&self.socket, slices) {
+            Ok(0) => return self.broken(LinkError::Closed),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => return self.broken(errno.into()),
+        };
+        self.inbox.commit(count.saturating_sub(wanted));
+        Ok(count.min(wanted))
+    }
+
+    fn broken<T>(&mut self, error: LinkError) -> Result<T, LinkError> {
+        self.broken = Some(error.clone());
+        Err(error)
+    }
+
+    /// From now on without frames.
+    pub fn into_pipe(self) -> Pipe {
+        Pipe::new(self)
+    }
+
+    /// Copies bytes, whatever frame they belong to.
+    pub(crate) fn read_bytes(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        self.body_left = into.len();
+        let result = self.take(into);
+        self.body_left = 0;
+        result
+    }
+
+    /// Bytes of the current frame's body that have not been taken.
+    pub fn body_left(&self) -> usize {
+        self.body_left
+    }
+
+    /// The next frame as a whole, if it has come: its beginning and its body. Keeps what has come of
+    /// it, so that this is not for long ones that others could send in pieces.
+    pub fn receive_whole(&mut self) -> Result<Option<(Head, &[u8])>, LinkError> {
+        assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
+        loop {
+            let parsed = self.parse()?;
+            let missing = match &parsed {
+                Some((head, used)) => (used + head.body_bytes).saturating_sub(self.inbox.len()),
+                None => 1,
+            };
+            if let (Some((head, used)), 0) = (parsed, missing) {
+                return Ok(Some((head, self.inbox.take_front(used, head.body_bytes))));
+            }
+            if !self.fill(missing.min(self.inbox.len().max(READ_BYTES)))? {
+                self.release();
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Gives back memory that is not needed while nothing comes.
+    fn release(&mut self) {
+        self.inbox.release();
+        self.outbox.release();
+        if let Some(tls) = &mut self.tls {
+            tls.cipher().release();
+        }
+    }
+
+    /// Whether bytes that were read wait to be taken as frames, so that the socket alone would not
+    /// tell of them.
+    pub fn has_unread(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// Reads once. Gives whether there is more than before.
+    fn fill(&mut self, least: usize) -> Result<bool, LinkError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let before = self.inbox.len();
+        let (into, bytes) = match &mut self.tls {
+            Some(tls) => (tls.cipher(), 0),
+            None => (&mut self.inbox, least),
+        };
+        let bytes = bytes.max(if self.trusted { READ_BYTES } else { STRANGER_READ_BYTES });
+        let count = match rustix::io::read(&self.socket, &mut into.space(bytes)[..bytes]) {
+            Ok(0) => return self.broken(LinkError::Closed),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(errno) => return self.broken(errno.into()),
+        };
+        into.commit(count);
+        if !self.trusted {
+            self.stranger_bytes += count;
+            if self.stranger_bytes > HANDSHAKE_BYTES_MAX {
+                return self.broken(LinkError::TooMuch);
+            }
+        }
+        if let Err(error) = self.advance() {
+            self.broken = Some(error);
+        }
+        match &self.broken {
+            Some(error) if self.inbox.len() == before => Err(error.clone()),
+            _ => Ok(self.inbox.len() > before),
+        }
+    }
+
+    /// Has TLS do what it can.
+    pub(super) fn advance(&mut self) -> Result<(), LinkError> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        let result = tls.advance(&mut self.outbox, &mut self.inbox);
+        // An alert too, if the socket takes it.
+        let flushed = self.flush();
+        if result? { flushed } else { Err(LinkError::Closed) }
+    }
+
+    /// Goes on with the handshake. Gives whether it is done.
+    pub fn handshake(&mut self) -> Result<bool, LinkError> {
+        self.flush()?;
+        while !self.is_ready() {
+            let before = self.stranger_bytes;
+            self.fill(1)?;
+            if self.stranger_bytes == before {
+                break;
+            }
+        }
+        Ok(self.is_ready())
+    }
+}

@@ -1,0 +1,171 @@
+//! What a link sends.
+use super::{HEAD_BYTES, HEADER_BYTES_MAX, Link, LinkError};
+use rustix::io::Errno;
+use std::io::IoSlice;
+
+/// Parts of a body written by one system call.
+const PARTS_MAX: usize = 16;
+/// Bytes that an encrypted link takes of a body in one go; what it has taken lies in its own memory.
+const PUSH_BYTES_MAX: usize = 128 << 10;
+
+/// A frame's head and header as they are sent.
+struct Lead {
+    bytes: [u8; HEAD_BYTES + HEADER_BYTES_MAX],
+    length: usize,
+}
+
+impl Lead {
+    fn new(kind: u8, header: &[u8], body_bytes: usize) -> Lead {
+        let mut bytes = [0; HEAD_BYTES + HEADER_BYTES_MAX];
+        bytes[..4].copy_from_slice(&((header.len() + body_bytes) as u32).to_le_bytes());
+        bytes[4] = kind;
+        bytes[5] = header.len() as u8;
+        bytes[HEAD_BYTES..][..header.len()].copy_from_slice(header);
+        Lead { bytes, length: HEAD_BYTES + header.len() }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl Link {
+    /// Whether what is sent now goes straight to the socket.
+    pub fn has_room(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Whether something waits for the socket to take it; then watch for that and call
+    /// [`Link::flush`].
+    pub fn wants_write(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Bytes that wait for the socket.
+    pub fn queued_bytes(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Sends a frame: as much as the socket takes at once, the rest, of which a copy is kept, later.
+    pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
+        let body_bytes = body.iter().map(|part| part.len()).sum();
+        self.check(header, body_bytes)?;
+        if self.outbox.len() > self.queued_bytes_max {
+            return Err(LinkError::Backlog);
+        }
+        let lead = Lead::new(kind, header, body_bytes);
+        let lead = lead.as_slice();
+        if self.is_encrypted() {
+            if let [part] = body {
+                return self.write_encrypted(&[lead, part]);
+            }
+            let parts: Vec<&[u8]> = std::iter::once(lead).chain(body.iter().copied()).collect();
+            return self.write_encrypted(&parts);
+        }
+        let mut written = if self.outbox.is_empty() { self.write_parts(lead, body)? } else { 0 };
+        for part in std::iter::once(&lead).chain(body) {
+            let skip = written.min(part.len());
+            written -= skip;
+            self.outbox.append(&part[skip..]);
+        }
+        Ok(())
+    }
+
+    /// Begins a frame whose body follows by [`Link::push`], and sends of the body what the socket
+    /// takes. Gives how much that was. Nothing else can be sent before the body is through; no copy of
+    /// it is kept.
+    pub fn begin(&mut self, kind: u8, header: &[u8], body_bytes: usize, first: &[u8]) -> Result<usize, LinkError> {
+        self.check(header, body_bytes)?;
+        let first = &first[..first.len().min(body_bytes)];
+        let lead = Lead::new(kind, header, body_bytes);
+        let lead = lead.as_slice();
+        self.flush()?;
+        let taken = if !self.outbox.is_empty() {
+            self.append(lead)?;
+            0
+        } else if self.is_encrypted() {
+            let first = &first[..first.len().min(PUSH_BYTES_MAX)];
+            self.write_encrypted(&[lead, first])?;
+            first.len()
+        } else {
+            let written = self.write_parts(lead, &[first])?;
+            self.outbox.append(&lead[written.min(lead.len())..]);
+            written.saturating_sub(lead.len())
+        };
+        self.body_owed = body_bytes - taken;
+        Ok(taken)
+    }
+
+    /// Goes on with the body of a frame. Gives how much the socket has taken.
+    pub fn push(&mut self, part: &[u8]) -> Result<usize, LinkError> {
+        self.flush()?;
+        let part = &part[..part.len().min(self.body_owed)];
+        let taken = if !self.outbox.is_empty() {
+            0
+        } else if self.is_encrypted() {
+            let part = &part[..part.len().min(PUSH_BYTES_MAX)];
+            self.write_encrypted(&[part])?;
+            part.len()
+        } else {
+            self.write_parts(part, &[])?
+        };
+        self.body_owed -= taken;
+        Ok(taken)
+    }
+
+    /// Bytes of a body that was begun which have not been pushed.
+    pub fn body_owed(&self) -> usize {
+        self.body_owed
+    }
+
+    fn check(&self, header: &[u8], body_bytes: usize) -> Result<(), LinkError> {
+        assert!(header.len() <= HEADER_BYTES_MAX, "a header of {} bytes", header.len());
+        assert_eq!(self.body_owed, 0, "the body of the frame before is not through");
+        let bytes = header.len() + body_bytes;
+        if bytes > self.frame_bytes_max { Err(LinkError::TooLong(bytes)) } else { Ok(()) }
+    }
+
+    /// One system call, on a link in clear. Gives how many bytes were taken.
+    fn write_parts(&self, lead: &[u8], body: &[&[u8]]) -> Result<usize, LinkError> {
+        let mut slices = [IoSlice::new(&[]); 1 + PARTS_MAX];
+        let count = 1 + body.len().min(PARTS_MAX);
+        for (slice, part) in slices.iter_mut().zip(std::iter::once(&lead).chain(body)) {
+            *slice = IoSlice::new(part);
+        }
+        match rustix::io::writev(&self.socket, &slices[..count]) {
+            Ok(count) => Ok(count),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Puts something behind what waits.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
+        match &mut self.tls {
+            Some(tls) => Ok(tls.encrypt(&[bytes], &mut self.outbox, &mut self.inbox)?),
+            None => {
+                self.outbox.append(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn write_encrypted(&mut self, parts: &[&[u8]]) -> Result<(), LinkError> {
+        let tls = self.tls.as_mut().expect("an encrypted link");
+        tls.encrypt(parts, &mut self.outbox, &mut self.inbox)?;
+        self.flush()
+    }
+
+    /// Writes what waits.
+    pub fn flush(&mut self) -> Result<(), LinkError> {
+        while !self.outbox.is_empty() {
+            match rustix::io::write(&self.socket, self.outbox.filled()) {
+                Ok(count) => self.outbox.consume(count),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
