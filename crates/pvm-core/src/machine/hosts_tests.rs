@@ -64,8 +64,8 @@ fn one_add_runs_at_a_time() {
     assert_eq!(code, Code::Already);
     fleet.settle();
     assert!(fleet.answer(one, first).is_some());
-    assert_eq!(fleet.answer(one, waits), Some(Reply::Done));
-    assert_eq!(fleet.ask(two, Request::AwaitHosts), Some(Reply::Done));
+    assert_eq!(fleet.answer(one, waits), Some(Reply::Failures(vec![])));
+    assert_eq!(fleet.ask(two, Request::AwaitHosts), Some(Reply::Failures(vec![])));
 }
 
 #[test]
