@@ -1,0 +1,190 @@
+//! Strangers at the port of a daemon that serves its machine. The test is the master.
+mod common;
+
+use common::{Directory, PATIENCE};
+use pvm_core::dialogue::{self, Greeting, Line};
+use pvm_core::proto;
+use pvm_core::wire::{self, Frame, Started};
+use pvm_net::{Event, Gate, Identity, KeyPair, Pair, PublicKey, Security};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+const WORDS: [&str; 8] = ["-f", "-s", "-nh2", "1", "c0000201:0000", "4080", "2", "c0000201:0000"];
+/// Strangers who call at once.
+const CROWD: usize = 2000;
+/// What the daemon may need beside what it needs anyway, in KiB, whatever strangers do.
+const GROWTH_MAX: usize = 32 << 10;
+
+/// A daemon that joins, in the foreground.
+struct Joining {
+    directory: Directory,
+    child: Child,
+    address: SocketAddr,
+    key: PublicKey,
+}
+
+impl Joining {
+    fn new(master: PublicKey) -> Joining {
+        let directory = Directory::new();
+        let mut child = directory.command().args(WORDS).stdin(Stdio::piped()).spawn().unwrap();
+        let greeting = Greeting { machine: None, key: Some(master.0) }.text();
+        child.stdin.take().unwrap().write_all(greeting.as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Line::Started(Started { addresses, key, .. }) = dialogue::read(&line) else { panic!("{line}") };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, addresses[0].port()));
+        Joining { directory, child, address, key: PublicKey(key) }
+    }
+
+    /// Its log's lines about strangers.
+    fn turned_away(&self) -> Vec<String> {
+        self.directory.log().lines().filter(|line| line.contains("turned away")).map(str::to_owned).collect()
+    }
+
+    fn await_lines(&self, count: usize) -> Vec<String> {
+        let end = Instant::now() + PATIENCE;
+        while self.turned_away().len() < count && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let lines = self.turned_away();
+        assert_eq!(lines.len(), count, "{lines:#?}");
+        lines
+    }
+
+    fn resident_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Calls as the one with that key would.
+    fn call(&self, caller: &mut Gate, security: Security, patience: Duration) -> Event {
+        caller.connect(1, &[self.address], self.key, security, patience, Instant::now());
+        loop {
+            caller.step(Instant::now());
+            match caller.poll_event() {
+                Some(event) => return event,
+                None => std::thread::sleep(Duration::from_micros(200)),
+            }
+        }
+    }
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn caller(key: KeyPair) -> Gate {
+    Gate::new(Identity::new(key), Duration::from_secs(10)).unwrap()
+}
+
+/// Waits until the daemon gives a sign of life.
+fn await_beat(pair: &mut Pair) {
+    pair.control.set_frame_bytes_max(proto::FRAME_BYTES_MAX);
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Some((_, body)) = pair.control.receive_whole().unwrap() {
+            assert_eq!(wire::decode::<Frame>(body), Some(Frame::Beat));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("no sign of life");
+}
+
+#[test]
+fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
+    let key = KeyPair::generate().unwrap();
+    let mut daemon = Joining::new(key.public());
+    let mut master = caller(key);
+    // What is no handshake at all.
+    let noise: Vec<u8> = (0..3000_u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let strange: [&[u8]; 4] =
+        [b"GET / HTTP/1.0\r\n\r\n", &noise, &[22, 3, 1, 2, 0, 1, 9, 9, 9, 9], &[32, 0, 0, 0xff, 3, 32]];
+    for (count, bytes) in strange.into_iter().enumerate() {
+        let mut socket = TcpStream::connect(daemon.address).unwrap();
+        socket.write_all(bytes).unwrap();
+        if count == 2 {
+            // A hello that is not finished.
+            socket.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        // Closed without a word but perhaps an alert.
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        assert!(answer.len() < 10, "{answer:?}");
+        daemon.await_lines(count + 1);
+    }
+    // Another machine's key, on either kind of link.
+    for security in [Security::Encrypted, Security::Trusted] {
+        let mut stranger = caller(KeyPair::generate().unwrap());
+        let before = daemon.turned_away().len();
+        stranger.connect(1, &[daemon.address], daemon.key, security, PATIENCE, Instant::now());
+        let end = Instant::now() + PATIENCE;
+        while daemon.turned_away().len() == before && Instant::now() < end {
+            stranger.step(Instant::now());
+        }
+        assert!(stranger.poll_event().is_none());
+        let lines = daemon.turned_away();
+        assert!(lines[before].contains("its key is not the one of a host of this machine"), "{lines:#?}");
+    }
+    // The master comes through all the same.
+    let event = daemon.call(&mut master, Security::Trusted, PATIENCE);
+    let Event::Connected { mut pair, .. } = event else { panic!("{event:?}\n{}", daemon.directory.log()) };
+    await_beat(&mut pair);
+    // When it has gone the daemon ends.
+    drop(pair);
+    assert!(daemon.child.wait().unwrap().success());
+    assert_eq!(daemon.directory.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_crowd_at_once_costs_few_lines_and_little_memory() {
+    let key = KeyPair::generate().unwrap();
+    let daemon = Joining::new(key.public());
+    let mut master = caller(key);
+    let before = daemon.resident_kib();
+    let mut crowd = Vec::new();
+    let mut pair = None;
+    for number in 0..CROWD {
+        let Ok(mut socket) = TcpStream::connect(daemon.address) else { continue };
+        // Some begin to speak.
+        if number % 3 == 0 {
+            let _ = socket.write_all(&[22, 3, 1]);
+        }
+        crowd.push(socket);
+        if number == CROWD / 2 {
+            match daemon.call(&mut master, Security::Encrypted, PATIENCE) {
+                Event::Connected { pair: it, .. } => pair = Some(it),
+                event => panic!("{event:?}\n{}", daemon.directory.log()),
+            }
+        }
+    }
+    let growth = daemon.resident_kib().saturating_sub(before);
+    assert!(growth < GROWTH_MAX, "{growth} KiB");
+    await_beat(&mut pair.expect("connected in the middle"));
+    let lines = daemon.turned_away();
+    assert!(!lines.is_empty() && lines.len() < 40, "{lines:#?}");
+    assert!(crowd.len() > CROWD / 2);
+}
+
+#[test]
+fn noise_on_the_socket_of_tasks_harms_nobody() {
+    let key = KeyPair::generate().unwrap();
+    let daemon = Joining::new(key.public());
+    let socket = std::fs::read_to_string(daemon.directory.rendezvous()).unwrap();
+    let mut noisy: Vec<UnixStream> = (0..50).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    for (number, stream) in noisy.iter_mut().enumerate() {
+        let noise: Vec<u8> = (0..200_u32).map(|index| (index * 31 + number as u32) as u8).collect();
+        let _ = stream.write_all(&noise);
+    }
+    let mut master = caller(key);
+    let event = daemon.call(&mut master, Security::Encrypted, PATIENCE);
+    let Event::Connected { mut pair, .. } = event else { panic!("{event:?}") };
+    await_beat(&mut pair);
+}
