@@ -2,6 +2,7 @@
 //! few bytes, spinning and sleeping, and bandwidth for long ones.
 //!
 //! `direct serve PORT` on one host, `direct call ADDRESS:PORT` on another (or on the same).
+#![forbid(unsafe_code)]
 use pvm_net::{Event, Gate, Identity, KeyPair, Link, Token, Tokens, direct};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};

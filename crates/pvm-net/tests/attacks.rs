@@ -1,4 +1,5 @@
 //! Strangers at the gate: each is turned away with one line, costs little, and holds up nobody.
+#![forbid(unsafe_code)]
 mod common;
 
 use common::*;

@@ -1,4 +1,5 @@
 //! Links between two tasks.
+#![forbid(unsafe_code)]
 mod common;
 
 use common::*;

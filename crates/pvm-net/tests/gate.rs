@@ -1,4 +1,5 @@
 //! Links between two daemons come to be.
+#![forbid(unsafe_code)]
 mod common;
 
 use common::*;

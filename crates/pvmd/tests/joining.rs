@@ -1,4 +1,5 @@
 //! Daemons that are started to join a machine, and masters that start them, each without the other.
+#![forbid(unsafe_code)]
 mod common;
 
 use common::{Client, Daemon, Directory, PATIENCE, text};

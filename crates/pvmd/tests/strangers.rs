@@ -1,4 +1,5 @@
 //! Strangers at the port of a daemon that serves its machine. The test is the master.
+#![forbid(unsafe_code)]
 mod common;
 
 use common::{Directory, PATIENCE};
