@@ -184,6 +184,10 @@ pub enum Request {
     LeaveGroup(ByteBuf),
     /// The memory of a group, for anybody. `Reply::Group`, `NoGroup`.
     Group(ByteBuf),
+    /// Arrive at the barrier of a group whose members do not meet in memory; `count` as in
+    /// `pvm_barrier`. `Reply::Done` when it opens; `NoTask` when it cannot be reached any more,
+    /// `NoGroup`, `NotInGroup`, `Mismatch`, `BadParam`.
+    Barrier { group: u64, count: i32 },
     /// `pvm_freezegroup`. `Reply::Int` (the size) when so many members have called it.
     FreezeGroup { name: ByteBuf, count: i32 },
     /// `pvm_halt`. `Reply::Done` may or may not come before the end.

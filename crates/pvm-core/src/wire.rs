@@ -5,9 +5,11 @@
 //! [`Frame::Died`], so that they do not overtake what was sent before). Nothing here is recursive,
 //! so that no frame can exhaust the reader's stack.
 use crate::codes::Code;
-use crate::proto::{Message, Reply, Request, Role, Spawn, TraceSettings};
+use crate::machine::{Taken, Waiting};
+use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 pub use crate::proto::{decode, encode};
@@ -115,6 +117,21 @@ pub enum Frame {
     /// Master to all: who serves the whole machine.
     Servers(Servers),
 
+    // ----- groups
+    /// Master to a host of which a task wants to know the group.
+    GroupKnown(GroupState),
+    /// Master to the hosts that know the group. Answered by `GroupSeen` if the number is not 0.
+    GroupChanged { id: u64, number: u64, change: GroupChange },
+    /// To the master: the change of that number is known.
+    GroupSeen { number: u64 },
+    /// To the master: answers [`GroupChange::Take`].
+    GroupTaken { id: u64, taken: Taken },
+
+    /// Master to a host: who waits in the barriers of its memory?
+    ListBarriers { number: u32 },
+    /// Answers it, by group.
+    BarriersListed { number: u32, waiting: BTreeMap<u64, Waiting> },
+
     // ----- spawns
     /// Start a part of the tasks of a spawn: those from the number `first` on, of `total`.
     Spawn { wait: u32, parent: i32, first: i32, total: i32, spawn: Spawn },
@@ -141,6 +158,45 @@ pub enum Frame {
         #[serde(with = "serde_bytes")]
         line: Vec<u8>,
     },
+}
+
+/// A group, as the master tells a host that has not known it.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct GroupState {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: ByteBuf,
+    /// Instances and tids.
+    pub members: Vec<(u32, Tid)>,
+    /// Nobody joins any more.
+    pub frozen: bool,
+    /// It is frozen, and a member has gone.
+    pub broken: bool,
+    /// Members meet in the memory of the host that is told.
+    pub meets_here: bool,
+}
+
+/// What has become of a group, or is to be done with its memory.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // each variant's sentence names its fields
+pub enum GroupChange {
+    /// The task is the member of that number now.
+    Joined { instance: u32, tid: Tid },
+    /// There is no member of that number any more.
+    Gone { instance: u32 },
+    /// Nobody joins any more.
+    Freeze,
+    /// A member of the frozen group has gone.
+    Break,
+    /// The group is no more.
+    Close,
+    /// Members do not meet in this host's memory any more: who has arrived there?
+    Take,
+    /// They meet there again.
+    Give,
+    /// The barrier has opened, or failed, for those who had arrived in this host's memory.
+    Release { opened: bool },
 }
 
 /// What looking up a host's name has given.

@@ -50,7 +50,9 @@ pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
     endpoint::{Endpoint, FirstShort},
-    group::{Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused},
+    group::{
+        Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
+    },
     heap::Block,
     spin::{Spinner, Wait},
 };

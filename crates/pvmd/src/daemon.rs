@@ -491,7 +491,7 @@ impl Daemon {
             Action::Group { group, action } => {
                 self.groups.act(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
             }
-            Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, &self.groups.waiting()),
+            Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, self.groups.waiting()),
             Action::Trace { to, ctx, tag, record, describe, introduce } => {
                 let frames = clock::trace((to, ctx, tag), record, describe, introduce);
                 for message in frames {

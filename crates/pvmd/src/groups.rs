@@ -1,9 +1,9 @@
 //! The memory of groups: made, shown and looked at as the machine says.
 use crate::connections::Connections;
-use pvm_core::machine::{Barrier, GroupAction, Machine, Time, Waiting};
+use pvm_core::machine::{Barrier, GroupAction, Machine, Taken, Time, Waiting};
 use pvm_core::proto::ToTask;
 use pvm_core::tid::Tid;
-use pvm_fmp::{GroupMemory, Pending};
+use pvm_fmp::{GroupMemory, Pending, TakenArrivals};
 use std::collections::{BTreeMap, HashMap};
 
 /// The memory of each group, by its number.
@@ -56,6 +56,12 @@ impl Groups {
             GroupAction::Show { to, member: false } => {
                 connections.send_with(to, &ToTask::Group { id: group }, &[memory.list()]);
             }
+            GroupAction::Take => machine.handle_barrier_taken(group, taken(memory.take())),
+            GroupAction::Release { opened } => {
+                memory.release(opened);
+                wake(memory, connections);
+            }
+            GroupAction::Give => memory.give(),
             GroupAction::Look => machine.handle_barrier(now, group, look(memory)),
             GroupAction::Fail(Barrier { generation, need, arrived, .. }) => {
                 match memory.fail(Pending { generation, need, arrived }) {
@@ -74,6 +80,12 @@ fn look(memory: &GroupMemory) -> Barrier {
     let look = memory.look();
     let Pending { generation, need, arrived } = look.pending;
     Barrier { generation, need, arrived, absent: look.absent, arriving: look.arriving }
+}
+
+fn taken(TakenArrivals { pending, here, doubtful }: TakenArrivals) -> Taken {
+    let tids = |tids: Vec<u32>| tids.into_iter().map(Tid).collect();
+    let arrived = if pending.need == 0 { 0 } else { pending.arrived };
+    Taken { need: pending.need, arrived, here: tids(here), doubtful: tids(doubtful) }
 }
 
 fn wake(memory: &GroupMemory, connections: &Connections) {

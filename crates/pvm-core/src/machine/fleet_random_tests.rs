@@ -78,7 +78,7 @@ impl Story {
     }
 
     fn request(&mut self, from: Tid) -> Request {
-        match self.roll(24) {
+        match self.roll(29) {
             0..=3 => {
                 let to_one = self.roll(3) == 0;
                 let flags = if to_one { TASK_HOST } else { 0 };
@@ -116,6 +116,10 @@ impl Story {
                 Request::AddHosts(vec![text(&format!("h{}", self.next_host - 1)), text("broken")])
             }
             23 => Request::AwaitHosts,
+            24 | 25 => Request::JoinGroup(self.name()),
+            26 => Request::LeaveGroup(self.name()),
+            27 => Request::Group(self.name()),
+            28 if self.roll(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
             _ => Request::Config,
         }
     }
@@ -215,6 +219,7 @@ impl Story {
         for ((task, wait), request) in &self.fleet.open {
             let may_wait = match request {
                 Request::RecvInfo { flags, .. } => flags & MBOX_WAIT_FOR_INFO != 0,
+                Request::FreezeGroup { .. } => true,
                 Request::ExitStatus(tid) => self.fleet.tasks().contains(tid),
                 _ => false,
             };
@@ -284,7 +289,7 @@ fn one_story(seed: u64, hosts: usize, rough: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn while_no_host_is_lost_all_agree_and_forget_nothing_that_is_owed(seed in any::<u64>(), hosts in 1_usize..6) {

@@ -41,7 +41,7 @@ enum Event {
 
 pub(super) struct Node {
     pub machine: Machine,
-    boards: Boards,
+    pub boards: Boards,
     /// Whose connections it takes.
     known: BTreeSet<Tid>,
     connections: u64,
@@ -288,7 +288,7 @@ impl Fleet {
             Action::Group { group, action } => node.boards.act(now, group, &action, &mut node.machine),
             Action::ListBarriers { listing } => {
                 let waiting = node.boards.waiting();
-                node.machine.handle_barriers_listed(listing, &waiting);
+                node.machine.handle_barriers_listed(listing, waiting);
             }
             Action::TellTime { to, wait } => {
                 node.machine.handle_time_told(to, wait, Reply::Clock { seconds: 5, microseconds: 0 });
@@ -362,6 +362,7 @@ impl Fleet {
             Choice::Control(key) => self.take_control(key),
             Choice::Flow((from, to)) => {
                 let Some(bytes) = self.flows.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return true };
+                self.flows.retain(|_, queue| !queue.is_empty());
                 self.hand_in(from, to.host(), &bytes);
             }
             Choice::Event(index) => {
@@ -374,6 +375,7 @@ impl Fleet {
 
     fn take_control(&mut self, (from, to): (Tid, Tid)) {
         let Some(item) = self.control.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
+        self.control.retain(|_, queue| !queue.is_empty());
         let now = self.now;
         match item {
             Item::Frame(bytes) => return self.hand_in(from, to, &bytes),

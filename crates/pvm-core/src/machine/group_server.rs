@@ -1,13 +1,16 @@
 //! The group server's messages.
 //!
 //! PVM 3.4 kept groups in a task of its own, and `pvm_gstat` and `pvmgroups` ask that task. There is
-//! none here: the daemon answers under a tid that no task ever gets ([`Tid::group_server`]).
+//! none here: each daemon answers under a tid that no task ever gets ([`Tid::group_server`]), with
+//! what the master knows. Who waits in the memory of another host, that host is asked.
 use super::{Action, Machine};
 use crate::codes::{ENC_XDR, GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
 use crate::encoding::Writer;
-use crate::proto::{ByteBuf, Message, ToTask};
+use crate::proto::{ByteBuf, Message};
 use crate::tid::Tid;
-use std::collections::BTreeMap;
+use crate::wire::Frame;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The list names so many instances of a group or a multiple of it, as the original's did.
 const INSTANCES_STEP: u32 = 10;
@@ -22,10 +25,32 @@ pub enum Listing {
     Task { to: Tid, ctx: i32 },
     /// The log, because that task has asked.
     Log { from: Tid },
+    /// The master, which has asked under that number.
+    Master { number: u32 },
+}
+
+/// A list that waits for what other hosts know.
+struct Unfinished {
+    listing: Listing,
+    hosts: BTreeSet<Tid>,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+/// Lists under way at the master.
+#[derive(Default)]
+pub(super) struct Listings {
+    last: u32,
+    unfinished: BTreeMap<u32, Unfinished>,
+}
+
+impl Listings {
+    pub fn is_idle(&self) -> bool {
+        self.unfinished.is_empty()
+    }
 }
 
 /// Who waits in a group's barrier.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// How many must arrive; 0 while nobody has.
     pub need: u16,
@@ -41,14 +66,65 @@ impl Machine {
             GROUP_SERVER_DUMP => Listing::Log { from },
             _ => return,
         };
+        if !self.hosts.is_master() {
+            let message = Message { src: from, ..message.clone() };
+            return self.send_host(self.hosts.master(), Frame::Deliver(message));
+        }
         self.actions.push_back(Action::ListBarriers { listing });
     }
 
     /// Who waits in the barriers, by the groups' numbers.
-    pub fn handle_barriers_listed(&mut self, listing: Listing, waiting: &BTreeMap<u64, Waiting>) {
+    pub fn handle_barriers_listed(&mut self, listing: Listing, mut waiting: BTreeMap<u64, Waiting>) {
+        if let Listing::Master { number } = listing {
+            return self.send_host(self.hosts.master(), Frame::BarriersListed { number, waiting });
+        }
+        let own = self.own_host();
+        let mut hosts = BTreeSet::new();
+        for group in self.groups.iter_mut() {
+            hosts.extend(group.meeting.elsewhere(own));
+            if let Some(here) = group.meeting.waiting() {
+                waiting.insert(group.id, here);
+            }
+        }
+        self.listings.last = self.listings.last.wrapping_add(1);
+        let number = self.listings.last;
+        for host in &hosts {
+            self.send_host(*host, Frame::ListBarriers { number });
+        }
+        self.listings.unfinished.insert(number, Unfinished { listing, hosts, waiting });
+        self.finish_listing(number);
+    }
+
+    /// The master wants to know who waits in this host's memory.
+    pub(super) fn list_barriers(&mut self, number: u32) {
+        self.actions.push_back(Action::ListBarriers { listing: Listing::Master { number } });
+    }
+
+    /// Another host has told who waits in its memory.
+    pub(super) fn barriers_listed(&mut self, host: Tid, number: u32, waiting: BTreeMap<u64, Waiting>) {
+        let Some(unfinished) = self.listings.unfinished.get_mut(&number) else { return };
+        for (group, there) in waiting.into_iter().filter(|(_, there)| there.need > 0) {
+            unfinished.waiting.entry(group).or_insert(there);
+        }
+        unfinished.hosts.remove(&host);
+        self.finish_listing(number);
+    }
+
+    /// A host is lost, and tells nothing.
+    pub(super) fn listings_without(&mut self, host: Tid) {
+        let numbers: Vec<u32> = self.listings.unfinished.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.barriers_listed(host, number, BTreeMap::new()));
+    }
+
+    fn finish_listing(&mut self, number: u32) {
+        if self.listings.unfinished.get(&number).is_none_or(|unfinished| !unfinished.hosts.is_empty()) {
+            return;
+        }
+        let Some(Unfinished { listing, waiting, .. }) = self.listings.unfinished.remove(&number) else { return };
         match listing {
-            Listing::Task { to, ctx } => self.send_groups(to, ctx, waiting),
-            Listing::Log { from } => self.log_groups(from, waiting),
+            Listing::Task { to, ctx } => self.send_groups(to, ctx, &waiting),
+            Listing::Log { from } => self.log_groups(from, &waiting),
+            Listing::Master { .. } => {}
         }
     }
 
@@ -66,9 +142,8 @@ impl Machine {
             body = barrier.tids.iter().fold(body, |body, tid| body.int(tid.0 as i32));
         }
         let body = ByteBuf::from(body.finish());
-        let src = Tid::group_server(self.own_host());
-        let message = Message { src, dst: to, ctx, tag: GROUP_SERVER_LIST, wid: 0, enc: ENC_XDR, body };
-        self.send(to, ToTask::Message(message));
+        let src = Tid::group_server(to);
+        self.send_message(Message { src, dst: to, ctx, tag: GROUP_SERVER_LIST, wid: 0, enc: ENC_XDR, body });
     }
 
     fn log_groups(&mut self, from: Tid, waiting: &BTreeMap<u64, Waiting>) {

@@ -1,16 +1,23 @@
 //! Groups (contract 2.11): who is a member, freezing, and barriers that cannot open any more.
 //!
 //! Members find one another, and meet in barriers, in memory that the daemon's edge keeps for each
-//! group ([`GroupAction`]); it takes no daemon. The rules of membership are here, and what becomes
-//! of a barrier when members go.
-use super::{Action, Machine, Time};
+//! group ([`GroupAction`]); it takes no daemon. The rules of membership are here, and the master
+//! decides by them. What other hosts keep of a group is in `groups_kept`, barriers of members on
+//! several hosts in `groups_far`.
+use super::groups_kept::NOBODY_ELSE;
+use super::{Action, Machine, Time, groups_far, groups_kept};
 use crate::codes::Code;
 use crate::proto::{ByteBuf, Reply};
-use crate::tid::Tid;
+use crate::tid::{SLOT_MASK, Tid};
+use crate::wire::GroupChange;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The count that stands for "as many as the group has members".
-const ALL_MEMBERS: i32 = -1;
+pub(super) const ALL_MEMBERS: i32 = -1;
+/// The instance of a task that is no member.
+pub(super) const NO_MEMBER: i32 = -1;
+/// Members that a group can have: as many as its memory has places.
+const MEMBERS_MAX: usize = SLOT_MASK as usize;
 
 /// What is to be done with the memory of a group. Actions are to be done in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +39,13 @@ pub enum GroupAction {
     Show { to: Tid, member: bool },
     /// Look at the barrier; answer by [`Machine::handle_barrier`].
     Look,
+    /// Take the arrivals at the barrier away, if there is one: from now on members arrive by the
+    /// daemon. Answer by [`Machine::handle_barrier_taken`].
+    Take,
+    /// Let those go on whose arrivals were taken, or tell them that the barrier has failed.
+    Release { opened: bool },
+    /// Members meet in the memory again.
+    Give,
     /// Make the barrier fail; answer by [`Machine::handle_barrier_failed`], or, when somebody has
     /// arrived since it was looked at, by [`Machine::handle_barrier_changed`].
     Fail(super::Barrier),
@@ -44,16 +58,19 @@ pub(super) struct Freezing {
     pub callers: Vec<(Tid, u32)>,
 }
 
-/// A group.
+/// A group, as the master decides it or another host knows it.
 #[derive(Default)]
 pub(super) struct Group {
     pub id: u64,
-    /// Whether it has its memory.
-    made: bool,
-    /// Who asked to join before it had.
+    name: Vec<u8>,
+    /// This host's memory of it.
+    pub kept: groups_kept::Kept,
+    /// At the master: tasks of its host that asked to join before there was memory.
     joining: Vec<(Tid, u32)>,
     members: BTreeMap<u32, Tid>,
     instances: BTreeMap<Tid, u32>,
+    /// How many members each host has.
+    hosts: BTreeMap<Tid, u32>,
     /// Numbers below the highest that are free.
     holes: BTreeSet<u32>,
     pub frozen: bool,
@@ -61,9 +78,17 @@ pub(super) struct Group {
     pub broken: bool,
     pub freezing: Option<Freezing>,
     pub shortage: super::groups_barrier::Shortage,
+    /// At the master: where members meet.
+    pub meeting: groups_far::Meeting,
 }
 
 impl Group {
+    pub fn new(id: u64, name: Vec<u8>) -> Group {
+        Group { id, name, ..Group::default() }
+    }
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
     pub fn size(&self) -> usize {
         self.members.len()
     }
@@ -81,50 +106,90 @@ impl Group {
     pub fn members(&self) -> impl Iterator<Item = (u32, Tid)> + '_ {
         self.members.iter().map(|(instance, tid)| (*instance, *tid))
     }
+    /// The host on which all members live, if there is one.
+    pub fn only_host(&self) -> Option<Tid> {
+        let mut hosts = self.hosts.keys().copied();
+        hosts.next().filter(|_| hosts.next().is_none())
+    }
 
     /// Gives the task the lowest number that is free.
     fn add(&mut self, tid: Tid) -> u32 {
         let instance = self.holes.pop_first().unwrap_or(self.members.len() as u32);
-        self.members.insert(instance, tid);
-        self.instances.insert(tid, instance);
+        self.put(instance, tid);
         instance
     }
 
-    fn remove(&mut self, tid: Tid) -> Option<u32> {
+    /// The task is the member of that number.
+    pub fn put(&mut self, instance: u32, tid: Tid) {
+        self.members.insert(instance, tid);
+        self.instances.insert(tid, instance);
+        *self.hosts.entry(tid.host()).or_default() += 1;
+    }
+
+    pub fn remove(&mut self, tid: Tid) -> Option<u32> {
         let instance = self.instances.remove(&tid)?;
         self.members.remove(&instance);
         self.holes.insert(instance);
         // Holes lie below the highest member.
         drop(self.holes.split_off(&self.places()));
+        let here = self.hosts.get_mut(&tid.host()).expect("it has a member");
+        *here -= 1;
+        if *here == 0 {
+            self.hosts.remove(&tid.host());
+        }
         Some(instance)
     }
 }
 
-/// All groups, by name.
+/// All groups.
 #[derive(Default)]
 pub(super) struct Groups {
-    groups: BTreeMap<Vec<u8>, Group>,
+    groups: BTreeMap<u64, Group>,
+    names: BTreeMap<Vec<u8>, u64>,
     last: u64,
+    pub spreading: groups_kept::Spreading,
 }
 
 impl Groups {
     pub fn is_idle(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.names.is_empty() && self.spreading.is_idle()
     }
+    /// By name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
-        self.groups.iter().filter(|(_, group)| group.size() > 0).map(|(name, group)| (name.as_slice(), group))
+        let groups = self.names.iter().filter_map(|(name, id)| Some((name.as_slice(), self.groups.get(id)?)));
+        groups.filter(|(_, group)| group.size() > 0)
     }
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
         self.groups.values_mut()
     }
     pub fn by_id(&mut self, id: u64) -> Option<&mut Group> {
-        self.groups.values_mut().find(|group| group.id == id)
+        self.groups.get_mut(&id)
+    }
+    pub fn insert(&mut self, group: Group) {
+        self.names.insert(group.name.clone(), group.id);
+        self.groups.insert(group.id, group);
+    }
+    pub fn remove(&mut self, id: u64) -> Option<Group> {
+        let group = self.groups.remove(&id)?;
+        if self.names.get(&group.name) == Some(&id) {
+            self.names.remove(&group.name);
+        }
+        Some(group)
     }
     fn existing(&mut self, name: &[u8]) -> Result<&mut Group, Code> {
         if name.is_empty() {
             return Err(Code::NullGroup);
         }
-        self.groups.get_mut(name).filter(|group| group.size() > 0).ok_or(Code::NoGroup)
+        let id = self.names.get(name).ok_or(Code::NoGroup)?;
+        self.groups.get_mut(id).filter(|group| group.size() > 0).ok_or(Code::NoGroup)
+    }
+    /// The group of that name; a new one if there is none.
+    fn entry(&mut self, name: Vec<u8>) -> &mut Group {
+        let id = self.names.entry(name.clone()).or_insert_with(|| {
+            self.last += 1;
+            self.last
+        });
+        self.groups.entry(*id).or_insert_with(|| Group::new(*id, name))
     }
 }
 
@@ -137,32 +202,25 @@ impl Machine {
         if name.is_empty() {
             return self.reply(from, wait, Err(Code::NullGroup));
         }
-        let last = &mut self.groups.last;
-        let group = self.groups.groups.entry(name.into_vec()).or_insert_with(|| {
-            *last += 1;
-            Group { id: *last, ..Group::default() }
-        });
+        let own = self.own_host();
+        let group = self.groups.entry(name.into_vec());
         let id = group.id;
-        if group.made {
+        if from.host() != own || group.kept.is_made() {
             return self.add_member(id, from, wait);
         }
         group.joining.push((from, wait));
-        if group.joining.len() == 1 {
-            self.group_action(id, GroupAction::Make);
-        }
+        self.make_memory(id);
     }
 
-    /// A group has its memory, or there was none to be had.
-    pub fn handle_group_made(&mut self, group: u64, made: bool) {
-        let Some(found) = self.groups.by_id(group) else { return };
-        found.made = made;
-        for (tid, wait) in std::mem::take(&mut found.joining) {
+    /// Those who asked to join before there was memory.
+    pub(super) fn let_joiners_in(&mut self, group: u64, made: bool) {
+        let joining = self.groups.by_id(group).map(|found| std::mem::take(&mut found.joining)).unwrap_or_default();
+        for (tid, wait) in joining {
             match made {
                 true => self.add_member(group, tid, wait),
                 false => self.reply(tid, wait, Err(Code::OutOfRes)),
             }
         }
-        self.drop_empty(group);
     }
 
     fn add_member(&mut self, id: u64, tid: Tid, wait: u32) {
@@ -173,68 +231,80 @@ impl Machine {
         // Of a frozen group not even a member hears that it is one.
         let refusal = match group.instance_of(tid) {
             _ if group.frozen => Some(Code::NotInGroup),
-            member => member.map(|_| Code::DupGroup),
+            Some(_) => Some(Code::DupGroup),
+            None if group.size() >= MEMBERS_MAX => Some(Code::OutOfRes),
+            None => None,
         };
         if let Some(code) = refusal {
             return self.reply(tid, wait, Err(code));
         }
         let instance = group.add(tid);
         group.shortage.somebody_joined();
-        self.group_action(id, GroupAction::Joined { instance, tid });
-        self.show_group(id, tid, wait, Some(instance));
-    }
-
-    fn show_group(&mut self, id: u64, to: Tid, wait: u32, instance: Option<u32>) {
-        self.group_action(id, GroupAction::Show { to, member: instance.is_some() });
-        let instance = instance.map_or(-1, |instance| instance as i32);
-        self.reply(to, wait, Ok(Reply::Group { id, instance }));
+        let number = self.change_group(id, GroupChange::Joined { instance, tid }, tid.host());
+        self.choose_meeting(id);
+        self.subscribe(id, tid.host());
+        self.answer_when_known(number, tid, wait, Ok(Reply::Group { id, instance: instance as i32 }));
     }
 
     /// Any task asks for a group.
     pub(super) fn look_up_group(&mut self, from: Tid, wait: u32, name: &[u8]) {
         match self.groups.existing(name).map(|group| (group.id, group.instance_of(from))) {
-            Ok((id, instance)) => self.show_group(id, from, wait, instance),
+            Ok((id, instance)) => {
+                self.subscribe(id, from.host());
+                let instance = instance.map_or(NO_MEMBER, |instance| instance as i32);
+                self.answer_with_group(from, wait, Ok(Reply::Group { id, instance }));
+            }
             Err(code) => self.reply(from, wait, Err(code)),
         }
     }
 
-    pub(super) fn leave_group(&mut self, from: Tid, name: &[u8]) -> Result<Reply, Code> {
-        let group = self.groups.existing(name)?;
-        let id = group.id;
-        group.instance_of(from).ok_or(Code::NotInGroup)?;
-        self.remove_member(id, from);
-        Ok(Reply::Done)
+    pub(super) fn leave_group(&mut self, from: Tid, wait: u32, name: &[u8]) {
+        let number = self.groups.existing(name).and_then(|group| {
+            group.instance_of(from).ok_or(Code::NotInGroup)?;
+            Ok(group.id)
+        });
+        match number.map(|id| self.remove_member(id, from, from.host())) {
+            Ok(number) => self.answer_when_known(number, from, wait, Ok(Reply::Done)),
+            Err(code) => self.reply(from, wait, Err(code)),
+        }
     }
 
     /// The task has gone without leaving its groups.
     pub(super) fn leave_all_groups(&mut self, tid: Tid) {
+        if !self.hosts.is_master() {
+            // The master hears of it.
+            return;
+        }
         let mine = self.groups.iter_mut().filter(|group| group.instance_of(tid).is_some());
         let ids: Vec<u64> = mine.map(|group| group.id).collect();
         for id in ids {
-            self.remove_member(id, tid);
+            self.remove_member(id, tid, Tid::NONE);
         }
     }
 
-    fn remove_member(&mut self, id: u64, tid: Tid) {
-        let Some(group) = self.groups.by_id(id) else { return };
+    /// Gives the number under which hosts say that they know; see [`Machine::change_group`].
+    fn remove_member(&mut self, id: u64, tid: Tid, asking: Tid) -> u64 {
+        let Some(group) = self.groups.by_id(id) else { return NOBODY_ELSE };
         let size = group.size();
-        let Some(instance) = group.remove(tid) else { return };
+        let Some(instance) = group.remove(tid) else { return NOBODY_ELSE };
         group.shortage.somebody_goes(size);
         let frozen = group.frozen;
         group.broken = frozen;
-        self.group_action(id, GroupAction::Gone { instance });
+        let number = self.change_group(id, GroupChange::Gone { instance }, asking);
         if frozen {
-            self.group_action(id, GroupAction::Break);
+            self.change_group(id, GroupChange::Break, Tid::NONE);
         }
         self.member_freezes_no_more(id, tid);
-        self.group_action(id, GroupAction::Look);
+        self.look_at_barrier(id);
+        self.choose_meeting(id);
         self.drop_empty(id);
+        number
     }
 
-    fn drop_empty(&mut self, id: u64) {
+    pub(super) fn drop_empty(&mut self, id: u64) {
         if self.groups.by_id(id).is_some_and(|group| group.size() == 0 && group.joining.is_empty()) {
-            self.groups.groups.retain(|_, group| group.id != id);
-            self.group_action(id, GroupAction::Close);
+            self.change_group(id, GroupChange::Close, Tid::NONE);
+            self.forget_group(id);
         }
     }
 
@@ -279,7 +349,7 @@ impl Machine {
         let answer = if complete { Ok(Reply::Int(size as i32)) } else { Err(Code::NoTask) };
         if complete {
             group.frozen = true;
-            self.group_action(id, GroupAction::Freeze);
+            self.change_group(id, GroupChange::Freeze, Tid::NONE);
         }
         for (tid, wait) in callers {
             self.reply(tid, wait, answer.clone());

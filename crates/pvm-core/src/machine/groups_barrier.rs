@@ -49,7 +49,7 @@ pub(super) struct Shortage {
 
 /// What is to be done about a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     /// It can open, or waits for whoever joins.
     Leave,
     /// Somebody is just arriving.
@@ -90,14 +90,14 @@ impl Shortage {
         self.group_had(size);
     }
     /// The group had that many members before one went, or before one arrived.
-    fn group_had(&mut self, size: usize) {
+    pub fn group_had(&mut self, size: usize) {
         self.size_before = self.size_before.max(size);
     }
     pub fn next_look(&self) -> Option<Time> {
         self.look_at
     }
 
-    fn judge(&mut self, now: Time, patience: Duration, size: usize, barrier: &Barrier) -> Verdict {
+    pub fn judge(&mut self, now: Time, patience: Duration, size: usize, barrier: &Barrier) -> Verdict {
         let here = size.saturating_sub((barrier.absent + barrier.arriving) as usize);
         let gone = usize::from(barrier.arrived).saturating_sub(here);
         let gone_before = if self.gone.0 == barrier.generation { self.gone.1 } else { 0 };
@@ -120,7 +120,7 @@ impl Shortage {
         verdict
     }
 
-    fn barrier_failed(&mut self) {
+    pub fn barrier_failed(&mut self) {
         self.missed += self.lost;
         (self.size_before, self.lost, self.patience_ends, self.look_at) = (0, 0, None, None);
     }
@@ -142,7 +142,16 @@ impl Machine {
     pub(super) fn check_barrier(&mut self, from: Tid, group: u64, size: u32) {
         let Some(found) = self.groups.by_id(group).filter(|found| found.instance_of(from).is_some()) else { return };
         found.shortage.group_had(size as usize);
-        self.group_action(group, GroupAction::Look);
+        self.look_at_barrier(group);
+    }
+
+    /// Looks whether the barrier of a group can still be reached, where its members meet.
+    pub(super) fn look_at_barrier(&mut self, group: u64) {
+        match self.groups.by_id(group).map(|found| (found.kept.meets_here, found.kept.is_made())) {
+            Some((true, true)) => self.group_action(group, GroupAction::Look),
+            Some((false, _)) => self.judge_here(group),
+            Some((true, false)) | None => {}
+        }
     }
 
     /// What the edge saw when it looked.
@@ -183,7 +192,7 @@ impl Machine {
             ids.push(group.id);
         }
         for id in ids {
-            self.group_action(id, GroupAction::Look);
+            self.look_at_barrier(id);
         }
     }
 }

@@ -24,6 +24,10 @@ pub(super) struct Board {
     pub failed: Vec<u32>,
     pub state: Vec<GroupAction>,
     shown: Vec<(Tid, bool)>,
+    /// Members do not meet here.
+    pub taken: bool,
+    /// Generations that have opened by an order.
+    pub released: Vec<(u32, bool)>,
 }
 
 impl Board {
@@ -46,6 +50,7 @@ impl Board {
         if self.need != 0 && self.need != need {
             return None;
         }
+        assert!(!self.taken);
         let generation = self.generation;
         (self.need, self.arrived) = (need, self.arrived + 1);
         assert!(self.members.contains_key(&instance) && self.here.insert(instance));
@@ -102,6 +107,24 @@ impl Boards {
             GroupAction::Close => drop(self.boards.remove(&group)),
             GroupAction::Show { to, member } => board.shown.push((*to, *member)),
             GroupAction::Look => machine.handle_barrier(now, group, board.seen()),
+            GroupAction::Take => {
+                board.taken = true;
+                let (mut here, mut doubtful): (Vec<Tid>, Vec<Tid>) = (Vec::new(), Vec::new());
+                let tids = board.here.iter().filter_map(|instance| board.members.get(instance));
+                let list = if board.in_doubt { &mut doubtful } else { &mut here };
+                list.extend(tids);
+                let taken = Taken { need: board.need, arrived: board.arrived, here, doubtful };
+                (board.need, board.arrived) = (0, 0);
+                machine.handle_barrier_taken(group, taken);
+            }
+            GroupAction::Release { opened } => {
+                board.released.push((board.generation, *opened));
+                board.next();
+            }
+            GroupAction::Give => {
+                assert!(board.here.is_empty());
+                board.taken = false;
+            }
             GroupAction::Fail(barrier) if *barrier == board.seen() && !board.restless => {
                 board.failed.push(board.generation);
                 board.next();

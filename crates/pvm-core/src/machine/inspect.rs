@@ -17,6 +17,7 @@ impl Machine {
             ("notifies", self.notify.is_idle()),
             ("contexts", self.contexts.is_idle()),
             ("groups", self.groups.is_idle()),
+            ("lists of groups", self.listings.is_idle()),
             ("servers", self.servers.is_idle()),
             ("traces", self.traces.is_idle()),
             ("adds", self.joining.is_idle()),

@@ -10,7 +10,8 @@
 //! * `links`: the links to other daemons, heartbeats, loss;
 //! * `remote`: what other hosts are asked, and all frames between daemons;
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
-//! * `groups`, `groups_barrier`: who is in which group, and barriers from which members have gone;
+//! * `groups`, `groups_kept`: who is in which group, and what each host keeps of it;
+//! * `groups_barrier`, `groups_far`: barriers from which members have gone, and over several hosts;
 //! * `group_server`: what old programs ask the group server;
 //! * `traces`: events that the daemon tells of, and where new tasks trace to;
 //! * `servers`, `hoster`: hoster, tasker, resource manager, tracer;
@@ -25,6 +26,10 @@ mod fleet_tests;
 mod group_server;
 mod groups;
 mod groups_barrier;
+mod groups_far;
+#[cfg(test)]
+mod groups_far_tests;
+mod groups_kept;
 #[cfg(test)]
 mod groups_tests;
 mod hoster;
@@ -55,6 +60,7 @@ mod traces;
 pub use group_server::{Listing, Waiting};
 pub use groups::GroupAction;
 pub use groups_barrier::Barrier;
+pub use groups_far::Taken;
 pub use hosts::HostSettings;
 pub use joining::WELCOME_WAIT;
 pub use spawn::{Found, SpawnId};
@@ -253,6 +259,7 @@ pub struct Machine {
     mailboxes: mailbox::Mailboxes,
     contexts: contexts::Contexts,
     groups: groups::Groups,
+    listings: group_server::Listings,
     servers: servers::Servers,
     traces: traces::Traces,
     control: control::Control,
@@ -277,6 +284,7 @@ impl Machine {
             notify: notify::Notify::default(),
             mailboxes: mailbox::Mailboxes::default(),
             groups: groups::Groups::default(),
+            listings: group_server::Listings::default(),
             servers: servers::Servers::default(),
             traces: traces::Traces::default(),
             control: control::Control::default(),
@@ -363,7 +371,8 @@ impl Machine {
             Request::Tickle(arguments) => self.tickle(&arguments),
             Request::ExitStatus(tid) => return self.exit_status(from, wait, tid),
             Request::JoinGroup(name) => return self.join_group(from, wait, name),
-            Request::LeaveGroup(name) => self.leave_group(from, &name),
+            Request::LeaveGroup(name) => return self.leave_group(from, wait, &name),
+            Request::Barrier { group, count } => return self.arrive(from, wait, group, count),
             Request::Group(name) => return self.look_up_group(from, wait, &name),
             Request::FreezeGroup { name, count } => return self.freeze_group(from, wait, &name, count),
             Request::Halt => {

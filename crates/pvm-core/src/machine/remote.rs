@@ -87,6 +87,11 @@ impl Machine {
             | Request::MailboxInfo { .. }
             | Request::ResetInfo { .. }
             | Request::SetTracer(_)
+            | Request::JoinGroup(_)
+            | Request::LeaveGroup(_)
+            | Request::Group(_)
+            | Request::FreezeGroup { .. }
+            | Request::Barrier { .. }
             | Request::Halt => (self.hosts.master(), failed),
             Request::Register { role, .. } if *role != Role::Tasker => (self.hosts.master(), failed),
             _ => return None,
@@ -158,7 +163,7 @@ impl Machine {
         match open.asker {
             Asker::Task { tid, wait, lost } => {
                 let reply = reply.unwrap_or(lost);
-                self.send(tid, ToTask::Reply { wait, reply });
+                self.answer_with_group(tid, wait, Ok(reply));
             }
             Asker::Gathering(number) => {
                 let tasks = match reply {
@@ -272,6 +277,11 @@ impl Machine {
             Frame::Suspect(host) => self.suspected(from, host),
             Frame::PleaseConnect { to, from: asking } => self.asked_to_connect(from, to, asking),
             Frame::TableAck { version } if self.hosts.is_master() => self.table_known(from, version),
+            Frame::GroupSeen { number } if self.hosts.is_master() => self.group_change_known(from, number),
+            Frame::GroupTaken { id, taken } if self.hosts.is_master() => self.barrier_moved(from, id, taken),
+            Frame::BarriersListed { number, waiting } if self.hosts.is_master() => {
+                self.barriers_listed(from, number, waiting);
+            }
             Frame::Left { tid, ended } if tid.host() == from => self.guest_left(tid, ended),
             Frame::Serves { role, tid, on } if tid.host() == from => self.serves(role, tid, on),
             Frame::Signal { tid, signal } => drop(self.signal(tid, signal)),
@@ -298,6 +308,9 @@ impl Machine {
                 self.welcomed(version, hosts, &joining, shared, options);
             }
             Frame::Table { version, added, removed } => self.table_changed(version, added, removed),
+            Frame::GroupKnown(state) => self.group_known(state),
+            Frame::GroupChanged { id, number, change } => self.group_changed(id, number, &change),
+            Frame::ListBarriers { number } => self.list_barriers(number),
             Frame::Joined { hosts } => self.hosts_joined(&hosts),
             Frame::Servers(servers) => self.servers_changed(servers),
             _ => {}
@@ -324,10 +337,12 @@ impl Machine {
     /// A message that came from another host by way of the daemons.
     fn delivered(&mut self, from: Tid, message: crate::proto::Message) {
         let src = message.src;
-        if src != Tid::DAEMON && src.host() != from {
+        if src != Tid::DAEMON && src.host() != from && !src.is_service() {
             return;
         }
-        if message.dst.0 & DAEMON_BIT != 0 {
+        if message.dst.is_service() {
+            self.ask_group_server(src, &message);
+        } else if message.dst.0 & DAEMON_BIT != 0 {
             self.handle_server_message(src, &message);
         } else if !self.answer_of_manager(src, &message) && message.dst.host() == self.own_host() {
             self.send(message.dst, ToTask::Message(message));

@@ -62,6 +62,8 @@ impl Machine {
         self.links.remove(host);
         self.actions.push_back(Action::ForgetHost { host });
         self.answer_for_lost(host);
+        self.groups_without(host);
+        self.listings_without(host);
         self.forget_guests_of(host);
         self.spawns_without(host);
         self.traces.forget_host(host);

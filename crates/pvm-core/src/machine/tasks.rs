@@ -298,6 +298,7 @@ impl Machine {
     /// Drops what only a connected task has.
     fn detach(&mut self, tid: Tid) {
         self.leave_all_groups(tid);
+        self.show_no_more(tid);
         let Some(task) = self.tasks.get_mut(tid) else { return };
         let peers = std::mem::take(&mut task.peers);
         for peer in peers.into_iter().filter(|peer| *peer != tid) {

@@ -56,7 +56,7 @@ impl World {
                 }
                 Action::ListBarriers { listing } => {
                     let waiting = self.boards.waiting();
-                    self.machine.handle_barriers_listed(*listing, &waiting);
+                    self.machine.handle_barriers_listed(*listing, waiting);
                 }
                 Action::StartHosts { request, hosts, by_hoster: true } => {
                     let commands = hosts.iter().map(|host| (host.index, text("pvmd"))).collect();

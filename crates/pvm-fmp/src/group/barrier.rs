@@ -9,6 +9,10 @@
 //! exchange (the **mark**); from then on everybody who comes past finishes the work: notes the
 //! generation as failed, then moves the word on. So the daemon may die in between, too.
 //!
+//! The daemon can also **take** the arrivals of a generation, to have members of other hosts meet
+//! with them elsewhere: by one exchange, after which nobody arrives here until it gives the word
+//! back. Those who have arrived wait on, until the daemon moves the word on for them.
+//!
 //! Beside the word each member has a **slot** which only it writes: in which generation it is
 //! arriving or has arrived, so that the daemon can tell who is missing, and whether it sleeps.
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -26,6 +30,8 @@ const NOTE_AGE_MAX: u32 = 1 << 29;
 /// How often a failure under way is finished for others. A member that breaks the rules can put
 /// marks there as fast as we can take them away.
 const FINISHES_MAX: u32 = 1000;
+/// In place of the arrivals when the daemon has them.
+const TAKEN: u16 = u16::MAX - 1;
 /// Set in a generation that is noted, since 0 is one.
 const NOTED: u64 = 1 << 32;
 
@@ -56,7 +62,15 @@ impl Pending {
         Pending { generation, need: 0, arrived: u16::MAX }
     }
     fn is_mark(self) -> bool {
-        self.need == 0 && self.arrived != 0
+        self.need == 0 && self.arrived == u16::MAX
+    }
+    /// The arrivals of the generation are the daemon's, and nobody arrives here.
+    fn taken(generation: u32) -> Pending {
+        Pending { generation, need: 0, arrived: TAKEN }
+    }
+    /// See [`Barrier::take`].
+    pub(crate) fn is_taken(self) -> bool {
+        self.need == 0 && self.arrived == TAKEN
     }
     fn next(self) -> Pending {
         Pending::fresh(self.generation.wrapping_add(1))
@@ -89,6 +103,8 @@ pub enum Refused {
     Mismatch,
     /// The group is no more, or frozen and broken.
     Closed,
+    /// Members do not meet here: arrive by the daemon.
+    Elsewhere,
     /// The board is not open to this task: it was no member when it asked for the group.
     NotMember,
 }
@@ -189,6 +205,10 @@ impl Barrier {
             if before.is_mark() {
                 before = self.finish_failure(before);
             }
+            if before.is_taken() {
+                slot.state.store(0, Ordering::Relaxed);
+                return Err(Refused::Elsewhere);
+            }
             if before.need != 0 && before.need != need {
                 // A wrong guess never gets here: it has no need.
                 slot.state.store(0, Ordering::Relaxed);
@@ -242,6 +262,50 @@ impl Barrier {
             self.finish_failure(mark);
         }
         result.is_ok()
+    }
+
+    /// Takes the arrivals: nobody arrives here any more. Gives what there was; nothing if they
+    /// were taken before.
+    pub fn take(&self) -> Pending {
+        for _ in 0..FINISHES_MAX {
+            let seen = self.pending();
+            if seen.is_taken() {
+                return Pending::fresh(seen.generation);
+            }
+            let taken = Pending::taken(seen.generation).word();
+            if self.word.compare_exchange(seen.word(), taken, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return seen;
+            }
+        }
+        // Only a member that breaks the rules is so busy. Those who had arrived have lost by it.
+        let generation = self.pending().generation.wrapping_add(1);
+        self.word.store(Pending::taken(generation).word(), Ordering::Release);
+        Pending::fresh(generation)
+    }
+
+    /// Lets those go on whose arrivals were taken.
+    pub fn release(&self, opened: bool) {
+        let seen = self.pending();
+        if !seen.is_taken() {
+            return;
+        }
+        if !opened {
+            note_newer(&self.failed[seen.generation as usize % FAILURES], seen.generation);
+        }
+        let next = seen.generation.wrapping_add(1);
+        // The release makes the note visible, and what the others did before they arrived.
+        self.word.store(Pending::taken(next).word(), Ordering::Release);
+        if next % SWEEP_INTERVAL == 0 {
+            self.forget_old(next);
+        }
+    }
+
+    /// Members arrive here again.
+    pub fn give(&self) {
+        let seen = self.pending();
+        if seen.is_taken() {
+            self.word.store(Pending::fresh(seen.generation).word(), Ordering::Release);
+        }
     }
 
     /// Notes the failure, then moves the word on, unless somebody else has done so. What is noted

@@ -135,3 +135,32 @@ fn whose_arrival_counts_is_not_missing() {
         assert_eq!(shared.slots[0].standing(0), Standing::Arrived);
     });
 }
+
+#[test]
+fn what_is_taken_and_what_has_opened_are_all_that_arrived() {
+    loom::model(|| {
+        let shared = shared();
+        let members: Vec<_> = (0..2)
+            .map(|me| {
+                let there = shared.clone();
+                thread::spawn(move || there.barrier.arrive(&there.slots[me], 2, 0))
+            })
+            .collect();
+        let taken = shared.barrier.take();
+        let arrivals: Vec<_> = members.into_iter().map(|member| member.join().unwrap()).collect();
+        let arrived = arrivals.iter().filter(|arrival| arrival.is_ok()).count();
+        match taken.generation {
+            0 => assert_eq!(usize::from(taken.arrived), arrived),
+            _ => assert_eq!((taken.need, arrived), (0, 2)),
+        }
+        for arrival in arrivals.iter().flatten() {
+            assert_eq!(shared.barrier.passed(arrival.generation).is_none(), taken.generation == 0);
+        }
+        shared.barrier.release(true);
+        for arrival in arrivals.iter().flatten() {
+            assert_eq!(shared.barrier.passed(arrival.generation), Some(Ok(())));
+        }
+        shared.barrier.give();
+        assert!(shared.barrier.arrive(&shared.slots[2], 2, 0).is_ok());
+    });
+}

@@ -17,6 +17,17 @@ pub struct Look {
     pub arriving: u32,
 }
 
+/// What the daemon has taken out of a barrier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenArrivals {
+    /// The barrier; its need is 0 if nobody had arrived.
+    pub pending: Pending,
+    /// The tids of members that had.
+    pub here: Vec<u32>,
+    /// Of members that had, or will find that they cannot.
+    pub doubtful: Vec<u32>,
+}
+
 /// A group's shared memory.
 pub struct GroupMemory {
     list: Mapped<List>,
@@ -111,7 +122,10 @@ impl GroupMemory {
 
     /// How the barrier stands.
     pub fn look(&self) -> Look {
-        let pending = self.board.barrier.pending();
+        let mut pending = self.board.barrier.pending();
+        if pending.is_taken() {
+            pending.arrived = 0;
+        }
         let mut look = Look { pending, absent: 0, arriving: 0 };
         for (instance, _) in self.members() {
             match self.board.slots[instance].standing(pending.generation) {
@@ -130,6 +144,33 @@ impl GroupMemory {
             pending.need != 0 && self.board.slots[*instance].standing(pending.generation) == Standing::Arrived
         };
         (pending.need, self.members().filter(arrived).map(|(_, tid)| tid).collect())
+    }
+
+    /// Takes the arrivals out of the barrier: from now on members arrive by the daemon.
+    pub fn take(&self) -> TakenArrivals {
+        let pending = self.board.barrier.take();
+        let mut taken = TakenArrivals { pending, here: Vec::new(), doubtful: Vec::new() };
+        if pending.need == 0 {
+            return taken;
+        }
+        for (instance, tid) in self.members() {
+            match self.board.slots[instance].standing(pending.generation) {
+                Standing::Away => {}
+                Standing::Arriving => taken.doubtful.push(tid),
+                Standing::Arrived => taken.here.push(tid),
+            }
+        }
+        taken
+    }
+
+    /// Lets those go on whose arrivals were taken. Ring those asleep after this.
+    pub fn release(&self, opened: bool) {
+        self.board.barrier.release(opened);
+    }
+
+    /// Members meet here again.
+    pub fn give(&self) {
+        self.board.barrier.give();
     }
 
     /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring those asleep

@@ -22,6 +22,6 @@ mod loom_tests;
 pub use {
     barrier::{Arrival, Failed, Pending, Refused},
     layout::MEMBERS_MAX,
-    memory::{GroupMemory, Look},
+    memory::{GroupMemory, Look, TakenArrivals},
     view::GroupView,
 };

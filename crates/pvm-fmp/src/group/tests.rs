@@ -249,3 +249,24 @@ fn a_list_is_read_as_it_was_at_one_moment() {
         }
     });
 }
+
+#[test]
+fn arrivals_that_are_taken_wait_until_they_are_released() {
+    for opened in [true, false] {
+        let (memory, views) = group(3);
+        let waiting = views[0].arrive(0, 3).unwrap();
+        let taken = memory.take();
+        assert_eq!((taken.pending.need, taken.pending.arrived), (3, 1));
+        assert_eq!((taken.here.as_slice(), taken.doubtful.len()), (&[100][..], 0));
+        assert_eq!(views[1].arrive(1, 3), Err(Refused::Elsewhere));
+        assert_eq!(memory.take().pending.need, 0, "they are taken once");
+        assert_eq!(views[0].passed(waiting.generation), None);
+        assert_eq!(memory.look().pending.need, 0);
+        memory.release(opened);
+        assert_eq!(views[0].passed(waiting.generation), Some(if opened { Ok(()) } else { Err(Failed) }));
+        assert_eq!(views[0].arrive(0, 3), Err(Refused::Elsewhere));
+        memory.give();
+        (0..3).for_each(|member| assert!(views[member as usize].arrive(member, 3).is_ok()));
+        assert_eq!(memory.look().pending.arrived, 0);
+    }
+}

@@ -1,17 +1,23 @@
 //! `pvm_barrier`.
 use super::{Group, GroupWait};
-use crate::Task;
+use crate::{Task, Ticket};
 use pvm_core::codes::Code;
-use pvm_core::proto::ToDaemon;
+use pvm_core::proto::{Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Refused, Sent};
 
 /// A barrier at which this task has arrived.
 pub struct Barrier {
     group: Group,
-    generation: u32,
-    /// `None` if it has opened at once.
-    wait: Option<GroupWait>,
+    place: Place,
+}
+
+/// Where it has.
+enum Place {
+    /// In the memory of the group; without a wait if the barrier has opened at once.
+    Memory { generation: u32, wait: Option<GroupWait> },
+    /// By the daemon, since members live on several hosts.
+    Daemon(Ticket),
 }
 
 /// Stands for the size of the group at the time of the call.
@@ -39,24 +45,33 @@ impl Task {
             Err(Refused::Mismatch) => return Err(Code::Mismatch),
             Err(Refused::NotMember) => return Err(Code::NotInGroup),
             Err(Refused::Closed) => return Err(Code::NoGroup),
+            Err(Refused::Elsewhere) => return self.arrive_by_daemon(group, count),
         };
         let generation = arrival.generation;
         if arrival.last {
             self.release(group, generation);
-            return Ok(Barrier { group: group.clone(), generation, wait: None });
+            return Ok(Barrier { group: group.clone(), place: Place::Memory { generation, wait: None } });
         }
         let wait = self.wait_in(known, instance, Some(generation));
         if arrival.short {
             self.report_short(known.id, size);
         }
-        Ok(Barrier { group: group.clone(), generation, wait: Some(wait) })
+        Ok(Barrier { group: group.clone(), place: Place::Memory { generation, wait: Some(wait) } })
+    }
+
+    /// The daemon knows how many there are.
+    #[cold]
+    fn arrive_by_daemon(&mut self, group: &Group, count: i32) -> Result<Barrier, Code> {
+        let ticket = self.begin(Request::Barrier { group: group.0.id, count })?;
+        Ok(Barrier { group: group.clone(), place: Place::Daemon(ticket) })
     }
 
     /// The barrier is behind this task, whatever came of it.
     #[inline]
     pub fn end_barrier(&mut self, barrier: Barrier) {
-        if let Some(wait) = barrier.wait {
-            self.end_group_wait(wait);
+        match barrier.place {
+            Place::Memory { wait, .. } => wait.into_iter().for_each(|wait| self.end_group_wait(wait)),
+            Place::Daemon(ticket) => self.forget(ticket),
         }
     }
 
@@ -71,7 +86,8 @@ impl Task {
     /// Rings another member, should it sleep.
     pub(super) fn wake(&mut self, tid: u32) {
         let Some(member) = &mut self.member else { return };
-        if tid != member.tid.0 && member.endpoint.wake(tid) == Sent::RingByDaemon {
+        let near = Tid(tid).host() == member.tid.host() && tid != member.tid.0;
+        if near && member.endpoint.wake(tid) == Sent::RingByDaemon {
             member.send(&ToDaemon::Ring(Tid(tid)));
             // The next time its doorbell is at hand.
             member.introduce(Tid(tid));
@@ -90,7 +106,11 @@ impl Task {
     #[inline]
     pub fn poll_barrier(&mut self, barrier: &Barrier) -> Option<Result<(), Code>> {
         let known = &barrier.group.0;
-        match known.view.passed(barrier.generation) {
+        let generation = match &barrier.place {
+            Place::Memory { generation, .. } => *generation,
+            Place::Daemon(ticket) => return self.poll_reply(ticket).map(|answer| answer.map(|_| ())),
+        };
+        match known.view.passed(generation) {
             Some(Ok(())) => Some(Ok(())),
             Some(Err(_)) => Some(Err(known.loss())),
             None => self.is_watched_over().err().map(Err),

@@ -1,0 +1,339 @@
+//! What a host keeps of a group: memory for its tasks, which follows what the master decides.
+//!
+//! A host gets to know a group when one of its tasks asks for it, and from then on every change
+//! until the group ends. Who has joined or left is answered when all hosts that keep the group know:
+//! so nobody meets a member that he cannot find in the group.
+use super::groups::{Group, GroupAction, NO_MEMBER};
+use super::{Machine, groups_far};
+use crate::codes::Code;
+use crate::proto::{ByteBuf, Reply, Request, ToTask};
+use crate::tid::Tid;
+use crate::wire::{Frame, GroupChange, GroupState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The number of a change of which no other host needs to be told.
+pub(super) const NOBODY_ELSE: u64 = 0;
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    #[default]
+    None,
+    Asked,
+    Made,
+}
+
+/// What this host keeps of a group.
+#[derive(Default)]
+pub(super) struct Kept {
+    memory: Memory,
+    /// Tasks of this host that have been told of the group and are to see it: task, request,
+    /// instance.
+    showing: Vec<(Tid, u32, i32)>,
+    /// Whether members meet in this host's memory.
+    pub meets_here: bool,
+    /// Whether the master waits to hear what has been taken out of it.
+    pub is_awaited: bool,
+    /// At the master: other hosts that keep the group.
+    hosts: BTreeSet<Tid>,
+}
+
+impl Kept {
+    pub fn is_made(&self) -> bool {
+        self.memory == Memory::Made
+    }
+}
+
+/// An answer that waits until other hosts know of a change.
+struct Unconfirmed {
+    hosts: BTreeSet<Tid>,
+    answer: Option<(Tid, u32, Result<Reply, Code>)>,
+}
+
+/// Changes of groups on their way to other hosts.
+#[derive(Default)]
+pub(super) struct Spreading {
+    last: u64,
+    unconfirmed: BTreeMap<u64, Unconfirmed>,
+}
+
+impl Spreading {
+    pub fn is_idle(&self) -> bool {
+        self.unconfirmed.is_empty()
+    }
+}
+
+impl Machine {
+    // ----- the master
+
+    /// A group has changed: this host's memory follows, and all hosts that keep it are told. Gives
+    /// the number under which they say that they know; the host of the task that is `asking`
+    /// knows by its answer. Nobody says anything when nobody asks.
+    pub(super) fn change_group(&mut self, id: u64, change: GroupChange, asking: Tid) -> u64 {
+        self.in_memory(id, action_of(&change));
+        let Some(group) = self.groups.by_id(id) else { return NOBODY_ELSE };
+        let hosts: Vec<Tid> = group.kept.hosts.iter().copied().collect();
+        let mut waited: BTreeSet<Tid> = hosts.iter().copied().filter(|host| *host != asking).collect();
+        if asking == Tid::NONE {
+            waited.clear();
+        }
+        let spreading = &mut self.groups.spreading;
+        let number = if waited.is_empty() { NOBODY_ELSE } else { spreading.last + 1 };
+        if number != NOBODY_ELSE {
+            spreading.last = number;
+            spreading.unconfirmed.insert(number, Unconfirmed { hosts: waited.clone(), answer: None });
+        }
+        for host in hosts {
+            let number = if waited.contains(&host) { number } else { NOBODY_ELSE };
+            self.send_host(host, Frame::GroupChanged { id, number, change: change.clone() });
+        }
+        number
+    }
+
+    /// Another host keeps the group from now on.
+    pub(super) fn subscribe(&mut self, id: u64, host: Tid) {
+        let own = self.own_host();
+        let Some(group) = self.groups.by_id(id) else { return };
+        if host == own || !group.kept.hosts.insert(host) {
+            return;
+        }
+        let (name, members) = (ByteBuf::from(group.name().to_vec()), group.members().collect());
+        let meets_here = group.meeting.is_at(host);
+        let state = GroupState { id, name, members, frozen: group.frozen, broken: group.broken, meets_here };
+        self.send_host(host, Frame::GroupKnown(state));
+    }
+
+    /// Answers as soon as all hosts know of a change.
+    pub(super) fn answer_when_known(&mut self, number: u64, to: Tid, wait: u32, answer: Result<Reply, Code>) {
+        match self.groups.spreading.unconfirmed.get_mut(&number) {
+            Some(unconfirmed) => unconfirmed.answer = Some((to, wait, answer)),
+            None => self.answer_with_group(to, wait, answer),
+        }
+    }
+
+    /// A host knows of a change.
+    pub(super) fn group_change_known(&mut self, host: Tid, number: u64) {
+        let Some(unconfirmed) = self.groups.spreading.unconfirmed.get_mut(&number) else { return };
+        unconfirmed.hosts.remove(&host);
+        if unconfirmed.hosts.is_empty() {
+            let answer = self.groups.spreading.unconfirmed.remove(&number).and_then(|unconfirmed| unconfirmed.answer);
+            if let Some((to, wait, answer)) = answer {
+                self.answer_with_group(to, wait, answer);
+            }
+        }
+    }
+
+    /// A host is lost, and keeps nothing.
+    pub(super) fn groups_without(&mut self, host: Tid) {
+        for group in self.groups.iter_mut() {
+            group.kept.hosts.remove(&host);
+        }
+        let numbers: Vec<u64> = self.groups.spreading.unconfirmed.keys().copied().collect();
+        for number in numbers {
+            self.group_change_known(host, number);
+        }
+        let ids: Vec<u64> = self.groups.iter_mut().map(|group| group.id).collect();
+        for id in ids {
+            self.meeting_without(id, host);
+        }
+    }
+
+    /// Has a host do something with its memory of a group, at which members meet or have met.
+    pub(super) fn order_group(&mut self, host: Tid, id: u64, change: GroupChange) {
+        match host == self.own_host() {
+            true => self.meeting_ordered(id, &change),
+            false => self.send_host(host, Frame::GroupChanged { id, number: NOBODY_ELSE, change }),
+        }
+    }
+
+    // ----- any host
+
+    /// An answer to a task; with one that is a group comes its memory.
+    pub(super) fn answer_with_group(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {
+        match answer {
+            Ok(Reply::Group { id, instance }) if to.host() == self.own_host() => {
+                self.show_group(id, to, wait, instance);
+            }
+            other => self.reply(to, wait, other),
+        }
+    }
+
+    fn show_group(&mut self, id: u64, to: Tid, wait: u32, instance: i32) {
+        let Some(group) = self.groups.by_id(id) else {
+            return self.reply(to, wait, Err(Code::NoGroup));
+        };
+        if group.kept.is_made() {
+            self.group_action(id, GroupAction::Show { to, member: instance != NO_MEMBER });
+            return self.send(to, ToTask::Reply { wait, reply: Reply::Group { id, instance } });
+        }
+        group.kept.showing.push((to, wait, instance));
+        self.make_memory(id);
+    }
+
+    /// Has the memory of a group made, if it is not.
+    pub(super) fn make_memory(&mut self, id: u64) {
+        let Some(group) = self.groups.by_id(id) else { return };
+        if group.kept.memory == Memory::None {
+            group.kept.memory = Memory::Asked;
+            self.group_action(id, GroupAction::Make);
+        }
+    }
+
+    fn in_memory(&mut self, id: u64, action: GroupAction) {
+        if self.groups.by_id(id).is_some_and(|group| group.kept.is_made()) {
+            self.group_action(id, action);
+        }
+    }
+
+    /// A group has its memory, or there was none to be had.
+    pub fn handle_group_made(&mut self, group: u64, made: bool) {
+        let Some(found) = self.groups.by_id(group) else {
+            // It has ended meanwhile.
+            if made {
+                self.group_action(group, GroupAction::Close);
+            }
+            return;
+        };
+        found.kept.memory = if made { Memory::Made } else { Memory::None };
+        let showing = std::mem::take(&mut found.kept.showing);
+        if made {
+            self.fill_memory(group);
+        }
+        self.let_joiners_in(group, made);
+        for (to, wait, instance) in showing {
+            match made {
+                true => self.show_group(group, to, wait, instance),
+                false => self.cannot_show(group, to, wait, instance),
+            }
+        }
+        if self.hosts.is_master() {
+            self.drop_empty(group);
+        }
+    }
+
+    /// Writes what is known of a group into its fresh memory.
+    fn fill_memory(&mut self, id: u64) {
+        let Some(group) = self.groups.by_id(id) else { return };
+        let members: Vec<(u32, Tid)> = group.members().collect();
+        let (frozen, broken, meets_here) = (group.frozen, group.broken, group.kept.meets_here);
+        for (instance, tid) in members {
+            self.group_action(id, GroupAction::Joined { instance, tid });
+        }
+        if frozen {
+            self.group_action(id, GroupAction::Freeze);
+        }
+        if broken {
+            self.group_action(id, GroupAction::Break);
+        }
+        // A group without members will meet where the first one is.
+        if !meets_here && self.groups.by_id(id).is_some_and(|group| group.size() > 0) {
+            self.group_action(id, GroupAction::Take);
+        }
+    }
+
+    /// A task cannot have the memory; as a member it would be of no use.
+    fn cannot_show(&mut self, id: u64, to: Tid, wait: u32, instance: i32) {
+        self.reply(to, wait, Err(Code::OutOfRes));
+        let Some(name) = self.groups.by_id(id).map(|group| group.name().to_vec()) else { return };
+        if instance != NO_MEMBER && !self.hosts.is_master() {
+            let request = Request::LeaveGroup(ByteBuf::from(name));
+            // Nobody waits for the answer.
+            self.send_host(self.hosts.master(), Frame::Request { wait: 0, from: to, request });
+        }
+    }
+
+    /// The task sees no groups any more.
+    pub(super) fn show_no_more(&mut self, tid: Tid) {
+        self.groups.iter_mut().for_each(|group| group.kept.showing.retain(|(to, _, _)| *to != tid));
+    }
+
+    /// The group is no more.
+    pub(super) fn forget_group(&mut self, id: u64) {
+        let Some(group) = self.groups.remove(id) else { return };
+        if group.kept.memory == Memory::Asked {
+            // Behind the action that makes it.
+            self.group_action(id, GroupAction::Close);
+        }
+        for (to, wait, _) in group.kept.showing {
+            self.reply(to, wait, Err(Code::NoGroup));
+        }
+        self.end_meeting(group.meeting);
+    }
+
+    // ----- other hosts than the master
+
+    /// This host keeps a group from now on.
+    pub(super) fn group_known(&mut self, state: GroupState) {
+        let GroupState { id, name, members, frozen, broken, meets_here } = state;
+        let mut group = Group::new(id, name.into_vec());
+        members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
+        (group.frozen, group.broken, group.kept.meets_here) = (frozen, broken, meets_here);
+        self.groups.insert(group);
+    }
+
+    /// The master tells of a change.
+    pub(super) fn group_changed(&mut self, id: u64, number: u64, change: &GroupChange) {
+        self.follow(id, change);
+        if number != NOBODY_ELSE {
+            self.send_host(self.hosts.master(), Frame::GroupSeen { number });
+        }
+    }
+
+    fn follow(&mut self, id: u64, change: &GroupChange) {
+        let Some(group) = self.groups.by_id(id) else { return };
+        match change {
+            GroupChange::Joined { instance, tid } => {
+                group.put(*instance, *tid);
+                group.shortage.somebody_joined();
+            }
+            GroupChange::Gone { instance } => {
+                let size = group.size();
+                if let Some(tid) = group.tid_of(*instance) {
+                    group.remove(tid);
+                    group.shortage.somebody_goes(size);
+                }
+            }
+            GroupChange::Freeze => group.frozen = true,
+            GroupChange::Break => group.broken = true,
+            GroupChange::Close => {}
+            GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
+                return self.meeting_ordered(id, change);
+            }
+        }
+        self.in_memory(id, action_of(change));
+        match change {
+            GroupChange::Gone { .. } | GroupChange::Break => self.look_at_barrier(id),
+            GroupChange::Close => self.forget_group(id),
+            _ => {}
+        }
+    }
+
+    /// The master has this host's memory taken out of use or into it, or those released who wait there.
+    fn meeting_ordered(&mut self, id: u64, change: &GroupChange) {
+        let Some(group) = self.groups.by_id(id) else { return };
+        let made = group.kept.is_made();
+        match change {
+            GroupChange::Take => (group.kept.meets_here, group.kept.is_awaited) = (false, true),
+            GroupChange::Give => group.kept.meets_here = true,
+            _ => {}
+        }
+        match (made, change) {
+            (true, change) => self.group_action(id, action_of(change)),
+            // Nobody can have arrived.
+            (false, GroupChange::Take) => self.handle_barrier_taken(id, groups_far::Taken::default()),
+            (false, _) => {}
+        }
+    }
+}
+
+fn action_of(change: &GroupChange) -> GroupAction {
+    match change {
+        GroupChange::Joined { instance, tid } => GroupAction::Joined { instance: *instance, tid: *tid },
+        GroupChange::Gone { instance } => GroupAction::Gone { instance: *instance },
+        GroupChange::Freeze => GroupAction::Freeze,
+        GroupChange::Break => GroupAction::Break,
+        GroupChange::Close => GroupAction::Close,
+        GroupChange::Take => GroupAction::Take,
+        GroupChange::Give => GroupAction::Give,
+        GroupChange::Release { opened } => GroupAction::Release { opened: *opened },
+    }
+}
