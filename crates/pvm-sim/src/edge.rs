@@ -70,7 +70,7 @@ impl World {
             }
             Action::Group { group, action } => self.act_on_group(node, group, &action),
             Action::ListBarriers { listing } => {
-                self.nodes[node].machine.handle_barriers_listed(listing, &Default::default());
+                self.nodes[node].machine.handle_barriers_listed(listing, Default::default());
             }
             other => self.act_between_hosts(node, other),
         }

@@ -115,7 +115,7 @@ fn who_has_joined_or_left_is_known_on_all_hosts_before_it_is_answered() {
             fleet.leave(tid);
         }
         fleet.settle();
-        assert!(fleet.nodes.values().all(|node| node.boards.boards.is_empty() && node.machine.is_idle()));
+        assert!(fleet.nodes.values().all(|node| node.boards.boards.is_empty() && node.machine.leftovers().is_empty()));
     });
 }
 

@@ -71,6 +71,10 @@ impl Hosts {
     pub fn is_master(&self) -> bool {
         self.own == self.master
     }
+    /// Whether the master has told of the table.
+    pub fn is_welcomed(&self) -> bool {
+        self.version > 0
+    }
     /// Whether others belong to the machine.
     pub fn has_others(&self) -> bool {
         self.table.len() > 1
@@ -88,7 +92,8 @@ impl Hosts {
     }
     /// Whether the host of that tid belongs to the machine.
     pub fn is_here(&self, tid: Tid) -> bool {
-        self.table.contains_key(&tid.host())
+        // A host whose master has not welcomed it yet knows of that one all the same.
+        self.table.contains_key(&tid.host()) || tid.host() == self.master
     }
     pub fn member(&self, tid: Tid) -> Option<&Member> {
         self.table.get(&tid.host())

@@ -479,7 +479,7 @@ impl Machine {
     /// Until when the master has to have connected, if it has not.
     pub(super) fn waits_for_master(&self) -> Option<Time> {
         let waits = matches!(self.settings.rank, Rank::Slave { .. })
-            && !self.hosts.is_here(self.hosts.master())
+            && !self.hosts.is_welcomed()
             && !self.links.is_up(self.hosts.master())
             && !self.control.halting();
         waits.then_some(WELCOME_WAIT)
