@@ -49,7 +49,9 @@ fn main() -> ExitCode {
         Command::Help => say(arguments::HELP),
         Command::Version => say(&arguments::version()),
         Command::Test => say(&arguments::test(std::env::args().skip(1))),
-        Command::Resolve(names) => say(&resolve::answers(&names)),
+        Command::Resolve(names) => {
+            resolve::answer(&names, &std::sync::Mutex::new(std::io::stdout())).map_err(Into::into)
+        }
         Command::Serve(options) => serve(&options),
     };
     match result {
@@ -74,6 +76,7 @@ fn serve(options: &Options) -> Result<()> {
     close_fds::set_fds_cloexec(3, &[]);
     let mut settings = Settings::of_master(options)?;
     let nest = nest::Nest::build(&settings.places)?;
+    settings.use_hostfile();
     let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
     // Fails for the leader of a process group, that is when a shell has started the daemon in the
     // foreground; then it shall stay there.

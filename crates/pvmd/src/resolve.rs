@@ -1,37 +1,63 @@
 //! Looks host names up. That can take long, so the daemon has a process of its own do it.
 //!
-//! Its answer is a line for each name: a code (0, or that of PVM), then the host's addresses and
-//! then its other names, each list with commas.
+//! Its answer is a line for each name as soon as it is known: the number of the name, a code (0, or
+//! that of PVM), then the host's addresses and then its other names, each list with commas.
 use crate::addresses;
 use pvm_core::codes::Code;
 use pvm_core::wire::Checked;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Where names of addresses are written down on every system.
 pub const HOSTS_FILE: &str = "/etc/hosts";
+/// How many names are looked up at the same time.
+const LOOKUPS_MAX: usize = 32;
 /// How long a daemon that starts looks which hosts of its hostfile mean its own.
 const OWN_NAMES_WAIT: Duration = Duration::from_secs(2);
 
-/// What `pvmd --resolve NAME…` prints.
-pub fn answers(names: &[String]) -> String {
+/// What `pvmd --resolve NAME…` does: says what it finds. A name whose server does not answer holds
+/// no others up; in this process threads do no harm.
+pub fn answer(names: &[String], output: &Mutex<impl Write + Send>) -> io::Result<()> {
     let table = std::fs::read_to_string(HOSTS_FILE).unwrap_or_default();
-    names.iter().map(|name| line(look_up(name), &table)).collect()
+    let next = AtomicUsize::new(0);
+    let work = || -> io::Result<()> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(name) = names.get(number) else { return Ok(()) };
+            let line = line(number, look_up(name), &table);
+            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+            output.write_all(line.as_bytes())?;
+            output.flush()?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..names.len().min(LOOKUPS_MAX)).map(|_| scope.spawn(work)).collect();
+        others.into_iter().map(|other| other.join().unwrap_or(Ok(()))).fold(work(), io::Result::and)
+    })
 }
 
-/// Reads what [`answers`] wrote.
-pub fn read_answers(text: &[u8]) -> Vec<Result<Checked, Code>> {
-    String::from_utf8_lossy(text).lines().map(read_line).collect()
+/// Reads what [`answer`] wrote of so many names; those of which nothing has come are not known.
+pub fn read_answers(text: &[u8], count: usize) -> Vec<Result<Checked, Code>> {
+    let mut answers = vec![Err(Code::NoHost); count];
+    for line in String::from_utf8_lossy(text).lines() {
+        let (number, rest) = line.split_once('\t').unwrap_or_default();
+        if let Some(answer) = number.parse().ok().and_then(|number: usize| answers.get_mut(number)) {
+            *answer = read_line(rest);
+        }
+    }
+    answers
 }
 
-fn line((code, addresses): (Option<Code>, Vec<IpAddr>), table: &str) -> String {
+fn line(number: usize, (code, addresses): (Option<Code>, Vec<IpAddr>), table: &str) -> String {
     let names = names_of(&addresses, table);
     let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    format!("{}\t{}\t{}\n", code.map_or(0, Code::number), addresses.join(","), names.join(","))
+    format!("{number}\t{}\t{}\t{}\n", code.map_or(0, Code::number), addresses.join(","), names.join(","))
 }
 
 fn read_line(line: &str) -> Result<Checked, Code> {
@@ -86,7 +112,7 @@ pub fn own_among(names: Vec<String>) -> Vec<String> {
     // It may wait for a server of names that does not answer.
     let _ = child.kill().and_then(|()| child.wait());
     let own = |answer: &Result<Checked, Code>| *answer == Err(Code::DupHost);
-    let answers = read_answers(&text);
+    let answers = read_answers(&text, names.len());
     names.into_iter().zip(answers).filter(|(_, answer)| own(answer)).map(|(name, _)| name).collect()
 }
 
@@ -121,17 +147,20 @@ mod tests {
     fn the_own_host_is_a_duplicate_and_nonsense_is_no_host() {
         let names = ["127.0.0.1", "192.0.2.1", "no such name.invalid", "::1"].map(String::from);
         let checked = Checked { addresses: vec!["192.0.2.1".parse().unwrap()], aliases: Vec::new() };
-        let answers = read_answers(answers(&names).as_bytes());
-        assert_eq!(answers[..3], [Err(Code::DupHost), Ok(checked), Err(Code::NoHost)]);
+        let output = Mutex::new(Vec::new());
+        answer(&names, &output).unwrap();
+        let answers = read_answers(&output.into_inner().unwrap(), names.len());
+        assert_eq!(answers, [Err(Code::DupHost), Ok(checked), Err(Code::NoHost), Err(Code::DupHost)]);
     }
 
     #[test]
     fn a_host_is_known_by_all_names_of_its_addresses() {
         let table = "127.0.0.1 localhost h2\n192.0.2.7 h2.example.org h2 # new\n2001:db8::7 h2v6\n192.0.2.8 h3\n";
         let addresses = ["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap(), "127.0.0.1".parse().unwrap()];
-        let text = line((None, addresses.to_vec()), table);
+        let text = line(0, (None, addresses.to_vec()), table);
         let aliases = ["h2.example.org", "h2", "h2v6"].map(str::to_owned).to_vec();
-        assert_eq!(read_line(text.trim_end()), Ok(Checked { aliases, addresses: addresses.to_vec() }));
-        assert_eq!(read_line("rubbish"), Err(Code::NoHost));
+        let host = Ok(Checked { aliases, addresses: addresses.to_vec() });
+        assert_eq!(read_answers(text.as_bytes(), 2), [host, Err(Code::NoHost)]);
+        assert_eq!(read_answers(b"rubbish\n0\trubbish\n7\t0\n", 1), [Err(Code::NoHost)]);
     }
 }

@@ -66,17 +66,23 @@ impl Settings {
         let mut settings = Settings::find(options, machine_id, Rank::Master)?;
         let bad_lines = file.errors.iter().map(|(line, error)| format!("hostfile line {line}: {error}"));
         settings.complaints.extend(bad_lines);
-        let own_names = own_names(&settings.machine.host.name, &file);
-        let is_own = |line: &HostLine| !line.overload && own_names.iter().any(|own| own == line.address());
-        let own = file.options_of(&own_names.iter().map(String::as_str).collect::<Vec<_>>());
-        settings.machine.host.speed = own.speed.unwrap_or(codes::SPEED_DEFAULT);
-        settings.hosts = file.hosts.iter().filter(|line| !line.later && !is_own(line)).cloned().collect();
         settings.helpers = helpers();
         settings.machine.hostfile = file;
         settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
         settings.machine.host_timeout = seconds("HPVM_HOST_TIMEOUT", machine::HOST_TIMEOUT);
-        settings.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
         Ok(settings)
+    }
+
+    /// Finds out what the hostfile says of this host, and which hosts are others. Names are looked
+    /// up, which can take long: others know by now that there is a daemon.
+    pub fn use_hostfile(&mut self) {
+        let file = &self.machine.hostfile;
+        let own_names = own_names(&self.machine.host.name, file);
+        let is_own = |line: &HostLine| !line.overload && own_names.iter().any(|own| own == line.address());
+        let own = file.options_of(&own_names.iter().map(String::as_str).collect::<Vec<_>>());
+        self.hosts = file.hosts.iter().filter(|line| !line.later && !is_own(line)).cloned().collect();
+        self.machine.host.speed = own.speed.unwrap_or(codes::SPEED_DEFAULT);
+        self.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
     }
 
     /// Collects everything for a daemon that joins; the rest comes with the master's welcome.

@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 const GREETING_WAIT: Duration = Duration::from_secs(30);
 /// How long it may take to close the standard input when it has read the answer.
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
+/// How long a daemon that was there before may take to end.
+const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
+/// How often it is looked whether it has.
+const PREDECESSOR_PAUSE: Duration = Duration::from_millis(20);
 /// The most bytes of a greeting.
 const GREETING_BYTES_MAX: usize = 64 << 10;
 
@@ -58,14 +62,7 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
         return Err("the master is not hpvm".into());
     };
     let mut settings = Settings::of_slave(options, slave, greeting.machine)?;
-    let nest = match Nest::build(&settings.places) {
-        Ok(nest) => nest,
-        Err(error @ NestError::Running(_)) => {
-            println!("PvmDupHost");
-            return Err(error.into());
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let nest = build_nest(&settings)?;
     let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
     let gate = settings.listen()?;
     settings.master_key = Some(master);
@@ -78,6 +75,21 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     let _ = rustix::process::setsid();
     crate::daemon::let_go_of_terminal()?;
     daemon.run()
+}
+
+/// A daemon that has just been taken out of the machine may be on its way out.
+fn build_nest(settings: &Settings) -> crate::Result<Nest> {
+    let end = Instant::now() + PREDECESSOR_WAIT;
+    loop {
+        match Nest::build(&settings.places) {
+            Err(NestError::Running(_)) if Instant::now() < end => std::thread::sleep(PREDECESSOR_PAUSE),
+            Err(error @ NestError::Running(_)) => {
+                println!("PvmDupHost");
+                return Err(error.into());
+            }
+            other => return Ok(other?),
+        }
+    }
 }
 
 /// What a started daemon says of itself.

@@ -230,7 +230,7 @@ fn many_requests_at_once_are_all_answered() {
 }
 
 #[test]
-fn hosts_cannot_be_added_yet_but_each_gets_its_code() {
+fn hosts_that_cannot_be_added_get_a_code_each() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);
     let mut task = Client::enroll(&daemon.socket);

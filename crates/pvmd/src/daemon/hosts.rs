@@ -20,6 +20,8 @@ const DEBUG_START: i32 = 0x8;
 pub struct Check {
     child: Child,
     text: Vec<u8>,
+    /// How many names.
+    count: usize,
 }
 
 /// What new daemons get to know of this one.
@@ -95,7 +97,7 @@ impl Daemon {
         };
         let output = child.stdout.as_ref().expect("asked for").as_fd();
         let watched = epoll::add(&self.epoll, output, Source::Check(request).data(), EventFlags::IN);
-        self.checks.insert(request, Check { child, text: Vec::new() });
+        self.checks.insert(request, Check { child, text: Vec::new(), count: names.len() });
         if watched.is_err() {
             self.read_check(request);
         }
@@ -109,7 +111,7 @@ impl Daemon {
         if count == 0 {
             let mut check = self.checks.remove(&request).expect("looked up above");
             let _ = check.child.wait();
-            self.machine.handle_hosts_checked(request, resolve::read_answers(&check.text));
+            self.machine.handle_hosts_checked(request, resolve::read_answers(&check.text, check.count));
         }
     }
 
