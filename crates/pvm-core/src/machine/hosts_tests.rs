@@ -110,7 +110,7 @@ fn tasks_are_dealt_out_in_blocks_and_the_start_goes_round() {
     let task = fleet.task(Fleet::host(2));
     let hosts = |tids: &[i32]| tids.iter().map(|tid| *tid as u32 >> 18).collect::<Vec<_>>();
     assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 5))), [3, 3, 1, 1, 2]);
-    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 2))), [1, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 2))), [3, 1]);
     assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 1))), [2]);
     assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 1))), [3]);
     let on = |place: &str, flags| Spawn { flags, place: text(place), ..spawn_of("prog", 2) };

@@ -376,7 +376,10 @@ impl Machine {
             Request::Group(name) => return self.look_up_group(from, wait, &name),
             Request::FreezeGroup { name, count } => return self.freeze_group(from, wait, &name, count),
             Request::Halt => {
-                self.reply(from, wait, Ok(Reply::Done));
+                // A task of another host ends by the signal that comes there, not by an answer.
+                if from.host() == self.own_host() {
+                    self.reply(from, wait, Ok(Reply::Done));
+                }
                 return self.halt(now);
             }
         };

@@ -84,13 +84,13 @@ pub(super) struct Spawns {
     wholes: BTreeMap<u32, Whole>,
     parts: BTreeMap<SpawnId, Part>,
     groups: BTreeMap<SpawnId, Group>,
-    /// The host with which the last spawn began; the next one begins with the next host.
-    began_at: Tid,
+    /// The next spawn begins with the first host that it may use from this one on.
+    next: Tid,
 }
 
 impl Spawns {
     pub fn new(own: Tid) -> Spawns {
-        Spawns { last: 0, wholes: BTreeMap::new(), parts: BTreeMap::new(), groups: BTreeMap::new(), began_at: own }
+        Spawns { last: 0, wholes: BTreeMap::new(), parts: BTreeMap::new(), groups: BTreeMap::new(), next: Tid(own.0 + 1) }
     }
     pub fn pending(&self) -> usize {
         self.wholes.len() + self.parts.len()
@@ -113,9 +113,11 @@ impl Spawns {
     }
 }
 
-/// How many of `count` tasks each of so many hosts gets: contiguous blocks, the first ones larger.
+/// How many of `count` tasks each of so many hosts gets: contiguous blocks, of which each ends where
+/// its even share would, rounded up.
 fn blocks(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
-    (0..hosts).map(move |host| count / hosts + usize::from(host < count % hosts))
+    let end = move |hosts_done: usize| (count * hosts_done).div_ceil(hosts);
+    (0..hosts).map(move |host| end(host + 1) - end(host))
 }
 
 /// What each of the hosts gets; one that stands there more than once gets as many shares.
@@ -212,10 +214,13 @@ impl Machine {
             // What the manager wants to have started by this daemon, and what the daemon needs.
             Asker::Manager { .. } | Asker::Daemon => vec![own],
         };
-        let start = hosts.iter().position(|host| *host > self.spawns.began_at).unwrap_or(0);
-        hosts.rotate_left(start);
-        if let (Asker::Task { .. }, Some(begins)) = (asker, hosts.first()) {
-            self.spawns.began_at = *begins;
+        if matches!(asker, Asker::Task { .. }) && !hosts.is_empty() {
+            let start = hosts.iter().position(|host| *host >= self.spawns.next).unwrap_or(0);
+            hosts.rotate_left(start);
+            // Behind the last one that gets a task.
+            let count = request.count as usize;
+            let used = blocks(count, hosts.len()).collect::<Vec<_>>().iter().rposition(|count| *count > 0);
+            self.spawns.next = hosts[(used.unwrap_or(0) + 1) % hosts.len()];
         }
         hosts
     }
@@ -517,7 +522,9 @@ mod tests {
     fn tasks_are_dealt_in_blocks() {
         let blocks = |count, hosts| blocks(count, hosts).collect::<Vec<_>>();
         assert_eq!(blocks(5, 2), [3, 2]);
-        assert_eq!(blocks(2, 3), [1, 1, 0]);
+        assert_eq!(blocks(6, 4), [2, 1, 2, 1]);
+        assert_eq!(blocks(9, 4), [3, 2, 2, 2]);
+        assert_eq!(blocks(2, 4), [1, 0, 1, 0]);
         assert_eq!(blocks(7, 1), [7]);
     }
 
