@@ -502,7 +502,7 @@ impl Daemon {
                 self.machine.handle_time_told(to, wait, clock::time_of_day());
             }
             Action::Stop => self.stopped = true,
-            Action::SendAlong { to, frame } => self.route.along(to, &frame),
+            Action::SendAlong { to, frame } => self.send_along(to, &frame),
             action => self.act_on_hosts(action),
         }
     }

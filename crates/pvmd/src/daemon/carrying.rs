@@ -4,6 +4,7 @@ use crate::connections::Connections;
 use crate::route::{Around, Event};
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
+use pvm_core::wire::Frame;
 use pvm_fmp::Endpoint;
 use pvm_net::Pipe;
 use rustix::event::epoll::{self, EventFlags};
@@ -80,6 +81,14 @@ impl Daemon {
     pub(super) fn data_ready(&mut self, host: Tid, flags: EventFlags) {
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         self.route.ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
+    }
+
+    /// Sends a frame along what is sent to a task of another host.
+    pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
+        // The host may have gone since that was decided.
+        if self.machine.knows_host(to.host()) {
+            self.route.along(to, frame);
+        }
     }
 
     /// Introduces a task and this daemon to each other.

@@ -85,6 +85,8 @@ pub struct Route {
     wanted: BTreeSet<Tid>,
     events: VecDeque<Event>,
     has_peers: bool,
+    /// Something has come since the last [`Route::tidy`].
+    stirred: bool,
 }
 
 /// A link that cannot go on, and why.
@@ -131,6 +133,7 @@ impl Route {
             wanted: BTreeSet::new(),
             events: VecDeque::new(),
             has_peers: false,
+            stirred: false,
         })
     }
 
@@ -273,18 +276,19 @@ impl Route {
         !self.undelivered.is_empty() || self.cables.values().any(|cable| cable.inlet.stalled)
     }
 
-    /// Gives memory back that has not been used for a while.
+    /// Gives memory back if nothing has been carried since the last time.
     pub fn tidy(&mut self) {
-        if self.endpoint.has_excess() {
+        if !std::mem::take(&mut self.stirred) && self.endpoint.has_excess() {
             self.endpoint.tidy();
         }
     }
 
     /// Takes what there is and carries it as far as it goes, each in its turn. Says whether there may
-    /// be more at once.
+    /// be more at once, beside what [`Route::lie_down`] sees.
     pub fn turn(&mut self, around: &mut dyn Around) -> bool {
         let mut taking = Taking { departures: &mut self.departures, around: &*around };
-        let mut more = self.endpoint.poll(&mut taking) > 0;
+        self.stirred |= self.endpoint.poll(&mut taking) > 0;
+        let mut more = false;
         self.ask_for_links();
         self.deliver_again(around);
         self.hear_all();
@@ -302,8 +306,9 @@ impl Route {
         }
         for host in &hosts {
             let Some(cable) = self.cables.get_mut(host) else { continue };
-            if let Err(failure) = cable.outlet.push(&mut cable.pipe, *host, &mut self.departures.flows) {
-                self.broken(*host, &failure);
+            match cable.outlet.push(&mut cable.pipe, *host, &mut self.departures.flows) {
+                Ok(again) => more |= again,
+                Err(failure) => self.broken(*host, &failure),
             }
         }
         more | !self.departures.flows.take_freed().is_empty() | !self.events.is_empty()
@@ -324,6 +329,7 @@ impl Route {
 
     /// Gives a whole message to those for whom it is.
     fn deliver(&mut self, from: Tid, letter: &Letter, cargo: &Cargo, around: &mut dyn Around) {
+        self.stirred = true;
         let [ctx, tag, wid, enc, format] = letter.meta;
         let meta = [ctx, tag, wid, enc, format, letter.src.0];
         for dst in letter.receivers() {

@@ -17,6 +17,9 @@ const GATHER_BYTES: usize = 32 << 10;
 /// where it lies.
 const COPY_BYTES_MAX: usize = 4 << 10;
 
+/// Bytes written to one link before others have their turn.
+const TURN_BYTES: usize = 1 << 20;
+
 /// What is being written. Never more than one gathering: the rest waits in the flows.
 pub(super) struct Outlet {
     /// Heads, short bodies, credit; and how much of that is written.
@@ -44,25 +47,28 @@ impl Outlet {
         write_credit(credit, &mut self.bytes);
     }
 
-    /// Writes until the socket is full or nothing can go.
-    pub fn push(&mut self, pipe: &mut Pipe, host: Tid, flows: &mut Flows<Body>) -> Result<(), Failure> {
+    /// Writes until the socket is full, nothing can go, or others should have their turn: then there
+    /// may be more at once, and it says so.
+    pub fn push(&mut self, pipe: &mut Pipe, host: Tid, flows: &mut Flows<Body>) -> Result<bool, Failure> {
         if self.writable && pipe.wants_write() {
             pipe.flush()?;
             self.writable = !pipe.wants_write();
         }
-        while self.writable {
+        let mut total = 0;
+        while self.writable && total < TURN_BYTES {
             if self.at == self.bytes.len() && self.piece.is_none() {
                 self.gather(pipe.is_encrypted(), host, flows);
                 if self.bytes.is_empty() {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
             let written = self.write(pipe)?;
             self.written(written);
+            total += written;
             // Less than all was taken: the socket tells when it can take more.
             self.writable = (self.at == self.bytes.len() && self.piece.is_none()) && !pipe.wants_write();
         }
-        Ok(())
+        Ok(self.writable)
     }
 
     fn gather(&mut self, encrypted: bool, host: Tid, flows: &mut Flows<Body>) {

@@ -118,7 +118,8 @@ impl Host {
         // The loop hears of a socket once; looking at it always costs the test nothing.
         let hosts: Vec<Tid> = self.route.cables.keys().copied().collect();
         hosts.iter().for_each(|host| self.route.ready(*host, true, true, false));
-        let mut more = self.route.turn(&mut self.places);
+        let mut more = self.route.turn(&mut self.places) || !self.route.lie_down(&self.places);
+        self.route.rise();
         while let Some(event) = self.route.poll_event() {
             more = true;
             match event {
