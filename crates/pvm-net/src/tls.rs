@@ -461,3 +461,84 @@ fn act<Data>(
     };
     (discard, step)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::crypto::CipherSuiteCommon;
+    use rustls::{SupportedCipherSuite, Tls13CipherSuite};
+
+    /// Records that the same key may encrypt, here.
+    const LIMIT: u64 = 20;
+
+    /// A provider whose keys wear out soon.
+    fn hasty() -> Arc<CryptoProvider> {
+        let Some(suite) = provider::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13() else { panic!("not of TLS 1.3") };
+        let common = CipherSuiteCommon {
+            suite: suite.common.suite,
+            hash_provider: suite.common.hash_provider,
+            confidentiality_limit: LIMIT,
+        };
+        let suite =
+            Tls13CipherSuite { common, hkdf_provider: suite.hkdf_provider, aead_alg: suite.aead_alg, quic: suite.quic };
+        let suites = vec![SupportedCipherSuite::Tls13(Box::leak(Box::new(suite)))];
+        Arc::new(CryptoProvider { cipher_suites: suites, ..small_provider() })
+    }
+
+    /// Both ends without sockets; what one sends is the other's to read.
+    struct Ends {
+        tls: [Tls; 2],
+        out: [Buffer; 2],
+        plain: [Buffer; 2],
+    }
+
+    impl Ends {
+        fn pass(&mut self) {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let bytes = self.out[from].filled().to_vec();
+                self.out[from].consume(bytes.len());
+                self.tls[to].cipher().append(&bytes);
+                let (out, plain) = (&mut self.out[to], &mut self.plain[to]);
+                assert!(self.tls[to].advance(out, plain).unwrap());
+            }
+        }
+
+        fn send(&mut self, from: usize, data: &[u8]) {
+            let (out, plain) = (&mut self.out[from], &mut self.plain[from]);
+            self.tls[from].encrypt(&[data], out, plain).unwrap();
+        }
+    }
+
+    fn ends(provider: &Arc<CryptoProvider>) -> Ends {
+        let identity = || Identity::with_provider(KeyPair::generate().unwrap(), provider.clone());
+        let (one, other) = (identity(), identity());
+        other.known().add(one.public());
+        let tls = [one.client(other.public()).unwrap(), other.server().unwrap()];
+        let mut ends = Ends { tls, out: Default::default(), plain: Default::default() };
+        let (out, plain) = (&mut ends.out[0], &mut ends.plain[0]);
+        ends.tls[0].advance(out, plain).unwrap();
+        while !ends.tls.iter().all(Tls::is_ready) {
+            ends.pass();
+        }
+        ends
+    }
+
+    #[test]
+    fn keys_that_wear_out_are_renewed_without_a_gap() {
+        let mut ends = ends(&hasty());
+        let data: Vec<u8> = (0..100_000_u32).map(|index| (index * 7) as u8).collect();
+        for round in 0..10 * LIMIT as usize {
+            let bytes = if round % 7 == 0 { data.len() } else { round };
+            for from in 0..2 {
+                ends.send(from, &data[..bytes]);
+            }
+            // What renewals ask of the other side goes back as well.
+            ends.pass();
+            ends.pass();
+            for plain in &mut ends.plain {
+                assert!(plain.filled() == &data[..bytes], "round {round}: {} bytes", plain.len());
+                plain.consume(bytes);
+            }
+        }
+    }
+}
