@@ -1,4 +1,5 @@
 //! What every TCP socket of ours is told.
+use crate::raw;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::os::fd::AsFd;
@@ -8,6 +9,12 @@ use std::time::Duration;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 /// Questions without an answer before the connection is given up.
 const KEEPALIVE_COUNT: u32 = 3;
+
+/// While nothing gets through TCP tries again this often within the time after which the peer is
+/// given up, so that a network that is mended late is still noticed in time.
+const TRIES: u32 = 10;
+/// The least pause between tries that the system takes.
+const PAUSE_LEAST: Duration = Duration::from_secs(1);
 
 /// Small frames leave at once; a peer that the network has lost is noticed within the time.
 pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
@@ -19,5 +26,10 @@ pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     let interval = (timeout / KEEPALIVE_COUNT).max(Duration::from_secs(1));
     sockopt::set_tcp_keepintvl(socket, interval)?;
-    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    // Where the system cannot do that, a few tries at least come without growing pauses.
+    if raw::set_retransmission_pause_max(socket, (timeout / TRIES).max(PAUSE_LEAST)).is_err() {
+        let _ = sockopt::set_tcp_thin_linear_timeouts(socket, true);
+    }
+    Ok(())
 }

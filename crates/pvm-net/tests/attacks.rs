@@ -368,9 +368,13 @@ fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
     for event in await_events(&mut gate, 2) {
         assert!(matches!(event, Event::Refused { .. }), "{event:?}");
     }
-    // A good one, and the same once more.
+    // One that is nearly good; the good one; the same once more.
     let mut control = link_to(&gate, friend.identity());
     let (token, back) = tokens(&mut gate, &mut control, 1);
+    let mut nearly = token;
+    nearly[31] ^= 1;
+    let _wrong = clear(&gate, &nearly);
+    assert!(refusal(&mut gate).contains("not good"));
     let mut data = clear(&gate, &token);
     let arrived = await_events(&mut gate, 1).remove(0);
     assert!(matches!(arrived, Event::Arrived { peer, .. } if peer == friend.identity().public()));
