@@ -57,6 +57,8 @@ pub use {
     spin::{Spinner, Wait},
 };
 
+pub use queue::USUAL;
+
 /// Opaque words that travel with a message: the crate's users put context, tag and so on there. The
 /// last one is the far end of a message of another host, see [`FAR`].
 pub type Meta = [u32; 6];

@@ -3,7 +3,7 @@
 use crate::bell::Waiting;
 use crate::meeting::{self, Meeting};
 use crate::offer::{self, Answer, Look};
-use crate::queue::{Kind, Line, Reader, Writer};
+use crate::queue::{Kind, Line, Reader, USUAL, Writer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
@@ -30,18 +30,18 @@ fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<
     if let Some(short) = reader.next_short(&shared.ring) {
         let mut body = vec![0; short.len()];
         short.copy_to(&mut body);
-        let first = short.meta()[0];
-        reader.advance(1);
-        *consumed += 1;
+        let (first, halves) = (short.meta()[0], short.halves());
+        reader.advance(halves);
+        *consumed += halves as u64;
         shared.consumed.store(*consumed, Ordering::Release);
         return Some((first, body));
     }
     let entry = reader.next(&shared.ring).expect("the writer keeps the rules")?;
     let mut body = vec![0; entry.len()];
     entry.copy_to(&mut body);
-    let (first, lines) = (entry.meta()[0], entry.lines());
-    reader.advance(lines);
-    *consumed += lines as u64;
+    let (first, halves) = (entry.meta()[0], entry.halves());
+    reader.advance(halves);
+    *consumed += halves as u64;
     shared.consumed.store(*consumed, Ordering::Release);
     Some((first, body))
 }
@@ -68,6 +68,58 @@ fn entries_are_seen_whole_and_in_order() {
     });
 }
 
+fn usual(first: u32) -> crate::Meta {
+    let [a, b, c, d] = USUAL[0];
+    [first, 0, a, b, c, d]
+}
+
+#[test]
+fn halves_of_a_line_are_seen_whole_and_in_order() {
+    loom::model(|| {
+        let shared = shared(1);
+        let there = shared.clone();
+        let writer = thread::spawn(move || {
+            let mut writer = Writer::new(1);
+            writer.write_short(&there.ring, &usual(1), &[1; 8]);
+            writer.write_short(&there.ring, &[2, 0, 0, 0, 0, 0], &[2; 8]);
+        });
+        let (mut reader, mut consumed, mut next) = (Reader::new(1), 0, 1);
+        for _ in 0..3 {
+            if let Some((first, body)) = read_one(&shared, &mut reader, &mut consumed) {
+                assert_eq!((first, body), (next, vec![next as u8; 8]));
+                next += 1;
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// The body of the first lap is, word by word, the stamp of a tiny message in the second.
+#[test]
+fn a_body_of_an_earlier_lap_is_no_stamp() {
+    loom::model(|| {
+        let shared = shared(0);
+        let mut writer = Writer::new(0);
+        let stamp = (2u64 << 32 | 8 << 8 | 8).to_ne_bytes();
+        writer.write(&shared.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[stamp, stamp].concat());
+        let (mut reader, mut consumed) = (Reader::new(0), 0);
+        assert_eq!(read_one(&shared, &mut reader, &mut consumed).map(|(first, _)| first), Some(1));
+        let there = shared.clone();
+        let thread = thread::spawn(move || {
+            writer.write_short(&there.ring, &usual(2), &[2; 8]);
+            writer.write_short(&there.ring, &usual(3), &[3; 8]);
+        });
+        let mut next = 2;
+        for _ in 0..3 {
+            if let Some((first, body)) = read_one(&shared, &mut reader, &mut consumed) {
+                assert_eq!((first, body), (next, vec![next as u8; 8]));
+                next += 1;
+            }
+        }
+        thread.join().unwrap();
+    });
+}
+
 #[test]
 fn a_line_is_reused_only_after_it_was_read() {
     loom::model(|| {
@@ -76,7 +128,7 @@ fn a_line_is_reused_only_after_it_was_read() {
         let writer = thread::spawn(move || {
             let mut writer = Writer::new(0);
             writer.write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[1; 8]);
-            if there.consumed.load(Ordering::Acquire) == 1 {
+            if there.consumed.load(Ordering::Acquire) == 2 {
                 writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0, 0], &[2; 8]);
             }
         });

@@ -2,7 +2,7 @@
 use crate::arrival::Owner;
 use crate::copying;
 use crate::heap::{Block, SharedHeap};
-use crate::queue::{Kind, LINE_BYTES, Line, Reader, Writer, lines_for};
+use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
 use crate::segment::{PEERS_MAX, PeerLine};
 use crate::sync::Ordering;
 use crate::{Meta, NoMemory};
@@ -79,7 +79,7 @@ impl Peer {
         self.owner.released_bytes.get()
     }
 
-    /// Lines of our queue that the peer has read.
+    /// Half lines of our queue that the peer has read.
     pub fn consumed(&mut self, us: u32) -> u64 {
         self.theirs(us).map_or(0, |line| line.consumed.load(Ordering::Acquire))
     }
@@ -87,9 +87,9 @@ impl Peer {
     /// Queues an entry; the queue grows when it is full.
     #[inline]
     pub fn push(&mut self, us: u32, heap: &SharedHeap, kind: Kind, meta: &Meta, body: &[u8]) -> Result<(), NoMemory> {
-        let lines = lines_for(body.len()) as u64;
-        if !self.out.as_ref().is_some_and(|out| out.has_room(lines)) {
-            self.make_room(us, heap, lines)?;
+        let halves = halves_for(body.len());
+        if !self.out.as_ref().is_some_and(|out| out.has_room(halves)) {
+            self.make_room(us, heap, halves)?;
         }
         let out = self.out.as_mut().expect("room was made");
         out.writer.write(out.ring.lines(), kind, meta, body);
@@ -100,7 +100,7 @@ impl Peer {
     #[inline(always)]
     pub fn push_short(&mut self, meta: &Meta, body: &[u8]) -> bool {
         match &mut self.out {
-            Some(out) if out.has_room(1) => {
+            Some(out) if out.has_room(SHORT_HALVES) => {
                 out.writer.write_short(out.ring.lines(), meta, body);
                 true
             }
@@ -109,14 +109,14 @@ impl Peer {
     }
 
     #[cold]
-    fn make_room(&mut self, us: u32, heap: &SharedHeap, lines: u64) -> Result<(), NoMemory> {
+    fn make_room(&mut self, us: u32, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
         if self.out.is_none() {
             self.out = Some(Outbound::new(heap, self.our_line.get())?);
         }
         let consumed = self.consumed(us);
         let out = self.out.as_mut().expect("made above");
         out.reader_came_to(consumed);
-        if out.has_room(lines) { Ok(()) } else { out.grow(heap, lines) }
+        if out.has_room(halves) { Ok(()) } else { out.grow(heap, halves) }
     }
 
     /// Goes back to a small ring when a large one has been read to its end.
@@ -175,9 +175,9 @@ impl OwnRing {
 pub(crate) struct Outbound {
     ring: OwnRing,
     writer: Writer,
-    /// Lines in earlier rings, over all.
+    /// Half lines in earlier rings, over all.
     base: u64,
-    /// Lines that the peer has read, over all, as last seen.
+    /// Half lines that the peer has read, over all, as last seen.
     consumed: u64,
     /// Earlier rings that the peer may still read, and the count at which it has left them.
     earlier: VecDeque<(OwnRing, u64)>,
@@ -192,13 +192,13 @@ impl Outbound {
         Ok(Outbound { ring, writer: Writer::new(RING_SHIFT_MIN), base: 0, consumed: 0, earlier: VecDeque::new() })
     }
 
-    /// Room for so many lines, and for the line that links to the next ring.
-    fn has_room(&self, lines: u64) -> bool {
+    /// Room for so many halves, and for the entry that links to the next ring.
+    fn has_room(&self, halves: u64) -> bool {
         let read = self.consumed.saturating_sub(self.base);
-        self.writer.position() + lines < self.writer.capacity() + read
+        self.writer.position() + halves + SHORT_HALVES <= self.writer.capacity() + read
     }
 
-    /// Lines written, over all rings.
+    /// Half lines written, over all rings.
     pub fn written(&self) -> u64 {
         self.base + self.writer.position()
     }
@@ -210,8 +210,8 @@ impl Outbound {
         }
     }
 
-    fn grow(&mut self, heap: &SharedHeap, lines: u64) -> Result<(), NoMemory> {
-        debug_assert!(lines < 1 << RING_SHIFT_MIN);
+    fn grow(&mut self, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
+        debug_assert!(halves + SHORT_HALVES < 2 << RING_SHIFT_MIN);
         self.link(heap, (self.ring.shift + 1).min(RING_SHIFT_MAX))
     }
 
@@ -234,7 +234,7 @@ pub(crate) struct Inbound {
     lines: NonNull<Line>,
     shift: u32,
     pub reader: Reader,
-    /// Lines read, over all rings.
+    /// Half lines read, over all rings.
     pub consumed: u64,
     pub published: u64,
 }
@@ -271,15 +271,15 @@ impl Inbound {
 
     /// Leaves an entry behind.
     #[inline]
-    pub fn leave(&mut self, lines: usize) {
-        self.reader.advance(lines);
-        self.consumed += lines as u64;
+    pub fn leave(&mut self, halves: usize) {
+        self.reader.advance(halves);
+        self.consumed += halves as u64;
     }
 
     /// Whether so much has been read since the last report that the writer should know.
     #[inline]
     pub fn should_publish(&self) -> bool {
-        (self.consumed - self.published) << 2 >= 1 << self.shift
+        (self.consumed - self.published) << 2 >= 2 << self.shift
     }
 
     /// Follows a link entry; `None` when it leads nowhere.

@@ -1,8 +1,13 @@
 //! The queue between two tasks: a ring of cache lines with one writer and one reader.
 //!
+//! A *tiny* message, of at most [`TINY_BYTES`] with usual meta words ([`USUAL`]), takes half a line:
+//! where lines cross slowly, two of them cross at once. Positions count half lines. All other entries
+//! begin at a line; where a half is left before it, that says so (a skip).
+//!
 //! Each line begins with a stamp word: the lap in which it was written (so that a line of an
 //! earlier lap is never taken for new), and for the first line of an entry its kind and the length
-//! of its body. The writer stores the first line's stamp last. The reader keeps its position to
+//! of its body; so does the second half behind a tiny message. The writer stores the stamp of an
+//! entry's first line or half last. The reader keeps its position to
 //! itself and polls the stamp of the next line; a short message thus crosses the cores in one line.
 //! How far the reader has come is published elsewhere (`Endpoint`), for the writer to see room.
 //!
@@ -19,6 +24,15 @@ pub const NEXT_BYTES: usize = LINE_BYTES - 8;
 /// Where the body begins in the first line: the six meta words are three of ours.
 const FIRST_START: usize = 8 + 24;
 const WORDS: usize = LINE_BYTES / 8;
+/// Body bytes of a message that takes half a line.
+pub const TINY_BYTES: usize = LINE_BYTES / 2 - TINY_START;
+/// Where the body begins in a half: behind the stamp and two meta words.
+const TINY_START: usize = 16;
+/// Halves that a message of at most one line can take: a line, and the half before it.
+pub const SHORT_HALVES: u64 = 3;
+/// The last four meta words of most messages; a half line holds their number in this list instead.
+/// Both ends of a queue must have the same list.
+pub const USUAL: [[u32; 4]; 2] = [[0, 0x40_8c41, 0x40_8c41, 0], [0, 0x1000_0000, 0x40_8c41, 0]];
 
 /// A line of the ring, alone in its cache line.
 #[repr(C, align(64))]
@@ -58,6 +72,11 @@ pub enum Kind {
     Stream = 6,
 }
 
+/// In the stamp of a half: the next entry begins at the next line.
+const SKIP: u8 = 7;
+/// In the stamp of a half, plus a number of [`USUAL`]: a tiny message.
+const TINY: u8 = 8;
+
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
         [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Link, Kind::Stream]
@@ -66,19 +85,45 @@ impl Kind {
     }
 }
 
-/// How many lines an entry with a body of `bytes` takes.
+/// How many lines an entry with a body of `bytes` takes, tiny messages apart.
 pub const fn lines_for(bytes: usize) -> usize {
     if bytes <= FIRST_BYTES { 1 } else { 1 + (bytes - FIRST_BYTES).div_ceil(NEXT_BYTES) }
 }
 
+/// How many halves an entry with a body of `bytes` can take: its lines, and the half before them.
+pub const fn halves_for(bytes: usize) -> u64 {
+    2 * lines_for(bytes) as u64 + 1
+}
+
 /// Stamp word: lap in the upper half, length, kind.
+#[inline(always)]
 fn stamp(position: u64, shift: u32, bytes: usize, kind: u8) -> u64 {
     lap(position, shift) << 32 | (bytes as u64) << 8 | u64::from(kind)
 }
 
 /// The lap of a position, never zero, so that cleared memory matches none.
+#[inline(always)]
 fn lap(position: u64, shift: u32) -> u64 {
-    ((position >> shift) + 1) & 0xffff_ffff
+    ((position >> (shift + 1)) + 1) & 0xffff_ffff
+}
+
+/// The line of a position.
+#[inline(always)]
+fn line_at(ring: &[Line], position: u64) -> &Line {
+    &ring[(position / 2) as usize & (ring.len() - 1)]
+}
+
+/// In its line, the word with which the half of a position begins.
+#[inline(always)]
+fn word_at(position: u64) -> usize {
+    (position as usize & 1) * (WORDS / 2)
+}
+
+/// The kind of a tiny message with those meta words.
+#[inline(always)]
+fn tiny_kind(meta: &Meta) -> Option<u8> {
+    let last = [meta[2], meta[3], meta[4], meta[5]];
+    (0..USUAL.len()).find(|number| USUAL[*number] == last).map(|number| TINY + number as u8)
 }
 
 /// The writing end: where the next entry goes.
@@ -93,54 +138,85 @@ impl Writer {
     pub fn new(shift: u32) -> Writer {
         Writer { position: 0, shift }
     }
-    /// Lines written so far.
+    /// Half lines written so far.
     pub fn position(&self) -> u64 {
         self.position
     }
-    /// Lines of the ring.
+    /// Half lines of the ring.
     pub fn capacity(&self) -> u64 {
-        1 << self.shift
+        2 << self.shift
     }
 
-    /// Writes an entry. The caller has made sure that the reader has left the lines.
+    /// Writes an entry. The caller has made sure that the reader has left [`halves_for`] it.
     #[inline]
     pub fn write(&mut self, ring: &[Line], kind: Kind, meta: &Meta, body: &[u8]) {
+        if kind == Kind::Message && self.write_tiny(ring, meta, body) {
+            return;
+        }
+        self.skip(ring);
         let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
         if !rest.is_empty() {
             self.write_rest(ring, rest);
         }
         self.publish(ring, kind, meta, first, body.len());
-        self.position += lines_for(body.len()) as u64;
+        self.position += 2 * lines_for(body.len()) as u64;
     }
 
     /// Writes a message whose body fits in one line.
     #[inline(always)]
     pub fn write_short(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) {
+        if self.write_tiny(ring, meta, body) {
+            return;
+        }
+        self.skip(ring);
         self.publish(ring, Kind::Message, meta, body, body.len());
+        self.position += 2;
+    }
+
+    /// Writes a message into half a line, if it fits; says whether it did.
+    #[inline(always)]
+    fn write_tiny(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) -> bool {
+        let Some(kind) = tiny_kind(meta).filter(|_| body.len() <= TINY_BYTES) else { return false };
+        let (line, at) = (line_at(ring, self.position), word_at(self.position));
+        line.words[at + 1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
+        store_body(line, at + TINY_START / 8, body);
+        if at == 0 {
+            // A body of an earlier lap may have left there what looks like the next stamp.
+            line.words[WORDS / 2].store(0, Ordering::Relaxed);
+        }
+        // Pairs with the acquire in `Reader::stamp`: whoever sees the stamp sees the entry.
+        line.words[at].store(stamp(self.position, self.shift, body.len(), kind), Ordering::Release);
         self.position += 1;
+        true
+    }
+
+    /// Leaves the second half of a line, if that is where we are.
+    #[inline(always)]
+    fn skip(&mut self, ring: &[Line]) {
+        if self.position % 2 == 1 {
+            let word = &line_at(ring, self.position).words[WORDS / 2];
+            word.store(stamp(self.position, self.shift, 0, SKIP), Ordering::Release);
+            self.position += 1;
+        }
     }
 
     /// Writes the first line of an entry, with its stamp last.
     #[inline(always)]
     fn publish(&self, ring: &[Line], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
-        let line = &ring[self.position as usize & (ring.len() - 1)];
-        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let line = line_at(ring, self.position);
         line.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
         line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
         line.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
-        match <[u8; 8]>::try_from(first) {
-            Ok(word) => line.words[FIRST_START / 8].store(u64::from_ne_bytes(word), Ordering::Relaxed),
-            Err(_) => store_bytes(line, FIRST_START / 8, first),
-        }
-        // Pairs with the acquire in `Reader::next`: whoever sees the stamp sees the entry.
+        store_body(line, FIRST_START / 8, first);
+        // Pairs with the acquire in `Reader::stamp`: whoever sees the stamp sees the entry.
         line.words[0].store(stamp(self.position, self.shift, bytes, kind as u8), Ordering::Release);
     }
 
     /// The lines behind the first one, before that is published.
     fn write_rest(&mut self, ring: &[Line], rest: &[u8]) {
         for (further, piece) in rest.chunks(NEXT_BYTES).enumerate() {
-            let position = self.position + 1 + further as u64;
-            let line = &ring[position as usize & (ring.len() - 1)];
+            let position = self.position + 2 + 2 * further as u64;
+            let line = line_at(ring, position);
             line.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
             store_bytes(line, 1, piece);
         }
@@ -149,7 +225,7 @@ impl Writer {
 
 /// How far ahead of the reader lines are fetched. A line that is not written yet does no harm: the
 /// reader holds it from the last lap.
-const AHEAD_LINES: usize = 8;
+const AHEAD_HALVES: u64 = 16;
 
 /// Fetches a line for reading, while the one before is being handled.
 #[inline]
@@ -162,6 +238,20 @@ fn want_soon(line: &Line) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     let _ = line;
+}
+
+#[inline(always)]
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// [`store_bytes`] that is fast for eight.
+#[inline(always)]
+fn store_body(line: &Line, from: usize, body: &[u8]) {
+    match <[u8; 8]>::try_from(body) {
+        Ok(word) => line.words[from].store(u64::from_ne_bytes(word), Ordering::Relaxed),
+        Err(_) => store_bytes(line, from, body),
+    }
 }
 
 /// Stores bytes into the words of a line from word `from` on.
@@ -211,6 +301,10 @@ pub struct Entry<'a> {
     ring: &'a [Line],
     position: u64,
     bytes: usize,
+    /// The number of its last meta words in [`USUAL`], if it is tiny.
+    usual: Option<usize>,
+    /// Halves that it takes, a skipped one before it counted.
+    halves: usize,
     /// What it is.
     pub kind: Kind,
 }
@@ -225,59 +319,92 @@ impl Reader {
         Reader { position: 0, shift }
     }
 
+    /// The stamp word at a position, if it was written in this lap.
+    #[inline(always)]
+    fn stamp(&self, ring: &[Line], position: u64) -> Option<u64> {
+        // Pairs with the release in `Writer::publish`, `write_tiny` and `skip`.
+        let stamp = line_at(ring, position).words[word_at(position)].load(Ordering::Acquire);
+        (stamp >> 32 == lap(position, self.shift)).then_some(stamp)
+    }
+
+    /// Where the next entry begins, and its stamp, if it is there.
+    #[inline(always)]
+    fn find(&self, ring: &[Line]) -> Option<(u64, u64)> {
+        let stamp = self.stamp(ring, self.position)?;
+        if self.position % 2 == 1 && stamp as u8 == SKIP {
+            return Some((self.position + 1, self.stamp(ring, self.position + 1)?));
+        }
+        Some((self.position, stamp))
+    }
+
     /// The next entry, if it is there.
     #[inline(always)]
     pub fn next<'a>(&self, ring: &'a [Line]) -> Result<Option<Entry<'a>>, Damaged> {
-        let line = &ring[self.position as usize & (ring.len() - 1)];
-        // Pairs with the release in `Writer::write`.
-        let stamp = line.words[0].load(Ordering::Acquire);
-        if stamp >> 32 != lap(self.position, self.shift) {
-            return Ok(None);
-        }
+        let Some((position, stamp)) = self.find(ring) else { return Ok(None) };
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
+        let usual = usual_of(stamp);
         let kind = match stamp as u8 {
+            _ if usual.is_some() => Kind::Message,
             1 => Kind::Message,
             other => Kind::from_number(other).ok_or(Damaged)?,
         };
-        if bytes > crate::INLINE_BYTES_MAX || lines_for(bytes) > ring.len() {
+        let (whole_lines, bytes_max) =
+            if usual.is_some() { (0, TINY_BYTES) } else { (lines_for(bytes), crate::INLINE_BYTES_MAX) };
+        if bytes > bytes_max || whole_lines > ring.len() || (whole_lines > 0 && position % 2 == 1) {
             return Err(Damaged);
         }
-        want_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
-        Ok(Some(Entry { ring, position: self.position, bytes, kind }))
+        want_soon(line_at(ring, position + AHEAD_HALVES));
+        let halves = (position - self.position) as usize + (2 * whole_lines).max(1);
+        Ok(Some(Entry { ring, position, bytes, usual, halves, kind }))
     }
 
     /// The next entry, if it is there and a message that fits in one line.
     #[inline(always)]
     pub fn next_short<'a>(&self, ring: &'a [Line]) -> Option<Short<'a>> {
-        let line = &ring[self.position as usize & (ring.len() - 1)];
-        // Pairs with the release in `Writer::publish`.
-        let stamp = line.words[0].load(Ordering::Acquire);
-        let bytes = (stamp >> 8 & 0xff_ffff) as usize;
-        let fits = stamp >> 32 == lap(self.position, self.shift);
-        let fits = fits && stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES;
-        fits.then(|| {
-            want_soon(&ring[(self.position as usize + AHEAD_LINES) & (ring.len() - 1)]);
-            Short { line, bytes }
-        })
+        let (position, stamp) = self.find(ring)?;
+        let (line, bytes) = (line_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
+        let skipped = (position - self.position) as usize;
+        let usual = usual_of(stamp);
+        let fits = match usual {
+            Some(_) => bytes <= TINY_BYTES,
+            None => stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES && position % 2 == 0,
+        };
+        if !fits {
+            return None;
+        }
+        want_soon(line_at(ring, position + AHEAD_HALVES));
+        let halves = skipped + if usual.is_some() { 1 } else { 2 };
+        Some(Short { line, at: word_at(position), usual, bytes, halves })
     }
 
     /// Whether the next entry is there.
     #[inline(always)]
     pub fn has_next(&self, ring: &[Line]) -> bool {
-        let line = &ring[self.position as usize & (ring.len() - 1)];
-        line.words[0].load(Ordering::Relaxed) >> 32 == lap(self.position, self.shift)
+        let line = line_at(ring, self.position);
+        line.words[word_at(self.position)].load(Ordering::Relaxed) >> 32 == lap(self.position, self.shift)
     }
 
-    /// Leaves `lines` lines behind.
-    pub fn advance(&mut self, lines: usize) {
-        self.position += lines as u64;
+    /// Leaves `halves` half lines behind.
+    pub fn advance(&mut self, halves: usize) {
+        self.position += halves as u64;
     }
 }
 
-/// A message in one line, still in the ring.
+/// The number of the last meta words of a tiny message; `None` for any other entry.
+#[inline(always)]
+fn usual_of(stamp: u64) -> Option<usize> {
+    let number = (stamp as u8).wrapping_sub(TINY) as usize;
+    (number < USUAL.len()).then_some(number)
+}
+
+/// A message in at most one line, still in the ring.
 pub struct Short<'a> {
     line: &'a Line,
+    /// The word with which it begins.
+    at: usize,
+    usual: Option<usize>,
     bytes: usize,
+    halves: usize,
 }
 
 impl Short<'_> {
@@ -286,27 +413,43 @@ impl Short<'_> {
     pub fn len(&self) -> usize {
         self.bytes
     }
+    /// Half lines to leave behind with it.
+    #[inline(always)]
+    pub fn halves(&self) -> usize {
+        self.halves
+    }
     /// The words that travel with the message.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
-        meta_of(self.line)
+        meta_of(self.line, self.at, self.usual)
     }
     /// Copies the first bytes of the body, as many as fit.
     #[inline(always)]
     pub fn copy_to(&self, data: &mut [u8]) {
+        let from = body_word(self.at, self.usual);
         match (self.bytes, data.first_chunk_mut::<8>()) {
-            (8, Some(word)) => *word = self.line.words[FIRST_START / 8].load(Ordering::Relaxed).to_ne_bytes(),
+            (8, Some(word)) => *word = self.line.words[from].load(Ordering::Relaxed).to_ne_bytes(),
             _ => {
                 let wanted = data.len().min(self.bytes);
-                load_bytes(self.line, FIRST_START / 8, &mut data[..wanted]);
+                load_bytes(self.line, from, &mut data[..wanted]);
             }
         }
     }
 }
 
+/// The word with which the body of an entry begins that begins at word `at`.
 #[inline(always)]
-fn meta_of(line: &Line) -> Meta {
+fn body_word(at: usize, usual: Option<usize>) -> usize {
+    if usual.is_some() { at + TINY_START / 8 } else { FIRST_START / 8 }
+}
+
+#[inline(always)]
+fn meta_of(line: &Line, at: usize, usual: Option<usize>) -> Meta {
     let word = |index: usize| line.words[index].load(Ordering::Relaxed);
+    if let Some(number) = usual {
+        let (first, last) = (word(at + 1), USUAL[number]);
+        return [first as u32, (first >> 32) as u32, last[0], last[1], last[2], last[3]];
+    }
     let (a, b, c) = (word(1), word(2), word(3));
     [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32, c as u32, (c >> 32) as u32]
 }
@@ -316,14 +459,14 @@ impl Entry<'_> {
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Lines that the entry takes.
-    pub fn lines(&self) -> usize {
-        lines_for(self.bytes)
+    /// Half lines to leave behind with it.
+    pub fn halves(&self) -> usize {
+        self.halves
     }
     /// The words that travel with the message.
     #[inline]
     pub fn meta(&self) -> Meta {
-        meta_of(&self.ring[self.position as usize & (self.ring.len() - 1)])
+        meta_of(line_at(self.ring, self.position), word_at(self.position), self.usual)
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.
@@ -331,8 +474,8 @@ impl Entry<'_> {
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         let wanted = data.len().min(self.bytes);
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
-        let line = |further: usize| &self.ring[(self.position as usize + further) & (self.ring.len() - 1)];
-        load_bytes(line(0), FIRST_START / 8, first);
+        let line = |further: usize| line_at(self.ring, self.position + 2 * further as u64);
+        load_bytes(line(0), body_word(word_at(self.position), self.usual), first);
         for (further, piece) in rest.chunks_mut(NEXT_BYTES).enumerate() {
             load_bytes(line(1 + further), 1, piece);
         }
@@ -372,33 +515,108 @@ mod tests {
         assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
     }
 
+    fn usual(first: u32, number: usize) -> Meta {
+        let [a, b, c, d] = USUAL[number];
+        [first, 1, a, b, c, d]
+    }
+
+    #[test]
+    fn two_tiny_messages_share_a_line() {
+        let ring = ring(2);
+        let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
+        let meta = usual;
+        writer.write_short(&ring, &meta(1, 0), b"the first");
+        writer.write(&ring, Kind::Message, &meta(2, 1), &[2; TINY_BYTES]);
+        assert_eq!(writer.position(), 2);
+        for (wanted, body) in [(meta(1, 0), &b"the first"[..]), (meta(2, 1), &[2; TINY_BYTES])] {
+            let short = reader.next_short(&ring).unwrap();
+            let mut copy = vec![0; short.len()];
+            short.copy_to(&mut copy);
+            assert_eq!((short.meta(), &copy[..], short.halves()), (wanted, body, 1));
+            reader.advance(1);
+        }
+        assert!(!reader.has_next(&ring));
+    }
+
+    #[test]
+    fn the_half_behind_a_tiny_message_is_left_by_what_needs_a_line() {
+        let ring = ring(2);
+        let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
+        let usual = usual(1, 0);
+        writer.write_short(&ring, &usual, &[1; 8]);
+        writer.write_short(&ring, &usual, &[2; FIRST_BYTES]);
+        assert_eq!(writer.position(), 4);
+        reader.advance(reader.next_short(&ring).unwrap().halves());
+        assert_eq!(reader.next(&ring).unwrap().unwrap().halves(), 3);
+        let short = reader.next_short(&ring).unwrap();
+        assert_eq!((short.len(), short.halves()), (FIRST_BYTES, 3));
+        reader.advance(3);
+        assert!(reader.next(&ring).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_line_behind_a_half_that_was_not_left_is_damage() {
+        let ring = ring(2);
+        let usual = usual(1, 0);
+        Writer::new(2).write_short(&ring, &usual, &[1; 8]);
+        let mut reader = Reader::new(2);
+        reader.advance(1);
+        ring[0].words[4].store(stamp(1, 2, 8, Kind::Message as u8), Ordering::Relaxed);
+        assert!(reader.next_short(&ring).is_none());
+        assert!(matches!(reader.next(&ring), Err(Damaged)));
+        ring[0].words[4].store(stamp(1, 2, TINY_BYTES + 1, TINY), Ordering::Relaxed);
+        assert!(reader.next_short(&ring).is_none());
+        assert!(matches!(reader.next(&ring), Err(Damaged)));
+    }
+
+    /// A body of `bytes` that is full of what could be the stamp of a tiny message in this lap or the next.
+    fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
+        let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, TINY);
+        word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
+    }
+
     proptest! {
         /// The queue against a `VecDeque`: what goes in comes out, in order, over many laps.
         #[test]
-        fn the_ring_behaves_like_a_queue(steps in proptest::collection::vec((any::<bool>(), 0usize..=504, any::<u8>()), 1..400)) {
+        fn the_ring_behaves_like_a_queue(steps in proptest::collection::vec((0u8..8, 0usize..=504, any::<u8>()), 1..400)) {
             let (shift, ring) = (5, ring(5));
             let (mut writer, mut reader) = (Writer::new(shift), Reader::new(shift));
             let mut oracle: VecDeque<(Meta, Vec<u8>)> = VecDeque::new();
             let mut read = 0;
-            for (index, (write, bytes, fill)) in steps.into_iter().enumerate() {
-                if write && writer.position() - read + lines_for(bytes) as u64 <= writer.capacity() {
-                    let body: Vec<u8> = (0..bytes).map(|at| fill.wrapping_add(at as u8)).collect();
-                    let meta = [index as u32, 1, 2, 3, u32::MAX, 4];
-                    writer.write(&ring, Kind::Message, &meta, &body);
-                    oracle.push_back((meta, body));
-                } else {
-                    let entry = reader.next(&ring).unwrap();
-                    prop_assert_eq!(entry.is_some(), !oracle.is_empty());
-                    if let Some(entry) = entry {
-                        let (meta, body) = oracle.pop_front().unwrap();
-                        let mut copy = vec![0; entry.len()];
-                        prop_assert_eq!(entry.copy_to(&mut copy), body.len());
-                        prop_assert_eq!((entry.meta(), copy), (meta, body));
-                        let lines = entry.lines();
-                        reader.advance(lines);
-                        read += lines as u64;
+            for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
+                let bytes = if step % 2 == 0 { bytes % (TINY_BYTES + 4) } else { bytes };
+                if step < 4 && writer.position() - read + halves_for(bytes) <= writer.capacity() {
+                    let body = body_like_stamps(bytes, writer.position(), shift, fill);
+                    let number = fill as usize % USUAL.len();
+                    let meta = if fill < 200 { usual(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
+                    if bytes <= FIRST_BYTES && fill % 3 == 0 {
+                        writer.write_short(&ring, &meta, &body);
+                    } else {
+                        writer.write(&ring, Kind::Message, &meta, &body);
                     }
+                    oracle.push_back((meta, body));
+                    continue;
                 }
+                let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
+                let (meta, copy, halves) = match (short, reader.next(&ring).unwrap()) {
+                    (Some(short), _) => {
+                        let mut copy = vec![0; short.len()];
+                        short.copy_to(&mut copy);
+                        (short.meta(), copy, short.halves())
+                    }
+                    (None, Some(entry)) => {
+                        let mut copy = vec![0; entry.len()];
+                        prop_assert_eq!(entry.copy_to(&mut copy), entry.len());
+                        (entry.meta(), copy, entry.halves())
+                    }
+                    (None, None) => {
+                        prop_assert!(oracle.is_empty() && !reader.has_next(&ring));
+                        continue;
+                    }
+                };
+                prop_assert_eq!(Some((meta, copy)), oracle.pop_front());
+                reader.advance(halves);
+                read += halves as u64;
             }
         }
     }

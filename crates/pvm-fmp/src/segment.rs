@@ -77,7 +77,7 @@ pub struct PeerLine {
     /// The offered body from here on is being copied, or has been, by its sender.
     pub back: AtomicU64,
     pub back_done: AtomicU64,
-    /// Lines read from the peer's queue, over all its rings.
+    /// Half lines read from the peer's queue, over all its rings.
     pub consumed: AtomicU64,
     /// The number of the last offer of the peer that has been dealt with, times two, plus one
     /// when it could not be copied.

@@ -145,9 +145,9 @@ impl Endpoint {
                 Ok(None) if count == 0 => return 0,
                 Ok(None) => break,
                 Ok(Some(entry)) if entry.kind == Kind::Message && count < BATCH => {
-                    let lines = entry.lines();
+                    let halves = entry.halves();
                     sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
-                    inbound.leave(lines);
+                    inbound.leave(halves);
                     count += 1;
                     if sink.satisfied() {
                         break;
@@ -268,20 +268,20 @@ impl Endpoint {
             Ok(entry) => entry?,
             Err(_) => return Some(Step::Damaged),
         };
-        let lines = entry.lines();
+        let halves = entry.halves();
         let step = match entry.kind {
             Kind::Message => {
                 sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
                 Step::Message
             }
             Kind::Link => {
-                inbound.consumed += lines as u64;
+                inbound.consumed += halves as u64;
                 return Some(follow_link(peer, &entry));
             }
             _ => self.step_long(index, &entry, sink),
         };
         if matches!(step, Step::Message | Step::Other) {
-            self.peers[index].as_mut()?.inbound.as_mut()?.leave(lines);
+            self.peers[index].as_mut()?.inbound.as_mut()?.leave(halves);
         }
         Some(step)
     }
@@ -402,7 +402,7 @@ impl FirstShort<'_> {
     #[inline(always)]
     pub fn take(self, data: &mut [u8]) -> usize {
         self.short.copy_to(data);
-        self.inbound.leave(1);
+        self.inbound.leave(self.short.halves());
         *self.shorts += 1;
         *self.unpublished = true;
         self.short.len()
