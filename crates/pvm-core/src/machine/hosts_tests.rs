@@ -382,3 +382,27 @@ fn a_daemon_that_slept_does_not_blame_the_others() {
     assert_eq!(fleet.living().len(), 3);
     fleet.check_tables();
 }
+
+#[test]
+fn a_spawner_announces_its_children_elsewhere_before_its_own_output_ends() {
+    many(3, |fleet| {
+        let collector = fleet.task(MASTER);
+        let children = TraceSettings { output_tid: collector.0 as i32, output_tag: 77, ..Default::default() };
+        let on =
+            |host: &str| Spawn { flags: TASK_HOST, place: text(host), children: children.clone(), ..spawn_of("p", 1) };
+        let child = tids(&fleet.spawn(collector, on("h2")))[0];
+        let cookie = fleet.nodes[&child.host()].starts[0].cookie;
+        fleet.hello(child.host(), Some(cookie));
+        let wait = fleet.send(child, Request::Spawn(on("h3")));
+        while fleet.answer(child, wait).is_none() {
+            assert!(fleet.step());
+        }
+        let Some(Reply::Tids(results)) = fleet.answer(child, wait) else { panic!() };
+        fleet.leave(child);
+        fleet.settle();
+        let told: Vec<Vec<i32>> = fleet.messages(collector, 77).iter().map(|one| ints(&one.body)).collect();
+        let at = |who: i32, kind| told.iter().position(|one| one[..2] == [who, kind]).expect("told");
+        assert!(at(results[0], -1) < at(child.0 as i32, 0));
+        assert_eq!(told.iter().filter(|one| one[..2] == [results[0], -1]).count(), 1);
+    });
+}

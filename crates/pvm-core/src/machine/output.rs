@@ -33,7 +33,8 @@ impl Machine {
         }
     }
 
-    /// Tells the collector of a task that came by itself.
+    /// Tells the collector of a task that came by itself, or that another host's daemon announces:
+    /// so the announcement comes before all that the spawner does later.
     pub(super) fn announce_arrival(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(tid) else { return };
         let (settings, parent) = (task.own.clone(), task.parent);
@@ -47,6 +48,11 @@ impl Machine {
         for kind in [CREATED, ANNOUNCED] {
             self.tell_collector(&settings, Writer::new().int(tid.0 as i32).int(kind).int(parent));
         }
+    }
+
+    /// A task of this host had another host start that one: tells the collector that it is there.
+    pub(super) fn announce_far(&mut self, tid: Tid, settings: &TraceSettings, parent: i32) {
+        self.tell_collector(settings, Writer::new().int(tid.0 as i32).int(ANNOUNCED).int(parent));
     }
 
     /// Output of a task.

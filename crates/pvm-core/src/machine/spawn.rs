@@ -38,6 +38,9 @@ pub struct Found {
 /// A spawn that this host deals out.
 struct Whole {
     asker: Asker,
+    /// The parent of the tasks, or a code; where their output goes.
+    parent: i32,
+    children: TraceSettings,
     /// In the order in which the tasks are numbered.
     blocks: Vec<Block>,
 }
@@ -90,7 +93,13 @@ pub(super) struct Spawns {
 
 impl Spawns {
     pub fn new(own: Tid) -> Spawns {
-        Spawns { last: 0, wholes: BTreeMap::new(), parts: BTreeMap::new(), groups: BTreeMap::new(), next: Tid(own.0 + 1) }
+        Spawns {
+            last: 0,
+            wholes: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            next: Tid(own.0 + 1),
+        }
     }
     pub fn pending(&self) -> usize {
         self.wholes.len() + self.parts.len()
@@ -186,8 +195,10 @@ impl Machine {
         let counts = shares(request.count as usize, &hosts);
         let blocks: Vec<Block> = counts.into_iter().map(|(host, count)| Block { host, count, results: None }).collect();
         let shares: Vec<(Tid, usize)> = blocks.iter().map(|block| (block.host, block.count)).collect();
-        self.spawns.wholes.insert(number, Whole { asker, blocks });
         let parent = parent_for(asker, request.flags);
+        let mut children = request.children.clone();
+        self.traces.settle(&mut children);
+        self.spawns.wholes.insert(number, Whole { asker, parent, children, blocks });
         let mut first = first;
         for (host, count) in shares {
             let spawn = Spawn { count: count as i32, ..request.clone() };
@@ -350,7 +361,10 @@ impl Machine {
                 pending.started.push(tid);
                 let (flags, wanted) = (pending.request.flags, pending.request.children.clone());
                 self.trace_start(tid, flags, &wanted);
-                self.announce_output(tid);
+                match spawn.host == self.own_host() {
+                    true => self.announce_output(tid),
+                    false => self.announce_arrival(tid),
+                }
             }
             Err(code) => {
                 pending.results.push(code.number());
@@ -380,6 +394,12 @@ impl Machine {
     /// Another host has started what it had to.
     pub(super) fn part_spawned(&mut self, host: Tid, number: u32, mut results: Vec<i32>) {
         results.retain(|result| *result < 0 || Tid(*result as u32).host() == host);
+        if let Some(whole) = self.spawns.wholes.get(&number) {
+            let (parent, children) = (whole.parent, whole.children.clone());
+            for tid in results.iter().filter(|result| **result > 0) {
+                self.announce_far(Tid(*tid as u32), &children, parent);
+            }
+        }
         self.block_done(number, host, results);
     }
 
@@ -395,7 +415,7 @@ impl Machine {
     }
 
     fn end_spawn(&mut self, number: u32) {
-        let Some(Whole { asker, blocks }) = self.spawns.wholes.remove(&number) else { return };
+        let Some(Whole { asker, blocks, .. }) = self.spawns.wholes.remove(&number) else { return };
         let is_tid = |result: &i32| Tid(*result as u32).is_task();
         let own = self.own_host();
         let all = || blocks.iter().flat_map(|block| block.results.iter().flatten().copied());
@@ -440,8 +460,12 @@ impl Machine {
         let groups: Vec<SpawnId> = self.spawns.groups.keys().copied().filter(dealt).collect();
         for spawn in groups {
             let ours = self.tasks.iter().filter(|(_, task)| task.group == Some(spawn));
-            let tids = ours.map(|(tid, _)| tid.0 as i32).collect();
-            self.end_group(spawn, tids);
+            let tids: Vec<Tid> = ours.map(|(tid, _)| tid).collect();
+            if self.spawns.groups.get(&spawn).is_some_and(|group| group.tids.is_none()) {
+                // Nobody else will announce them.
+                tids.iter().for_each(|tid| self.announce_output(*tid));
+            }
+            self.end_group(spawn, tids.iter().map(|tid| tid.0 as i32).collect());
         }
     }
 
