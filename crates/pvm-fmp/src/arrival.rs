@@ -123,6 +123,22 @@ impl Remote {
         }
     }
 
+    /// Copies the whole body to the end of `data`.
+    pub fn append_to(&self, data: &mut Vec<u8>) {
+        data.reserve(self.bytes);
+        for Fragment { address, bytes } in self.fragments() {
+            let room = data.spare_capacity_mut();
+            debug_assert!(room.len() >= *bytes);
+            // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no reference
+            // into it exists, and its bytes may be anything. The room for all fragments was reserved, and
+            // so many bytes of it are written before they count.
+            unsafe {
+                pieces::copy(*address, room.as_mut_ptr().cast(), *bytes);
+                data.set_len(data.len() + bytes);
+            }
+        }
+    }
+
     /// Copies `data.len()` bytes from `offset`. Panics past the end.
     pub fn read(&self, mut offset: usize, mut data: &mut [u8]) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.bytes));
@@ -211,6 +227,18 @@ impl Offer<'_> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Copies all bytes to the end of `data`, which has reserved the room.
+    pub fn take_all(self, data: &mut Vec<u8>) -> Result<(), OfferMissed> {
+        let start = data.len();
+        if let Way::Lent(remote) = self.way {
+            remote.append_to(data);
+            self.outcome.set(Outcome::Taken);
+            return Ok(());
+        }
+        data.resize(start + self.bytes, 0);
+        self.take(&mut data[start..])
     }
 
     /// Copies the first `data.len()` bytes (at most `len`) in one go; the sender may then go on.

@@ -31,7 +31,7 @@ fn a_lent_body_is_free_when_its_entry_has_been_read() {
     let mut kept = Kept { refuse_offers: true, ..Kept::default() };
     task.poll(&mut kept);
     assert!(kept.messages.is_empty() && daemon.read_by(A) < mark && !rung(&daemon), "it was not taken");
-    kept.refuse_offers = false;
+    (kept.refuse_offers, kept.append_offers) = (false, true);
     task.poll(&mut kept);
     assert_eq!(kept.messages, [(DAEMON, [1, 2, 3, 4, 5, 0x80001], long)]);
     assert!(daemon.read_by(A) >= mark && rung(&daemon));

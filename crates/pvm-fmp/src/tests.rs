@@ -18,6 +18,7 @@ struct Kept {
     remotes: Vec<Remote>,
     keep_remotes: bool,
     refuse_offers: bool,
+    append_offers: bool,
     offers: usize,
 }
 
@@ -40,6 +41,11 @@ impl Sink for Kept {
             Arrival::Offer(_) if self.refuse_offers => return,
             Arrival::Offer(offer) => {
                 self.offers += 1;
+                if self.append_offers {
+                    let mut bytes = vec![7];
+                    assert!(offer.take_all(&mut bytes).is_ok());
+                    return self.messages.push((from, meta, bytes.split_off(1)));
+                }
                 let mut bytes = vec![0; offer.len()];
                 match offer.take(&mut bytes) {
                     Ok(()) => bytes,

@@ -11,6 +11,10 @@ const KEPT_BODIES_MAX: usize = 1024;
 /// A table that has grown beyond this is cut back when most of it is free, in entries.
 const TABLE_KEPT_MAX: usize = 4096;
 
+/// The most memory that is kept for the next long body, in bytes, and the most while the task sleeps.
+const SPARE_BYTES_MAX: usize = 16 << 20;
+const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
+
 /// All messages of the task, by mid.
 pub(crate) struct Store {
     /// The message of mid m is entry m - 1.
@@ -18,6 +22,8 @@ pub(crate) struct Store {
     /// Free entries; the last one is taken first.
     free: Vec<u32>,
     pub queue: Queue,
+    /// Memory of the last long body, for the next one: fresh memory would be mapped page by page.
+    spare: Vec<u8>,
     /// The active send buffer, 0 for none.
     pub send: i32,
     /// The active receive buffer, 0 for none.
@@ -26,7 +32,17 @@ pub(crate) struct Store {
 
 impl Store {
     pub fn new() -> Store {
-        Store { table: Vec::new(), free: Vec::new(), queue: Queue::new(), send: 0, receive: 0 }
+        Store { table: Vec::new(), free: Vec::new(), queue: Queue::new(), spare: Vec::new(), send: 0, receive: 0 }
+    }
+
+    /// Empty memory for a body of that length: kept one, if not too much of it would lie idle.
+    pub fn take_spare(&mut self, bytes: usize) -> Vec<u8> {
+        if self.spare.capacity() > 2 * bytes {
+            return Vec::new();
+        }
+        let mut spare = std::mem::take(&mut self.spare);
+        spare.clear();
+        spare
     }
 
     /// An entry for a new message; its words and body are the caller's to set.
@@ -57,7 +73,12 @@ impl Store {
         let message = &mut self.table[entry as usize];
         message.place = Place::Free;
         if !matches!(message.large, Large::None) {
-            message.large = Large::None;
+            let large = std::mem::replace(&mut message.large, Large::None);
+            if let Large::Bytes(bytes) = large {
+                if bytes.capacity() <= SPARE_BYTES_MAX && bytes.capacity() > self.spare.capacity() {
+                    self.spare = bytes;
+                }
+            }
         }
         message.small.clear();
         if self.free.len() >= KEPT_BODIES_MAX {
@@ -74,6 +95,9 @@ impl Store {
 
     /// Gives the memory of a table back that once was large. Called when idle.
     pub fn tidy(&mut self) {
+        if self.spare.capacity() > SPARE_IDLE_BYTES_MAX {
+            self.spare = Vec::new();
+        }
         if self.table.len() <= TABLE_KEPT_MAX || self.free.len() < self.table.len() / 4 * 3 {
             return;
         }

@@ -1,6 +1,7 @@
 //! What arrives, and receiving it (contract 2.3).
 use crate::Task;
-use crate::message::{Large, Message, Place, zeroes};
+use crate::buffers::Store;
+use crate::message::{Large, Message, Place};
 use crate::queue::accepts;
 use crate::system::is_system;
 use crate::task::State;
@@ -227,8 +228,8 @@ impl State {
                 inline.copy_to(&mut message.small);
             }
             Arrival::Remote(remote) => message.large = Large::Remote(remote),
-            Arrival::Offer(offer) => match keep_offer(offer) {
-                Some(large) => message.large = large,
+            Arrival::Offer(offer) => match keep_offer(offer, &mut self.store) {
+                Some(large) => self.store.table[entry as usize].large = large,
                 None => {
                     self.store.free(entry as i32 + 1);
                     return None;
@@ -241,10 +242,11 @@ impl State {
 
 /// Takes an offer for which nobody waits any more.
 #[cold]
-fn keep_offer(offer: Offer<'_>) -> Option<Large> {
+fn keep_offer(offer: Offer<'_>, store: &mut Store) -> Option<Large> {
     // Without memory the offer is dropped; then the body comes again through the sender's heap.
-    let mut data = zeroes(offer.len()).ok()?;
-    match offer.take(&mut data) {
+    let mut data = store.take_spare(offer.len());
+    data.try_reserve_exact(offer.len()).ok()?;
+    match offer.take_all(&mut data) {
         Ok(()) => Some(Large::Bytes(data)),
         Err(OfferMissed::Moved(remote)) => Some(Large::Remote(remote)),
         Err(OfferMissed::Later | OfferMissed::Lost) => None,
