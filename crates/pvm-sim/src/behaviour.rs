@@ -12,6 +12,9 @@ use pvm_core::tid::Tid;
 
 /// Steps of all programs of a run together, about.
 const STEPS: usize = 40_000;
+/// Steps of one program, at least and at most.
+const STEPS_LEAST: usize = 20;
+const STEPS_MOST: usize = 300;
 /// Names of mailboxes that programs use.
 pub const BOXES: [&str; 4] = ["box0", "box1", "box2", "box3"];
 const GROUPS: [&str; 4] = ["group0", "group1", "group2", "group3"];
@@ -38,7 +41,7 @@ fn text(text: &str) -> ByteBuf {
 impl World {
     /// How many steps one program does.
     pub fn steps_of_one(&self) -> usize {
-        (STEPS / self.scenario.tasks.max(1)).clamp(12, 300)
+        (STEPS / self.scenario.tasks.max(1)).clamp(STEPS_LEAST, STEPS_MOST)
     }
 
     /// A task goes on with its program, a bit later.

@@ -153,7 +153,7 @@ impl World {
         let dice = crate::dice::Dice::new(self.seed, 1000 + number as u64);
         let mut task = Task::new(node, process, cookie, part, dice);
         task.stubborn = part == Part::Worker && task.dice.chance(50);
-        task.steps_left = self.steps_of_one();
+        task.steps_left = self.steps;
         self.tasks.push(task);
         self.population += usize::from(part == Part::Worker);
         number

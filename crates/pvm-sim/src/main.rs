@@ -7,7 +7,7 @@ use std::time::Instant;
 
 const USAGE: &str = "sim [--seed N] [--hosts H] [--tasks T] [--scenario FILE] [--trace LINES] [--print]
 sim --seeds N [--from N] [--hosts H] [--tasks T]
-sim --costs";
+sim --costs [--hosts H]";
 
 #[derive(Default)]
 struct Options {
@@ -45,7 +45,7 @@ fn options() -> Result<Options, lexopt::Error> {
 
 fn main() -> ExitCode {
     let done = options().map_err(|error| format!("{error}\n{USAGE}")).and_then(|options| match options {
-        Options { costs: true, .. } => costs(),
+        Options { costs: true, .. } => costs(&options),
         Options { seeds: Some(count), .. } => seeds(&options, count),
         _ => one(&options),
     });
@@ -104,8 +104,9 @@ fn seeds(options: &Options, count: u64) -> Result<(), String> {
     Err(format!("{}\nagain: {command}", report::describe(first.seed, &small, options.trace)))
 }
 
-fn costs() -> Result<(), String> {
-    let sizes = [10, 30, 100, 300, 500].map(|hosts| (hosts, 10 * hosts));
+fn costs(options: &Options) -> Result<(), String> {
+    let sizes = options.hosts.map_or(vec![10, 30, 100, 300, 500], |hosts| vec![hosts]);
+    let sizes: Vec<_> = sizes.into_iter().map(|hosts| (hosts, 10 * hosts)).collect();
     println!("{:>6} {:>6} {:>10} {:>12}", "hosts", "tasks", "events", "ns an event");
     for (hosts, tasks, events, cost) in report::costs(&sizes) {
         println!("{hosts:>6} {tasks:>6} {events:>10} {cost:>12.0}");

@@ -10,6 +10,8 @@ use std::time::Instant;
 
 /// Lines of the trace that a failure shows.
 const TRACE_LINES: usize = 60;
+/// Steps of each program when costs are measured.
+const COST_STEPS: usize = 30;
 /// Sizes of machines of many seeds.
 const HOSTS_MAX: usize = 100;
 
@@ -104,7 +106,7 @@ pub fn costs(sizes: &[(usize, usize)]) -> Vec<(usize, usize, u64, f64)> {
     let cost = |(hosts, tasks): &(usize, usize)| {
         let scenario = Scenario::peaceful(*hosts, *tasks);
         let began = Instant::now();
-        let outcome = run(1, &scenario);
+        let outcome = World::new(1, scenario, false).with_steps(COST_STEPS).run().0;
         assert_eq!(outcome.violation, None);
         let nanoseconds = began.elapsed().as_nanos() as f64 / outcome.events as f64;
         (*hosts, *tasks, outcome.events, nanoseconds)

@@ -91,10 +91,12 @@ impl Scenario {
         for place in later {
             deeds.push(Timed { at: dice.span(0, end), deed: Deed::Add(vec![place]) });
         }
-        for _ in 0..1 + dice.size(3 + hosts / 3) {
+        for _ in 0..1 + dice.roll(3) + dice.size(3 + hosts / 3) {
             wound(&mut dice, hosts, timeout, end, &mut deeds);
         }
         let last = if dice.chance(60) { Deed::Halt } else { Deed::Quiet };
+        // What was done last has time to be noticed, or has not.
+        let end = if dice.chance(600) { end + timeout + timeout / 2 } else { end };
         deeds.push(Timed { at: end, deed: last });
         deeds.sort_by_key(|timed| timed.at);
         Scenario { hosts, tasks, timeout, deeds }
@@ -138,9 +140,10 @@ impl Scenario {
         }
     }
 
-    /// Whether the scenario takes the master away.
-    pub fn loses_master(&self) -> bool {
-        self.deeds.iter().any(|timed| matches!(timed.deed, Deed::Crash(1) | Deed::Kill(1)))
+    /// When the world hurts no more.
+    pub fn end(&self) -> Nanos {
+        let ends = |timed: &&Timed| matches!(timed.deed, Deed::Quiet | Deed::Halt);
+        self.deeds.iter().find(ends).map_or(SECOND, |timed| timed.at)
     }
 }
 

@@ -140,6 +140,8 @@ pub struct World {
     pub last_attempt: u64,
     /// Workers that live.
     pub population: usize,
+    /// Steps of one program.
+    pub steps: usize,
     /// Whether the mailboxes have been emptied.
     pub reset: bool,
 }
@@ -162,7 +164,6 @@ impl World {
         let mut dice = Dice::new(seed, 2);
         let network = Network::new(&mut dice, scenario.hosts);
         let computer = || Computer { powered: true, refusals: 0, newest: None };
-        let tempo = [5 * MILLISECOND, 50 * MILLISECOND, 300 * MILLISECOND][dice.roll(3)];
         let mut world = World {
             seed,
             now: 0,
@@ -180,12 +181,17 @@ impl World {
             phase_since: 0,
             checks: Checks::default(),
             trace: Trace::new(readable),
-            tempo,
+            tempo: MILLISECOND,
             last_attempt: 0,
             population: 0,
+            steps: 0,
             reset: false,
             scenario,
         };
+        // Programs do what they do in a burst, or all the time.
+        world.steps = world.steps_of_one();
+        let share = [4, 1, 1][world.dice.roll(3)];
+        world.tempo = (world.scenario.end() / world.steps as Nanos / share).max(MILLISECOND);
         world.start_daemon(1, Rank::Master);
         let operator = world.start_process(MASTER, None, Part::Operator);
         world.queue.push(0, Event::Hello(operator));
@@ -193,6 +199,13 @@ impl World {
             world.queue.push(timed.at, Event::Deed(index));
         }
         world
+    }
+
+    /// Each program does so many steps.
+    pub fn with_steps(mut self, steps: usize) -> World {
+        self.steps = steps;
+        self.tempo = self.scenario.end() / steps as Nanos / 2;
+        self
     }
 
     /// The time as a daemon's rules want it: since it started.

@@ -3,6 +3,7 @@ use super::{Checks, Unsettled};
 use crate::program::{Open, Stage};
 use crate::queue::SECOND;
 use crate::world::World;
+use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +77,8 @@ impl Requests {
             (Request::MailboxInfo { .. }, Reply::Mailboxes(_)) => {}
             (Request::JoinGroup(_) | Request::Group(_), Reply::Group { .. }) => {}
             (Request::Tickle(_), Reply::Ints(_)) => {}
+            // Of a host that is just ending.
+            (Request::Spawn(_), Reply::Error(Code::SysErr)) => {}
             (Request::Spawn(_) | Request::NewContext | Request::Config, other) => {
                 return Err(format!("{tid} asked {request:?} and got {other:?}"));
             }
