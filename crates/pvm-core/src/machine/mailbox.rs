@@ -6,7 +6,7 @@ use crate::codes::{
 };
 use crate::proto::{ByteBuf, Mailbox, Message, Reply};
 use crate::tid::Tid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Indices go from 0 to this, less one.
 const INDEX_MAX: i32 = 1 << 21;
@@ -40,92 +40,131 @@ struct Waiting {
     flags: i32,
 }
 
-/// All mailboxes, classes in the order of their creation.
+/// All mailboxes. What one task has in them is found without a look at all others': a large machine
+/// keeps much in them, and tasks end all the time.
 #[derive(Default)]
 pub(super) struct Mailboxes {
-    classes: Vec<Class>,
-    waiting: Vec<Waiting>,
+    /// By their number, in the order of their creation.
+    classes: BTreeMap<u64, Class>,
+    numbers: BTreeMap<Vec<u8>, u64>,
+    last: u64,
+    /// What each task owns: class and index.
+    owned: BTreeMap<Tid, BTreeSet<(u64, i32)>>,
+    /// By the name of the class.
+    waiting: BTreeMap<Vec<u8>, Vec<Waiting>>,
+    /// For what each task waits.
+    waiters: BTreeMap<Tid, BTreeSet<Vec<u8>>>,
 }
 
 impl Mailboxes {
     pub fn is_idle(&self) -> bool {
-        self.classes.is_empty() && self.waiting.is_empty()
+        self.classes.is_empty() && self.waiting.is_empty() && self.owned.is_empty() && self.waiters.is_empty()
     }
-    fn class(&mut self, name: &[u8]) -> Option<&mut Class> {
-        self.classes.iter_mut().find(|class| class.name == name)
+    fn class(&self, name: &[u8]) -> Option<(u64, &Class)> {
+        let number = *self.numbers.get(name)?;
+        Some((number, &self.classes[&number]))
     }
+
+    // ----- entries come and go by these
+
+    fn insert(&mut self, name: &[u8], index: i32, entry: Entry) {
+        let number = match self.numbers.get(name) {
+            Some(number) => *number,
+            None => {
+                self.last += 1;
+                self.numbers.insert(name.to_vec(), self.last);
+                self.classes.insert(self.last, Class { name: name.to_vec(), entries: BTreeMap::new() });
+                self.last
+            }
+        };
+        let owner = entry.owner;
+        let old = self.classes.get_mut(&number).and_then(|class| class.entries.insert(index, entry));
+        if let Some(old) = old {
+            self.disown(old.owner, number, index);
+        }
+        self.owned.entry(owner).or_default().insert((number, index));
+    }
+
+    fn remove(&mut self, number: u64, index: i32) -> Option<Entry> {
+        let class = self.classes.get_mut(&number)?;
+        let entry = class.entries.remove(&index)?;
+        if class.entries.is_empty() {
+            self.numbers.remove(&class.name);
+            self.classes.remove(&number);
+        }
+        self.disown(entry.owner, number, index);
+        Some(entry)
+    }
+
+    fn disown(&mut self, owner: Tid, number: u64, index: i32) {
+        let Some(owned) = self.owned.get_mut(&owner) else { return };
+        owned.remove(&(number, index));
+        if owned.is_empty() {
+            self.owned.remove(&owner);
+        }
+    }
+
+    // ----- what tasks ask
 
     fn put(&mut self, owner: Tid, name: &[u8], flags: i32, message: Message) -> Result<i32, Code> {
         if name.is_empty() || flags < 0 {
             return Err(Code::BadParam);
         }
         let mut index = flags >> MBOX_DIRECT_INDEX_SHIFT;
-        let entry = Entry { owner, flags, message };
-        let Some(class) = self.class(name) else {
-            let entries = BTreeMap::from([(index, entry)]);
-            self.classes.push(Class { name: name.to_vec(), entries });
-            return Ok(index);
-        };
-        if flags & MBOX_MULTI_INSTANCE != 0 {
-            while class.entries.contains_key(&index) {
-                index += 1;
+        if let Some((_, class)) = self.class(name) {
+            if flags & MBOX_MULTI_INSTANCE != 0 {
+                // The first gap.
+                for taken in class.entries.range(index..).map(|(taken, _)| *taken) {
+                    if taken != index {
+                        break;
+                    }
+                    index += 1;
+                }
+                if index >= INDEX_MAX {
+                    return Err(Code::OutOfRes);
+                }
+            } else if class.entries.get(&index).is_some_and(|old| !old.yields_to(owner)) {
+                return Err(Code::Denied);
             }
-            if index >= INDEX_MAX {
-                return Err(Code::OutOfRes);
-            }
-        } else if class.entries.get(&index).is_some_and(|old| !old.yields_to(owner)) {
-            return Err(Code::Denied);
         }
-        class.entries.insert(index, entry);
+        self.insert(name, index, Entry { owner, flags, message });
         Ok(index)
     }
 
-    /// The index of the entry that is meant.
-    fn find(class: &Class, index: i32, flags: i32) -> Option<i32> {
-        match flags & MBOX_FIRST_AVAIL {
-            0 => class.entries.contains_key(&index).then_some(index),
-            _ => class.entries.range(index..).next().map(|(found, _)| *found),
-        }
-    }
-
-    fn get(&mut self, task: Tid, name: &[u8], index: i32, flags: i32) -> Result<Message, Code> {
+    /// The class and the entry that is meant.
+    fn find(&self, name: &[u8], index: i32, flags: i32) -> Result<(u64, i32, &Entry), Code> {
         if name.is_empty() || index < 0 {
             return Err(Code::BadParam);
         }
-        let class = self.class(name).ok_or(Code::NotFound)?;
-        let index = Mailboxes::find(class, index, flags).ok_or(Code::NotFound)?;
-        let entry = &class.entries[&index];
+        let (number, class) = self.class(name).ok_or(Code::NotFound)?;
+        let last = if flags & MBOX_FIRST_AVAIL == 0 { index } else { i32::MAX };
+        let (index, entry) = class.entries.range(index..=last).next().ok_or(Code::NotFound)?;
+        Ok((number, *index, entry))
+    }
+
+    fn get(&mut self, task: Tid, name: &[u8], index: i32, flags: i32) -> Result<Message, Code> {
+        let (number, index, entry) = self.find(name, index, flags)?;
         if flags & MBOX_READ_AND_DELETE == 0 {
             return Ok(entry.message.clone());
         }
         if !entry.yields_to(task) {
             return Err(Code::Denied);
         }
-        let entry = class.entries.remove(&index).expect("found just now");
-        self.drop_empty();
+        let entry = self.remove(number, index).expect("found just now");
         Ok(entry.message)
     }
 
     pub fn delete(&mut self, task: Tid, name: &[u8], index: i32, flags: i32) -> Result<Reply, Code> {
-        if name.is_empty() || index < 0 {
-            return Err(Code::BadParam);
-        }
-        let class = self.class(name).ok_or(Code::NotFound)?;
-        let index = Mailboxes::find(class, index, flags).ok_or(Code::NotFound)?;
-        if !class.entries[&index].yields_to(task) {
+        let (number, index, entry) = self.find(name, index, flags)?;
+        if !entry.yields_to(task) {
             return Err(Code::Denied);
         }
-        class.entries.remove(&index);
-        self.drop_empty();
+        self.remove(number, index);
         Ok(Reply::Int(index))
     }
 
-    fn drop_empty(&mut self) {
-        self.classes.retain(|class| !class.entries.is_empty());
-    }
-
     pub fn list(&self, pattern: &[u8]) -> Vec<Mailbox> {
-        let matching = self.classes.iter().filter(|class| matches(pattern, &class.name));
+        let matching = self.classes.values().filter(|class| matches(pattern, &class.name));
         matching
             .map(|class| Mailbox {
                 name: ByteBuf::from(class.name.clone()),
@@ -136,43 +175,77 @@ impl Mailboxes {
 
     /// Removes entries that have outlived their owner: all, or those of a class, or one.
     pub fn reset(&mut self, name: Option<&[u8]>, index: Option<i32>) {
-        for class in self.classes.iter_mut().filter(|class| name.is_none_or(|name| name == class.name)) {
-            class
-                .entries
-                .retain(|number, entry| entry.owner != Tid::NONE || index.is_some_and(|index| index != *number));
+        let meant = |(number, other): &(u64, i32)| {
+            name.is_none_or(|name| self.classes[number].name == name) && index.is_none_or(|index| index == *other)
+        };
+        let without_owner = self.owned.get(&Tid::NONE).into_iter().flatten();
+        let left: Vec<(u64, i32)> = without_owner.filter(|entry| meant(entry)).copied().collect();
+        for (number, index) in left {
+            self.remove(number, index);
         }
-        self.drop_empty();
     }
 
-    /// The task waits no more.
+    // ----- tasks that go
+
+    /// The task waits for nothing any more.
     pub fn stop_waiting(&mut self, task: Tid) {
-        self.waiting.retain(|waiting| waiting.task != task);
+        for name in self.waiters.remove(&task).unwrap_or_default() {
+            let Some(waiting) = self.waiting.get_mut(&name) else { continue };
+            waiting.retain(|waiting| waiting.task != task);
+            if waiting.is_empty() {
+                self.waiting.remove(&name);
+            }
+        }
     }
 
     /// A task has ended: what it kept here goes, or stays without owner; it waits no more.
     pub fn forget(&mut self, task: Tid) {
         self.stop_waiting(task);
-        for class in &mut self.classes {
-            class.entries.retain(|_, entry| entry.owner != task || entry.flags & MBOX_PERSISTENT != 0);
-            for entry in class.entries.values_mut().filter(|entry| entry.owner == task) {
-                entry.owner = Tid::NONE;
+        for (number, index) in self.owned.remove(&task).unwrap_or_default() {
+            let entry = self.classes.get_mut(&number).and_then(|class| class.entries.get_mut(&index));
+            match entry {
+                Some(entry) if entry.flags & MBOX_PERSISTENT != 0 => {
+                    entry.owner = Tid::NONE;
+                    self.owned.entry(Tid::NONE).or_default().insert((number, index));
+                }
+                _ => drop(self.remove(number, index)),
             }
         }
-        self.drop_empty();
     }
 
     /// Removes the entry of a task in a class that the daemon itself made.
     pub fn withdraw(&mut self, task: Tid, name: &str) {
-        if let Some(class) = self.class(name.as_bytes()) {
-            class.entries.retain(|_, entry| entry.owner != task);
+        let Some((number, _)) = self.class(name.as_bytes()) else { return };
+        let of_class =
+            self.owned.get(&task).into_iter().flat_map(|owned| owned.range((number, i32::MIN)..=(number, i32::MAX)));
+        let theirs: Vec<i32> = of_class.map(|(_, index)| *index).collect();
+        for index in theirs {
+            self.remove(number, index);
         }
-        self.drop_empty();
+    }
+
+    fn wait(&mut self, one: Waiting) {
+        self.waiters.entry(one.task).or_default().insert(one.name.clone());
+        self.waiting.entry(one.name.clone()).or_default().push(one);
+    }
+
+    /// Those who wait for an entry of the class; they do not any more.
+    fn take_waiting(&mut self, name: &[u8]) -> Vec<Waiting> {
+        let all = self.waiting.remove(name).unwrap_or_default();
+        for one in &all {
+            let Some(names) = self.waiters.get_mut(&one.task) else { continue };
+            names.remove(name);
+            if names.is_empty() {
+                self.waiters.remove(&one.task);
+            }
+        }
+        all
     }
 
     /// A line for each class, for the log.
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
         self.classes
-            .iter()
+            .values()
             .map(|class| format!("mailbox {}: {} entries", String::from_utf8_lossy(&class.name), class.entries.len()))
     }
 }
@@ -208,9 +281,7 @@ impl Machine {
 
     /// Serves those who wait for an entry of the class.
     fn wake_waiting(&mut self, name: &[u8]) {
-        let (ours, others) = std::mem::take(&mut self.mailboxes.waiting).into_iter().partition(|one| one.name == name);
-        self.mailboxes.waiting = others;
-        for one in ours {
+        for one in self.mailboxes.take_waiting(name) {
             self.receive_info(one.task, one.wait, ByteBuf::from(one.name), one.index, one.flags);
         }
     }
@@ -219,7 +290,7 @@ impl Machine {
         match self.mailboxes.get(from, &name, index, flags) {
             Err(Code::NotFound) if flags & MBOX_WAIT_FOR_INFO != 0 => {
                 let name = name.into_vec();
-                self.mailboxes.waiting.push(Waiting { task: from, wait, name, index, flags });
+                self.mailboxes.wait(Waiting { task: from, wait, name, index, flags });
             }
             result => self.reply(from, wait, result.map(Reply::Info)),
         }
