@@ -31,18 +31,17 @@ pub(super) struct Member {
     pub resolved: Vec<IpAddr>,
 }
 
-impl Member {
-    fn is_named(&self, name: &[u8]) -> bool {
-        let same = |other: &String| other.as_bytes().eq_ignore_ascii_case(name);
-        self.entry.name.as_bytes() == name || self.entry.aliases.iter().any(same)
-    }
-}
+/// Which hosts go by a name.
+type Names = BTreeMap<Vec<u8>, BTreeSet<Tid>>;
 
 /// The hosts of the machine.
 pub(super) struct Hosts {
     own: Tid,
     master: Tid,
     table: BTreeMap<Tid, Member>,
+    /// As they were added, and by their other names in small letters.
+    names: Names,
+    aliases: Names,
     /// How many changes the table has seen.
     pub version: u64,
     /// The number that was given out last.
@@ -58,7 +57,8 @@ impl Hosts {
         let HostSettings { name, arch, speed, dsig } = settings.host.clone();
         let (aliases, addresses, key) = (settings.aliases.clone(), settings.addresses.clone(), settings.key);
         let entry = Entry { tid: own, name, aliases, arch, speed, dsig, addresses, key };
-        let mut hosts = Hosts { own, master, table: BTreeMap::new(), version: 0, last: FIRST };
+        let (names, aliases) = (Names::new(), Names::new());
+        let mut hosts = Hosts { own, master, table: BTreeMap::new(), names, aliases, version: 0, last: FIRST };
         hosts.add(entry, true);
         hosts
     }
@@ -84,7 +84,10 @@ impl Hosts {
         self.members().map(|member| member.entry.tid)
     }
     fn members(&self) -> impl Iterator<Item = &Member> {
-        self.table.values().filter(|member| member.joined || member.entry.tid == self.own)
+        self.table.values().filter(|member| self.can_have_tasks(member))
+    }
+    fn can_have_tasks(&self, member: &Member) -> bool {
+        member.joined || member.entry.tid == self.own
     }
     /// All other hosts, also those that are just joining.
     pub fn others(&self) -> Vec<Tid> {
@@ -101,33 +104,46 @@ impl Hosts {
     pub fn is_arch(&self, tid: Tid, arch: &[u8]) -> bool {
         self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)
     }
-    /// Whether the host goes by that name; `.` is the own one.
-    fn is_named(&self, tid: Tid, name: &[u8]) -> bool {
-        match name {
-            b"." => tid == self.own,
-            _ => self.table.get(&tid).is_some_and(|host| host.is_named(name)),
-        }
-    }
-    /// The host of that name: one that was added so, else one that has it among others (D25).
+    /// The host of that name: `.` is the own one; one that was added so, else one that has it among
+    /// its other names (D25).
     pub fn find(&self, name: &[u8]) -> Option<Tid> {
-        let exact = self.members().find(|member| member.entry.name.as_bytes() == name);
-        let exact = exact.map(|member| member.entry.tid);
-        exact.or_else(|| self.tids().find(|tid| self.is_named(*tid, name)))
+        if name == b"." {
+            return Some(self.own);
+        }
+        let joined = |tid: &&Tid| self.table.get(tid).is_some_and(|member| self.can_have_tasks(member));
+        let first = |names: &Names, name: &[u8]| names.get(name)?.iter().find(joined).copied();
+        first(&self.names, name).or_else(|| first(&self.aliases, &name.to_ascii_lowercase()))
+    }
+    /// The hosts on which there can be tasks, in turn, beginning with that one.
+    pub fn tids_from(&self, tid: Tid) -> impl Iterator<Item = Tid> + '_ {
+        let in_turn = self.table.range(tid..).chain(self.table.range(..tid));
+        in_turn.filter(|(_, member)| self.can_have_tasks(member)).map(|(tid, _)| *tid)
     }
 
     // ----- changes
 
     pub fn add(&mut self, entry: Entry, joined: bool) {
+        self.remove(entry.tid);
+        self.names.entry(entry.name.as_bytes().to_vec()).or_default().insert(entry.tid);
+        for alias in &entry.aliases {
+            self.aliases.entry(alias.to_ascii_lowercase().into_bytes()).or_default().insert(entry.tid);
+        }
         self.table.insert(entry.tid, Member { entry, joined, resolved: Vec::new() });
     }
     pub fn remove(&mut self, tid: Tid) -> Option<Member> {
-        self.table.remove(&tid)
+        let member = self.table.remove(&tid)?;
+        withdraw(&mut self.names, member.entry.name.as_bytes(), tid);
+        for alias in &member.entry.aliases {
+            withdraw(&mut self.aliases, alias.to_ascii_lowercase().as_bytes(), tid);
+        }
+        Some(member)
     }
     pub fn member_mut(&mut self, tid: Tid) -> Option<&mut Member> {
         self.table.get_mut(&tid)
     }
     /// The table of the master, in the place of what was known before.
     pub fn replace(&mut self, entries: Vec<Entry>, joining: &[Tid]) {
+        (self.names, self.aliases) = (Names::new(), Names::new());
         self.table.clear();
         for entry in entries {
             let joined = !joining.contains(&entry.tid);
@@ -178,6 +194,15 @@ impl Hosts {
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
         let line = |Member { entry, .. }: &Member| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
         self.table.values().map(line)
+    }
+}
+
+/// The host does not go by that name any more.
+fn withdraw(names: &mut Names, name: &[u8], tid: Tid) {
+    let Some(tids) = names.get_mut(name) else { return };
+    tids.remove(&tid);
+    if tids.is_empty() {
+        names.remove(name);
     }
 }
 

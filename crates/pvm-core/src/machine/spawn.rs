@@ -220,14 +220,12 @@ impl Machine {
             // A list says in which order, and a name that stands there twice counts twice.
             return place.split(|byte| *byte == b',').filter_map(|name| self.hosts.find(name)).collect();
         }
-        let mut hosts = match asker {
-            Asker::Task { .. } => self.candidates(request.flags, place, directory.is_some()),
+        let hosts = match asker {
+            Asker::Task { .. } => self.candidates(request.count as usize, request.flags, place, directory.is_some()),
             // What the manager wants to have started by this daemon, and what the daemon needs.
             Asker::Manager { .. } | Asker::Daemon => vec![own],
         };
         if matches!(asker, Asker::Task { .. }) && !hosts.is_empty() {
-            let start = hosts.iter().position(|host| *host >= self.spawns.next).unwrap_or(0);
-            hosts.rotate_left(start);
             // Behind the last one that gets a task.
             let count = request.count as usize;
             let used = blocks(count, hosts.len()).collect::<Vec<_>>().iter().rposition(|count| *count > 0);
@@ -269,10 +267,13 @@ impl Machine {
         self.actions.push_back(Action::Find { spawn, file, directory, debug });
     }
 
-    /// The hosts on which a task may be started.
-    fn candidates(&self, flags: i32, place: &[u8], has_directory: bool) -> Vec<Tid> {
+    /// The hosts on which so many tasks may be started, in turn: no more than can get one, and the next.
+    fn candidates(&self, count: usize, flags: i32, place: &[u8], has_directory: bool) -> Vec<Tid> {
         let any = place.is_empty() && has_directory;
         let named = self.hosts.find(place);
+        if flags & (TASK_HOST | TASK_ARCH | HOST_COMPL) == TASK_HOST && !any {
+            return named.into_iter().collect();
+        }
         let chosen = |tid: Tid| match flags & (TASK_HOST | TASK_ARCH) {
             0 => true,
             _ if any => true,
@@ -280,7 +281,8 @@ impl Machine {
             _ => named == Some(tid),
         };
         let complement = flags & HOST_COMPL != 0;
-        self.hosts.tids().filter(|tid| chosen(*tid) != complement).collect()
+        let in_turn = self.hosts.tids_from(self.spawns.next);
+        in_turn.filter(|tid| chosen(*tid) != complement).take(count + 1).collect()
     }
 
     /// Whether a program was found for a spawn.
