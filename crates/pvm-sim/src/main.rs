@@ -9,6 +9,9 @@ const USAGE: &str = "sim [--seed N] [--hosts H] [--tasks T] [--scenario FILE] [-
 sim --seeds N [--from N] [--hosts H] [--tasks T]
 sim --costs [--hosts H]";
 
+/// Tasks of a host when costs are measured.
+const TASKS_A_HOST: usize = 10;
+
 #[derive(Default)]
 struct Options {
     seed: Option<u64>,
@@ -106,10 +109,18 @@ fn seeds(options: &Options, count: u64) -> Result<(), String> {
 
 fn costs(options: &Options) -> Result<(), String> {
     let sizes = options.hosts.map_or(vec![10, 30, 100, 300, 500], |hosts| vec![hosts]);
-    let sizes: Vec<_> = sizes.into_iter().map(|hosts| (hosts, 10 * hosts)).collect();
-    println!("{:>6} {:>6} {:>10} {:>12}", "hosts", "tasks", "events", "ns an event");
-    for (hosts, tasks, events, cost) in report::costs(&sizes) {
-        println!("{hosts:>6} {tasks:>6} {events:>10} {cost:>12.0}");
+    println!(
+        "{:>6} {:>6} {:>10} {:>14} {:>14} {:>10}",
+        "hosts", "tasks", "events", "ns on clock", "ns on cpu", "/ log2"
+    );
+    for hosts in sizes {
+        let cost = report::cost(hosts, TASKS_A_HOST * hosts);
+        let relative = cost.processor / (hosts as f64).log2();
+        let tasks = TASKS_A_HOST * hosts;
+        println!(
+            "{hosts:>6} {tasks:>6} {:>10} {:>14.0} {:>14.0} {relative:>10.0}",
+            cost.events, cost.wall, cost.processor
+        );
     }
     Ok(())
 }

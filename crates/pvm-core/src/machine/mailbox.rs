@@ -26,9 +26,29 @@ impl Entry {
     }
 }
 
+#[derive(Default)]
 struct Class {
     name: Vec<u8>,
     entries: BTreeMap<i32, Entry>,
+    /// All indices below are taken.
+    filled: i32,
+}
+
+impl Class {
+    /// The first index that is free, from that one on.
+    fn gap(&mut self, from: i32) -> i32 {
+        let mut gap = from.max(self.filled);
+        for taken in self.entries.range(gap..).map(|(taken, _)| *taken) {
+            if taken != gap {
+                break;
+            }
+            gap += 1;
+        }
+        if from <= self.filled {
+            self.filled = gap;
+        }
+        gap
+    }
 }
 
 /// A `pvm_recvinfo` that waits for its entry.
@@ -73,7 +93,7 @@ impl Mailboxes {
             None => {
                 self.last += 1;
                 self.numbers.insert(name.to_vec(), self.last);
-                self.classes.insert(self.last, Class { name: name.to_vec(), entries: BTreeMap::new() });
+                self.classes.insert(self.last, Class { name: name.to_vec(), ..Class::default() });
                 self.last
             }
         };
@@ -88,6 +108,7 @@ impl Mailboxes {
     fn remove(&mut self, number: u64, index: i32) -> Option<Entry> {
         let class = self.classes.get_mut(&number)?;
         let entry = class.entries.remove(&index)?;
+        class.filled = class.filled.min(index);
         if class.entries.is_empty() {
             self.numbers.remove(&class.name);
             self.classes.remove(&number);
@@ -111,15 +132,10 @@ impl Mailboxes {
             return Err(Code::BadParam);
         }
         let mut index = flags >> MBOX_DIRECT_INDEX_SHIFT;
-        if let Some((_, class)) = self.class(name) {
+        let class = self.numbers.get(name).and_then(|number| self.classes.get_mut(number));
+        if let Some(class) = class {
             if flags & MBOX_MULTI_INSTANCE != 0 {
-                // The first gap.
-                for taken in class.entries.range(index..).map(|(taken, _)| *taken) {
-                    if taken != index {
-                        break;
-                    }
-                    index += 1;
-                }
+                index = class.gap(index);
                 if index >= INDEX_MAX {
                     return Err(Code::OutOfRes);
                 }

@@ -106,3 +106,37 @@ fn empty_names_and_the_last_index_are_refused() {
     assert_eq!(boxes.put(ONE, b"x", last, message(0)), Ok(INDEX_MAX - 1));
     assert_eq!(boxes.put(ONE, b"x", last | MBOX_MULTI_INSTANCE, message(0)), Err(Code::OutOfRes));
 }
+
+#[test]
+fn entries_of_many_owners_take_the_first_gap() {
+    let mut boxes = Mailboxes::default();
+    let put = |boxes: &mut Mailboxes, from: i32| {
+        boxes.put(ONE, b"x", MBOX_MULTI_INSTANCE | from << MBOX_DIRECT_INDEX_SHIFT, message(1)).unwrap()
+    };
+    assert_eq!([0; 4].map(|from| put(&mut boxes, from)), [0, 1, 2, 3]);
+    assert_eq!((put(&mut boxes, 7), put(&mut boxes, 2), put(&mut boxes, 7)), (7, 4, 8));
+    for index in [3, 1] {
+        assert_eq!(boxes.delete(ONE, b"x", index, 0), Ok(Reply::Int(index)));
+    }
+    assert_eq!([2, 0, 0, 0, 0, 0].map(|from| put(&mut boxes, from)), [3, 1, 5, 6, 9, 10]);
+}
+
+#[test]
+fn nothing_is_remembered_of_owners_and_waiters_that_have_gone() {
+    let mut boxes = Mailboxes::default();
+    boxes.put(ONE, b"x", 0, message(1)).unwrap();
+    boxes.put(ONE, b"y", MBOX_PERSISTENT, message(1)).unwrap();
+    boxes.put(OTHER, b"y", MBOX_MULTI_INSTANCE, message(1)).unwrap();
+    for name in [b"a", b"a", b"b"] {
+        boxes.wait(Waiting { task: ONE, wait: 1, name: name.to_vec(), index: 0, flags: 0 });
+    }
+    boxes.wait(Waiting { task: OTHER, wait: 1, name: b"a".to_vec(), index: 0, flags: 0 });
+    boxes.forget(ONE);
+    assert_eq!((boxes.list(b"x").len(), boxes.list(b"y")[0].entries.len()), (0, 2));
+    assert_eq!(boxes.take_waiting(b"a").len(), 1);
+    boxes.forget(OTHER);
+    boxes.reset(Some(b"x"), None);
+    assert!(!boxes.is_idle());
+    boxes.reset(Some(b"y"), Some(0));
+    assert!(boxes.is_idle());
+}
