@@ -17,7 +17,9 @@ const STEPS_LEAST: usize = 20;
 const STEPS_MOST: usize = 300;
 /// Names of mailboxes that programs use.
 pub const BOXES: [&str; 4] = ["box0", "box1", "box2", "box3"];
-const GROUPS: [&str; 4] = ["group0", "group1", "group2", "group3"];
+/// A group for so many tasks. Each change of its members goes to all hosts that know it, so that
+/// groups of everybody would be most of what happens in a large machine.
+const TASKS_A_GROUP: usize = 10;
 /// Messages that each program sends when the world hurts no more.
 const LAST_STEPS: usize = 3;
 
@@ -258,14 +260,15 @@ impl World {
     }
 
     fn some_group(&mut self, task: TaskId) {
+        let groups = 2 + self.scenario.tasks / TASKS_A_GROUP;
         let one = &mut self.tasks[task];
-        let name = GROUPS[one.dice.roll(GROUPS.len())];
+        let name = format!("group{}", one.dice.roll(groups));
         let request = match one.dice.roll(4) {
-            0 | 1 => Request::JoinGroup(text(name)),
-            2 => Request::Group(text(name)),
+            0 | 1 => Request::JoinGroup(text(&name)),
+            2 => Request::Group(text(&name)),
             _ => {
-                one.joined.retain(|joined| joined != name);
-                Request::LeaveGroup(text(name))
+                one.joined.retain(|joined| *joined != name);
+                Request::LeaveGroup(text(&name))
             }
         };
         self.ask(task, request);

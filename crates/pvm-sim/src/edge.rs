@@ -45,7 +45,7 @@ impl World {
                     _ => Ok(Found { path: file, debugger: None }),
                 };
                 let late = self.moment();
-                self.queue.push(self.now + late, Event::ProgramFound { node, spawn, found });
+                self.queue.push(self.now + late, Event::ProgramFound { node, spawn, found: Box::new(found) });
             }
             Action::Start(start) => {
                 let (late, fails) = (self.moment(), self.phase == Phase::Hurt && self.dice.chance(10));
@@ -80,7 +80,7 @@ impl World {
         match action {
             Action::CheckHosts { request, names } => {
                 let late = self.dice.span(MILLISECOND, 30 * MILLISECOND);
-                self.queue.push(self.now + late, Event::HostsChecked { node, request, names });
+                self.queue.push(self.now + late, Event::HostsChecked { node, request, names: names.into() });
             }
             Action::StartHosts { request, hosts, .. } => {
                 hosts.into_iter().for_each(|host| self.start_host(node, request, host));

@@ -32,9 +32,16 @@ pub use world::Outcome;
 
 use scenario::Scenario;
 
-/// Runs a scenario with a seed; the outcome is always the same.
+/// Runs a scenario with a seed; the outcome is always the same. A panic is one too.
 pub fn run(seed: u64, scenario: &Scenario) -> Outcome {
-    world::World::new(seed, scenario.clone(), false).run().0
+    let world = || world::World::new(seed, scenario.clone(), false).run().0;
+    std::panic::catch_unwind(world).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let text = text.unwrap_or_default();
+        let violation = Some(Violation { invariant: "panic", text, hosts: Vec::new() });
+        Outcome { hash: 0, events: 0, end: 0, violation }
+    })
 }
 
 #[cfg(test)]

@@ -90,7 +90,10 @@ pub fn shrink(seed: u64, scenario: &Scenario, invariant: &str) -> Scenario {
 
 /// The failure of a run, for people.
 pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
-    let (outcome, trace) = World::new(seed, scenario.clone(), true).run();
+    let told = || World::new(seed, scenario.clone(), true).run();
+    let Ok((outcome, trace)) = std::panic::catch_unwind(told) else {
+        return format!("seed {seed}: a panic, see above\nthe scenario:\n{scenario}");
+    };
     let mut text = String::new();
     let Some(violation) = &outcome.violation else { return "all is well\n".into() };
     let seconds = outcome.end as f64 / SECOND as f64;

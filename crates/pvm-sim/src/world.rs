@@ -34,11 +34,11 @@ pub enum Event {
     /// A connection is tried.
     Attempt { from: NodeId, host: Tid, number: u64 },
     /// Names have been looked up.
-    HostsChecked { node: NodeId, request: u32, names: Vec<ByteBuf> },
+    HostsChecked { node: NodeId, request: u32, names: Box<[ByteBuf]> },
     /// A daemon was started, or not.
     HostStarted { node: NodeId, request: u32, index: usize, started: Result<NodeId, Code> },
     /// A program was looked for.
-    ProgramFound { node: NodeId, spawn: SpawnId, found: Result<Found, Code> },
+    ProgramFound { node: NodeId, spawn: SpawnId, found: Box<Result<Found, Code>> },
     /// A process was started, or not.
     ProcessStarted { node: NodeId, start: Box<Start>, fails: bool },
     /// A process says hello.
@@ -269,7 +269,7 @@ impl World {
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
             Event::HostsChecked { request, names, .. } => self.hosts_checked(node, request, &names),
             Event::HostStarted { request, index, started, .. } => self.host_started(node, request, index, started),
-            Event::ProgramFound { spawn, found, .. } => self.nodes[node].machine.handle_found(spawn, found),
+            Event::ProgramFound { spawn, found, .. } => self.nodes[node].machine.handle_found(spawn, *found),
             Event::ProcessStarted { start, fails, .. } => self.process_started(node, &start, fails),
             Event::Hello(task) => self.hello(node, task),
             Event::FromTask(task) => self.read_from_task(node, task),

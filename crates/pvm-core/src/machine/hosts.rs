@@ -38,7 +38,8 @@ type Names = BTreeMap<Vec<u8>, BTreeSet<Tid>>;
 pub(super) struct Hosts {
     own: Tid,
     master: Tid,
-    table: BTreeMap<Tid, Member>,
+    /// In boxes, so that a look-up touches little memory.
+    table: BTreeMap<Tid, Box<Member>>,
     /// As they were added, and by their other names in small letters.
     names: Names,
     aliases: Names,
@@ -84,7 +85,7 @@ impl Hosts {
         self.members().map(|member| member.entry.tid)
     }
     fn members(&self) -> impl Iterator<Item = &Member> {
-        self.table.values().filter(|member| self.can_have_tasks(member))
+        self.table.values().map(Box::as_ref).filter(|member| self.can_have_tasks(member))
     }
     fn can_have_tasks(&self, member: &Member) -> bool {
         member.joined || member.entry.tid == self.own
@@ -99,7 +100,7 @@ impl Hosts {
         self.table.contains_key(&tid.host()) || tid.host() == self.master
     }
     pub fn member(&self, tid: Tid) -> Option<&Member> {
-        self.table.get(&tid.host())
+        self.table.get(&tid.host()).map(Box::as_ref)
     }
     pub fn is_arch(&self, tid: Tid, arch: &[u8]) -> bool {
         self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)
@@ -128,9 +129,9 @@ impl Hosts {
         for alias in &entry.aliases {
             self.aliases.entry(alias.to_ascii_lowercase().into_bytes()).or_default().insert(entry.tid);
         }
-        self.table.insert(entry.tid, Member { entry, joined, resolved: Vec::new() });
+        self.table.insert(entry.tid, Box::new(Member { entry, joined, resolved: Vec::new() }));
     }
-    pub fn remove(&mut self, tid: Tid) -> Option<Member> {
+    pub fn remove(&mut self, tid: Tid) -> Option<Box<Member>> {
         let member = self.table.remove(&tid)?;
         withdraw(&mut self.names, member.entry.name.as_bytes(), tid);
         for alias in &member.entry.aliases {
@@ -139,7 +140,7 @@ impl Hosts {
         Some(member)
     }
     pub fn member_mut(&mut self, tid: Tid) -> Option<&mut Member> {
-        self.table.get_mut(&tid)
+        self.table.get_mut(&tid).map(Box::as_mut)
     }
     /// The table of the master, in the place of what was known before.
     pub fn replace(&mut self, entries: Vec<Entry>, joining: &[Tid]) {
@@ -161,7 +162,7 @@ impl Hosts {
     /// The host that was reached by one of these addresses.
     pub fn at_address(&self, addresses: &[IpAddr]) -> Option<Tid> {
         let same = |member: &&Member| member.resolved.iter().any(|address| addresses.contains(address));
-        self.table.values().find(same).map(|member| member.entry.tid)
+        self.table.values().map(Box::as_ref).find(same).map(|member| member.entry.tid)
     }
     pub fn entries(&self) -> Vec<Entry> {
         self.table.values().map(|member| member.entry.clone()).collect()
@@ -193,7 +194,7 @@ impl Hosts {
     /// A line for each host, for the log.
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
         let line = |Member { entry, .. }: &Member| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
-        self.table.values().map(line)
+        self.table.values().map(Box::as_ref).map(line)
     }
 }
 
