@@ -200,7 +200,7 @@ impl Daemon {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            self.route.rise();
+            self.route.rise(events.iter().any(|event| Source::of(event.data) == Source::Bell));
             for event in &events {
                 self.happened(Source::of(event.data), event.flags);
                 self.work();

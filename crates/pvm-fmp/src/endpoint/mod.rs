@@ -208,6 +208,13 @@ impl Endpoint {
         let _ = rustix::io::read(&self.bell, &mut count);
     }
 
+    /// [`Endpoint::awake`] for who knows that the doorbell has not rung.
+    pub fn awake_unrung(&mut self) {
+        if std::mem::take(&mut self.napping) {
+            self.heap.borrow().source().mapping.header().waiting.0.rise();
+        }
+    }
+
     /// Whether so much free memory is held that an idle task should give it back: sleep a tenth of
     /// a second at first, and when nothing came [`Endpoint::tidy`].
     pub fn has_excess(&self) -> bool {

@@ -261,14 +261,18 @@ impl Route {
         let mut taking = Taking { departures: &mut self.departures, around };
         let count = self.endpoint.poll(&mut taking);
         if count > 0 {
-            self.endpoint.awake();
+            self.endpoint.awake_unrung();
         }
         count == 0
     }
 
-    /// After the loop has slept.
-    pub fn rise(&mut self) {
-        self.endpoint.awake();
+    /// After the loop has slept; `rung`: the doorbell can be read.
+    pub fn rise(&mut self, rung: bool) {
+        if rung {
+            self.endpoint.awake();
+        } else {
+            self.endpoint.awake_unrung();
+        }
     }
 
     /// Whether something waits for memory: then [`Route::turn`] again after [`PAUSE`].

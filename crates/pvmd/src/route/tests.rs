@@ -119,7 +119,7 @@ impl Host {
         let hosts: Vec<Tid> = self.route.cables.keys().copied().collect();
         hosts.iter().for_each(|host| self.route.ready(*host, true, true, false));
         let mut more = self.route.turn(&mut self.places) || !self.route.lie_down(&self.places);
-        self.route.rise();
+        self.route.rise(true);
         while let Some(event) = self.route.poll_event() {
             more = true;
             match event {
