@@ -80,6 +80,8 @@ pub struct Daemon {
     held_back: Vec<Tid>,
     checks: HashMap<u32, hosts::Check>,
     starter: Starter,
+    /// The starter's terminal is needed yet, to have a person start hosts.
+    holds_terminal: bool,
     links: Links,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
@@ -139,6 +141,7 @@ impl Daemon {
             held_back: Vec::new(),
             checks: HashMap::new(),
             starter,
+            holds_terminal: false,
             links,
             epoll,
             signals,

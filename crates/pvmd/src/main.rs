@@ -78,9 +78,11 @@ fn serve(options: &Options) -> Result<()> {
     let nest = nest::Nest::build(&settings.places)?;
     settings.use_hostfile();
     let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
-    // Fails for the leader of a process group, that is when a shell has started the daemon in the
-    // foreground; then it shall stay there.
-    let _ = rustix::process::setsid();
+    if !settings.needs_terminal() {
+        // Fails for the leader of a process group, that is when a shell has started the daemon in
+        // the foreground; then it shall stay there.
+        let _ = rustix::process::setsid();
+    }
     let _ = std::env::set_current_dir(&settings.workplace.directory);
     let gate = settings.listen()?;
     let mut daemon = daemon::Daemon::new(settings, nest, log, gate)?;

@@ -85,6 +85,11 @@ impl Settings {
         self.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
     }
 
+    /// Whether a person is to start hosts of the hostfile (so=ms), who needs the starter's terminal.
+    pub fn needs_terminal(&self) -> bool {
+        self.hosts.iter().any(|line| line.start_option() == Some("ms"))
+    }
+
     /// Collects everything for a daemon that joins; the rest comes with the master's welcome.
     pub fn of_slave(options: &Options, slave: Slave, machine_id: Option<String>) -> crate::Result<Settings> {
         let machine_id = machine_id.map(OsString::from).or_else(|| variable("PVM_VMID"));

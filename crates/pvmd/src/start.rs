@@ -155,6 +155,11 @@ impl Starter {
         }
     }
 
+    /// Whether no start is under way.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.active() == 0
+    }
+
     fn active(&self) -> usize {
         self.running.values().filter(|running| !running.answered).count()
     }

@@ -49,6 +49,7 @@ impl Daemon {
 
     /// Begins with the hosts of the hostfile.
     pub(super) fn add_hosts_at_start(&mut self) {
+        self.holds_terminal = self.settings.needs_terminal();
         let hosts = std::mem::take(&mut self.settings.hosts);
         self.machine.add_hosts_at_start(hosts);
     }
@@ -119,6 +120,11 @@ impl Daemon {
 
     /// Looks what has become of the daemons that are being started.
     pub(super) fn step_starts(&mut self) {
+        if self.holds_terminal && self.starter.is_idle() {
+            self.holds_terminal = false;
+            // The same as at the start of a daemon that needs nobody to start others.
+            let _ = rustix::process::setsid();
+        }
         for event in self.starter.step() {
             match event {
                 Event::Remark(text) => self.log.line(&text),
