@@ -1,6 +1,7 @@
 /* pvm_addhosts by every kind of name, of hosts that are there, of hosts that are nowhere. */
 //@ hosts 1
 //@ timeout 60
+//@ differs D25: pvm_mstat("bravo"): -6 => pvm_mstat("bravo"): 0
 #include "hosts.h"
 
 static void add(int count, char **names)

@@ -1,5 +1,6 @@
 /* pvm_delhosts: what it says, what the tasks there and those who watch them see. */
 //@ fresh
+//@ differs D25: bravo.hpvm.test: -6 => bravo.hpvm.test: -28
 #include "hosts.h"
 
 static void heard(int tag)

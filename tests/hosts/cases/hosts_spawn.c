@@ -1,4 +1,5 @@
 /* pvm_spawn over hosts: blocks, a named host, an architecture, the complement, and what fails. */
+//@ differs D25: flags 1 where `charlie.hpvm.test` count 1: 0; -6 => flags 1 where `charlie.hpvm.test` count 1: 1; c0000
 #include "hosts.h"
 
 /* Starts tasks, and shows on which hosts they are. */

@@ -314,9 +314,13 @@ static void heard(int message)
 static void hear_all(void)
 {
     int message;
-    for (int tag = TASK_ENDED; tag <= HOST_ADDED; tag++)
+    for (int tag = TASK_ENDED; tag <= HOST_ADDED; tag++) {
         while ((message = pvm_nrecv(-1, tag)) > 0)
             heard(message);
+        /* The daemon is gone. */
+        if (message < 0)
+            exit(1);
+    }
 }
 
 static void order_all(int order)
@@ -495,8 +499,6 @@ int main(int argc, char **argv)
     for (;;) {
         struct pollfd input = {.fd = 0, .events = POLLIN};
         hear_all();
-        if (pvm_mytid() < 0)
-            return 1;
         if (poll(&input, 1, 5) <= 0)
             continue;
         if (!fgets(line, sizeof line, stdin))

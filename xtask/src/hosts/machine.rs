@@ -1,6 +1,6 @@
 //! A virtual machine of either kind over several hosts.
 
-use super::network::{Host, Network, name_of};
+use super::network::{Host, Network, is_daemon};
 use crate::conform::compile::folder;
 use crate::conform::machine::{POLL_INTERVAL, Side, ours};
 use crate::{common, machine::wait_until};
@@ -171,7 +171,7 @@ impl<'a> Machine<'a> {
     /// Kills what a case left behind; the daemons live on.
     pub fn tidy(&self) {
         for host in self.network.hosts() {
-            let left = host.processes().into_iter().filter(|pid| !name_of(*pid).starts_with("pvmd"));
+            let left = host.processes().into_iter().filter(|pid| !is_daemon(*pid));
             left.for_each(|pid| signal(pid, Signal::KILL));
         }
     }

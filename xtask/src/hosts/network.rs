@@ -56,7 +56,7 @@ impl Host {
 
     /// The daemon on this host, if one runs.
     pub fn daemon(&self) -> Option<u32> {
-        self.processes().into_iter().find(|pid| name_of(*pid).starts_with("pvmd"))
+        self.processes().into_iter().find(|pid| is_daemon(*pid))
     }
 
     /// A path as this host sees it; its mounts are its own.
@@ -69,6 +69,12 @@ impl Host {
 /// The name of a process.
 pub fn name_of(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+/// Whether a process is a daemon, by its program.
+pub fn is_daemon(pid: u32) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pvmd"))
 }
 
 fn is_zombie(pid: u32) -> bool {
