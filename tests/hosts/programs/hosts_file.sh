@@ -11,6 +11,7 @@ charlie-other ip=10.77.0.3 ep=$HOSTS_BIN
 nowhere
 END
 pvmd "$HOSTS_FOLDER/hostfile" > said 2>&1 &
+wait_for_text said /
 wait_for sh -c 'echo conf | pvm | grep -q charlie-other'
 wait_for sh -c 'echo conf | pvm | grep -q bravo'
 sleep 0.3

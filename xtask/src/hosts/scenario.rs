@@ -159,6 +159,8 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     Ok(Outcome { end, text })
 }
 
+/// Contexts in words of Debian's examples: a daemon's consoles take some, too.
+static CONTEXT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(context:?) [0-9]{6,7}\b").expect("a right pattern"));
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([0-9a-f]{5,7})\b").expect("a right pattern"));
 /// Tids have the number of the host above this bit.
 const LOCAL_BITS: u32 = 18;
@@ -175,6 +177,7 @@ fn normal(raw: &str, machine: &Machine, numbered: bool) -> String {
     text = text.replace(&machine.folder.display().to_string(), "FOLDER");
     text = text.replace(&root().display().to_string(), "ROOT");
     text = normalise::dates(text);
+    text = CONTEXT.replace_all(&text, "$1 N").into_owned();
     let mut seen: HashMap<u32, usize> = HashMap::new();
     let replaced = TID.replace_all(&text, |found: &Captures| {
         let Ok(tid) = u32::from_str_radix(&found[1], 16) else { return found[0].to_owned() };
