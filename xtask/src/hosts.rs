@@ -21,10 +21,14 @@ use faults::{Fault, Plan};
 use network::{Network, Wiring};
 use scenario::Stage;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-const USAGE: &str = "hosts [--only NAME]... [--conform] [--script FILE] [--ours|--theirs] [--as-it-is]
+const USAGE: &str =
+    "hosts [--only NAME]... [--conform] [--trusted] [--short] [--script FILE] [--ours|--theirs] [--as-it-is]
   --only NAME    scenarios with this in their names
   --conform      the programs of tests/conform, whose tasks lie on all hosts here
+  --trusted      data between hosts is not encrypted (PVM_TRUSTED_NET=1)
+  --short        without those that take long
   --script FILE  a shell script in the place of the scenarios; it may have their directives
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
@@ -33,6 +37,8 @@ hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
 
 /// Seeds of each fault where the command line does not say it.
 const SEEDS: u64 = 20;
+/// A scenario that takes longer has its time shown.
+const SLOW: Duration = Duration::from_secs(3);
 
 /// What the command line asks for.
 struct Options {
@@ -40,13 +46,24 @@ struct Options {
     side: Option<Side>,
     script: Option<PathBuf>,
     conform: bool,
+    trusted: bool,
+    short: bool,
     faults: Option<Plan>,
     /// Inside: one fault by the numbers of one seed.
     one: Option<(Fault, u64)>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { only: Vec::new(), side: None, script: None, conform: false, faults: None, one: None };
+    let mut options = Options {
+        only: Vec::new(),
+        side: None,
+        script: None,
+        conform: false,
+        trusted: false,
+        short: false,
+        faults: None,
+        one: None,
+    };
     let (mut one, mut seed, mut with_faults) = (None, 1, false);
     let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
     let mut rest = arguments.iter();
@@ -54,6 +71,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
         match argument.as_str() {
             "--only" => options.only.push(rest.next().context(USAGE)?.clone()),
             "--conform" => options.conform = true,
+            "--trusted" => options.trusted = true,
+            "--short" => options.short = true,
             "--script" => options.script = Some(rest.next().context(USAGE)?.into()),
             "--ours" => options.side = Some(Side::Ours),
             "--theirs" => options.side = Some(Side::Theirs),
@@ -117,15 +136,18 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
         None if options.conform => scenario::conformance()?,
         None => scenario::all()?,
     };
-    let wanted = |case: &&Case| options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part));
+    let named = |case: &Case| options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part));
+    let wanted = |case: &&Case| named(case) && !(options.short && scenario::takes_long(case));
     let cases: Vec<&Case> = all.iter().filter(wanted).collect();
     if cases.is_empty() {
         bail!("no such scenario");
     }
     let network = Network::new(folder, scenario::HOSTS, Wiring::Bridge)?;
-    let mut stage = Stage::new(&network);
+    let environment = if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
+    let mut stage = Stage::new(&network, environment);
     let (mut passed, mut failed) = (0, 0);
     for case in cases {
+        let began = Instant::now();
         let ended = match options.side {
             Some(side) => stage.run(case, side).map(|outcome| {
                 println!("==== {} on {side}\n{}", case.name, outcome.text);
@@ -140,6 +162,9 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
             println!("FAILED   {}: {error:#}", case.name);
             false
         });
+        if began.elapsed() > SLOW {
+            println!("         ({:.0} s)", began.elapsed().as_secs_f64());
+        }
         if well { passed += 1 } else { failed += 1 }
     }
     println!("hosts: {passed} passed, {failed} failed");

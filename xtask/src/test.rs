@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test there is. The last line is `N passed, N failed`.
 use crate::common::{cargo, report};
-use crate::{abi, build, conform, demo, lint, man, old_makefiles, second_user, sim, torture};
+use crate::{abi, build, conform, demo, hosts, lint, man, old_makefiles, second_user, sim, torture};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -21,6 +21,7 @@ const PARTS: &[Part] = &[
     ("old makefiles", || old_makefiles::counted(&[])),
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
+    ("several hosts", several_hosts),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
     ("demo", || demo::counted(&[])),
     ("orders of memory accesses", loom),
@@ -52,6 +53,16 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 fn unit_tests() -> Result<(usize, usize)> {
     cargo_test(&["--workspace"], &[])
+}
+
+/// Scenarios on four hosts, and a fault of each quick kind.
+fn several_hosts() -> Result<(usize, usize)> {
+    let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
+    let faults = ["--faults", "--seeds", "1", "--jobs", "2", "--fault", "task-killed", "--fault", "daemon-killed"];
+    let mut arguments: Vec<String> = faults.iter().map(|word| word.to_string()).collect();
+    arguments.push(build::AS_IT_IS.into());
+    let faults = hosts::counted(&arguments)?;
+    Ok((scenarios.0 + faults.0, scenarios.1 + faults.1))
 }
 
 /// The lock-free algorithms, in every order that the processor may give their steps.

@@ -46,6 +46,15 @@ const SHARED: &[&str] = &[
     "timing",
 ];
 
+/// Those that take long, most of it on PVM 3.4.
+const LONG: &[&str] =
+    &["hosts_flood", "hosts_sizes", "script/groups_bandwidth", "script/groups_members", "script/tablix"];
+
+/// Whether a scenario is left out where time is short.
+pub fn takes_long(case: &Case) -> bool {
+    LONG.contains(&case.name.as_str())
+}
+
 /// All scenarios.
 pub fn all() -> Result<Vec<Case>> {
     let mut cases = case::find(&folder())?;
@@ -89,12 +98,14 @@ pub fn compile(cases: &[Case]) -> Result<()> {
 pub struct Stage<'a> {
     network: &'a Network,
     kept: Option<Machine<'a>>,
+    /// What all daemons and tasks get beside what a case says.
+    environment: Vec<(String, String)>,
 }
 
 impl<'a> Stage<'a> {
     /// No machine yet.
-    pub fn new(network: &'a Network) -> Stage<'a> {
-        Stage { network, kept: None }
+    pub fn new(network: &'a Network, environment: Vec<(String, String)>) -> Stage<'a> {
+        Stage { network, kept: None, environment }
     }
 }
 
@@ -106,7 +117,8 @@ impl Runner for Stage<'_> {
         let mut machine = match kept {
             Some(machine) => machine,
             None => {
-                let mut machine = Machine::new(side, self.network, &case.daemon_env)?;
+                let mut machine =
+                    Machine::new(side, self.network, &[&self.environment[..], &case.daemon_env[..]].concat())?;
                 if case.daemon {
                     machine.start(case.hosts.unwrap_or(HOSTS), &case.hostfile)?;
                 }
