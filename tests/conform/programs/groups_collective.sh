@@ -10,4 +10,5 @@ for input in "4 5" "1 3" "9 20"; do
 done
 echo 100 10 | /usr/bin/gexample
 echo 7 20 | /usr/bin/gexample
-/usr/bin/fgexample
+# In which order the products are multiplied is chance.
+/usr/bin/fgexample | sed -E 's/(9\.332621544394)[0-9]+/\1/'

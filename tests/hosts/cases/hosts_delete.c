@@ -53,8 +53,8 @@ int main(int argc, char **argv)
     SHOW(pvm_notify(PvmTaskExit, 13, 1, tids + 1));
     heard(13);
     pvm_kill(tids[0]);
-    pvm_kill(tids[2]);
     heard(10);
+    pvm_kill(tids[2]);
     heard(10);
     pvm_exit();
     return 0;

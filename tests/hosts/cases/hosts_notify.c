@@ -71,8 +71,9 @@ int main(int argc, char **argv)
     pvm_kill(tids[3]);
     heard(10, PATIENCE);
     heard(10, 0.2);
-    SHOW(pvm_notify(PvmTaskExit, 12, 2, tids));
+    SHOW(pvm_notify(PvmTaskExit, 12, 1, tids));
     heard(12, PATIENCE);
+    SHOW(pvm_notify(PvmTaskExit, 12, 1, tids + 1));
     heard(12, PATIENCE);
     /* One host's task watches another's. */
     far = spawn_on("charlie", "watcher");
