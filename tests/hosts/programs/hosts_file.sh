@@ -21,5 +21,5 @@ echo conf | pvm | tail -n +2
 (echo "spawn -> -bravo /bin/pwd"; sleep 0.7) | pvm | sed -nE 's/pvm> //g; /\] FO|\] \//!d; s/\bt[0-9a-f]{5,6}\b/TID/; p'
 (echo "spawn -> -alfa /bin/pwd"; sleep 0.7) | pvm | sed -nE 's/pvm> //g; /\] FO|\] \//!d; s/\bt[0-9a-f]{5,6}\b/TID/; p'
 grep -c -i nowhere "$PVM_TMP"/pvml.* | sed 's/[1-9][0-9]*/told/'
-echo halt | pvm > /dev/null 2>&1
+(echo halt | pvm) > /dev/null 2>&1
 wait

@@ -14,5 +14,5 @@ wait_for_text said /
 printf 'add bravo charlie.hpvm.test delta-six\nconf\nspawn -4 /bin/hostname\n' | pvm | grep -v '^\[' | sed -E 's/^t[0-9a-f]{5,6}$/TID/; s/^pvm> //'
 echo "---- from another host"
 echo "mstat alfa bravo charlie delta delta-six" | "$PVM_RSH" bravo pvm | sed -E 's/^pvm> //'
-echo halt | pvm > /dev/null 2>&1
+(echo halt | pvm) > /dev/null 2>&1
 wait
