@@ -117,9 +117,14 @@ impl Machine {
     /// At the master the machine ends, elsewhere the host: all tasks are asked to end, those of the
     /// daemon's own are killed when they do not, then [`Action::Stop`] comes.
     pub fn halt(&mut self, now: Time) {
+        self.halt_for(now, None);
+    }
+
+    /// Halts; answers the task that asked, which is to end by its signal before it reads the answer.
+    pub(super) fn halt_for(&mut self, now: Time, asker: Option<(Tid, u32)>) {
         self.pass(now);
         if self.control.halting() {
-            return;
+            return asker.into_iter().for_each(|(tid, wait)| self.reply(tid, wait, Ok(Reply::Done)));
         }
         self.control.halt = Halt::Asked(self.now + self.settings.halt_grace);
         if self.hosts.is_master() {
@@ -127,11 +132,12 @@ impl Machine {
             self.hosts.others().into_iter().for_each(|host| self.send_host(host, Frame::Leave));
         }
         let tasks: Vec<(Tid, i32)> = self.tasks.iter().map(|(tid, task)| (tid, task.process)).collect();
-        for (tid, _) in &tasks {
-            self.send(*tid, ToTask::Halting);
-        }
-        for (tid, process) in tasks.into_iter().filter(|(_, process)| *process > 0) {
+        for &(tid, process) in tasks.iter().filter(|(_, process)| *process > 0) {
             self.actions.push_back(Action::Signal { tid, process, signal: SIGNAL_TERMINATE });
+        }
+        asker.into_iter().for_each(|(tid, wait)| self.reply(tid, wait, Ok(Reply::Done)));
+        for (tid, _) in tasks {
+            self.send(tid, ToTask::Halting);
         }
         self.stop_when_empty();
     }

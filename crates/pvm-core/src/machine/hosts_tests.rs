@@ -118,6 +118,10 @@ fn tasks_are_dealt_out_in_blocks_and_the_start_goes_round() {
     assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST))), [2, 2]);
     assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST | HOST_COMPL))), [3, 1]);
     assert_eq!(fleet.spawn(task, on("h9", TASK_HOST)), [-6, -6]);
+    assert_eq!(hosts(&fleet.spawn(task, on("h1", TASK_HOST))), [1, 1]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST | HOST_COMPL))), [1, 3]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST))), [2, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, on("h2", TASK_HOST | HOST_COMPL))), [3, 1]);
     assert_eq!(fleet.spawn(task, spawn_of("missing", 3)), [-7; 3]);
 }
 

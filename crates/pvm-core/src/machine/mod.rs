@@ -377,10 +377,8 @@ impl Machine {
             Request::FreezeGroup { name, count } => return self.freeze_group(from, wait, &name, count),
             Request::Halt => {
                 // A task of another host ends by the signal that comes there, not by an answer.
-                if from.host() == self.own_host() {
-                    self.reply(from, wait, Ok(Reply::Done));
-                }
-                return self.halt(now);
+                let asker = (from.host() == self.own_host()).then_some((from, wait));
+                return self.halt_for(now, asker);
             }
         };
         self.reply(from, wait, answer);

