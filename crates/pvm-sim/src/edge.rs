@@ -245,7 +245,7 @@ impl World {
         self.trace.number(u64::from(tid.0));
         self.trace.line(self.now, host, || format!("{tid} asks {frame:?}"));
         if let ToDaemon::Request { request: Request::Notify { tag, tids, .. }, .. } = &frame {
-            let known = |tid: &Tid| tid.host() == host || self.nodes[node].known.contains_key(&tid.host());
+            let known = |tid: &Tid| self.nodes[node].machine.has_host(*tid);
             self.checks.wishes_for(tid, *tag, tids.iter().copied().filter(|tid| !known(tid)));
         }
         self.nodes[node].machine.handle_frame(now, tid, frame);

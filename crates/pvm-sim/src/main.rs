@@ -109,16 +109,17 @@ fn seeds(options: &Options, count: u64) -> Result<(), String> {
 
 fn costs(options: &Options) -> Result<(), String> {
     let sizes = options.hosts.map_or(vec![10, 30, 100, 300, 500], |hosts| vec![hosts]);
+    println!("one machine of so many hosts                            as many, in machines of 10");
     println!(
-        "{:>6} {:>6} {:>10} {:>14} {:>14} {:>10}",
-        "hosts", "tasks", "events", "ns on clock", "ns on cpu", "/ log2"
+        "{:>6} {:>6} {:>10} {:>12} {:>12} {:>12}",
+        "hosts", "tasks", "events", "ns on clock", "ns on cpu", "ns on cpu"
     );
     for hosts in sizes {
-        let cost = report::cost(hosts, TASKS_A_HOST * hosts);
-        let relative = cost.processor / (hosts as f64).log2();
         let tasks = TASKS_A_HOST * hosts;
+        let cost = report::cost(hosts, tasks);
+        let apart = report::cost_apart(10, 10 * TASKS_A_HOST, hosts.div_ceil(10));
         println!(
-            "{hosts:>6} {tasks:>6} {:>10} {:>14.0} {:>14.0} {relative:>10.0}",
+            "{hosts:>6} {tasks:>6} {:>10} {:>12.0} {:>12.0} {apart:>12.0}",
             cost.events, cost.wall, cost.processor
         );
     }

@@ -122,6 +122,26 @@ fn on_processor() -> u64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
+/// What an event costs, on a processor, when there are as many hosts in small machines that know
+/// nothing of one another: they need as much memory as one large machine, and nothing in them can
+/// grow with the number of hosts.
+pub fn cost_apart(hosts: usize, tasks: usize, machines: usize) -> f64 {
+    let world = |number| World::new(number, Scenario::peaceful(hosts, tasks), false).with_steps(COST_STEPS);
+    let mut worlds: Vec<World> = (1..=machines as u64).map(world).collect();
+    let before = on_processor();
+    let mut events = 0;
+    let mut going = true;
+    while going {
+        going = false;
+        for world in &mut worlds {
+            let goes = world.go();
+            events += u64::from(goes);
+            going |= goes;
+        }
+    }
+    (on_processor() - before) as f64 / events as f64
+}
+
 /// What an event costs in a machine of that size, when nothing goes wrong: the best of some runs.
 pub fn cost(hosts: usize, tasks: usize) -> Cost {
     let mut best = Cost { events: 0, wall: f64::MAX, processor: f64::MAX };

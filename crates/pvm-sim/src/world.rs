@@ -213,13 +213,20 @@ impl World {
         Duration::from_nanos(self.now - self.nodes[node].since)
     }
 
+    /// Lets the next event happen; `false` when it is over.
+    pub fn go(&mut self) -> bool {
+        if self.phase == Phase::Over || self.checks.violation.is_some() {
+            return false;
+        }
+        let Some((at, event)) = self.queue.pop() else { return false };
+        self.now = at;
+        self.happen(event);
+        true
+    }
+
     /// Runs the scenario to its end, or to the first thing that is not as it must be.
     pub fn run(mut self) -> (Outcome, Trace) {
-        while self.phase != Phase::Over && self.checks.violation.is_none() {
-            let Some((at, event)) = self.queue.pop() else { break };
-            self.now = at;
-            self.happen(event);
-        }
+        while self.go() {}
         if self.phase != Phase::Over && self.checks.violation.is_none() {
             self.checks.fail("progress", "nothing will ever happen any more", &[]);
         }

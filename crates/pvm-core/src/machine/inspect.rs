@@ -1,11 +1,17 @@
 //! What tests and the simulator look at from outside.
 use super::Machine;
 use crate::proto::Host;
+use crate::tid::Tid;
 
 impl Machine {
     /// The hosts of the machine, as `pvm_config` tells of them.
     pub fn host_list(&self) -> Vec<Host> {
         self.hosts.list()
+    }
+
+    /// Whether the host of that tid is in the table, perhaps as one that is just joining.
+    pub fn has_host(&self, tid: Tid) -> bool {
+        self.hosts.is_here(tid)
     }
 
     /// What is remembered of tasks, by its kind. When no task lives and nobody kept anything in a
