@@ -328,11 +328,6 @@ impl<P> Flows<P> {
         self.lanes.keys().copied()
     }
 
-    /// Whether [`Flows::next`] may have something for that host.
-    pub fn has_turns(&self, host: Tid) -> bool {
-        self.lanes.get(&host).is_some_and(|lane| !lane.turns.is_empty())
-    }
-
     /// Whether anything waits for that host, now or for credit.
     pub fn has_items(&self, host: Tid) -> bool {
         self.lanes.get(&host).is_some_and(|lane| lane.flows.values().any(|flow| !flow.items.is_empty()))
