@@ -123,7 +123,8 @@ fn on_processor() -> u64 {
 }
 
 /// What an event costs, on a processor, when there are as many hosts in small machines that know
-/// nothing of one another: they need as much memory as one large machine, and nothing in them can
+/// nothing of one another: they need memory as one large machine does (less: their tables of hosts
+/// are small), and nothing in them can
 /// grow with the number of hosts.
 pub fn cost_apart(hosts: usize, tasks: usize, machines: usize) -> f64 {
     let world = |number| World::new(number, Scenario::peaceful(hosts, tasks), false).with_steps(COST_STEPS);
