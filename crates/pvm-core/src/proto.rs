@@ -7,6 +7,7 @@
 #![allow(missing_docs)] // fields named as in the manual pages
 use crate::codes::Code;
 use crate::tid::Tid;
+use crate::wire::SECRET_BYTES;
 use serde::{Deserialize, Serialize};
 pub use serde_bytes::ByteBuf;
 
@@ -71,8 +72,31 @@ pub enum ToTask {
     /// Comes before each [`Reply::Group`] of that number. One descriptor, the group's list of
     /// members (read-only), and for members a second one, its board (writable).
     Group { id: u64 },
+    /// A link of its own to a task of another host. One descriptor: a TCP connection to that task
+    /// alone.
+    Direct(Direct),
+    /// A task of another host has ended, and this one watches it. What came from it on a direct link
+    /// comes before what follows here.
+    Ended(Tid),
     /// The machine halts.
     Halting,
+}
+
+/// A direct link.
+#[derive(Serialize, Deserialize, Clone, PartialEq)]
+pub struct Direct {
+    /// Who is at its other end.
+    pub peer: Tid,
+    /// Whether this side begins.
+    pub calls: bool,
+    /// With what both prove that they are meant; absent where nothing is encrypted.
+    pub secret: Option<[u8; SECRET_BYTES]>,
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Direct({})", self.peer)
+    }
 }
 
 /// What a task learns at its enrolment.
@@ -125,6 +149,11 @@ pub enum Request {
     /// Introduce this task to a peer on this host (and the peer to this task).
     /// `Reply::Done` after `ToTask::Peer`, or `NoTask`.
     Connect(Tid),
+    /// A direct link to a task of another host. `Reply::Done` after `ToTask::Direct`, or an error.
+    Direct(Tid),
+    /// Whether others may have direct links to this task (`pvm_setopt` of `PvmRoute`; at first they
+    /// may). `Reply::Done`.
+    AllowDirect(bool),
     /// `pvm_spawn`. `Reply::Tids`.
     Spawn(Spawn),
     /// `pvm_siblings`. `Reply::Tids`; waits until the spawn that made this task has ended.

@@ -140,6 +140,14 @@ pub enum Frame {
     /// The spawn of that number has ended: all tasks that came of it.
     Siblings { wait: u32, tids: Vec<Tid> },
 
+    // ----- direct links
+    /// `from` wants a link of its own to `to`. With a call it is the receiver of this who calls.
+    Direct { number: u32, from: Tid, to: Tid, call: Option<DirectCall> },
+    /// Answers `Direct` without a call: who asked may call.
+    DirectCall { number: u32, call: DirectCall },
+    /// Answers `Direct`: there will be no link.
+    DirectRefused { number: u32 },
+
     // ----- deaths
     /// To the host of `tid`: `watcher` wants to hear of its end.
     Watch { tid: Tid, watcher: Tid },
@@ -197,6 +205,28 @@ pub enum GroupChange {
     Give,
     /// The barrier has opened, or failed, for those who had arrived in this host's memory.
     Release { opened: bool },
+}
+
+/// Bytes of each secret of a direct link.
+pub const SECRET_BYTES: usize = 32;
+
+/// How two hosts come to a connection for two of their tasks: who calls shows the first secret and
+/// is answered with the second. The tasks prove with the third that they are meant, where what they
+/// send is encrypted.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
+pub struct DirectCall {
+    /// Shown by the caller.
+    pub shown: [u8; SECRET_BYTES],
+    /// The answer.
+    pub back: [u8; SECRET_BYTES],
+    /// For the tasks.
+    pub secret: [u8; SECRET_BYTES],
+}
+
+impl std::fmt::Debug for DirectCall {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a call")
+    }
 }
 
 /// What looking up a host's name has given.

@@ -3,6 +3,9 @@
 /// Bytes kept by a buffer that has nothing in it.
 const KEEP_BYTES: usize = 512;
 
+/// More than this is not kept by a buffer that is used again and again.
+const MUCH_BYTES: usize = 1 << 20;
+
 /// A queue of bytes in one piece.
 #[derive(Default)]
 pub(crate) struct Buffer {
@@ -60,6 +63,11 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
+    /// Sees to room for so many bytes more, if there is memory.
+    pub fn reserve(&mut self, count: usize) -> bool {
+        self.bytes.len() - self.len() >= count || self.bytes.try_reserve(self.bytes.len().max(count)).is_ok()
+    }
+
     /// So many bytes of the room have been written.
     pub fn commit(&mut self, count: usize) {
         self.end += count;
@@ -70,6 +78,13 @@ impl Buffer {
     pub fn append(&mut self, data: &[u8]) {
         self.space(data.len())[..data.len()].copy_from_slice(data);
         self.commit(data.len());
+    }
+
+    /// Gives much memory back if there is nothing in it.
+    pub fn release_much(&mut self) {
+        if self.is_empty() && self.bytes.len() > MUCH_BYTES {
+            *self = Buffer::default();
+        }
     }
 
     /// Gives the memory back if there is nothing in it.

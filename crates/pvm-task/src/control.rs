@@ -1,4 +1,5 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
+use crate::direct::Directs;
 use crate::groups::Groups;
 use crate::message::OWN_DSIG;
 use crate::receive::{Arriving, Envelope};
@@ -37,6 +38,8 @@ pub(crate) enum Fate {
     Unheeded,
     /// It ends the introduction to that peer.
     Introduction(Tid),
+    /// It says whether there is a direct link.
+    Direct,
 }
 
 /// A task's membership of the machine.
@@ -66,6 +69,7 @@ pub(crate) struct Member {
     pub idle_since: Option<Instant>,
     /// The endpoint says that a one-call receive waits.
     pub posted: bool,
+    pub direct: Directs,
     pub bed: Bed,
     pub groups: Groups,
 }
@@ -107,6 +111,7 @@ impl Member {
             stirring: false,
             idle_since: None,
             posted: false,
+            direct: Directs::default(),
             bed: Bed::default(),
             groups: Groups::default(),
         };
@@ -160,6 +165,7 @@ impl Member {
     fn lose_daemon(&mut self) {
         self.link = None;
         self.requests.retain(|(_, fate)| matches!(fate, Fate::Here(_)));
+        self.direct.open_asks = 0;
         self.bed.clear();
     }
 
@@ -195,6 +201,10 @@ impl Member {
                 self.look_at_socket = true;
                 break;
             }
+            if self.direct.waits_for.is_some() {
+                self.look_at_socket = true;
+                break;
+            }
             match link.flush().and_then(|()| link.receive_from_daemon()) {
                 Ok(Some((frame, descriptors))) => self.handle(state, frame, descriptors),
                 Ok(None) => break,
@@ -220,6 +230,11 @@ impl Member {
                 self.endpoint.peer_gone(peer.0);
                 state.route_changed(peer, None);
             }
+            ToTask::Direct(direct) => self.add_direct(state, &direct, descriptors),
+            ToTask::Ended(peer) => {
+                self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
+                self.peer_ended(state, peer);
+            }
             ToTask::Halting => self.halting = true,
             ToTask::Group { id } => self.group_arrived(id, descriptors),
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
@@ -232,6 +247,10 @@ impl Member {
             Fate::Wanted => self.requests[at].1 = Fate::Here(reply),
             Fate::Here(_) => {}
             Fate::Unheeded => {
+                self.requests.swap_remove(at);
+            }
+            Fate::Direct => {
+                self.direct.open_asks -= 1;
                 self.requests.swap_remove(at);
             }
             Fate::Introduction(peer) => {

@@ -8,6 +8,7 @@
 
 mod buffers;
 mod control;
+mod direct;
 mod environment;
 mod groups;
 mod handlers;

@@ -250,6 +250,9 @@ impl Task {
         let previous = self.state.settings.get(option);
         self.state.settings.set(option, value, own_tid)?;
         self.tell_own_settings();
+        if option == OptionNumber::Route {
+            self.tell_route();
+        }
         previous.ok_or(Code::BadParam)
     }
 
@@ -259,6 +262,15 @@ impl Task {
             self.state.settings.own_changed = false;
             let own = self.state.settings.own.clone();
             self.begin_unheeded(Request::SetOwn(own));
+        }
+    }
+
+    /// `PvmRoute` has been set, or the task is a member now.
+    pub(crate) fn tell_route(&mut self) {
+        let route = self.state.settings.route;
+        let request = self.member.as_mut().and_then(|member| member.direct.set_route(route));
+        if let Some(request) = request {
+            self.begin_unheeded(request);
         }
     }
 

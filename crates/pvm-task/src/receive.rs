@@ -1,9 +1,10 @@
 //! What arrives, and receiving it (contract 2.3).
 use crate::Task;
 use crate::buffers::Store;
+use crate::direct::Wanted;
 use crate::message::{Large, Message, Place};
 use crate::queue::accepts;
-use crate::system::is_system;
+use crate::system::{TC_TURN, is_system};
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, HandlerCall, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
@@ -55,6 +56,10 @@ pub(crate) trait Target {
     fn take(&mut self, wid: i32, body: Arrival<'_>) -> Option<usize>;
     /// Takes the body of a message that was queued.
     fn take_queued(&mut self, message: &Message);
+    /// Where a body as it is may be put.
+    fn room(&mut self) -> Option<&mut [u8]> {
+        None
+    }
 }
 
 /// The first bytes, as many as fit.
@@ -79,6 +84,10 @@ impl Target for [u8] {
     fn take_queued(&mut self, message: &Message) {
         let count = message.len().min(self.len());
         message.copy_out(0, &mut self[..count]);
+    }
+
+    fn room(&mut self) -> Option<&mut [u8]> {
+        Some(self)
     }
 }
 
@@ -201,6 +210,7 @@ impl State {
         let body = self.store.table[entry as usize].body();
         self.store.free(mid);
         match body {
+            Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.push(Tid(src as u32)),
             Ok(body) if ctx == SYSCTX_TC => self.obey(tag, &body),
             Ok(body) => self.output.arrived((ctx, tag), &body),
             Err(_) => {}
@@ -290,6 +300,9 @@ impl Task {
     #[inline]
     fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
+        if member.direct.is_active() {
+            count += member.progress_direct(&mut self.state, count);
+        }
         if member.control_stirs() {
             count += member.read_control(&mut self.state);
             self.tell_own_settings();
@@ -494,9 +507,40 @@ impl Task {
             self.note(count, 1);
             return Some(delivered);
         }
+        if count == 0 && member.direct.is_active() {
+            if let Some(delivered) = self.deliver_direct(filter, target) {
+                return Some(delivered);
+            }
+        }
         match self.progress_control(count) {
             0 => None,
             _ => self.deliver_queued(filter, target),
+        }
+    }
+
+    /// A message that a link brings may go straight to its place.
+    #[cold]
+    #[inline(never)]
+    fn deliver_direct<T: Target + ?Sized>(&mut self, filter: &Filter, target: &mut T) -> Option<Delivered> {
+        let room = target.room()?;
+        let member = self.member.as_mut()?;
+        let (state, own) = (&mut self.state, member.tid.0 as i32);
+        member.heed_turns(state);
+        let is_special = |envelope: &Envelope| state.is_special(envelope);
+        let mut wanted = Wanted { filter, own, room, is_special: &is_special, found: None };
+        member.direct.receive_straight(&mut wanted);
+        let found = wanted.found;
+        let others = member.settle_directs(state);
+        match found {
+            Some((Envelope { src, tag, wid, .. }, len)) => {
+                self.note(others + 1, 1);
+                Some(Delivered { src, tag, wid, len })
+            }
+            None if others > 0 => {
+                self.note(others, 0);
+                self.deliver_queued(filter, target)
+            }
+            None => None,
         }
     }
 

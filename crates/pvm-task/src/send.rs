@@ -1,6 +1,7 @@
 //! Sending (contract 2.2).
 use crate::Task;
 use crate::control::{Fate, Member};
+use crate::direct;
 use crate::message::{Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
 use crate::types::{Source, Submit};
@@ -27,6 +28,8 @@ enum Route {
     Shared,
     /// Through shared memory to the daemon, which carries it to another host.
     Far,
+    /// On a link of its own to a task of another host.
+    Direct,
     /// To the own queue.
     Own,
     /// Through the socket.
@@ -58,6 +61,16 @@ impl Outgoing<'_> {
         member.conclude(to, sent)
     }
 
+    /// The same for a direct link.
+    fn as_body(&self) -> direct::Body<'_> {
+        match self {
+            Outgoing::Bytes(bytes) => direct::Body::Bytes(bytes),
+            Outgoing::Blocks(blocks) => direct::Body::Blocks(blocks),
+            Outgoing::Gathered(blocks) => direct::Body::Blocks(blocks),
+            Outgoing::Short(bytes) => direct::Body::Bytes(bytes),
+        }
+    }
+
     /// Queues it to the daemon for tasks of other hosts. For more than one their tids go first, as a
     /// message of their own.
     fn send_far(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
@@ -82,7 +95,7 @@ fn to_daemon(member: &Member) -> Tid {
 impl Member {
     /// What is left to do after a send.
     #[inline]
-    fn conclude(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
+    pub(crate) fn conclude(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
         match sent {
             Ok(Sent::Done) => Ok(()),
             Ok(Sent::RingByDaemon) => {
@@ -127,6 +140,9 @@ impl Member {
         let here = self.tid.host();
         if to.host() == here {
             return self.meet_soon(to);
+        }
+        if self.direct.carries(to) {
+            return Ok(Route::Direct);
         }
         if self.endpoint.is_connected(here.0) {
             return Ok(Route::Far);
@@ -222,6 +238,7 @@ impl Task {
         let (peer, far) = match route {
             Route::Shared => (to, 0),
             Route::Far => (to_daemon(member), to.0),
+            Route::Direct => (to, 0),
             Route::Soon => return Ok(Submit::Again),
             Route::Nowhere => return Ok(Submit::Done),
             Route::Own | Route::Daemon => return self.send_slowly(to, tag),
@@ -229,8 +246,16 @@ impl Task {
         (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
         let mut meta = message.meta();
         meta[FAR] = far;
-        message.outgoing(&mut member.endpoint, 1)?.send(member, peer, meta)?;
+        let body = message.outgoing(&mut member.endpoint, 1)?;
+        if route == Route::Direct {
+            member.direct.send(to, meta, body.as_body())?;
+        } else {
+            body.send(member, peer, meta)?;
+        }
         self.collect_returned_blocks();
+        if far != 0 {
+            self.settle_route(to);
+        }
         Ok(Submit::Done)
     }
 
@@ -247,11 +272,12 @@ impl Task {
         receivers.sort_unstable();
         receivers.dedup();
         let mut soon = false;
-        let (mut reachable, mut far) = (Vec::with_capacity(receivers.len()), Vec::new());
+        let (mut reachable, mut far, mut linked) = (Vec::with_capacity(receivers.len()), Vec::new(), Vec::new());
         for tid in receivers {
             match member.route(tid)? {
                 Route::Shared => reachable.push(tid),
                 Route::Far => far.push(tid),
+                Route::Direct => linked.push(tid),
                 Route::Soon => soon = true,
                 // The caller is skipped, as in PVM 3.4.
                 Route::Own | Route::Daemon | Route::Nowhere => {}
@@ -262,12 +288,16 @@ impl Task {
         }
         (message.ctx, message.tag) = (context, tag);
         let meta = message.meta();
-        let body = message.outgoing(&mut member.endpoint, reachable.len() + usize::from(!far.is_empty()))?;
+        let receivers = reachable.len() + linked.len() + usize::from(!far.is_empty());
+        let body = message.outgoing(&mut member.endpoint, receivers)?;
         if !far.is_empty() {
             body.send_far(member, &far, meta)?;
         }
         for tid in reachable {
             body.send(member, tid, meta)?;
+        }
+        for tid in linked {
+            member.direct.send(tid, meta, body.as_body())?;
         }
         self.collect_returned_blocks();
         Ok(Submit::Done)
@@ -350,6 +380,11 @@ impl Task {
                 let sent = member.endpoint.send_bytes(daemon.0, meta, body);
                 member.conclude(daemon, sent)?;
                 self.collect_returned_blocks();
+                self.settle_route(to);
+            }
+            Route::Direct => {
+                member.direct.send(to, meta, direct::Body::Bytes(body))?;
+                self.collect_returned_blocks();
             }
             Route::Soon => return Ok(Submit::Again),
             Route::Nowhere => {}
@@ -393,6 +428,16 @@ impl Task {
     #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
+            self.collect_now();
+        }
+    }
+
+    /// After a message by the default route: a link may be wanted, or may have come to be. Multicasts
+    /// make none.
+    fn settle_route(&mut self, to: Tid) {
+        let Some(member) = &mut self.member else { return };
+        member.want_direct(to);
+        if member.direct.is_unsettled() {
             self.collect_now();
         }
     }

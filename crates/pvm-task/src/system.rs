@@ -11,8 +11,10 @@ const TC_SETTMASK: i32 = TC_FIRST + 6;
 const TC_SETTRCBUF: i32 = TC_FIRST + 7;
 const TC_SETTRCOPT: i32 = TC_FIRST + 8;
 const TC_SIBLINGS: i32 = TC_FIRST + 11;
+/// What comes from the sender after this comes on the direct link.
+pub(crate) const TC_TURN: i32 = TC_FIRST + 12;
 /// The last of the range.
-const TC_LAST: i32 = TC_FIRST + 11;
+const TC_LAST: i32 = TC_TURN;
 
 /// The tags for which the library has handlers of its own, by their ids: connection request and
 /// answer, exit, no-operation, settings, siblings.

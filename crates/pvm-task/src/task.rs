@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub output: Output,
     pub notifies: LocalNotifies,
     pub tracer: Tracer,
+    /// Peers of which the rest comes on direct links.
+    pub turns: Vec<Tid>,
     /// Something came since somebody last asked.
     pub news: bool,
 }
@@ -51,6 +53,7 @@ impl Task {
             output: Output::default(),
             notifies: LocalNotifies::default(),
             tracer: Tracer::default(),
+            turns: Vec::new(),
             news: false,
         };
         Task { state, member: None, cookie: environment.cookie }
@@ -73,6 +76,7 @@ impl Task {
             self.state.settings.inherit_environment(environment);
         }
         self.state.handlers.enter_system();
+        self.tell_route();
         Ok(tid)
     }
 
@@ -131,7 +135,8 @@ impl Task {
     /// `pvm_exit`: drops queued messages and handlers, says goodbye, disconnects. `SysErr` when the
     /// daemon was gone already (the task is not enrolled afterwards either way).
     pub fn leave(&mut self) -> Result<(), Code> {
-        let Some(member) = self.member.take() else { return Ok(()) };
+        let Some(mut member) = self.member.take() else { return Ok(()) };
+        member.flush_directs();
         self.state.store.clear_queue();
         for message in &mut self.state.store.table {
             message.detach();
@@ -152,6 +157,7 @@ impl Task {
             // parent's end.
             drop(member.link.take());
             member.bed = Bed::default();
+            drop(std::mem::take(&mut member.direct));
         }
         // Dropping the rest would write to the parent's segment, which is not the child's to touch.
         std::mem::forget(self);
@@ -160,9 +166,11 @@ impl Task {
 
 /// Descriptors.
 impl Task {
-    /// The control socket and the doorbell, for `pvm_getfds` and `poll(2)`.
-    pub fn descriptors(&self) -> Option<[BorrowedFd<'_>; 2]> {
-        let member = self.member.as_ref()?;
-        Some([member.link.as_ref()?.as_fd(), member.endpoint.bell()])
+    /// The control socket, the doorbell and what stands for direct links, for `pvm_getfds` and
+    /// `poll(2)`.
+    pub fn descriptors(&mut self) -> Option<[BorrowedFd<'_>; 3]> {
+        let member = self.member.as_mut()?;
+        let links = member.direct.descriptor()?;
+        Some([member.link.as_ref()?.as_fd(), member.endpoint.bell(), links])
     }
 }

@@ -36,6 +36,8 @@ struct Descriptors {
     /// Absent when the daemon is gone.
     socket: Option<OwnedFd>,
     bell: OwnedFd,
+    /// Stands for all direct links.
+    links: Option<OwnedFd>,
     /// Rung by other threads of this process.
     nudge: OwnedFd,
 }
@@ -76,13 +78,19 @@ impl Bed {
         }
     }
 
-    fn make(&mut self, socket: Option<BorrowedFd<'_>>, bell: BorrowedFd<'_>) -> io::Result<Arc<Descriptors>> {
+    fn make(
+        &mut self,
+        socket: Option<BorrowedFd<'_>>,
+        bell: BorrowedFd<'_>,
+        links: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Arc<Descriptors>> {
         if let Some(descriptors) = &self.descriptors {
             return Ok(descriptors.clone());
         }
         let descriptors = Arc::new(Descriptors {
             socket: socket.map(|socket| socket.try_clone_to_owned()).transpose()?,
             bell: bell.try_clone_to_owned()?,
+            links: links.map(|links| links.try_clone_to_owned()).transpose()?,
             nudge: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         });
         self.descriptors = Some(descriptors.clone());
@@ -215,6 +223,8 @@ impl Waiter {
 pub struct Sleep {
     descriptors: Option<Arc<Descriptors>>,
     writing: bool,
+    /// What the daemon says has to wait.
+    deaf: bool,
     timeout: Option<Duration>,
 }
 
@@ -231,7 +241,9 @@ impl Sleep {
             let writing = if self.writing { PollFlags::OUT } else { PollFlags::empty() };
             list.push(PollFd::new(&descriptors.bell, PollFlags::IN));
             list.push(PollFd::new(&descriptors.nudge, PollFlags::IN));
-            list.extend(descriptors.socket.iter().map(|socket| PollFd::new(socket, PollFlags::IN | writing)));
+            list.extend(descriptors.links.iter().map(|links| PollFd::new(links, PollFlags::IN)));
+            let socket = descriptors.socket.iter().filter(|_| !self.deaf);
+            list.extend(socket.map(|socket| PollFd::new(socket, PollFlags::IN | writing)));
         }
         let timeout = self.timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
@@ -291,17 +303,18 @@ impl Task {
     pub(crate) fn lie_down(&mut self, timeout: Option<Duration>) -> Sleep {
         let lonely = Some(timeout.map_or(LONELY_PAUSE, |time| time.min(LONELY_PAUSE)));
         let Some(member) = &mut self.member else {
-            return Sleep { descriptors: None, writing: false, timeout: lonely };
+            return Sleep { descriptors: None, writing: false, deaf: false, timeout: lonely };
         };
         let socket = member.link.as_ref().map(|link| link.as_fd());
         // Where there is no room for descriptors, short naps take the place of being woken.
-        let Ok(descriptors) = member.bed.make(socket, member.endpoint.bell().as_fd()) else {
+        let Ok(descriptors) = member.bed.make(socket, member.endpoint.bell().as_fd(), member.direct.watched()) else {
             let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
-            return Sleep { descriptors: None, writing: false, timeout: nap };
+            return Sleep { descriptors: None, writing: false, deaf: false, timeout: nap };
         };
         member.bed.asleep = true;
         let writing = member.link.as_ref().is_some_and(|link| link.wants_write());
-        Sleep { descriptors: Some(descriptors), writing, timeout }
+        let deaf = member.direct.waits_for.is_some();
+        Sleep { descriptors: Some(descriptors), writing, deaf, timeout }
     }
 
     /// After sleeping, or when it was not needed after all.

@@ -30,6 +30,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 mod carrying;
+mod directs;
 mod hosts;
 mod linking;
 mod processes;
@@ -83,6 +84,7 @@ pub struct Daemon {
     /// The starter's terminal is needed yet, to have a person start hosts.
     holds_terminal: bool,
     links: Links,
+    directs: directs::Directs,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
     started: Instant,
@@ -143,6 +145,7 @@ impl Daemon {
             starter,
             holds_terminal: false,
             links,
+            directs: directs::Directs::new(epoll.clone()),
             epoll,
             signals,
             started: Instant::now(),
@@ -295,6 +298,7 @@ impl Daemon {
             // The loop looks anyway.
             Source::Bell => {}
             Source::Data(host) => self.data_ready(host, flags),
+            Source::Direct(number) => self.directs.ready(number),
             Source::Gate => self.step_links(),
             Source::Control(host) => self.control_ready(host, flags),
             Source::Starts => self.step_starts(),
@@ -340,7 +344,10 @@ impl Daemon {
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => {
                         match frame {
-                            ToDaemon::Bye => self.drain(tid),
+                            ToDaemon::Bye => {
+                                self.drain(tid);
+                                self.directs.let_run_out(tid);
+                            }
                             _ => self.take_from(tid),
                         }
                         self.machine.handle_frame(self.now(), tid, frame);
@@ -416,6 +423,7 @@ impl Daemon {
             self.drain(tid);
             self.machine.handle_disconnect(tid);
             self.route.forget_task(tid);
+            self.directs.let_run_out(tid);
         }
     }
 
@@ -482,6 +490,7 @@ impl Daemon {
             Action::Forget { tid } => {
                 self.outputs.remove(&tid);
                 self.route.forget_task(tid);
+                self.directs.let_run_out(tid);
                 self.remark(tid, "is gone");
                 if let Some(connection) = self.connections.forget(tid) {
                     self.connections.close(connection);

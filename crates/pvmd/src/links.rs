@@ -6,7 +6,7 @@ use crate::source::Source;
 use pvm_core::proto;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, Key};
-use pvm_net::{Event as GateEvent, Gate, Link, LinkError, Pair, Pipe, PublicKey, Security};
+use pvm_net::{Event as GateEvent, Gate, Link, LinkError, Pair, Pipe, PublicKey, Security, Tokens};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::net::Shutdown;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -29,6 +29,10 @@ pub enum Event {
     Up { host: Tid, data: Pipe },
     /// A link could not be made, or is lost.
     Down { host: Tid },
+    /// There is a connection for two tasks.
+    Met { ticket: u64, link: Box<Link> },
+    /// There will be none.
+    NotMet { ticket: u64, reason: String },
     /// For the log.
     Remark(String),
 }
@@ -153,6 +157,27 @@ impl Links {
         }
     }
 
+    /// Somebody will call for a link of two tasks. The tickets of such links are beyond 32 bits, those
+    /// of hosts are not.
+    pub fn expect(&mut self, ticket: u64, tokens: Tokens) {
+        self.gate.expect(ticket, None, tokens, self.timeout, Instant::now());
+    }
+
+    /// Calls for a link of two tasks.
+    pub fn meet(&mut self, ticket: u64, addresses: &[SocketAddr], tokens: Tokens) {
+        self.gate.meet(ticket, addresses, None, tokens, self.timeout, Instant::now());
+    }
+
+    /// Nobody wants that link of two tasks any more.
+    pub fn cancel(&mut self, ticket: u64) {
+        self.gate.cancel(ticket);
+    }
+
+    /// Whether what tasks send is encrypted.
+    pub fn encrypts(&self) -> bool {
+        self.security == Security::Encrypted
+    }
+
     fn gate_event(&mut self, event: GateEvent) {
         match event {
             GateEvent::Arrived { peer, address, pair } => match self.keys.get(&peer) {
@@ -162,8 +187,10 @@ impl Links {
                 None => {}
             },
             GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
-            // Daemons do not expect single links.
-            GateEvent::Met { .. } => {}
+            GateEvent::Met { ticket, link } => self.events.push_back(Event::Met { ticket, link }),
+            GateEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
+                self.events.push_back(Event::NotMet { ticket, reason });
+            }
             GateEvent::Failed { ticket, reason } => {
                 let host = Tid(ticket as u32);
                 self.remark(format!("no link to {host}: {reason}"));

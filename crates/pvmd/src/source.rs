@@ -30,6 +30,8 @@ pub enum Source {
     Bell,
     /// The data link to a host.
     Data(Tid),
+    /// A direct link of a task.
+    Direct(u32),
 }
 
 /// Where the kind of a source stands in an event's data.
@@ -51,6 +53,7 @@ impl Source {
             Source::Control(host) => (9, u64::from(host.0)),
             Source::Bell => (10, 0),
             Source::Data(host) => (11, u64::from(host.0)),
+            Source::Direct(number) => (12, u64::from(number)),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -70,6 +73,7 @@ impl Source {
             9 => Source::Control(Tid(number as u32)),
             10 => Source::Bell,
             11 => Source::Data(Tid(number as u32)),
+            12 => Source::Direct(number as u32),
             _ => Source::Check(number as u32),
         }
     }

@@ -47,6 +47,8 @@ pub(super) struct Node {
     connections: u64,
     processes: i32,
     pub starts: Vec<Start>,
+    /// Links of two tasks for which it awaits a call: what the caller shows, and the own task.
+    expected: Vec<(DirectTicket, DirectCall, Tid)>,
     pub stopped: bool,
     /// It does not run now.
     pub frozen: bool,
@@ -57,6 +59,7 @@ pub(super) struct Node {
 pub(super) enum Came {
     Reply(u32, Reply),
     Message(Message),
+    Ended(Tid),
     Halting,
 }
 
@@ -75,6 +78,8 @@ pub(super) struct Fleet {
     /// Requests that have not been answered.
     pub open: BTreeMap<(Tid, u32), Request>,
     pub log: Vec<(Tid, Tid, String)>,
+    /// Links of two tasks that stand: the caller first.
+    pub directs: Vec<(Tid, Tid)>,
     pub dice: Dice,
 }
 
@@ -101,6 +106,7 @@ impl Fleet {
             came: BTreeMap::new(),
             open: BTreeMap::new(),
             log: Vec::new(),
+            directs: Vec::new(),
             dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
         fleet.boot(MASTER, "h1", Rank::Master);
@@ -122,6 +128,7 @@ impl Fleet {
             connections: 0,
             processes: 500,
             starts: Vec::new(),
+            expected: Vec::new(),
             stopped: false,
             frozen: false,
         };
@@ -280,6 +287,7 @@ impl Fleet {
                         Came::Reply(wait, reply)
                     }
                     ToTask::Message(message) => Came::Message(message),
+                    ToTask::Ended(tid) => Came::Ended(tid),
                     ToTask::Halting => Came::Halting,
                     _ => return,
                 };
@@ -316,8 +324,30 @@ impl Fleet {
                 self.flows.entry((host, to)).or_default().push_back(encode(&frame));
             }
             Action::Stop => node.stopped = true,
+            Action::ExpectDirect { ticket, task, .. } => {
+                let call = DirectCall { shown: [self.dice.roll(255) as u8; 32], back: [2; 32], secret: [3; 32] };
+                node.expected.push((ticket, call.clone(), task));
+                node.machine.handle_direct_expected(ticket, Some(call));
+            }
+            Action::CallDirect { ticket, task, peer, call, .. } => self.call_direct(ticket, (task, peer), &call),
+            Action::CancelDirect { ticket } => node.expected.retain(|(other, ..)| *other != ticket),
             _ => {}
         }
+    }
+
+    /// Calls for a link of two tasks.
+    fn call_direct(&mut self, ticket: DirectTicket, (task, peer): (Tid, Tid), call: &DirectCall) {
+        assert!(task.host() < peer.host(), "the lower number connects");
+        let expected = self.nodes.get_mut(&peer.host()).map(|node| &mut node.expected);
+        let place = expected.as_ref().and_then(|all| all.iter().position(|it| *it == (ticket, call.clone(), peer)));
+        if let (Some(expected), Some(place)) = (expected, place) {
+            expected.remove(place);
+            self.directs.push((task, peer));
+            self.machine(peer.host()).handle_direct_ended(ticket, true);
+            self.work(peer.host());
+        }
+        self.machine(task.host()).handle_direct_ended(ticket, place.is_some());
+        self.work(task.host());
     }
 
     fn forget(&mut self, host: Tid, other: Tid) {

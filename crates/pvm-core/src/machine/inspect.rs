@@ -28,6 +28,7 @@ impl Machine {
             ("traces", self.traces.is_idle()),
             ("adds", self.joining.is_idle()),
             ("requests to other hosts", self.remote.is_idle()),
+            ("direct links", self.directs.is_idle()),
             ("mailboxes", self.mailboxes.is_idle()),
         ];
         parts.into_iter().filter(|(_, idle)| !idle).map(|(name, _)| name).collect()

@@ -9,6 +9,7 @@
 //! * `hosts`, `joining`, `table`: the host table, adding and deleting hosts, changes spread to all;
 //! * `links`: the links to other daemons, heartbeats, loss;
 //! * `remote`: what other hosts are asked, and all frames between daemons;
+//! * `direct`: links between two tasks of different hosts;
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
 //! * `groups`, `groups_kept`: who is in which group, and what each host keeps of it;
 //! * `groups_barrier`, `groups_far`: barriers from which members have gone, and over several hosts;
@@ -19,6 +20,9 @@
 
 mod contexts;
 mod control;
+mod direct;
+#[cfg(test)]
+mod direct_tests;
 #[cfg(test)]
 mod fleet_random_tests;
 #[cfg(test)]
@@ -57,6 +61,7 @@ mod tests;
 mod trace_tests;
 mod traces;
 
+pub use direct::DirectTicket;
 pub use group_server::{Listing, Waiting};
 pub use groups::GroupAction;
 pub use groups_barrier::Barrier;
@@ -70,7 +75,7 @@ use crate::hostfile::{HostLine, Hostfile};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::trace::Record;
-use crate::wire::{Frame, HostOptions, KEY_BYTES, Key, Shared};
+use crate::wire::{DirectCall, Frame, HostOptions, KEY_BYTES, Key, Shared};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -147,6 +152,15 @@ pub enum Action {
     /// Send a frame along the flow to that task of another host, behind all that was sent to the
     /// task from here before. It comes out at [`Machine::handle_host_frame`] there.
     SendAlong { to: Tid, frame: Frame },
+    /// Another host will call, for a link of that task to that peer: make up how, and await it;
+    /// answer by [`Machine::handle_direct_expected`]. Once it has called hand the connection to the
+    /// task, and tell by [`Machine::handle_direct_ended`] what came of it.
+    ExpectDirect { ticket: DirectTicket, task: Tid, peer: Tid },
+    /// Call another host, for a link of that task to that peer; hand the connection to the task, and
+    /// tell by [`Machine::handle_direct_ended`] what came of it.
+    CallDirect { ticket: DirectTicket, task: Tid, peer: Tid, addresses: Vec<SocketAddr>, call: DirectCall },
+    /// Nobody wants that link any more.
+    CancelDirect { ticket: DirectTicket },
     /// This daemon has become a host of a machine.
     Joined { shared: Shared, options: HostOptions },
     /// Everybody is gone: end.
@@ -255,6 +269,7 @@ pub struct Machine {
     remote: remote::Remote,
     tasks: tasks::Tasks,
     spawns: spawn::Spawns,
+    directs: direct::Directs,
     notify: notify::Notify,
     mailboxes: mailbox::Mailboxes,
     contexts: contexts::Contexts,
@@ -281,6 +296,7 @@ impl Machine {
             links: links::Links::default(),
             joining: joining::Joining::default(),
             remote: remote::Remote::default(),
+            directs: direct::Directs::default(),
             notify: notify::Notify::default(),
             mailboxes: mailbox::Mailboxes::default(),
             groups: groups::Groups::default(),
@@ -340,6 +356,8 @@ impl Machine {
     fn decide(&mut self, now: Time, from: Tid, wait: u32, request: Request) {
         let answer = match request {
             Request::Connect(tid) => self.connect(from, tid),
+            Request::Direct(to) => return self.ask_direct(from, wait, to),
+            Request::AllowDirect(allowed) => self.allow_direct(from, allowed),
             Request::Spawn(spawn) => return self.spawn(spawn::Asker::Task { tid: from, wait }, spawn),
             Request::Siblings => return self.siblings(from, wait),
             Request::Config => Ok(self.hosts.config()),

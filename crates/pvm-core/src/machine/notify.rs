@@ -2,7 +2,7 @@
 use super::{Action, Machine, remote};
 use crate::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::encoding::Writer;
-use crate::proto::Reply;
+use crate::proto::{Reply, ToTask};
 use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,8 +147,17 @@ impl Machine {
     }
 
     fn tell_exit(&mut self, tid: Tid) {
-        for target in self.notify.exits.remove(&tid).unwrap_or_default() {
-            self.tell_notify(target, tid);
+        let targets = self.notify.exits.remove(&tid).unwrap_or_default();
+        self.tell_exit_to(&targets, tid);
+    }
+
+    fn tell_exit_to(&mut self, targets: &[Target], tid: Tid) {
+        if tid.host() != self.own_host() {
+            let watchers: BTreeSet<Tid> = targets.iter().map(|target| target.task).collect();
+            watchers.into_iter().for_each(|watcher| self.send(watcher, ToTask::Ended(tid)));
+        }
+        for target in targets {
+            self.tell_notify(*target, tid);
         }
     }
 
@@ -177,7 +186,7 @@ impl Machine {
         if !others.is_empty() {
             self.notify.exits.insert(tid, others);
         }
-        theirs.into_iter().for_each(|target| self.tell_notify(target, tid));
+        self.tell_exit_to(&theirs, tid);
     }
 
     /// New hosts can be used.

@@ -138,6 +138,8 @@ impl Machine {
         !matches!(
             request,
             Request::Connect(_)
+                | Request::Direct(_)
+                | Request::AllowDirect(_)
                 | Request::Spawn(_)
                 | Request::Siblings
                 | Request::Signal { .. }
@@ -290,6 +292,11 @@ impl Machine {
             }
             Frame::Spawned { wait, results } => self.part_spawned(from, wait, results),
             Frame::Siblings { wait, tids } => self.siblings_known(from, wait, &tids),
+            Frame::Direct { number, from: asker, to, call } if asker.host() == from => {
+                self.direct_asked(number, asker, to, call);
+            }
+            Frame::DirectCall { number, call } => self.direct_may_call(from, number, call),
+            Frame::DirectRefused { number } => self.direct_refused(from, number),
             Frame::Watch { tid, watcher } if watcher.host() == from => self.watched(tid, watcher),
             Frame::Unwatch { tid, watcher } if watcher.host() == from => self.unwatched(tid, watcher),
             Frame::Died { tid, watcher } if tid.host() == from => self.announce_far_exit(tid, watcher),

@@ -64,6 +64,7 @@ impl Machine {
         self.answer_for_lost(host);
         self.groups_without(host);
         self.listings_without(host);
+        self.forget_directs_to(host);
         self.forget_guests_of(host);
         self.spawns_without(host);
         self.traces.forget_host(host);

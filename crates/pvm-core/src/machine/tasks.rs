@@ -227,6 +227,7 @@ impl Machine {
             resource_manager: manager,
         };
         self.actions.push_back(Action::Welcome { connection, tid, welcome });
+        self.answer_direct_asks(tid);
         if claimed.is_none() {
             self.trace_arrival(tid);
             self.announce_arrival(tid);
@@ -299,6 +300,7 @@ impl Machine {
     fn detach(&mut self, tid: Tid) {
         self.leave_all_groups(tid);
         self.show_no_more(tid);
+        self.forget_directs_of(tid);
         let Some(task) = self.tasks.get_mut(tid) else { return };
         let peers = std::mem::take(&mut task.peers);
         for peer in peers.into_iter().filter(|peer| *peer != tid) {
@@ -353,6 +355,7 @@ impl Machine {
     /// A task that never came to be: no notify, no output.
     pub(super) fn discard(&mut self, tid: Tid) {
         if self.tasks.remove(tid).is_some() {
+            self.forget_directs_of(tid);
             self.actions.push_back(Action::Forget { tid });
         }
     }

@@ -3,6 +3,7 @@
 //! A frame is six bytes of head (length of all that follows the head, `u32` in little-endian order;
 //! its kind; the length of its header) and then header and body. The header is short and is handed
 //! out whole; the body can be long and is copied to where the reader wants it.
+mod pieces;
 mod receiving;
 mod sending;
 
@@ -153,6 +154,11 @@ impl Link {
     pub fn trust(&mut self, timeout: Duration) -> Result<(), LinkError> {
         self.trusted = true;
         Ok(socket::tune(&self.socket, timeout)?)
+    }
+
+    /// The peer is known, and its socket has been tuned elsewhere ([`Link::trust`]).
+    pub fn trust_as_it_is(&mut self) {
+        self.trusted = true;
     }
 
     /// Sets how long a frame may be.

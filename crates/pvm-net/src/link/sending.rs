@@ -4,9 +4,9 @@ use rustix::io::Errno;
 use std::io::IoSlice;
 
 /// Parts of a body written by one system call.
-const PARTS_MAX: usize = 16;
+pub(super) const PARTS_MAX: usize = 16;
 /// Bytes that an encrypted link takes of a body in one go; what it has taken lies in its own memory.
-const PUSH_BYTES_MAX: usize = 128 << 10;
+pub(super) const PUSH_BYTES_MAX: usize = 128 << 10;
 
 /// A frame's head and header as they are sent.
 struct Lead {
@@ -166,6 +166,7 @@ impl Link {
                 Err(errno) => return Err(errno.into()),
             }
         }
+        self.outbox.release_much();
         Ok(())
     }
 }

@@ -35,10 +35,11 @@ impl Daemon {
             Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
             Action::ForgetHost { host } => {
                 self.route.forget_host(host);
+                self.directs.forget_host(host);
                 self.links.forget(host);
             }
             Action::SendHost { host, frame } => self.links.send(host, &frame),
-            _ => {}
+            action => self.act_on_directs(action),
         }
     }
 
@@ -64,6 +65,8 @@ impl Daemon {
                     self.unfinished_hosts.push(host);
                 }
                 Event::Down { host } => self.link_down(host),
+                Event::Met { ticket, link } => self.direct_met(ticket, &link),
+                Event::NotMet { ticket, reason } => self.direct_not_met(ticket, &reason),
                 Event::Remark(text) => self.log.line(&text),
             }
         }

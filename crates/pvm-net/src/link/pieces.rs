@@ -1,0 +1,64 @@
+//! Frames that are sent piece by piece, where the sender decides what is kept of them.
+use super::sending::{PARTS_MAX, PUSH_BYTES_MAX};
+use super::{HEADER_BYTES_MAX, Link, LinkError};
+use rustix::io::Errno;
+use std::io::IoSlice;
+
+/// Room kept for what encryption adds: one byte in so many, and so many bytes.
+const EXTRA_PART: usize = 128;
+const EXTRA_BYTES: usize = 256;
+
+impl Link {
+    /// The beginning of a frame that is sent by [`Link::offer`] and [`Link::keep`].
+    pub fn frame_head(kind: u8, header: &[u8], body_bytes: usize) -> Vec<u8> {
+        assert!(header.len() <= HEADER_BYTES_MAX, "a header of {} bytes", header.len());
+        let bytes = (header.len() + body_bytes) as u32;
+        [&bytes.to_le_bytes()[..], &[kind, header.len() as u8], header].concat()
+    }
+
+    /// Sends as much of a frame's next bytes as can go now. Gives how many went; none while something
+    /// waits for the socket.
+    pub fn offer(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        self.flush()?;
+        if !self.outbox.is_empty() {
+            return Ok(0);
+        }
+        if self.is_encrypted() {
+            let mut left = PUSH_BYTES_MAX;
+            let first = |part: &&'_ [u8]| {
+                let count = part.len().min(left);
+                left -= count;
+                count
+            };
+            let counts: Vec<usize> = parts.iter().map(first).collect();
+            let taken: Vec<&[u8]> = parts.iter().zip(counts).map(|(part, count)| &part[..count]).collect();
+            self.write_encrypted(&taken)?;
+            return Ok(PUSH_BYTES_MAX - left);
+        }
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        match rustix::io::writev(&self.socket, &slices[..parts.len().min(PARTS_MAX)]) {
+            Ok(count) => Ok(count),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Takes all of a frame's next bytes; what the socket does not take waits, however much it is.
+    /// Gives whether there was memory for that; if not nothing is taken.
+    pub fn keep(&mut self, parts: &[&[u8]]) -> Result<bool, LinkError> {
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        if !self.outbox.reserve(bytes + bytes / EXTRA_PART + EXTRA_BYTES) {
+            return Ok(false);
+        }
+        if self.is_encrypted() {
+            self.write_encrypted(parts)?;
+        } else {
+            parts.iter().for_each(|part| self.outbox.append(part));
+            self.flush()?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,446 @@
+//! Direct links to tasks of other hosts (`PvmRoute`, contract 2.9).
+//!
+//! The daemons bring two tasks together (`pvm_core::machine`, `direct`). A link is used as soon as
+//! both tasks have it; until then, and where there is none, messages take the default route. A send
+//! writes to the socket, and waits only as long as the other side takes what is sent; the rest is
+//! kept and goes out whenever the task is in the library.
+mod end;
+
+use crate::control::{Fate, Member};
+use crate::message::OWN_DSIG;
+use crate::system::TC_TURN;
+use crate::task::State;
+pub(crate) use end::Wanted;
+use end::{Arrived, End, News};
+use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
+use pvm_core::proto::{Direct, Request};
+use pvm_core::tid::Tid;
+use pvm_fmp::{Block, FAR, Meta};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::Resource;
+use std::collections::{HashSet, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Direct links of a task at most.
+const LINKS_MAX: usize = 1024;
+/// Of the descriptors that the process may have, one in so many is for direct links.
+const DESCRIPTOR_SHARE: u64 = 4;
+/// Up to so many links each one is read without asking first whether there is something.
+const READ_UNASKED_MAX: usize = 2;
+/// While other messages come, the links are looked at once in so many times.
+const BUSY_LOOKS: u32 = 16;
+/// How long a sender waits for a receiver that takes nothing.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a task that leaves sleeps at a time while the other sides take what it has sent.
+const LEAVE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes of a body in the heap that are sent at a time.
+const STEP_BYTES: usize = 64 << 10;
+
+/// `PvmRoute` as programs set it.
+const DONT_ROUTE: i32 = 1;
+const ROUTE_DIRECT: i32 = 3;
+
+/// The direct links of a task.
+#[derive(Default)]
+pub(crate) struct Directs {
+    /// By tid.
+    ends: Vec<End>,
+    /// All sockets, for who sleeps.
+    epoll: Option<OwnedFd>,
+    /// Peers for whom a link has been asked: once each.
+    asked: HashSet<Tid>,
+    /// Requests for links that have not been answered.
+    pub open_asks: usize,
+    route: i32,
+    arrived: VecDeque<Arrived>,
+    /// What the rest of the task has not heard yet.
+    events: Vec<Happened>,
+    /// There are links, or there is something to be heard.
+    active: bool,
+    looks: u32,
+    /// The end of this one's link comes before all that the daemon still has to say.
+    pub waits_for: Option<Tid>,
+}
+
+impl Directs {
+    #[inline(always)]
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
+    fn place(&self, peer: Tid) -> Result<usize, usize> {
+        self.ends.binary_search_by_key(&peer, |end| end.peer)
+    }
+
+    fn find(&mut self, peer: Tid) -> Option<&mut End> {
+        let place = self.place(peer).ok()?;
+        Some(&mut self.ends[place])
+    }
+
+    /// Whether messages to that task go on a link.
+    pub fn carries(&self, to: Tid) -> bool {
+        self.place(to).is_ok_and(|place| self.ends[place].carries)
+    }
+
+    /// Whether a link may come to be used when the task looks.
+    pub fn is_unsettled(&self) -> bool {
+        self.open_asks > 0 || self.ends.iter().any(|end| !end.carries)
+    }
+
+    /// What sleepers watch. Made when it is needed.
+    pub fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        if self.epoll.is_none() {
+            self.epoll = epoll::create(CreateFlags::CLOEXEC).ok();
+        }
+        self.epoll.as_ref().map(|epoll| epoll.as_fd())
+    }
+
+    /// The same, where there are links.
+    pub fn watched(&self) -> Option<BorrowedFd<'_>> {
+        self.epoll.as_ref().map(|epoll| epoll.as_fd())
+    }
+
+    fn links_max() -> usize {
+        let limit = rustix::process::getrlimit(Resource::Nofile).current;
+        limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_SHARE) as usize).min(LINKS_MAX)
+    }
+
+    /// Has the socket watched for what matters now.
+    fn watch(&mut self, place: usize) {
+        let Some(epoll) = &self.epoll else { return };
+        let end = &mut self.ends[place];
+        let interest = end.interest();
+        if interest != end.watched {
+            end.watched = interest;
+            let mut flags = EventFlags::empty();
+            flags.set(EventFlags::IN, interest.contains(PollFlags::IN));
+            flags.set(EventFlags::OUT, interest.contains(PollFlags::OUT));
+            let data = EventData::new_u64(u64::from(end.peer.0));
+            // A socket on which nothing is waited for would still tell of its end, again and again.
+            let _ = epoll::delete(epoll, end.fd());
+            if !flags.is_empty() {
+                let _ = epoll::add(epoll, end.fd(), data, flags);
+            }
+        }
+    }
+
+    /// Takes what has come on one link; gives it up when it has ended.
+    fn look(&mut self, place: usize, wanted: Option<&mut Wanted<'_>>) -> usize {
+        let end = &mut self.ends[place];
+        let peer = end.peer;
+        let mut news = News::default();
+        let result = end.read(&mut self.arrived, wanted, &mut news);
+        if news.usable {
+            self.events.push(Happened::Usable(peer, end.fd().as_raw_fd()));
+        }
+        match result {
+            Ok(()) => self.watch(place),
+            Err(_) => {
+                self.close(place);
+                self.events.push(Happened::Ended(peer));
+            }
+        }
+        news.messages
+    }
+
+    fn close(&mut self, place: usize) {
+        let end = self.ends.remove(place);
+        if let (Some(epoll), false) = (&self.epoll, end.watched.is_empty()) {
+            let _ = epoll::delete(epoll, end.fd());
+        }
+        if self.waits_for == Some(end.peer) {
+            self.waits_for = None;
+        }
+    }
+
+    /// The links that want to be looked at.
+    fn ready(&self, all: bool) -> Vec<Tid> {
+        let epoll = match &self.epoll {
+            Some(epoll) if !all && self.ends.len() > READ_UNASKED_MAX => epoll,
+            _ => return self.ends.iter().map(|end| end.peer).collect(),
+        };
+        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
+        let count = epoll::wait(epoll, &mut events[..], Some(&Timespec::default())).unwrap_or(0);
+        let told = events[..count].iter().map(|event| Tid(event.data.u64() as u32));
+        let unfinished = self.ends.iter().filter(|end| end.unfinished).map(|end| end.peer);
+        told.chain(unfinished).collect()
+    }
+
+    /// Takes what has come on the links.
+    fn look_at_all(&mut self, all: bool) -> usize {
+        let mut count = 0;
+        for peer in self.ready(all) {
+            if let Ok(place) = self.place(peer) {
+                count += self.look(place, None);
+            }
+        }
+        count
+    }
+
+    /// Waits until a link takes more, and takes what comes on all of them meanwhile: the other side
+    /// may wait for just that.
+    fn wait_for_room(&mut self, peer: Tid, time: Duration) {
+        let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.ends.len());
+        for end in &self.ends {
+            let mut flags = end.interest();
+            flags.set(PollFlags::OUT, end.peer == peer || !end.is_flushed());
+            list.push(PollFd::from_borrowed_fd(end.fd(), flags));
+        }
+        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        // Interrupted or not, the caller looks again.
+        let _ = rustix::event::poll(&mut list, Some(&timeout));
+        let readable: Vec<Tid> = std::iter::zip(&self.ends, &list)
+            .filter(|(_, fd)| fd.revents().intersects(!PollFlags::OUT))
+            .map(|(end, _)| end.peer)
+            .collect();
+        for peer in readable {
+            if let Ok(place) = self.place(peer) {
+                self.look(place, None);
+            }
+        }
+    }
+
+    /// Sends parts of a message that follow each other. `begun` says that parts before these have
+    /// gone, so that these have to go too.
+    fn send_parts(&mut self, to: Tid, mut parts: &mut [&[u8]], mut begun: bool) -> Result<(), Code> {
+        let mut since = Instant::now();
+        loop {
+            // An end that is gone takes everything: so has its task.
+            let Some(end) = self.find(to) else { return Ok(()) };
+            let (count, moved) = end.offer(parts);
+            begun |= count > 0;
+            parts = skip(parts, count);
+            if parts.is_empty() {
+                return Ok(());
+            }
+            if moved {
+                since = Instant::now();
+                continue;
+            }
+            if !end.is_stalled() && since.elapsed() < PATIENCE {
+                self.wait_for_room(to, PATIENCE);
+                continue;
+            }
+            if end.push(parts) {
+                let place = self.place(to).expect("found above");
+                self.watch(place);
+                return Ok(());
+            }
+            if !begun {
+                return Err(Code::NoMem);
+            }
+            // Half a message cannot be taken back.
+            self.wait_for_room(to, PATIENCE);
+        }
+    }
+}
+
+/// The parts without their first bytes.
+fn skip<'a, 'b>(parts: &'a mut [&'b [u8]], mut count: usize) -> &'a mut [&'b [u8]] {
+    let mut first = 0;
+    for part in parts.iter_mut() {
+        let taken = count.min(part.len());
+        *part = &part[taken..];
+        count -= taken;
+        if !part.is_empty() {
+            break;
+        }
+        first += 1;
+    }
+    &mut parts[first..]
+}
+
+/// What the rest of the task has to know.
+enum Happened {
+    /// The link to that peer can be used; its descriptor.
+    Usable(Tid, i32),
+    Ended(Tid),
+}
+
+impl Directs {
+    /// `PvmRoute` has been set. Gives what the daemon has to know, if it has to.
+    pub fn set_route(&mut self, route: i32) -> Option<Request> {
+        let before = std::mem::replace(&mut self.route, route);
+        let changed = (before == DONT_ROUTE) != (route == DONT_ROUTE);
+        changed.then_some(Request::AllowDirect(route != DONT_ROUTE))
+    }
+
+    /// A message for which somebody waits goes straight to its place, if it is the next to come.
+    pub fn receive_straight(&mut self, wanted: &mut Wanted<'_>) {
+        for peer in self.ready(false) {
+            let Ok(place) = self.place(peer) else { continue };
+            let first = self.arrived.is_empty();
+            self.look(place, first.then_some(&mut *wanted));
+            if wanted.found.is_some() {
+                return;
+            }
+        }
+    }
+}
+
+impl Member {
+    /// Has a link made to a task to which much may go, if the program wants links. Once a task: where
+    /// there can be none the default route stays.
+    pub(crate) fn want_direct(&mut self, to: Tid) {
+        let wanted = self.direct.route == ROUTE_DIRECT && !self.direct.asked.contains(&to);
+        if !wanted || self.direct.find(to).is_some() {
+            return;
+        }
+        self.direct.asked.insert(to);
+        let open = self.direct.ends.len() + self.direct.open_asks;
+        if open < Directs::links_max() && self.request(Request::Direct(to), Fate::Direct).is_ok() {
+            self.direct.open_asks += 1;
+        }
+    }
+
+    /// The daemon has brought this task together with another.
+    pub(crate) fn add_direct(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
+        // A link that is not taken is closed, and the other side hears no hello.
+        let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
+        let Err(place) = self.direct.place(direct.peer) else { return };
+        let open = self.direct.ends.len() < Directs::links_max() && self.direct.route != DONT_ROUTE;
+        if !open || self.direct.descriptor().is_none() {
+            return;
+        }
+        let Ok(end) = End::new(direct, socket) else { return };
+        self.direct.ends.insert(place, end);
+        self.direct.active = true;
+        self.bed.clear();
+        self.direct.look(place, None);
+        self.settle_directs(state);
+    }
+
+    /// Takes what has come on the links, `count` messages having come otherwise.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn progress_direct(&mut self, state: &mut State, count: usize) -> usize {
+        self.heed_turns(state);
+        self.direct.looks = self.direct.looks.wrapping_add(1);
+        let sleepy = self.endpoint.is_napping();
+        if count == 0 || sleepy || self.direct.looks % BUSY_LOOKS == 0 {
+            self.direct.look_at_all(sleepy);
+        }
+        self.settle_directs(state)
+    }
+
+    /// What has come by the default route may have been the last to come that way.
+    pub(crate) fn heed_turns(&mut self, state: &mut State) {
+        for peer in std::mem::take(&mut state.turns) {
+            if let Ok(place) = self.direct.place(peer) {
+                self.direct.ends[place].turn();
+                self.direct.watch(place);
+            }
+        }
+    }
+
+    /// Does what is to be done after links were looked at. Gives how many messages came.
+    pub(crate) fn settle_directs(&mut self, state: &mut State) -> usize {
+        let own = self.tid.0 as i32;
+        let mut count = 0;
+        while let Some(arrived) = self.direct.arrived.pop_front() {
+            state.arrived_bytes(arrived.envelope(own), arrived.body);
+            count += 1;
+        }
+        for event in std::mem::take(&mut self.direct.events) {
+            match event {
+                Happened::Usable(peer, descriptor) => state.route_changed(peer, Some(descriptor)),
+                Happened::Ended(peer) => state.route_changed(peer, None),
+            }
+            count += 1;
+        }
+        self.take_turns();
+        self.direct.active = !self.direct.ends.is_empty();
+        count
+    }
+
+    /// Tells those who read their links that all comes there from now on.
+    fn take_turns(&mut self) {
+        let turning = self.direct.ends.iter().filter(|end| end.may_turn()).map(|end| end.peer);
+        for peer in turning.collect::<Vec<Tid>>() {
+            if self.send_turn(peer) {
+                if let Some(end) = self.direct.find(peer) {
+                    end.carries = true;
+                }
+            }
+        }
+    }
+
+    /// The last message to that peer on the default route, if it can go now.
+    fn send_turn(&mut self, peer: Tid) -> bool {
+        let daemon = self.tid.host();
+        if !self.endpoint.is_connected(daemon.0) {
+            self.introduce(daemon);
+            return false;
+        }
+        let mut meta = [SYSCTX_TC, TC_TURN, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
+        meta[FAR] = peer.0;
+        let sent = self.endpoint.send_bytes(daemon.0, meta, &[]);
+        self.conclude(daemon, sent).is_ok()
+    }
+
+    /// A task of another host has ended. What it sent last may still be on its way.
+    pub(crate) fn peer_ended(&mut self, state: &mut State, peer: Tid) {
+        self.heed_turns(state);
+        self.direct.asked.remove(&peer);
+        if let Ok(place) = self.direct.place(peer) {
+            // If it has not taken its turn by now it never will.
+            self.direct.ends[place].turn();
+            self.direct.waits_for = Some(peer);
+            self.direct.look(place, None);
+        }
+        self.settle_directs(state);
+    }
+
+    /// Before leaving: waits until the other sides have taken what was sent to them.
+    pub(crate) fn flush_directs(&mut self) {
+        loop {
+            self.direct.ends.iter_mut().for_each(End::flush);
+            let Some(peer) = self.direct.ends.iter().find(|end| !end.is_flushed()).map(|end| end.peer) else { return };
+            self.direct.wait_for_room(peer, LEAVE_PAUSE);
+            // Nobody receives it any more.
+            self.direct.arrived.clear();
+        }
+    }
+}
+
+/// A body as it is sent.
+#[derive(Clone, Copy)]
+pub(crate) enum Body<'a> {
+    Bytes(&'a [u8]),
+    Blocks(&'a [(Block, usize)]),
+}
+
+impl Body<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Blocks(blocks) => blocks.iter().map(|(_, used)| used).sum(),
+        }
+    }
+}
+
+impl Directs {
+    /// Sends a message on a link.
+    pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        let head = End::head(meta, body.len());
+        let blocks = match body {
+            Body::Bytes(bytes) => return self.send_parts(to, &mut [&head, bytes], false),
+            Body::Blocks(blocks) => blocks,
+        };
+        self.send_parts(to, &mut [&head], false)?;
+        let mut step = vec![0; STEP_BYTES.min(body.len())];
+        for (block, used) in blocks {
+            let mut offset = 0;
+            while offset < *used {
+                let count = STEP_BYTES.min(used - offset);
+                block.read(offset, &mut step[..count]);
+                self.send_parts(to, &mut [&step[..count]], true)?;
+                offset += count;
+            }
+        }
+        Ok(())
+    }
+}

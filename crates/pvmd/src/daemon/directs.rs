@@ -1,0 +1,202 @@
+//! Direct links between tasks of this host and of others: how they come to be, and how they end.
+//!
+//! The daemon keeps a descriptor of each link that its tasks have. When a task ends, however that
+//! happens, the kernel still has what the task wrote last; the daemon says that this was all, and
+//! holds the connection until the other side has read it. When a host is lost, its links are closed
+//! at this end, so that nobody waits for more from them.
+use super::Daemon;
+use crate::source::Source;
+use pvm_core::machine::{Action, DirectTicket};
+use pvm_core::proto::{Direct, ToTask};
+use pvm_core::tid::Tid;
+use pvm_core::wire::DirectCall;
+use pvm_net::{KeyPair, Link, NoRandomness, Token, Tokens};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use rustix::process::Resource;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+/// Of the descriptors that the daemon may have, one in so many is for direct links.
+const DESCRIPTOR_SHARE: u64 = 4;
+/// Links at a time where the daemon may have any number of descriptors.
+const LINKS_MAX: usize = 4096;
+/// The bit of the debug mask for routes.
+const DEBUG_ROUTES: i32 = 0x4000;
+/// Bytes of a link without a reader that are thrown away at a time.
+const DISCARD_BYTES: usize = 64 << 10;
+
+/// A link that is being made.
+struct Meeting {
+    task: Tid,
+    peer: Tid,
+    ticket: DirectTicket,
+    secret: [u8; 32],
+    calls: bool,
+}
+
+/// A link that a task has, or has had.
+struct Held {
+    task: Tid,
+    peer: Tid,
+    socket: OwnedFd,
+    /// The task is gone.
+    runs_out: bool,
+}
+
+/// The direct links of this host.
+pub struct Directs {
+    epoll: Rc<OwnedFd>,
+    meetings: HashMap<u64, Meeting>,
+    held: HashMap<u32, Held>,
+    last: u32,
+    links_max: usize,
+}
+
+fn number_of(ticket: DirectTicket) -> u64 {
+    u64::from(ticket.host.0) << 32 | u64::from(ticket.number)
+}
+
+fn make_up_call() -> Result<DirectCall, NoRandomness> {
+    let Tokens { shown, back } = Tokens::generate()?;
+    Ok(DirectCall { shown: *shown.as_bytes(), back: *back.as_bytes(), secret: *KeyPair::generate()?.secret() })
+}
+
+impl Directs {
+    /// None yet.
+    pub fn new(epoll: Rc<OwnedFd>) -> Directs {
+        let limit = rustix::process::getrlimit(Resource::Nofile).current;
+        let share = limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_SHARE) as usize);
+        let links_max = share.min(LINKS_MAX);
+        Directs { epoll, meetings: HashMap::new(), held: HashMap::new(), last: 0, links_max }
+    }
+
+    fn has_room(&self) -> bool {
+        self.meetings.len() + self.held.len() < self.links_max
+    }
+
+    /// Keeps a descriptor of a link that a task is given.
+    fn hold(&mut self, task: Tid, peer: Tid, socket: OwnedFd) -> Result<(), Errno> {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if !self.held.contains_key(&self.last) {
+                break;
+            }
+        }
+        epoll::add(&self.epoll, &socket, Source::Direct(self.last).data(), EventFlags::RDHUP)?;
+        self.held.insert(self.last, Held { task, peer, socket, runs_out: false });
+        Ok(())
+    }
+
+    fn close(&mut self, number: u32) {
+        if let Some(held) = self.held.remove(&number) {
+            // The task's own descriptor would keep it there.
+            let _ = epoll::delete(&self.epoll, &held.socket);
+        }
+    }
+
+    /// The other side has closed, or there is something for a task that is gone.
+    pub fn ready(&mut self, number: u32) {
+        let Some(held) = self.held.get(&number) else { return };
+        if !held.runs_out {
+            // What that side sent stays for the task; what the task still sends nobody wants.
+            return self.close(number);
+        }
+        let mut rubbish = [0; DISCARD_BYTES];
+        match rustix::io::read(&held.socket, &mut rubbish) {
+            Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
+            _ => self.close(number),
+        }
+    }
+
+    /// The task is gone. Were its links closed with something unread, the kernel would throw away
+    /// what the other side has not got yet.
+    pub fn let_run_out(&mut self, task: Tid) {
+        let ours = self.held.iter_mut().filter(|(_, held)| held.task == task && !held.runs_out);
+        let mut over = Vec::new();
+        for (number, held) in ours {
+            held.runs_out = true;
+            let flags = EventFlags::IN | EventFlags::RDHUP;
+            let shut = rustix::net::shutdown(&held.socket, Shutdown::Write);
+            let data = Source::Direct(*number).data();
+            if shut.and_then(|()| epoll::modify(&self.epoll, &held.socket, data, flags)).is_err() {
+                over.push(*number);
+            }
+        }
+        over.into_iter().for_each(|number| self.close(number));
+    }
+
+    /// The host is lost: nothing more comes from there.
+    pub fn forget_host(&mut self, host: Tid) {
+        let theirs = self.held.iter().filter(|(_, held)| held.peer.host() == host);
+        let theirs: Vec<u32> = theirs.map(|(number, _)| *number).collect();
+        for number in theirs {
+            if let Some(held) = self.held.get(&number) {
+                // Has the task find the end behind what has come.
+                let _ = rustix::net::shutdown(&held.socket, Shutdown::Both);
+            }
+            self.close(number);
+        }
+    }
+}
+
+impl Daemon {
+    pub(super) fn act_on_directs(&mut self, action: Action) {
+        match action {
+            Action::ExpectDirect { ticket, task, peer } => {
+                let call = if self.directs.has_room() { make_up_call().ok() } else { None };
+                if let Some(DirectCall { shown, back, secret }) = call.clone() {
+                    let number = number_of(ticket);
+                    self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: false });
+                    let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
+                    self.links.expect(number, Tokens { shown, back });
+                }
+                self.machine.handle_direct_expected(ticket, call);
+            }
+            Action::CallDirect { ticket, .. } if !self.directs.has_room() => {
+                self.machine.handle_direct_ended(ticket, false);
+            }
+            Action::CallDirect { ticket, task, peer, addresses, call } => {
+                let DirectCall { shown, back, secret } = call;
+                let number = number_of(ticket);
+                self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: true });
+                let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
+                self.links.meet(number, &addresses, Tokens { shown, back });
+            }
+            Action::CancelDirect { ticket } => {
+                self.directs.meetings.remove(&number_of(ticket));
+                self.links.cancel(number_of(ticket));
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection for a link stands: it goes to the task.
+    pub(super) fn direct_met(&mut self, number: u64, link: &Link) {
+        let Some(Meeting { task, peer, ticket, secret, calls }) = self.directs.meetings.remove(&number) else { return };
+        let secret = self.links.encrypts().then_some(secret);
+        let frame = ToTask::Direct(Direct { peer, calls, secret });
+        let lives = self.connections.of_task(task).is_some();
+        let socket = link.as_fd().try_clone_to_owned().ok().filter(|_| lives);
+        let held = socket.is_some_and(|socket| self.directs.hold(task, peer, socket).is_ok());
+        if held {
+            self.connections.send_with(task, &frame, &[link.as_fd()]);
+            self.remark_route(&format!("{task} and {peer} have a direct link"));
+        }
+        self.machine.handle_direct_ended(ticket, held);
+    }
+
+    pub(super) fn direct_not_met(&mut self, number: u64, reason: &str) {
+        let Some(Meeting { task, peer, ticket, .. }) = self.directs.meetings.remove(&number) else { return };
+        self.remark_route(&format!("no direct link between {task} and {peer}: {reason}"));
+        self.machine.handle_direct_ended(ticket, false);
+    }
+
+    fn remark_route(&mut self, text: &str) {
+        if self.machine.debug_mask() & DEBUG_ROUTES != 0 {
+            self.log.line(text);
+        }
+    }
+}
