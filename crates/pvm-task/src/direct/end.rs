@@ -76,6 +76,8 @@ struct Current {
 pub(crate) struct End {
     pub peer: Tid,
     link: Link,
+    /// This side begins.
+    calls: bool,
     said_hello: bool,
     heard_hello: bool,
     /// What is sent goes this way.
@@ -122,6 +124,7 @@ impl End {
         Ok(End {
             peer: direct.peer,
             link,
+            calls: direct.calls,
             said_hello: false,
             heard_hello: false,
             carries: false,
@@ -173,8 +176,9 @@ impl End {
                 return Ok(());
             }
             self.link.trust_as_it_is();
-            self.link.send(kind::HELLO, &[], &[])?;
-            self.said_hello = true;
+            if self.calls {
+                self.say_hello()?;
+            }
         }
         self.unfinished = false;
         let (mut messages, mut bytes) = (0, 0);
@@ -195,6 +199,9 @@ impl End {
                 (kind::HELLO, _) if !self.heard_hello && head.body_bytes == 0 => {
                     self.heard_hello = true;
                     news.usable = true;
+                    if !self.said_hello {
+                        self.say_hello()?;
+                    }
                 }
                 (kind::MESSAGE, Ok(header)) => {
                     self.current = Some(Current { meta: words(header), bytes: head.body_bytes, body: Vec::new() });
@@ -212,6 +219,13 @@ impl End {
         }
         self.unfinished = true;
         Ok(())
+    }
+
+    /// The one who was called waits for the caller's: before, the caller's daemon may still read from
+    /// the connection.
+    fn say_hello(&mut self) -> Result<(), LinkError> {
+        self.said_hello = true;
+        self.link.send(kind::HELLO, &[], &[])
     }
 
     /// Goes on with the current message; gives it when it is whole.
