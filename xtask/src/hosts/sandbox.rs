@@ -8,9 +8,11 @@
 use crate::common::{in_path, output};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// What the folders are called on which the sandboxes' file systems are mounted.
+const PLACE: &str = "hosts";
 /// Names the folder of the sandbox to the command inside, and says that it is inside.
 const FOLDER_VARIABLE: &str = "HPVM_HOSTS_FOLDER";
 /// The first process inside: waits for the command, and takes in orphans meanwhile.
@@ -46,6 +48,18 @@ fn unshare() -> Command {
     command
 }
 
+/// Removes the folders of commands that were killed; they are empty outside of the sandbox.
+fn remove_leftovers() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix(&format!("hpvm-{PLACE}-")) else { continue };
+        let command = rest.split('-').next().and_then(|word| word.parse::<u32>().ok());
+        if command.is_some_and(|command| !Path::new("/proc").join(command.to_string()).exists()) {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// Runs this program again, inside, with these arguments; shows what it prints, and gives its last
 /// line.
 pub fn run(arguments: &[&str]) -> Result<String> {
@@ -54,7 +68,8 @@ pub fn run(arguments: &[&str]) -> Result<String> {
 
 /// The same; each line that it prints is passed on. Fails when it fails without having said a line.
 pub fn run_with(arguments: &[&str], mut hear: impl FnMut(&str)) -> Result<String> {
-    let place = crate::common::Scratch::new("hosts")?;
+    remove_leftovers();
+    let place = crate::common::Scratch::new(PLACE)?;
     let mut child = unshare()
         .args(["sh", "-c", FIRST_PROCESS, "sh"])
         .arg(std::env::current_exe()?)
