@@ -16,12 +16,18 @@ const TRIES: u32 = 10;
 /// The least pause between tries that the system takes.
 const PAUSE_LEAST: Duration = Duration::from_secs(1);
 
-/// Small frames leave at once; a peer that the network has lost is noticed within the time.
+/// What has been sent must be taken within the time, else the connection is given up. Only for links
+/// that are always read: a peer that has no room for what it is sent counts as one that is not there.
+pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
+    let milliseconds = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
+    sockopt::set_tcp_user_timeout(socket, milliseconds)
+}
+
+/// Small frames leave at once; a peer that the network has lost is noticed, one that does not read
+/// for a long time is not given up.
 pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
-    let milliseconds = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
-    sockopt::set_tcp_user_timeout(socket, milliseconds)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     let interval = (timeout / KEEPALIVE_COUNT).max(Duration::from_secs(1));

@@ -109,3 +109,25 @@ fn a_loop_that_waits_for_the_gate_is_woken_for_all_that_happens() {
     }
     assert!(seen == 2 && turns < 100 && start.elapsed() < Duration::from_secs(2), "{turns} turns");
 }
+
+#[test]
+fn of_several_calls_of_one_peer_at_once_none_spoils_the_others() {
+    for _ in 0..20 {
+        let (mut caller, mut called) = acquainted();
+        let (to, key) = (address(&called), called.identity().public());
+        for ticket in 7..10 {
+            caller.connect(ticket, &[to], key, Security::Trusted, PATIENCE, Instant::now());
+        }
+        let end = Instant::now() + PATIENCE;
+        loop {
+            assert!(Instant::now() < end, "nobody has arrived");
+            caller.step(Instant::now());
+            called.step(Instant::now());
+            match events(&mut called).first() {
+                Some(Event::Arrived { .. }) => break,
+                Some(other) => panic!("{other:?}"),
+                None => {}
+            }
+        }
+    }
+}

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const ACCEPTS_IN_TURN_MAX: usize = 16;
 /// A caller that has begun a handshake gets so long before it can lose its place to another.
 const SHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
+/// Connections of one known peer at a time that wait for its data link.
+const HALVES_MAX: usize = 8;
 /// Pause when there is no descriptor left for a new connection.
 const DEAF_TIME: Duration = Duration::from_millis(100);
 /// The first byte of a TLS connection.
@@ -245,15 +247,30 @@ impl Gate {
         if !self.identity.known().has(&peer) {
             return Err("its key is not the one of a host of this machine".into());
         }
-        // One call of a peer at a time.
-        self.entries.retain(|_, entry| match entry {
-            Entry::Arrival(Arrival { stage: Stage::Half(half), .. }) => half.peer != peer,
-            _ => true,
-        });
+        self.make_room_for_half(&peer);
         let tokens = Tokens::generate().map_err(|error| error.to_string())?;
         let header = zeroize::Zeroizing::new([*tokens.shown.as_bytes(), *tokens.back.as_bytes()].concat());
         control.send(kind::ACCEPT_CONTROL, &header, &[]).map_err(|error| words(&error))?;
         Ok(Box::new(Half { control, peer, security, tokens }))
+    }
+
+    /// A peer that calls several of our addresses at once goes on with the one that answers first,
+    /// which need not be the one that it called last.
+    fn make_room_for_half(&mut self, peer: &PublicKey) {
+        let mut halves = self.halves_of(peer);
+        if halves.len() >= HALVES_MAX {
+            halves.sort_unstable();
+            self.entries.remove(&halves[0]);
+        }
+    }
+
+    /// Connections of that peer which wait for its data link.
+    fn halves_of(&self, peer: &PublicKey) -> Vec<u64> {
+        let half = |(id, entry): (&u64, &Entry)| match entry {
+            Entry::Arrival(Arrival { stage: Stage::Half(half), .. }) if half.peer == *peer => Some(*id),
+            _ => None,
+        };
+        self.entries.iter().filter_map(half).collect()
     }
 
     /// Somebody shows a token: it is one who was expected, or the second link of one whose first
@@ -281,6 +298,8 @@ impl Gate {
             return not_its_own;
         }
         let Half { control, peer, tokens, .. } = *half;
+        // Its other calls were for the same.
+        self.halves_of(&peer).iter().for_each(|id| drop(self.entries.remove(id)));
         let sent = data.send(kind::ACCEPT_DATA, tokens.back.as_bytes(), &[]);
         let pair = sent.and_then(|()| self.pair(control, data)).map_err(|error| words(&error))?;
         self.events.push_back(Event::Arrived { peer, address, pair });

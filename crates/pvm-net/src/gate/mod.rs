@@ -330,7 +330,10 @@ impl Gate {
 
     /// A pair whose peer is known.
     fn pair(&self, control: Link, data: Link) -> Result<Box<Pair>, LinkError> {
-        Ok(Box::new(Pair { control: self.finished(control)?, data: self.finished(data)? }))
+        let mut control = self.finished(control)?;
+        // Control is always read. Data may wait for a slow receiver as long as it takes.
+        control.limit_unread(self.timeout)?;
+        Ok(Box::new(Pair { control, data: self.finished(data)? }))
     }
 
     /// A link whose peer is known; it is its user's to watch.

@@ -149,11 +149,16 @@ impl Link {
         Ok(Link { tls, ..Link::clear(socket) })
     }
 
-    /// The peer is known: it may send as much as it wants, and is given up after so long a silence
-    /// of its network.
+    /// The peer is known: it may send as much as it wants, and is given up after about so long a
+    /// silence of its network.
     pub fn trust(&mut self, timeout: Duration) -> Result<(), LinkError> {
         self.trusted = true;
         Ok(socket::tune(&self.socket, timeout)?)
+    }
+
+    /// The peer is given up, too, if it leaves unread for so long what it has been sent.
+    pub fn limit_unread(&mut self, timeout: Duration) -> Result<(), LinkError> {
+        Ok(socket::limit_unread(&self.socket, timeout)?)
     }
 
     /// The peer is known, and its socket has been tuned elsewhere ([`Link::trust`]).
