@@ -61,6 +61,18 @@ impl Samples {
         median(&self.get(system, measure, size)?.values)
     }
 
+    /// How one measure stands to another: the median of the ratios of values that were taken one
+    /// after the other, in the same round, so that a machine which is faster for some rounds than for
+    /// others is so for both. Where one side has fewer values the ratio of the medians.
+    pub fn ratio(&self, ours: (System, &str), theirs: (System, &str), size: usize) -> Option<f64> {
+        let (one, other) = (self.get(ours.0, ours.1, size)?, self.get(theirs.0, theirs.1, size)?);
+        if one.values.len() != other.values.len() {
+            return Some(median(&one.values)? / median(&other.values)?);
+        }
+        let ratios: Vec<f64> = one.values.iter().zip(&other.values).map(|(ours, theirs)| ours / theirs).collect();
+        median(&ratios)
+    }
+
     /// The largest value.
     pub fn maximum(&self, system: System, measure: &str, size: usize) -> Option<f64> {
         self.get(system, measure, size)?.values.iter().copied().reduce(f64::max)
@@ -93,6 +105,20 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn a_ratio_compares_what_was_measured_in_the_same_round() {
+        let mut samples = Samples::default();
+        // The machine is four times slower in the second half: one side's medians are not the other's.
+        for (ours, theirs) in [(1.0, 2.0), (1.0, 2.0), (4.0, 8.0), (4.0, 8.0), (4.0, 2.0)] {
+            samples.add(System::Hpvm, "a", 8, ours, "us");
+            samples.add(System::OpenMpi, "b", 8, theirs, "us");
+        }
+        assert_eq!(samples.ratio((System::Hpvm, "a"), (System::OpenMpi, "b"), 8), Some(0.5));
+        samples.add(System::OpenMpi, "b", 8, 2.0, "us");
+        assert_eq!(samples.ratio((System::Hpvm, "a"), (System::OpenMpi, "b"), 8), Some(2.0));
+        assert_eq!(samples.ratio((System::Hpvm, "a"), (System::Limit, "b"), 8), None);
     }
 
     #[test]

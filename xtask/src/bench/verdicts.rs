@@ -135,26 +135,24 @@ pub fn verdicts(samples: &Samples) -> Vec<Verdict> {
 }
 
 fn latency(samples: &Samples) -> Vec<Verdict> {
-    let psend = samples.median(System::Hpvm, "pingpong_psend", 8);
-    let limit = samples.median(System::Limit, "pingpong_line", 8);
-    let open_mpi = samples.median(System::OpenMpi, "pingpong_mpi", 8);
-    let packed = |form: &str| samples.median(System::Hpvm, &format!("pingpong_{form}"), 8);
+    let to = |form: &str, theirs: (System, &str)| samples.ratio((System::Hpvm, &format!("pingpong_{form}")), theirs, 8);
+    let (limit, open_mpi) = ((System::Limit, "pingpong_line"), (System::OpenMpi, "pingpong_mpi"));
     let default_to_raw = ["byte", "int", "double"];
     vec![
         Verdict {
             text: "8 bytes, psend/precv, to the limit".into(),
             bound: Bound::Most(1.5),
-            ratios: vec![("".into(), ratio(psend, limit))],
+            ratios: vec![("".into(), to("psend", limit))],
         },
         Verdict {
             text: "8 bytes, psend/precv, to Open MPI".into(),
             bound: Bound::Less(1.0),
-            ratios: vec![("".into(), ratio(psend, open_mpi))],
+            ratios: vec![("".into(), to("psend", open_mpi))],
         },
         Verdict {
             text: "8 bytes, initsend + pk + send + recv + upk, to Open MPI".into(),
             bound: Bound::Most(1.3),
-            ratios: FORMS.iter().map(|form| (form.to_string(), ratio(packed(form), open_mpi))).collect(),
+            ratios: FORMS.iter().map(|form| (form.to_string(), to(form, open_mpi))).collect(),
         },
         Verdict {
             text: "8 bytes, PvmDataDefault to PvmDataRaw".into(),
@@ -162,7 +160,8 @@ fn latency(samples: &Samples) -> Vec<Verdict> {
             ratios: default_to_raw
                 .iter()
                 .map(|kind| {
-                    (kind.to_string(), ratio(packed(&format!("default_{kind}")), packed(&format!("raw_{kind}"))))
+                    let raw = format!("pingpong_raw_{kind}");
+                    (kind.to_string(), to(&format!("default_{kind}"), (System::Hpvm, &raw)))
                 })
                 .collect(),
         },
@@ -206,14 +205,16 @@ fn bandwidth(samples: &Samples) -> Vec<Verdict> {
 
 fn rate(samples: &Samples) -> Vec<Verdict> {
     let open_mpi = ["rate_window", "rate_blocking"];
-    let open_mpi = open_mpi.iter().filter_map(|form| samples.median(System::OpenMpi, form, 8)).reduce(f64::max);
+    let to_better = |form: &str| {
+        let ours = format!("rate_{form}");
+        let ratios =
+            open_mpi.iter().filter_map(|theirs| samples.ratio((System::Hpvm, &ours), (System::OpenMpi, theirs), 8));
+        ratios.reduce(f64::min)
+    };
     let verdict = |text: &str, forms: &[&str]| Verdict {
         text: format!("message rate, {text}, to Open MPI's better form"),
         bound: Bound::Least(1.0),
-        ratios: forms
-            .iter()
-            .map(|form| (form.to_string(), ratio(samples.median(System::Hpvm, &format!("rate_{form}"), 8), open_mpi)))
-            .collect(),
+        ratios: forms.iter().map(|form| (form.to_string(), to_better(form))).collect(),
     };
     vec![verdict("psend", &["psend"]), verdict("send", &["raw_byte", "default_int"])]
 }
@@ -264,8 +265,8 @@ fn many(samples: &Samples) -> Vec<Verdict> {
 fn groups(samples: &Samples) -> Vec<Verdict> {
     let to_open_mpi = |call: &str, tasks: usize| {
         // Without a call of its own a frozen group is compared with the same call of MPI.
-        let theirs = samples.median(System::OpenMpi, call.trim_end_matches("_frozen"), tasks);
-        ratio(samples.median(System::Hpvm, call, tasks), theirs)
+        let theirs = (System::OpenMpi, call.trim_end_matches("_frozen"));
+        samples.ratio((System::Hpvm, call), theirs, tasks)
     };
     let to_pvm =
         |call: &str, tasks: usize| ratio(samples.median(System::Hpvm, call, tasks), best_pvm(samples, call, tasks));
