@@ -24,6 +24,9 @@ pub(crate) struct Store {
     pub queue: Queue,
     /// Memory of the last long body, for the next one: fresh memory would be mapped page by page.
     spare: Vec<u8>,
+    /// Such memory has been asked for: bodies come that have to be copied to private memory, as those
+    /// from other hosts have.
+    keeps_spare: bool,
     /// The active send buffer, 0 for none.
     pub send: i32,
     /// The active receive buffer, 0 for none.
@@ -32,11 +35,20 @@ pub(crate) struct Store {
 
 impl Store {
     pub fn new() -> Store {
-        Store { table: Vec::new(), free: Vec::new(), queue: Queue::new(), spare: Vec::new(), send: 0, receive: 0 }
+        Store {
+            table: Vec::new(),
+            free: Vec::new(),
+            queue: Queue::new(),
+            spare: Vec::new(),
+            keeps_spare: false,
+            send: 0,
+            receive: 0,
+        }
     }
 
     /// Empty memory for a body of that length: kept one, if not too much of it would lie idle.
     pub fn take_spare(&mut self, bytes: usize) -> Vec<u8> {
+        self.keeps_spare = true;
         if self.spare.capacity() > 2 * bytes {
             return Vec::new();
         }
@@ -75,7 +87,7 @@ impl Store {
         if !matches!(message.large, Large::None) {
             let large = std::mem::replace(&mut message.large, Large::None);
             if let Large::Bytes(bytes) = large {
-                if bytes.capacity() <= SPARE_BYTES_MAX && bytes.capacity() > self.spare.capacity() {
+                if self.keeps_spare && bytes.capacity() <= SPARE_BYTES_MAX && bytes.capacity() > self.spare.capacity() {
                     self.spare = bytes;
                 }
             }
