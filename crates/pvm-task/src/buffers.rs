@@ -15,6 +15,9 @@ const TABLE_KEPT_MAX: usize = 4096;
 const SPARE_BYTES_MAX: usize = 16 << 20;
 const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
 
+/// It is given back when the task has slept so often without having asked for it: long bodies come no more.
+const SPARE_SLEEPS_MAX: u32 = 2;
+
 /// All messages of the task, by mid.
 pub(crate) struct Store {
     /// The message of mid m is entry m - 1.
@@ -27,6 +30,8 @@ pub(crate) struct Store {
     /// Such memory has been asked for: bodies come that have to be copied to private memory, as those
     /// from other hosts have.
     keeps_spare: bool,
+    /// How often the task has gone to sleep since it was asked for.
+    sleeps: u32,
     /// The active send buffer, 0 for none.
     pub send: i32,
     /// The active receive buffer, 0 for none.
@@ -41,6 +46,7 @@ impl Store {
             queue: Queue::new(),
             spare: Vec::new(),
             keeps_spare: false,
+            sleeps: 0,
             send: 0,
             receive: 0,
         }
@@ -49,6 +55,7 @@ impl Store {
     /// Empty memory for a body of that length: kept one, if not too much of it would lie idle.
     pub fn take_spare(&mut self, bytes: usize) -> Vec<u8> {
         self.keeps_spare = true;
+        self.sleeps = 0;
         if self.spare.capacity() > 2 * bytes {
             return Vec::new();
         }
@@ -107,8 +114,10 @@ impl Store {
 
     /// Gives the memory of a table back that once was large. Called when idle.
     pub fn tidy(&mut self) {
-        if self.spare.capacity() > SPARE_IDLE_BYTES_MAX {
+        self.sleeps += 1;
+        if self.spare.capacity() > SPARE_IDLE_BYTES_MAX || self.sleeps > SPARE_SLEEPS_MAX {
             self.spare = Vec::new();
+            self.keeps_spare = false;
         }
         if self.table.len() <= TABLE_KEPT_MAX || self.free.len() < self.table.len() / 4 * 3 {
             return;
@@ -316,5 +325,40 @@ impl Task {
     /// The encoding of the active receive buffer; `NoBuf`.
     pub fn receive_encoding(&self) -> Result<Encoding, Code> {
         Ok(self.state.store.get(self.state.store.receive).map_err(|_| Code::NoBuf)?.encoding())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A long body of private memory that was received and freed.
+    fn receive_and_free(store: &mut Store, bytes: usize) {
+        let mut data = store.take_spare(bytes);
+        data.resize(bytes, 1);
+        let entry = store.take_entry(Place::Buffer);
+        store.table[entry as usize].large = Large::Bytes(data);
+        store.free(entry as i32 + 1);
+    }
+
+    #[test]
+    fn memory_of_a_long_body_serves_the_next_one_and_goes_back_when_none_come() {
+        let mut store = Store::new();
+        receive_and_free(&mut store, 1 << 20);
+        store.tidy();
+        assert!(store.take_spare(1 << 20).capacity() >= 1 << 20);
+        receive_and_free(&mut store, 1 << 20);
+        for _ in 0..SPARE_SLEEPS_MAX + 1 {
+            store.tidy();
+        }
+        assert_eq!(store.spare.capacity(), 0);
+    }
+
+    #[test]
+    fn more_than_a_task_may_keep_while_it_sleeps_goes_back_at_once() {
+        let mut store = Store::new();
+        receive_and_free(&mut store, SPARE_IDLE_BYTES_MAX + 1);
+        store.tidy();
+        assert_eq!(store.spare.capacity(), 0);
     }
 }
