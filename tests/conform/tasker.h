@@ -4,32 +4,44 @@
 
 #include "case.h"
 
-/* Starts a task as the message SM_STTASK asks that was just received; its tid goes to `tid`.
-   Returns the process. */
-static int tasker_start(int *tid)
+/* What SM_STTASK asks for. */
+struct tasker_order {
+    int tid, flags, argument_count, variable_count;
+    char path[4096], *arguments[32], *environment[256];
+};
+
+static char *tasker_word(void)
 {
-    int flags, count, i, id;
-    char path[4096], *arguments[32], *environment[256], text[4096];
-    pvm_upkint(tid, 1, 1);
-    pvm_upkint(&flags, 1, 1);
-    pvm_upkstr(path);
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        arguments[i] = strdup(text);
-    }
-    arguments[i] = NULL;
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        environment[i] = strdup(text);
-    }
-    environment[i] = NULL;
-    id = fork();
+    char text[4096];
+    pvm_upkstr(text);
+    return strdup(text);
+}
+
+/* Reads the message SM_STTASK that was just received, but for the three numbers at its end. */
+static void tasker_read(struct tasker_order *order)
+{
+    int i;
+    pvm_upkint(&order->tid, 1, 1);
+    pvm_upkint(&order->flags, 1, 1);
+    pvm_upkstr(order->path);
+    pvm_upkint(&order->argument_count, 1, 1);
+    for (i = 0; i < order->argument_count; i++)
+        order->arguments[i] = tasker_word();
+    order->arguments[i] = NULL;
+    pvm_upkint(&order->variable_count, 1, 1);
+    for (i = 0; i < order->variable_count; i++)
+        order->environment[i] = tasker_word();
+    order->environment[i] = NULL;
+}
+
+/* Starts the task; returns the process. */
+static int tasker_fork(struct tasker_order *order)
+{
+    int i, id = fork();
     if (id == 0) {
-        for (i = 0; environment[i]; i++)
-            putenv(environment[i]);
-        execv(path, arguments);
+        for (i = 0; order->environment[i]; i++)
+            putenv(order->environment[i]);
+        execv(order->path, order->arguments);
         _exit(1);
     }
     return id;

@@ -13,6 +13,8 @@
 
 pub mod codes;
 pub mod dialogue;
+#[cfg(test)]
+mod dice;
 pub mod encoding;
 pub mod events;
 pub mod flows;

@@ -63,6 +63,7 @@ static void tasker(int words)
 {
     int served = 0, id, status, i, zero = 0;
     static int tids[16], ids[16];
+    static struct tasker_order order;
     struct pvmminfo info;
     struct timeval moment = {0, 20000};
     pvm_reg_tasker();
@@ -84,7 +85,9 @@ static void tasker(int words)
             tell(served, words);
             pvm_send(info.src, TOLD);
         } else if (info.tag == SM_STTASK) {
-            ids[served] = tasker_start(&tids[served]);
+            tasker_read(&order);
+            tids[served] = order.tid;
+            ids[served] = tasker_fork(&order);
             served++;
         }
     }

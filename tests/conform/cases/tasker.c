@@ -1,13 +1,13 @@
 /* A tasker starts the tasks of its host. */
 //@ fresh
-#include "case.h"
+#include "tasker.h"
 #include <pvmproto.h>
 #include <sys/wait.h>
 
 static int tasker(void)
 {
-    int tid, flags, count, i, instance, here, total, id, status = 0, zero = 0;
-    char path[4096], *arguments[32], *environment[256], text[4096];
+    static struct tasker_order order;
+    int i, instance, here, total, status = 0, zero = 0;
     struct pvmminfo info;
     pvm_setopt(PvmResvTids, 1);
     status = pvm_reg_tasker();
@@ -16,50 +16,29 @@ static int tasker(void)
     pvm_send(pvm_parent(), 1);
     pvm_recv(-1, SM_STTASK);
     pvm_getminfo(pvm_getrbuf(), &info);
-    pvm_upkint(&tid, 1, 1);
-    pvm_upkint(&flags, 1, 1);
-    pvm_upkstr(path);
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        arguments[i] = strdup(text);
-    }
-    arguments[i] = NULL;
-    pvm_initsend(PvmDataDefault);
-    pvm_pkint(&tid, 1, 1);
-    pvm_pkint(&flags, 1, 1);
-    pvm_pkstr(path);
-    pvm_pkint(&count, 1, 1);
-    for (i = 0; i < count; i++)
-        pvm_pkstr(arguments[i]);
-    pvm_upkint(&count, 1, 1);
-    for (i = 0; i < count; i++) {
-        pvm_upkstr(text);
-        environment[i] = strdup(text);
-    }
-    environment[i] = NULL;
+    tasker_read(&order);
     pvm_upkint(&instance, 1, 1);
     pvm_upkint(&here, 1, 1);
     pvm_upkint(&total, 1, 1);
-    pvm_pkint(&count, 1, 1);
-    for (i = 0; i < count; i++)
-        pvm_pkstr(environment[i]);
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&order.tid, 1, 1);
+    pvm_pkint(&order.flags, 1, 1);
+    pvm_pkstr(order.path);
+    pvm_pkint(&order.argument_count, 1, 1);
+    for (i = 0; i < order.argument_count; i++)
+        pvm_pkstr(order.arguments[i]);
+    pvm_pkint(&order.variable_count, 1, 1);
+    for (i = 0; i < order.variable_count; i++)
+        pvm_pkstr(order.environment[i]);
     pvm_pkint(&instance, 1, 1);
     pvm_pkint(&here, 1, 1);
     pvm_pkint(&total, 1, 1);
     pvm_pkint(&info.src, 1, 1);
     pvm_pkint(&info.ctx, 1, 1);
     pvm_send(pvm_parent(), 2);
-    id = fork();
-    if (id == 0) {
-        for (i = 0; environment[i]; i++)
-            putenv(environment[i]);
-        execv(path, arguments);
-        _exit(1);
-    }
-    waitpid(id, &status, 0);
+    waitpid(tasker_fork(&order), &status, 0);
     pvm_initsend(PvmDataDefault);
-    pvm_pkint(&tid, 1, 1);
+    pvm_pkint(&order.tid, 1, 1);
     pvm_pkint(&status, 1, 1);
     for (i = 0; i < 4; i++)
         pvm_pkint(&zero, 1, 1);

@@ -13,14 +13,16 @@ enum { REGISTERED = 1, ASKED = 2, HERE = 3, GONE = 4, WHAT = 5 };
 /* Starts the first task that it is asked for, and none after it. */
 static void tasker(void)
 {
-    int status, tid;
+    static struct tasker_order order;
+    int status;
     pvm_setopt(PvmResvTids, 1);
     status = pvm_reg_tasker();
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&status, 1, 1);
     pvm_send(pvm_parent(), REGISTERED);
     pvm_recv(-1, SM_STTASK);
-    tasker_start(&tid);
+    tasker_read(&order);
+    tasker_fork(&order);
     pvm_recv(-1, SM_STTASK);
     case_signal(pvm_parent(), ASKED);
     for (;;)

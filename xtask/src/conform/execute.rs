@@ -7,7 +7,7 @@ use super::normalise;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -88,16 +88,19 @@ impl Runner for Worker {
     }
 }
 
+/// What runs a case, and with what arguments; `compiled` is its program if it has to be compiled.
+pub fn program_of(case: &Case, side: Side, compiled: PathBuf) -> (PathBuf, Vec<PathBuf>) {
+    match case.kind {
+        Kind::Program | Kind::Fortran => (compiled, Vec::new()),
+        Kind::Console => (side.programs().join("pvm"), Vec::new()),
+        Kind::Script => (PathBuf::from("/bin/sh"), vec![case.source.clone()]),
+    }
+}
+
 fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
-    let mut command = match case.kind {
-        Kind::Program | Kind::Fortran => machine.command(&compile::program(case, machine.side)),
-        Kind::Console => machine.command(&machine.side.programs().join("pvm")),
-        Kind::Script => {
-            let mut command = machine.command(Path::new("/bin/sh"));
-            command.arg(&case.source);
-            command
-        }
-    };
+    let (program, arguments) = program_of(case, machine.side, compile::program(case, machine.side));
+    let mut command = machine.command(&program);
+    command.args(arguments);
     let input = match case.kind {
         Kind::Console => Stdio::from(console_input(case, &machine.folder)?),
         _ => Stdio::null(),

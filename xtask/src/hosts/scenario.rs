@@ -5,14 +5,14 @@ use super::network::Network;
 use crate::common::root;
 use crate::conform::case::{self, Case, Kind};
 use crate::conform::compile;
-use crate::conform::execute::{End, Outcome, Runner, console_input, wait};
+use crate::conform::execute::{End, Outcome, Runner, console_input, program_of, wait};
 use crate::conform::machine::Side;
 use crate::conform::normalise;
 use anyhow::{Context, Result};
 use regex::{Captures, Regex};
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::LazyLock;
 
@@ -137,15 +137,9 @@ impl Runner for Stage<'_> {
 
 fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     let first = machine.first();
-    let mut command = match case.kind {
-        Kind::Program | Kind::Fortran => machine.command(first, &program(case)),
-        Kind::Console => machine.command(first, &machine.side.programs().join("pvm")),
-        Kind::Script => {
-            let mut command = machine.command(first, Path::new("/bin/sh"));
-            command.arg(&case.source);
-            command
-        }
-    };
+    let (program, arguments) = program_of(case, machine.side, program(case));
+    let mut command = machine.command(first, &program);
+    command.args(arguments);
     let input = match case.kind {
         Kind::Console => Stdio::from(console_input(case, &machine.folder)?),
         _ => Stdio::null(),

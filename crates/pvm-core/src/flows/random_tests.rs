@@ -1,18 +1,7 @@
 //! Flows and intake together against what messages between tasks must be like: in order for each
 //! pair, none lost or doubled, bounds kept, and nobody held up by those who take nothing.
 use super::*;
-
-/// A small generator of numbers that look random (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
+use crate::dice::Dice;
 
 const HOME: Tid = Tid(0x40000);
 const HOSTS: u32 = 3;

@@ -2,20 +2,13 @@
 use super::tests::{World, spawn_of, text};
 use super::*;
 use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX};
+use crate::dice::Dice;
 use crate::encoding::Writer;
 use crate::proto::{Role, Spawn, TraceSettings};
 use crate::wire::Checked;
 
-/// A small generator of numbers that look random (xorshift).
-struct Dice(u64);
-
+/// Values that requests may carry.
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
     fn int(&mut self) -> i32 {
         [0, 1, 2, -1, 5, 8, 16, 32, 256, 257, i32::MAX, i32::MIN][self.roll(12) as usize]
     }
