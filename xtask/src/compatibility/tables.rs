@@ -25,7 +25,6 @@ the cases that use something, those are named that use little else.
 | --- | --- |
 | works | as in the original, the remarks and differences that are named apart |
 | accepted, no effect | may be used, and changes nothing |
-| with several hosts | waits for machines of several hosts; a machine has one host so far |
 | no | is not there; the remark says why |
 ";
 
@@ -170,7 +169,6 @@ fn outcome(defect: &Defect) -> String {
     let state = match defect.state {
         State::Done => return defect.how.clone(),
         State::Kept => "kept on purpose",
-        State::Hosts => "comes with several hosts",
     };
     match defect.how.as_str() {
         "" => state.into(),
