@@ -134,6 +134,8 @@ static void take_exit(int buffer)
     unsigned dead = table->incarnations;
     struct log *log;
     pvm_bufinfo(buffer, NULL, &tag, &source);
+    if (is_stranger(source))
+        return;
     if (tag != TAG_EXIT || source != (int)0x80000000 || pvm_upkint(&tid, 1, 1) < 0)
         give_up("the chief got a message with tag %d from t%x", tag, (unsigned)source);
     while (--dead > 0 && (int)table->logs[dead].tid != tid)
@@ -399,6 +401,7 @@ static void parse(int argc, char **argv)
                  : strcmp(*argv, "patience") == 0 ? &table->patience
                  : strcmp(*argv, "immortals") == 0 ? &table->immortals
                  : strcmp(*argv, "lose") == 0     ? &lose
+                 : strcmp(*argv, "strangers") == 0 ? &table->strangers
                                                   : NULL;
         if (number != NULL)
             *number = (unsigned)atoi(value);

@@ -355,6 +355,17 @@ static unsigned sender_of(int tid)
     fail("a message came from t%x, which is none of ours", (unsigned)tid);
 }
 
+int is_stranger(int tid)
+{
+    unsigned incarnation = table->strangers && tid > 0 ? table->incarnations : 0;
+    if (incarnation == 0)
+        return 0;
+    while (incarnation-- > 0)
+        if ((int)table->logs[incarnation].own_tid == tid)
+            return 0;
+    return 1;
+}
+
 static struct note take_mini(int tid, int tag, int bytes, int any_tag)
 {
     unsigned from = sender_of(tid);
@@ -418,6 +429,8 @@ struct note precv_message(int from, int room)
     done_doing();
     if (code < 0)
         failed_call("pvm_precv", code);
+    if (is_stranger(tid))
+        return (struct note){0, 0};
     envelope = sizeof *head + head->receivers * sizeof *receivers;
     receiver = check_head(head, receivers, tid, tag);
     if (length != (int)(envelope + head->size))

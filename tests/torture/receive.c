@@ -105,13 +105,15 @@ static void take_notify(int buffer, int oldest)
 static struct note take(int buffer, int any_tag, int any_source)
 {
     struct note none = {0, 0};
-    int tag, code;
+    int tag, tid, code;
     if (buffer == 0)
         return none;
     if (buffer < 0)
         failed_call("a receive", buffer);
-    if ((code = pvm_bufinfo(buffer, NULL, &tag, NULL)) < 0)
+    if ((code = pvm_bufinfo(buffer, NULL, &tag, &tid)) < 0)
         fail("pvm_bufinfo gave %d", code);
+    if (is_stranger(tid))
+        return none;
     if (tag == TAG_EXIT) {
         take_notify(buffer, any_tag && any_source);
         return none;

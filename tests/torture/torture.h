@@ -75,6 +75,7 @@ struct table {
     unsigned tasks, immortals;       /* positions below `immortals` are never killed */
     unsigned patience;               /* seconds, after which a wait counts as a hang */
     atomic_uint phase, ring_over, may_lose_daemon;
+    unsigned strangers;              /* tasks that are none of ours may send, too */
     atomic_uint incarnations;        /* in use, the chief included */
     atomic_uint current[POSITIONS_MAX];
     char mutation[24];               /* a deliberate error, to prove that it is found */
@@ -114,6 +115,8 @@ void send_message(struct random *random, enum class class, const unsigned *to, u
 void send_mini(struct random *random, unsigned to);
 /* Takes the active receive buffer apart. `any_tag`: the receive took the oldest of its sender. */
 struct note take_message(int buffer, int any_tag);
+/* Whether a message of that sender is none of ours, and to be ignored. */
+int is_stranger(int tid);
 /* pvm_precv of class PSEND from an incarnation or from any (-1). */
 struct note precv_message(int from, int room);
 

@@ -10,6 +10,9 @@ use std::time::Instant;
 /// How long tasks are killed while they talk, in seconds; `cargo xtask torture` goes on for longer.
 const TORTURE_SECONDS: &str = "20";
 
+/// Neighbours that break the rules of shared memory; `cargo xtask torture --hostile` goes on for longer.
+const HOSTILE: [&str; 6] = ["--hostile", "2", "--seconds", "8", "--tasks", "16"];
+
 type Part = (&'static str, fn() -> Result<(usize, usize)>);
 
 /// What makes up the test. Cheap parts first.
@@ -23,6 +26,7 @@ const PARTS: &[Part] = &[
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
+    ("hostile neighbours", || torture::counted(&HOSTILE.map(String::from))),
     ("demo", || demo::counted(&[])),
     ("orders of memory accesses", loom),
     ("house rules", || lint::counted(&[])),

@@ -3,6 +3,7 @@
 //! `tests/torture` has the tasks, and their accounts of what was sent and received. Here is what
 //! surrounds them: the machine, the watchdog, memory and descriptors, what is left at the end.
 mod groups;
+mod hostile;
 mod memory;
 mod report;
 mod self_test;
@@ -39,6 +40,8 @@ pub struct Plan {
     mutation: Option<&'static str>,
     /// Whether tasks are killed.
     killing: bool,
+    /// Tasks that break every rule of the shared memory meanwhile.
+    hostiles: u64,
     /// Whether every round is told of.
     talkative: bool,
 }
@@ -55,6 +58,7 @@ impl Plan {
             patience: PATIENCE_SECONDS,
             mutation: None,
             killing: true,
+            hostiles: 0,
             talkative: true,
         };
         let mut self_test_only = false;
@@ -68,13 +72,14 @@ impl Plan {
                 "--tasks" => plan.tasks = number()?,
                 "--patience" => plan.patience = number()?,
                 "--round" => plan.round_seconds = number()?,
+                "--hostile" => plan.hostiles = number()?,
                 "--no-kills" => plan.killing = false,
                 "--theirs" => plan.whose = Whose::Theirs,
                 "--as-it-is" => {} // build nothing
                 "--self-test" => self_test_only = true,
                 _ => bail!(
-                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--no-kills] [--theirs] \
-                     [--as-it-is] [--self-test]"
+                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--hostile N] [--no-kills] \
+                     [--theirs] [--as-it-is] [--self-test]"
                 ),
             }
         }
@@ -94,7 +99,7 @@ impl Plan {
         command.arg(format!("seconds={}", self.seconds)).arg(format!("round={}", self.round_seconds));
         command.arg(format!("seed={}", self.seed)).arg(format!("tasks={}", self.tasks));
         command.arg(format!("immortals={}", self.immortals())).arg(format!("patience={}", self.patience));
-        command.arg(format!("lose={}", u32::from(lose_daemon)));
+        command.arg(format!("lose={}", u32::from(lose_daemon))).arg(format!("strangers={}", self.hostiles));
         if let Some(mutation) = self.mutation {
             command.arg(format!("mutate={mutation}"));
         }
@@ -126,6 +131,10 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     let (plan, self_test_only) = Plan::new(arguments)?;
     let program = compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
     let mut checks = Checks::default();
+    if plan.hostiles > 0 {
+        hostile::run(&plan, &program, &mut checks)?;
+        return Ok(checks.counts());
+    }
     self_test::run(&plan, &program, &mut checks)?;
     if !self_test_only {
         println!("torture: {} tasks, {} s, seed {}", plan.tasks, plan.seconds, plan.seed);
@@ -191,6 +200,7 @@ impl Outcome {
 pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     let mut machine = Machine::start_with(plan.whose, "torture", OFFERS)?;
     let mut chief = Talker::start(&mut plan.chief(&machine, program, false))?;
+    let mut hostiles = hostile::Hostiles::start(plan, &machine)?;
     let mut watch = Watch::new(machine.daemon(), Duration::from_secs(plan.patience));
     let mut trouble = Ok(());
     let began = Instant::now();
@@ -232,6 +242,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     }
     let _ = chief.end(END_TIME_MAX);
     drop(chief);
+    hostiles.end();
     let _ = std::fs::remove_file(table(&machine));
     let left = machine.halt().and_then(|()| machine.nothing_is_left());
     let memory = trouble.and_then(|()| watch.verdict());

@@ -1,5 +1,6 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
 use crate::copying::{self, Refusal};
+use crate::memory;
 use crate::offer::{self, Look};
 use crate::pieces;
 use crate::queue::Entry;
@@ -14,6 +15,9 @@ pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
 /// Bytes that are copied at a time to be used in place, where they lie in fragments.
 const COPIED_BYTES: usize = 64 * stream::UNIT_BYTES;
+
+/// Up to here an offered body is taken without a look at how much memory there is, in bytes.
+const UNCHECKED_BYTES_MAX: usize = 64 << 20;
 
 /// The token of a body that is lent: that its entry has been read tells that its block is free.
 pub(crate) const LENT: u32 = u32::MAX;
@@ -108,6 +112,9 @@ impl Remote {
     /// Hands the body over where it lies, as [`Offer::use_pieces`] does. A body in fragments is copied
     /// in small pieces, so that no number is torn apart.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
+        if *done > self.bytes {
+            return; // the sender has changed its mind
+        }
         if self.rest.is_empty() {
             // The fragment was checked to lie in the mapping, which `owner` keeps.
             each(*done, self.first.address.wrapping_add(*done), self.bytes - *done);
@@ -236,6 +243,9 @@ impl Offer<'_> {
             remote.append_to(data);
             self.outcome.set(Outcome::Taken);
             return Ok(());
+        }
+        if self.bytes > UNCHECKED_BYTES_MAX && !memory::can_have(self.bytes as u64) {
+            return self.end(Err(OfferMissed::Later));
         }
         data.resize(start + self.bytes, 0);
         self.take(&mut data[start..])

@@ -7,7 +7,7 @@
 //!
 //! How the two agree is in [`crate::meeting`]; here are the copies themselves.
 use crate::meeting::{self, Meeting};
-use crate::segment::{Header, PeerLine};
+use crate::segment::{Header, Mapping, PeerLine};
 use crate::sync::Ordering;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -30,6 +30,12 @@ pub enum Refusal {
     Forbidden,
 }
 
+/// How long the receiver waits for a chunk to end that the sender is copying into its buffer. A sender
+/// that needs longer to copy so little has been stopped, or never meant to end.
+const CHUNK_PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
+/// How /proc calls segments.
+const SEGMENT_PATH: &str = "/memfd:hpvm";
+
 fn chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).next_multiple_of(4096)
 }
@@ -43,7 +49,7 @@ fn read_from(header: &Header, address: u64, data: &mut [u8]) -> Result<(), Refus
     while done < data.len() {
         let mut nonce = [0u8; 8];
         let mut into = [IoSliceMut::new(&mut nonce), IoSliceMut::new(&mut data[done..])];
-        let from = [remote(nonce_address, 8), remote(address + done as u64, into[1].len())];
+        let from = [remote(nonce_address, 8), remote(address.wrapping_add(done as u64), into[1].len())];
         // SAFETY: `IoSliceMut` has the layout of iovec and covers writable bytes; the remote
         // addresses are the kernel's to check.
         let count = unsafe { libc::process_vm_readv(pid, into.as_mut_ptr().cast(), 2, from.as_ptr(), 2, 0) };
@@ -56,9 +62,8 @@ fn read_from(header: &Header, address: u64, data: &mut [u8]) -> Result<(), Refus
     Ok(())
 }
 
-/// Copies `data` to an address of the process of `header`, whose nonce was looked at before.
-fn write_to(header: &Header, address: u64, data: &[u8]) -> Result<(), Refusal> {
-    let pid = header.pid.load(Ordering::Relaxed) as libc::pid_t;
+/// Copies `data` to an address of a process.
+fn write_to(pid: i32, address: u64, data: &[u8]) -> Result<(), Refusal> {
     let from = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
     let into = remote(address, data.len());
     // SAFETY: the local bytes are read only; the remote address is the kernel's to check.
@@ -77,11 +82,26 @@ fn refusal() -> Refusal {
     }
 }
 
-/// Whether the process id in `header` means the owner of the segment, seen from here.
-pub fn is_reachable(header: &Header) -> bool {
+/// The process of a segment's owner, if it can be reached from here. The owner itself says which it is,
+/// and might name another one, to have us write there; so it is believed only if it has the segment
+/// mapped for writing, as nobody else has.
+pub fn owner_of(segment: &Mapping) -> Option<i32> {
+    let header = segment.header();
+    let process = header.pid.load(Ordering::Relaxed) as i32;
     let mut nonce = [0u8; 8];
-    let there = header.nonce_address.load(Ordering::Relaxed);
-    read_from(header, there, &mut nonce).is_ok()
+    read_from(header, header.nonce_address.load(Ordering::Relaxed), &mut nonce).ok()?;
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+    maps.lines().any(|line| maps_for_writing(line, segment.inode)).then_some(process)
+}
+
+/// Whether a line of /proc/PID/maps (range, rights, offset, device, inode, name) tells of a shared
+/// writable mapping of our kind of file with that inode.
+fn maps_for_writing(line: &str, inode: u64) -> bool {
+    let mut words = line.split_whitespace();
+    let (rights, number) = (words.nth(1), words.nth(2));
+    rights.is_some_and(|rights| rights.starts_with("rw") && rights.ends_with('s'))
+        && number.and_then(|number| number.parse().ok()) == Some(inode)
+        && words.next().is_some_and(|name| name.starts_with(SEGMENT_PATH))
 }
 
 /// The words by which the two sides agree: `front` and what is open stand in the receiver's line
@@ -113,10 +133,12 @@ pub fn receive(
     ours.into_address.store(data.as_mut_ptr() as u64, Ordering::Relaxed);
     ours.into_bytes.store(bytes, Ordering::Relaxed);
     let copy = |range: Range<u64>| {
-        read_from(sender, address + range.start, &mut data[range.start as usize..range.end as usize])
+        read_from(sender, address.wrapping_add(range.start), &mut data[range.start as usize..range.end as usize])
     };
     let mut impatient = impatience();
-    meeting(ours, theirs).receive(number, bytes, chunk, copy, &mut impatient, lives)
+    let start = Instant::now();
+    let works = || lives() && start.elapsed() < CHUNK_PATIENCE;
+    meeting(ours, theirs).receive(number, bytes, chunk, copy, &mut impatient, &works)
 }
 
 /// Says after a while that the wait for the sender's last chunk has been long enough.
@@ -132,14 +154,30 @@ fn impatience() -> impl FnMut() -> bool {
 
 /// The sender: when the receiver has opened its buffer for offer `number`, copies from the back of
 /// `body` until the two meet.
-pub fn help(receiver: &Header, theirs: &PeerLine, ours: &PeerLine, number: u64, body: &[u8]) {
+pub fn help(receiver: i32, theirs: &PeerLine, ours: &PeerLine, number: u64, body: &[u8]) {
     let meeting = meeting(theirs, ours);
     if !meeting.is_open(number) {
         return;
     }
     let into = theirs.into_address.load(Ordering::Relaxed);
     let bytes = (theirs.into_bytes.load(Ordering::Relaxed) as usize).min(body.len());
-    let copy =
-        |range: Range<u64>| write_to(receiver, into + range.start, &body[range.start as usize..range.end as usize]);
+    let copy = |range: Range<u64>| {
+        write_to(receiver, into.wrapping_add(range.start), &body[range.start as usize..range.end as usize])
+    };
     meeting.help(number, bytes as u64, chunk_bytes(bytes) as u64, copy);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_maps_a_segment_for_writing_is_its_owner() {
+        let line = "7f00-7f10 rw-s 00000000 00:01 77 /memfd:hpvm (deleted)";
+        assert!(maps_for_writing(line, 77) && !maps_for_writing(line, 78));
+        assert!(!maps_for_writing("7f00-7f10 r--s 00000000 00:01 77 /memfd:hpvm (deleted)", 77));
+        assert!(!maps_for_writing("7f00-7f10 rw-p 00000000 00:01 77 /memfd:hpvm (deleted)", 77));
+        assert!(!maps_for_writing("7f00-7f10 rw-s 00000000 00:01 77 /tmp/file", 77));
+        assert!(!maps_for_writing("7f00-7f10 rw-s 00000000 00:00 0", 0) && !maps_for_writing("", 0));
+    }
 }

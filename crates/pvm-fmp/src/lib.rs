@@ -57,6 +57,8 @@ pub use {
     spin::{Spinner, Wait},
 };
 
+#[cfg(not(loom))]
+pub use bell::{is_bell, pull as pull_bell};
 pub use queue::USUAL;
 
 /// Opaque words that travel with a message: the crate's users put context, tag and so on there. The

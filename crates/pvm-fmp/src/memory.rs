@@ -30,7 +30,7 @@ impl Allowance {
         }
         let unchecked = self.unchecked_bytes.get() + bytes;
         if unchecked >= UNCHECKED_BYTES {
-            if available_bytes().is_some_and(|available| bytes + RESERVE_BYTES > available) {
+            if !can_have(bytes) {
                 return false;
             }
             self.unchecked_bytes.set(0);
@@ -45,6 +45,11 @@ impl Allowance {
     pub fn give_back(&self, bytes: u64) {
         self.taken_bytes.set(self.taken_bytes.get() - bytes);
     }
+}
+
+/// Whether so much can be had now without hurting others.
+pub fn can_have(bytes: u64) -> bool {
+    available_bytes().is_none_or(|available| bytes.saturating_add(RESERVE_BYTES) <= available)
 }
 
 /// The machine's memory in bytes. One system call: every task asks when it starts.

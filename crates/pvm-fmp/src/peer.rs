@@ -17,6 +17,11 @@ const RING_SHIFT_MIN: u32 = 6;
 /// Lines of the largest ring, as a power of two: 1 MiB. More lines go to further rings.
 const RING_SHIFT_MAX: u32 = 14;
 
+/// Lines of a peer's table looked at for each look at its queue, on average.
+const SEARCH_LINES: usize = 64;
+/// A table of no more lines is searched at once.
+const SEARCH_LINES_AT_ONCE: usize = 256;
+
 /// A peer.
 pub(crate) struct Peer {
     pub tid: u32,
@@ -30,8 +35,12 @@ pub(crate) struct Peer {
     pub their_line: Option<usize>,
     /// `table_version` of the peer when its table was last searched.
     pub searched: Option<u32>,
+    /// Lines of its table that may be looked at for the looks at it that were spared.
+    pub saved_lines: usize,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
+    /// Its queue was damaged.
+    pub shunned: bool,
     pub outstanding: Outstanding,
     pub offers: Offers,
 }
@@ -40,16 +49,34 @@ impl Peer {
     /// The peer's line for task `us`. Searches only when its table has changed.
     pub fn find_line(&mut self, us: u32) -> Option<usize> {
         if self.their_line.is_none() {
-            let header = self.owner.mapping.header();
-            let version = header.table_version.load(Ordering::Acquire);
-            if self.searched != Some(version) {
-                self.searched = Some(version);
-                let count = (header.peers.0.load(Ordering::Acquire) as usize).min(PEERS_MAX);
-                let line = |index: &usize| self.owner.mapping.peer_line(*index).tid.load(Ordering::Acquire) == us;
-                self.their_line = (0..count).find(line);
-            }
+            self.search(us, true);
         }
         self.their_line
+    }
+
+    /// [`Peer::find_line`] for who will ask again soon: a long table is searched now and then only. A peer
+    /// that changes its table all the time, and has no line for us in it, costs us little so.
+    pub fn glimpse_line(&mut self, us: u32) -> Option<usize> {
+        if self.their_line.is_none() {
+            self.search(us, false);
+        }
+        self.their_line
+    }
+
+    fn search(&mut self, us: u32, at_once: bool) {
+        let header = self.owner.mapping.header();
+        let version = header.table_version.load(Ordering::Acquire);
+        if self.searched == Some(version) {
+            return;
+        }
+        let count = (header.peers.0.load(Ordering::Acquire) as usize).min(PEERS_MAX);
+        self.saved_lines += SEARCH_LINES;
+        if self.saved_lines < count && count > SEARCH_LINES_AT_ONCE && !at_once {
+            return;
+        }
+        (self.saved_lines, self.searched) = (0, Some(version));
+        let line = |index: &usize| self.owner.mapping.peer_line(*index).tid.load(Ordering::Acquire) == us;
+        self.their_line = (0..count).find(line);
     }
 
     /// The peer's line for task `us`.
@@ -68,15 +95,21 @@ impl Peer {
     }
 
     fn help_now(&mut self, index: usize, number: u64, body: &[u8]) {
-        let header = self.owner.mapping.header();
-        if *self.offers.reachable.get_or_insert_with(|| copying::is_reachable(header)) {
-            copying::help(header, self.owner.mapping.peer_line(index), self.our_line.get(), number, body);
+        let mapping = &self.owner.mapping;
+        if let Some(process) = *self.offers.process.get_or_insert_with(|| copying::owner_of(mapping)) {
+            copying::help(process, mapping.peer_line(index), self.our_line.get(), number, body);
         }
     }
 
     /// Bytes of the peer's heap that we no longer read and have not told it about.
     pub fn released_bytes(&self) -> usize {
         self.owner.released_bytes.get()
+    }
+
+    /// [`Peer::consumed`] for who will ask again soon.
+    pub fn consumed_lately(&mut self, us: u32) -> u64 {
+        let line = self.glimpse_line(us);
+        line.map_or(0, |index| self.owner.mapping.peer_line(index).consumed.load(Ordering::Acquire))
     }
 
     /// Half lines of our queue that the peer has read.
@@ -203,7 +236,9 @@ impl Outbound {
         self.base + self.writer.position()
     }
 
-    fn reader_came_to(&mut self, consumed: u64) {
+    /// The peer says so: it can have read no more than was written.
+    pub fn reader_came_to(&mut self, consumed: u64) {
+        let consumed = consumed.min(self.written());
         self.consumed = consumed;
         while self.earlier.front().is_some_and(|(_, end)| *end <= consumed) {
             self.earlier.pop_front();
@@ -237,6 +272,8 @@ pub(crate) struct Inbound {
     /// Half lines read, over all rings.
     pub consumed: u64,
     pub published: u64,
+    /// A body that was not whole when last looked at: where its entry begins, and how much was there.
+    pub stalled: Option<(u64, usize)>,
 }
 
 impl Inbound {
@@ -254,7 +291,7 @@ impl Inbound {
         valid.then(|| {
             let address = owner.mapping.address(ring, (LINE_BYTES as u64) << shift);
             let lines = NonNull::new(address.cast()).expect("mappings do not begin at zero");
-            Inbound { lines, shift, reader: Reader::new(shift), consumed: 0, published: 0 }
+            Inbound { lines, shift, reader: Reader::new(shift), consumed: 0, published: 0, stalled: None }
         })
     }
 
@@ -280,6 +317,17 @@ impl Inbound {
     #[inline]
     pub fn should_publish(&self) -> bool {
         (self.consumed - self.published) << 2 >= 2 << self.shift
+    }
+
+    /// Where the ring lies, in bytes.
+    pub fn place(&self) -> std::ops::Range<usize> {
+        let start = self.lines.as_ptr().addr();
+        start..start + (LINE_BYTES << self.shift)
+    }
+
+    /// Half lines of the ring.
+    pub fn capacity(&self) -> u64 {
+        2 << self.shift
     }
 
     /// Follows a link entry; `None` when it leads nowhere.
@@ -330,8 +378,8 @@ pub(crate) struct Offers {
     /// The last offer has moved to the heap under this token; the peer may have taken it all the
     /// same, and then the token will not come back by itself.
     pub moved: Option<u32>,
-    /// Whether we can copy to the peer, once that has been tried.
-    pub reachable: Option<bool>,
+    /// The peer's process, if we can copy to it, once that has been looked up.
+    pub process: Option<Option<i32>>,
     /// The peer cannot copy from us.
     pub refused: bool,
     /// How often lingering for the peer's receive paid off lately.
@@ -340,6 +388,6 @@ pub(crate) struct Offers {
 
 impl Default for Offers {
     fn default() -> Offers {
-        Offers { number: 0, moved: None, reachable: None, refused: false, linger: 4 }
+        Offers { number: 0, moved: None, process: None, refused: false, linger: 4 }
     }
 }

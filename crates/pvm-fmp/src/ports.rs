@@ -2,7 +2,7 @@
 //!
 //! A task's slot is the low bits of its tid, so no look-up is needed to find its entry.
 use crate::SLOTS;
-use crate::segment::{Apart, read_only};
+use crate::segment::{Apart, read_only, seal_for_readers};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -69,8 +69,8 @@ impl PortTable {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("hpvm-ports", flags)?;
         rustix::fs::ftruncate(&file, TABLE_BYTES as u64)?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mapped = Mapped::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
+        seal_for_readers(&file)?;
         mapped.table().magic.store(MAGIC, Ordering::Relaxed);
         mapped.table().cores.store(cores, Ordering::Relaxed);
         let readable = read_only(&file)?;
@@ -157,6 +157,13 @@ mod tests {
         let table = PortTable::new(2).unwrap();
         let file = table.descriptor().try_clone_to_owned().unwrap();
         assert!(Mapped::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE).is_err());
+        // Not even who has the right to open it again for writing.
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let again = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        assert!(Mapped::new(again.as_fd(), ProtFlags::READ | ProtFlags::WRITE).is_err());
+        assert!(std::os::unix::fs::FileExt::write_at(&again, &[1; 8], 0).is_err());
+        table.set(0x40001);
+        assert!(PortView::new(file).unwrap().alive(0x40001));
     }
 
     #[test]

@@ -98,6 +98,16 @@ const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerLine>() == 12
 pub struct Mapping {
     base: NonNull<c_void>,
     bytes: u64,
+    /// The number by which /proc tells this segment from others.
+    pub inode: u64,
+}
+
+/// What large pages are of: to read one that cannot be had would kill the reader.
+const LARGE_PAGES_MAGIC: u64 = 0x9584_58f6;
+
+/// Whether memory of a file system of that kind can be read without fear.
+fn is_plain_memory(kind: u64) -> bool {
+    kind & 0xffff_ffff != LARGE_PAGES_MAGIC
 }
 
 impl Mapping {
@@ -108,14 +118,15 @@ impl Mapping {
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, segment, 0)? };
         // SAFETY: as above; the advice changes nothing but what a core dump holds.
         let _ = unsafe { rustix::mm::madvise(base, length, Advice::LinuxDontDump) };
-        Ok(Mapping { base: NonNull::new(base).expect("mmap gives no null"), bytes })
+        let inode = rustix::fs::fstat(segment)?.st_ino;
+        Ok(Mapping { base: NonNull::new(base).expect("mmap gives no null"), bytes, inode })
     }
 
     /// Maps a peer's segment for reading; refuses what is no segment.
     pub fn of_peer(segment: OwnedFd) -> io::Result<Mapping> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a segment");
         let seals = rustix::fs::fcntl_get_seals(&segment).map_err(|_| wrong())?;
-        if !seals.contains(SealFlags::SHRINK) {
+        if !seals.contains(SealFlags::SHRINK) || !is_plain_memory(rustix::fs::fstatfs(&segment)?.f_type as u64) {
             return Err(wrong());
         }
         let bytes = rustix::fs::fstat(&segment)?.st_size as u64;
@@ -251,11 +262,33 @@ impl Segment {
     }
 }
 
+/// Seals what its maker alone writes, by the mapping that it has made before: whoever gets a descriptor,
+/// however it opens it, can only read. Systems before Linux 5.1 do without the last.
+pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
+    let size = SealFlags::SHRINK | SealFlags::GROW;
+    match rustix::fs::fcntl_add_seals(file, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
+        Err(rustix::io::Errno::INVAL) => Ok(rustix::fs::fcntl_add_seals(file, size | SealFlags::SEAL)?),
+        other => Ok(other?),
+    }
+}
+
 /// Opens a memfd once more, for reading only; where /proc is missing, a plain duplicate.
 pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(readable) => Ok(readable),
         Err(_) => Ok(file.try_clone()?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_pages_are_no_memory_for_segments() {
+        assert!(!is_plain_memory(LARGE_PAGES_MAGIC) && !is_plain_memory(LARGE_PAGES_MAGIC as i32 as u64));
+        let segment = Segment::new().unwrap();
+        assert!(is_plain_memory(rustix::fs::fstatfs(segment.descriptor()).unwrap().f_type as u64));
     }
 }

@@ -8,18 +8,18 @@ use std::sync::mpsc;
 #[path = "daemon_tests.rs"]
 mod daemon_tests;
 
-const A: u32 = 0x40001;
-const B: u32 = 0x40002;
+pub(crate) const A: u32 = 0x40001;
+pub(crate) const B: u32 = 0x40002;
 
 /// Keeps what arrives; offers are taken into `room` bytes.
 #[derive(Default)]
-struct Kept {
-    messages: Vec<(u32, Meta, Vec<u8>)>,
+pub(crate) struct Kept {
+    pub messages: Vec<(u32, Meta, Vec<u8>)>,
     remotes: Vec<Remote>,
     keep_remotes: bool,
     refuse_offers: bool,
     append_offers: bool,
-    offers: usize,
+    pub offers: usize,
 }
 
 impl Sink for Kept {
@@ -61,12 +61,12 @@ impl Sink for Kept {
     }
 }
 
-struct Host {
-    table: PortTable,
+pub(crate) struct Host {
+    pub table: PortTable,
 }
 
 impl Host {
-    fn new() -> Host {
+    pub fn new() -> Host {
         let table = PortTable::new(64).unwrap();
         table.set(A);
         table.set(B);
@@ -75,12 +75,12 @@ impl Host {
     fn view(&self) -> OwnedFd {
         self.table.descriptor().try_clone_to_owned().unwrap()
     }
-    fn endpoint(&self, tid: u32) -> Endpoint {
+    pub fn endpoint(&self, tid: u32) -> Endpoint {
         let mut endpoint = Endpoint::new().unwrap();
         endpoint.enrolled(tid, PortView::new(self.view()).unwrap());
         endpoint
     }
-    fn pair(&self) -> (Endpoint, Endpoint) {
+    pub fn pair(&self) -> (Endpoint, Endpoint) {
         let (mut a, mut b) = (self.endpoint(A), self.endpoint(B));
         introduce(&mut a, B, &b);
         introduce(&mut b, A, &a);
@@ -88,12 +88,12 @@ impl Host {
     }
 }
 
-fn introduce(one: &mut Endpoint, tid: u32, other: &Endpoint) {
+pub(crate) fn introduce(one: &mut Endpoint, tid: u32, other: &Endpoint) {
     let [segment, bell] = other.descriptors().unwrap();
     one.connect(tid, segment, bell).unwrap();
 }
 
-fn body(bytes: usize, seed: u8) -> Vec<u8> {
+pub(crate) fn body(bytes: usize, seed: u8) -> Vec<u8> {
     (0..bytes).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 

@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 const TIDY_PAUSE: Duration = Duration::from_millis(100);
 /// How long a task without a daemon and without messages sleeps at a time.
 const LONELY_PAUSE: Duration = Duration::from_secs(1);
+/// The longest sleep until the task looks again by itself. Every peer has its doorbell, so one that breaks
+/// the rules can swallow what another has rung.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// The descriptors on which a thread sleeps, kept open by the sleeper.
 struct Descriptors {
@@ -293,8 +296,7 @@ impl Task {
         }
         if self.progress() > 0 {
             if let Some(member) = &self.member {
-                // Fails only when the counter is full; then it is readable all the same.
-                let _ = rustix::io::write(member.endpoint.bell(), &1u64.to_ne_bytes());
+                pvm_fmp::pull_bell(member.endpoint.bell());
             }
         }
     }
@@ -314,6 +316,7 @@ impl Task {
         member.bed.asleep = true;
         let writing = member.link.as_ref().is_some_and(|link| link.wants_write());
         let deaf = member.direct.waits_for.is_some();
+        let timeout = Some(timeout.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
         Sleep { descriptors: Some(descriptors), writing, deaf, timeout }
     }
 

@@ -233,8 +233,7 @@ impl Connections {
     /// Rings a task's doorbell.
     pub fn ring(&self, tid: Tid) {
         if let Some(own) = self.places.get(&tid).and_then(|place| place.descriptors.as_ref()) {
-            // A bell that rings already needs no second pull.
-            let _ = rustix::io::write(&own.bell, &1_u64.to_ne_bytes());
+            pvm_fmp::pull_bell(own.bell.as_fd());
         }
     }
 }

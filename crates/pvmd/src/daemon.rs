@@ -379,7 +379,7 @@ impl Daemon {
         };
         // A bell that could make the daemon wait is none.
         let patient = rustix::fs::fcntl_getfl(&bell).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
-        if !patient {
+        if !patient || !pvm_fmp::is_bell(bell.as_fd()) {
             return self.refuse(connection, Code::BadParam);
         }
         client.offered = Some(Descriptors { segment, bell });

@@ -25,7 +25,7 @@ impl Endpoint {
     pub fn read_by(&mut self, to: u32) -> u64 {
         let us = self.tid;
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_mut());
-        peer.map_or(0, |peer| peer.consumed(us))
+        peer.map_or(0, |peer| peer.consumed_lately(us))
     }
 
     /// Has the peer ring when it has read so far (`None`: no more). Says whether it has already, then

@@ -17,6 +17,9 @@ mod peers;
 mod receive;
 mod send;
 
+#[cfg(test)]
+mod hostile_tests;
+
 pub use receive::FirstShort;
 
 /// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
@@ -204,8 +207,7 @@ impl Endpoint {
             return;
         }
         self.heap.borrow().source().mapping.header().waiting.0.rise();
-        let mut count = [0u8; 8];
-        let _ = rustix::io::read(&self.bell, &mut count);
+        crate::bell::hush(self.bell.as_fd());
     }
 
     /// [`Endpoint::awake`] for who knows that the doorbell has not rung.

@@ -2,12 +2,13 @@
 
 use super::{BELLS_MAX, Endpoint};
 use crate::arrival::Owner;
+use crate::bell;
 use crate::peer::{Offers, Outstanding, OwnLine, Peer};
 use crate::segment::{Mapping, PEERS_MAX};
 use crate::sync::Ordering;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 impl Endpoint {
@@ -17,6 +18,9 @@ impl Endpoint {
             return Ok(());
         }
         let mapping = Mapping::of_peer(segment)?;
+        if !bell::is_bell(bell.as_fd()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a doorbell"));
+        }
         let our_line = self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?;
         let our_line = OwnLine::new(&self.heap, our_line);
         let owner =
@@ -31,8 +35,10 @@ impl Endpoint {
             our_line,
             their_line: None,
             searched: None,
+            saved_lines: 0,
             out: None,
             inbound: None,
+            shunned: false,
             outstanding: Outstanding::default(),
             offers: Offers::default(),
         });

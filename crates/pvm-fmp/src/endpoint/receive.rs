@@ -7,7 +7,7 @@ use super::{
 use crate::arrival::{
     Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
 };
-use crate::offer::{self, Look};
+use crate::offer::{self, Answer, Look};
 use crate::peer::{Inbound, Peer};
 use crate::queue::{Entry, Kind, Short};
 use crate::segment::PeerLine;
@@ -15,6 +15,8 @@ use crate::stream;
 use crate::sync::Ordering;
 use crate::{INLINE_BYTES_MAX, Meta, Posted};
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 impl Endpoint {
@@ -96,6 +98,9 @@ impl Endpoint {
 
     /// [`Endpoint::poll`] that looks at every peer, however many they are.
     pub fn poll_all(&mut self, sink: &mut impl Sink) -> usize {
+        for peer in self.peers.iter_mut().flatten().filter(|peer| peer.inbound.is_none()) {
+            peer.find_line(self.tid);
+        }
         (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
     }
 
@@ -136,7 +141,7 @@ impl Endpoint {
         if !sink.wants(peer.tid) {
             return 0;
         }
-        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, sink) };
+        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, self.napping, sink) };
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.lines() };
         let mut count = 0;
@@ -169,11 +174,17 @@ impl Endpoint {
         let Some(index) = self.index_of(tid) else { return 0 };
         let mut count = 0;
         if self.peers[index].as_ref().is_some_and(|peer| peer.inbound.is_none()) {
-            count += self.find_queue(index, sink);
+            count += self.find_queue(index, true, sink);
         }
-        // Ends because the dead write no more.
+        // Who has only said that it ends might write on and on: no more is taken than can have been there.
+        let mut estate = Estate::default();
         loop {
-            match self.step(index, sink) {
+            let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
+            let step = match inbound.is_none_or(|inbound| estate.holds(inbound)) {
+                true => self.step(index, sink),
+                false => Some(Step::Damaged),
+            };
+            match step {
                 Some(Step::Message) => count += 1,
                 Some(Step::Other) => {}
                 Some(Step::Wait) | None => return count,
@@ -187,10 +198,15 @@ impl Endpoint {
 
     /// The peer had no queue to us when we last looked.
     #[cold]
-    fn find_queue(&mut self, index: usize, sink: &mut impl Sink) -> usize {
+    fn find_queue(&mut self, index: usize, thoroughly: bool, sink: &mut impl Sink) -> usize {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("ordered peers exist");
-        let Some(line) = peer.find_line(us) else { return 0 };
+        if peer.shunned {
+            return 0;
+        }
+        // Before a sleep nothing may be overlooked.
+        let line = if thoroughly { peer.find_line(us) } else { peer.glimpse_line(us) };
+        let Some(line) = line else { return 0 };
         peer.inbound = Inbound::find(&peer.owner, peer.owner.mapping.peer_line(line));
         if peer.inbound.is_some() { self.drain_some(index, sink) } else { 0 }
     }
@@ -252,9 +268,12 @@ impl Endpoint {
         }
     }
 
-    /// A peer whose queue is damaged is not listened to any more.
+    /// A peer whose queue is damaged is not listened to any more. It keeps its place in the order, in which
+    /// somebody may just be on his way.
     fn shun(&mut self, index: usize) {
-        self.order.retain(|other| *other != index);
+        if let Some(peer) = self.peers[index].as_mut() {
+            (peer.shunned, peer.inbound) = (true, None);
+        }
     }
 
     /// Handles the next entry of a peer's queue.
@@ -313,7 +332,11 @@ impl Endpoint {
             Kind::Stream => {
                 let (ports, tid) = (&self.ports, peer.tid);
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
-                receive_stream(tid, &owner, &lives, entry, sink)
+                let Some(inbound) = peer.inbound.as_mut() else { return Step::Damaged };
+                let seen = inbound.stalled.filter(|(place, _)| *place == inbound.consumed).map(|(_, bytes)| bytes);
+                let (step, there) = receive_stream(tid, &owner, &lives, entry, seen, sink);
+                inbound.stalled = matches!(step, Step::Wait).then_some((inbound.consumed, there));
+                step
             }
             _ => {
                 let mut tokens = [0u8; 4 * TOKENS_PER_RELEASE];
@@ -439,6 +462,8 @@ fn receive_offer(
             }
             None => Step::Damaged,
         },
+        // It was asked to move the body, and will. Trying again would only cost time.
+        Look::Standing if offer::answer(&ours.taken, number) == Answer::PleaseMove && sender_lives() => Step::Wait,
         Look::Standing => {
             let outcome = Cell::new(Outcome::Later);
             let memory = OfferedMemory { theirs, ours, number, address, allowed };
@@ -474,32 +499,66 @@ fn words_of(entry: &Entry<'_>) -> [u64; 3] {
     [0, 8, 16].map(|from| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight")))
 }
 
-/// Hands over a body that may still be on its way.
+/// Hands over a body that may still be on its way. `seen`: how much of it was there the last time; then it
+/// is left alone until there is more. Says how much is there.
 fn receive_stream(
     from: u32,
     owner: &Rc<Owner>,
     sender_lives: &dyn Fn() -> bool,
     entry: &Entry<'_>,
+    seen: Option<usize>,
     sink: &mut impl Sink,
-) -> Step {
+) -> (Step, usize) {
     let [token, offset, bytes] = words_of(entry);
     let (token, bytes) = (token as u32, bytes as usize);
-    let Some(progress) = stream_progress(owner, offset, bytes) else { return Step::Damaged };
-    if stream::available(progress) == bytes {
-        return match Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64) {
+    let Some(progress) = stream_progress(owner, offset, bytes) else { return (Step::Damaged, 0) };
+    let there = stream::available(progress);
+    if there == bytes {
+        let step = match Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64) {
             Some(remote) => {
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
             }
             None => Step::Damaged,
         };
+        return (step, there);
+    }
+    if seen == Some(there) && sender_lives() {
+        return (Step::Wait, there);
     }
     let outcome = Cell::new(Outcome::Later);
     let way = Way::Stream { token, offset };
     sink.arrived(from, entry.meta(), Arrival::Offer(Offer { owner, bytes, sender_lives, outcome: &outcome, way }));
-    match outcome.get() {
+    let step = match outcome.get() {
         Outcome::Taken => Step::Message,
         Outcome::Lost => Step::Other,
         Outcome::Later => Step::Wait,
+    };
+    (step, there)
+}
+
+/// What the dead have left in their queue: each ring at most once, and of each at most all.
+#[derive(Default)]
+struct Estate {
+    /// First byte and end of the rings before.
+    rings: BTreeMap<usize, usize>,
+    /// The ring, and the count of half lines at which it is read to its end.
+    ring: Range<usize>,
+    end: u64,
+}
+
+impl Estate {
+    /// Whether the next entry can be one of those that were there.
+    fn holds(&mut self, inbound: &Inbound) -> bool {
+        let place = inbound.place();
+        if place != self.ring {
+            let below = self.rings.range(..place.end).next_back();
+            if below.is_some_and(|(_, end)| *end > place.start) {
+                return false;
+            }
+            self.rings.insert(place.start, place.end);
+            (self.ring, self.end) = (place, inbound.consumed + inbound.capacity());
+        }
+        inbound.consumed < self.end
     }
 }

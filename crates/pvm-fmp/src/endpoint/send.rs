@@ -2,11 +2,13 @@
 
 use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
+use crate::bell;
 use crate::heap::Block;
 use crate::peer::{Outbound, Peer};
 use crate::queue::{FIRST_BYTES, Kind};
 use crate::stream;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
+use std::os::fd::AsFd;
 
 impl Endpoint {
     /// A block of at least `bytes` in the own heap.
@@ -207,8 +209,7 @@ fn wake(peer: &Peer, nap: u32) -> Sent {
     }
     match &peer.bell {
         Some(bell) => {
-            // A full counter has rung already.
-            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            bell::pull(bell.as_fd());
             Sent::Done
         }
         None => Sent::RingByDaemon,

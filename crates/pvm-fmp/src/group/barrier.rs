@@ -30,6 +30,9 @@ const NOTE_AGE_MAX: u32 = 1 << 29;
 /// How often a failure under way is finished for others. A member that breaks the rules can put
 /// marks there as fast as we can take them away.
 const FINISHES_MAX: u32 = 1000;
+/// How often a member tries to arrive. Each try that fails is another member's arrival, or the work of
+/// one that breaks the rules: such a group is of no use.
+const ARRIVAL_TRIES_MAX: u32 = 1 << 20;
 /// In place of the arrivals when the daemon has them.
 const TAKEN: u16 = u16::MAX - 1;
 /// Set in a generation that is noted, since 0 is one.
@@ -201,7 +204,7 @@ impl Barrier {
     #[inline]
     pub fn arrive(&self, slot: &Slot, need: u16, guess: u32) -> Result<Arrival, Refused> {
         let mut before = Pending::fresh(guess);
-        loop {
+        for _ in 0..ARRIVAL_TRIES_MAX {
             if before.is_mark() {
                 before = self.finish_failure(before);
             }
@@ -231,6 +234,8 @@ impl Barrier {
                 Err(found) => before = Pending::of(found),
             }
         }
+        slot.state.store(0, Ordering::Relaxed);
+        Err(Refused::Closed)
     }
 
     /// What has become of a generation at which the caller has arrived; `None` while it is open.

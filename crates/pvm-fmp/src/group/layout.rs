@@ -1,6 +1,6 @@
 //! What lies in the two memfds of a group, and how they are mapped.
 use super::barrier::{Barrier, Slot};
-use crate::segment::Apart;
+use crate::segment::{Apart, seal_for_readers};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -78,12 +78,16 @@ unsafe impl<T: Shared> Send for Mapped<T> {}
 impl<T: Shared> Mapped<T> {
     const BYTES: usize = size_of::<T>().next_multiple_of(4096);
 
-    /// Makes a memfd and maps it writable.
-    pub fn make(name: &str) -> io::Result<(Mapped<T>, OwnedFd)> {
+    /// Makes a memfd and maps it writable; `shared`: for others to write too.
+    pub fn make(name: &str, shared: bool) -> io::Result<(Mapped<T>, OwnedFd)> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, Self::BYTES as u64)?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mapped = Mapped::<T>::map(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
+        if shared {
+            rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        } else {
+            seal_for_readers(&file)?;
+        }
         mapped.magic().store(T::MAGIC, Ordering::Relaxed);
         Ok((mapped, file))
     }

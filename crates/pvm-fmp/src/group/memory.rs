@@ -39,8 +39,8 @@ pub struct GroupMemory {
 impl GroupMemory {
     /// Makes the memory of a group without members.
     pub fn new() -> io::Result<GroupMemory> {
-        let (list, list_file) = Mapped::make("hpvm-members")?;
-        let (board, writable_board) = Mapped::make("hpvm-board")?;
+        let (list, list_file) = Mapped::make("hpvm-members", false)?;
+        let (board, writable_board) = Mapped::make("hpvm-board", true)?;
         Ok(GroupMemory { list, board, readable_list: read_only(&list_file)?, writable_board })
     }
 

@@ -5,6 +5,9 @@ use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
 use std::collections::HashMap;
 
+/// The longest list of those who get a message, in bytes: a million tids. A longer one is nobody's.
+pub(super) const LIST_BYTES_MAX: usize = 4 << 20;
+
 /// The body of a message of a local task.
 pub(super) enum Body {
     /// It came in the queue.
@@ -43,6 +46,10 @@ impl Taking<'_> {
     }
 
     fn keep_list(&mut self, from: Tid, body: &Body) {
+        if body.len() > LIST_BYTES_MAX {
+            self.departures.lists.remove(&from);
+            return;
+        }
         let mut bytes = vec![0; body.len()];
         match body {
             Body::Bytes(list) => bytes.copy_from_slice(list),

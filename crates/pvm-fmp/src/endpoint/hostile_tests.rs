@@ -1,0 +1,264 @@
+//! A peer that breaks the rules hurts nobody but itself.
+use super::*;
+use crate::queue::Kind;
+use crate::segment::{Mapping, PEERS_MAX};
+use crate::tests::{A, B, Host, Kept, body, introduce};
+use crate::{Arrival, Meta, Sent, Sink, bell, copying};
+use rustix::fs::OFlags;
+use std::time::Instant;
+
+const C: u32 = 0x40003;
+
+/// Queues whatever entry from one endpoint to a peer.
+fn push(from: &mut Endpoint, to: u32, kind: Kind, words: &[u64]) {
+    let index = from.index_of(to).unwrap();
+    let (us, heap) = (from.tid, from.heap.clone());
+    let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    from.peers[index].as_mut().unwrap().push(us, &heap, kind, &[0; 6], &body).unwrap();
+}
+
+/// Three tasks that know one another.
+fn three(host: &Host) -> [Endpoint; 3] {
+    host.table.set(C);
+    let (mut a, mut b) = host.pair();
+    let mut c = host.endpoint(C);
+    for (one, tid) in [(&mut a, A), (&mut b, B)] {
+        introduce(one, C, &c);
+        introduce(&mut c, tid, one);
+    }
+    [a, b, c]
+}
+
+/// All messages of `from` to `to` arrive.
+fn talk(from: &mut Endpoint, to: &mut Endpoint) {
+    let mut kept = Kept::default();
+    to.poll(&mut kept);
+    kept.messages.clear();
+    for number in 0..100 {
+        assert_eq!(from.send_bytes(to.tid, [number; 6], &body(number as usize * 100, 1)), Ok(Sent::Done));
+    }
+    while to.poll(&mut kept) > 0 {}
+    let got: Vec<u32> = kept.messages.iter().map(|(_, meta, _)| meta[0]).collect();
+    assert_eq!(got, (0..100).collect::<Vec<u32>>());
+    assert!(kept.messages.iter().all(|(_, meta, bytes)| *bytes == body(meta[0] as usize * 100, 1)));
+}
+
+#[test]
+fn who_says_that_it_has_read_more_than_there_was_hurts_only_itself() {
+    let host = Host::new();
+    let [mut a, b, mut c] = three(&host);
+    for count in [u64::MAX, u64::MAX - 100, 1 << 40, 3] {
+        let line = b.peers[b.index_of(A).unwrap()].as_ref().unwrap().our_line;
+        line.get().consumed.store(count, std::sync::atomic::Ordering::Release);
+        for _ in 0..1000 {
+            a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[7; 40]).map(|_| ()).unwrap();
+        }
+        a.tidy();
+    }
+    talk(&mut a, &mut c);
+}
+
+#[test]
+fn what_is_no_doorbell_is_refused() {
+    let host = Host::new();
+    let (mut a, b) = (host.endpoint(A), host.endpoint(B));
+    let [segment, _] = b.descriptors().unwrap();
+    let (_reader, writer) = rustix::pipe::pipe().unwrap();
+    assert!(a.connect(B, segment.try_clone().unwrap(), writer).is_err());
+    let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert!(a.connect(B, segment.try_clone().unwrap(), near.into()).is_err());
+    let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    assert!(a.connect(B, segment, file).is_err());
+    assert!(!a.is_connected(B));
+}
+
+#[test]
+fn a_doorbell_holds_up_neither_its_ringer_nor_its_owner() {
+    let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    rustix::fs::fcntl_setfl(&bell, OFlags::empty()).unwrap();
+    bell::pull(bell.as_fd());
+    rustix::fs::fcntl_setfl(&bell, OFlags::empty()).unwrap();
+    bell::hush(bell.as_fd());
+    bell::hush(bell.as_fd());
+    // It rings on.
+    bell::pull(bell.as_fd());
+    let mut count = [0; 8];
+    assert_eq!((rustix::io::read(&bell, &mut count), u64::from_ne_bytes(count)), (Ok(8), 1));
+}
+
+#[test]
+fn the_queue_of_a_dead_task_ends_even_if_it_leads_back_to_itself() {
+    let host = Host::new();
+    let [mut a, mut b, mut c] = three(&host);
+    a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
+    let ring = a.heap.borrow().source().mapping.peer_line(0).ring.load(std::sync::atomic::Ordering::Relaxed);
+    push(&mut a, B, Kind::Link, &[ring, 6]);
+    let mut kept = Kept::default();
+    assert!((1..1000).contains(&b.poll_dead(A, &mut kept)));
+    b.peer_gone(A);
+    talk(&mut c, &mut b);
+}
+
+#[test]
+fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    /// Sends on whenever something arrives.
+    struct Writing<'a>(&'a mut Endpoint, usize);
+    impl Sink for Writing<'_> {
+        fn arrived(&mut self, _: u32, _: Meta, _: Arrival<'_>) {
+            self.1 += 1;
+            assert!(self.1 < 1_000_000);
+            let reader = self.0.peers[0].as_mut().unwrap();
+            let written = reader.out.as_ref().unwrap().written();
+            // As if all had been read: the ring is written round and round.
+            self.0.peers[0].as_mut().unwrap().out.as_mut().unwrap().reader_came_to(written);
+            self.0.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
+        }
+    }
+    a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
+    let count = b.poll_dead(A, &mut Writing(&mut a, 0));
+    assert!((1..100_000).contains(&count), "{count}");
+}
+
+#[test]
+fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
+    let host = Host::new();
+    let (a, mut b) = host.pair();
+    let (peers, version) = {
+        let heap = a.heap.borrow();
+        let header = heap.source().mapping.header();
+        heap.source().mapping.peer_line(0).tid.store(0, std::sync::atomic::Ordering::Relaxed);
+        (&raw const header.peers.0, &raw const header.table_version)
+    };
+    // SAFETY: `a` keeps its segment mapped, and the words are atomics.
+    let (peers, version) = unsafe { (&*peers, &*version) };
+    peers.store(u32::MAX, std::sync::atomic::Ordering::Relaxed);
+    let mut searches = 0;
+    for _ in 0..4 * PEERS_MAX / 64 {
+        version.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        b.poll(&mut Kept::default());
+        let searched = b.peers[0].as_ref().unwrap().searched;
+        searches += usize::from(searched == Some(version.load(std::sync::atomic::Ordering::Relaxed)));
+    }
+    assert_eq!(searches, 4);
+    // Who is about to sleep looks at everything.
+    a.heap.borrow().source().mapping.peer_line(PEERS_MAX - 1).tid.store(B, std::sync::atomic::Ordering::Release);
+    version.fetch_add(1, std::sync::atomic::Ordering::Release);
+    b.prepare_sleep();
+    b.poll(&mut Kept::default());
+    assert_eq!(b.peers[0].as_ref().unwrap().their_line, Some(PEERS_MAX - 1));
+    b.awake();
+}
+
+#[test]
+fn a_body_that_never_becomes_whole_is_looked_at_once_and_others_come_through() {
+    let host = Host::new();
+    let [mut a, mut b, mut c] = three(&host);
+    let block = a.allocate(1 << 20).unwrap();
+    crate::stream::advance(block.head_word(), 64);
+    push(&mut a, B, Kind::Stream, &[5, block.offset(), 1 << 19]);
+    let mut kept = Kept::default();
+    for _ in 0..50 {
+        assert_eq!(b.poll(&mut kept), 0);
+    }
+    assert_eq!(kept.offers, 1);
+    crate::stream::advance(block.head_word(), 1 << 19);
+    assert_eq!(b.poll(&mut kept), 1);
+    talk(&mut c, &mut b);
+}
+
+#[test]
+fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
+    let host = Host::new();
+    let [mut a, mut b, mut c] = three(&host);
+    for bytes in [1 << 20, u64::MAX / 4] {
+        let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
+        crate::offer::stand(&line.get().offer, 9);
+        copying::begin(line.get());
+        push(&mut a, B, Kind::Offer, &[u64::MAX - 5, bytes, 9]);
+        struct Taking(usize);
+        impl Sink for Taking {
+            fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
+                self.0 += 1;
+                let Arrival::Offer(offer) = body else { panic!("an offer") };
+                assert!(offer.take_all(&mut Vec::new()).is_err());
+            }
+        }
+        let mut taking = Taking(0);
+        for _ in 0..20 {
+            assert_eq!(b.poll(&mut taking), 0);
+        }
+        assert_eq!(taking.0, 1);
+        b.peer_gone(A);
+        a.peer_gone(B);
+        introduce(&mut b, A, &a);
+        introduce(&mut a, B, &b);
+    }
+    talk(&mut c, &mut b);
+}
+
+#[test]
+fn a_sender_that_never_ends_its_part_of_a_copy_does_not_hold_up_the_receiver() {
+    let host = Host::new();
+    let (mut a, b) = host.pair();
+    let text = body(1 << 20, 3);
+    let (ours, theirs) = (a.peers[0].as_ref().unwrap().our_line, b.peers[0].as_ref().unwrap().our_line);
+    copying::begin(ours.get());
+    ours.get().back.store(1 << 19, std::sync::atomic::Ordering::Relaxed);
+    let mut copy = vec![0; text.len()];
+    let start = Instant::now();
+    let heap = a.heap.borrow();
+    let header = heap.source().mapping.header();
+    let address = text.as_ptr() as u64;
+    assert!(copying::receive(header, ours.get(), theirs.get(), 1, address, &mut copy, &|| true).is_ok());
+    assert!(copy == text && start.elapsed() < Duration::from_secs(60));
+    drop(heap);
+    a.tidy();
+}
+
+#[test]
+fn a_task_that_names_another_process_as_its_own_is_not_believed() {
+    let host = Host::new();
+    let a = host.endpoint(A);
+    let [segment, _] = a.descriptors().unwrap();
+    let mapping = Mapping::of_peer(segment).unwrap();
+    assert_eq!(copying::owner_of(&mapping), Some(std::process::id() as i32));
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let heap = a.heap.borrow();
+    let header = heap.source().mapping.header();
+    header.pid.store(other.id(), std::sync::atomic::Ordering::Relaxed);
+    // Where the nonce stands in a process is for the liar to choose: here it is right.
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", other.id())).unwrap();
+    let start = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
+    header.nonce_address.store(start, std::sync::atomic::Ordering::Relaxed);
+    header.nonce.store(u64::from_ne_bytes(*b"\x7fELF\x02\x01\x01\0"), std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(copying::owner_of(&mapping), None);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn a_damaged_queue_is_read_no_further_and_all_others_are() {
+    let host = Host::new();
+    let [mut a, mut b, mut c] = three(&host);
+    for sleepy in [false, true] {
+        a.send_bytes(C, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
+        push(&mut a, C, Kind::Link, &[7, 7]);
+        b.send_bytes(C, [2, 0, 0, 0, 0, 0], &[2]).map(|_| ()).unwrap();
+        let mut kept = Kept::default();
+        if sleepy {
+            c.prepare_sleep();
+        }
+        c.poll(&mut kept);
+        c.awake();
+        let mut got: Vec<u32> = kept.messages.iter().map(|(from, ..)| *from).collect();
+        got.sort_unstable();
+        assert_eq!(got, if sleepy { vec![B] } else { vec![A, B] });
+    }
+    talk(&mut b, &mut c);
+    c.poll_dead(A, &mut Kept::default());
+    c.peer_gone(A);
+    talk(&mut b, &mut c);
+}
