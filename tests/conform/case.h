@@ -85,6 +85,13 @@ static int case_spawn(char *role, int count, int *tids)
     return pvm_spawn(case_path(), arguments, PvmTaskDefault, "", count, tids);
 }
 
+/* The same on the own host: what serves a host serves the tasks of that one. */
+static int case_spawn_here(char *role, int count, int *tids)
+{
+    char *arguments[] = {role, NULL};
+    return pvm_spawn(case_path(), arguments, PvmTaskHost, ".", count, tids);
+}
+
 /* Receives with a limit, so that a lost message is a line of output and not a time-out. */
 static int case_receive(int tid, int tag, double seconds)
 {

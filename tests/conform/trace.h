@@ -49,6 +49,18 @@ static int trace_is_tid(int data, int value)
     return value > 0x40000 && value < 0x80000 && data != TEV_DID_AC;
 }
 
+/* The first context that was told of: its number may be that of a task. */
+static int trace_context;
+
+static int trace_is_context(int data, int value)
+{
+    if (data == TEV_DID_CXN && trace_context == 0)
+        trace_context = value;
+    if (data != TEV_DID_CXN && data != TEV_DID_CXS && data != TEV_DID_CXC && data != TEV_DID_CXF && data != TEV_DID_CC)
+        return 0;
+    return value > 0 && value == trace_context;
+}
+
 /* Say which records describe their data. */
 static int trace_show_known;
 /* Take messages in without a word. */
@@ -71,6 +83,8 @@ static void trace_int(int data)
         trace_say("time");
     else if (trace_is_buffer(data) && value > 0)
         trace_say("number");
+    else if (trace_is_context(data, value))
+        trace_say("context");
     else if (trace_is_tid(data, value))
         trace_say("t%x", value);
     else

@@ -24,7 +24,7 @@ pub const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 impl Tid {
     /// No task.
     pub const NONE: Tid = Tid(0);
-    /// "My daemon": the source of every message that a daemon makes.
+    /// "My daemon": the source of every message that a daemon makes for tasks of its host.
     pub const DAEMON: Tid = Tid(DAEMON_BIT);
 
     /// The tid of host number `host` (1 to 4095).

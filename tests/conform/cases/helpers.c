@@ -3,6 +3,7 @@
 //@ daemon-env PVM_TASKER=helpers tasker some words
 //@ daemon-env PVM_TRACER=helpers tracer
 //@ timeout 30
+//@ one-host the hoster that starts with the daemon refuses every host
 #include "case.h"
 #include "tasker.h"
 #include <pvmproto.h>

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         return client();
     pvm_mytid();
-    SHOW(case_spawn("manager", 1, &server));
+    SHOW(case_spawn_here("manager", 1, &server));
     SHOW(case_receive(server, 1, 5) > 0);
     pvm_upkint(result, 2, 1);
     SHOW(result[0]);
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     /* Tasks that were there before go on with the daemon. */
     SHOW(pvm_config(&count, NULL, &hosts));
     SHOW(strcmp(hosts[0].hi_name, "managed") != 0);
-    SHOW(case_spawn("client", 1, &child));
+    SHOW(case_spawn_here("client", 1, &child));
     SHOW(case_receive(child, 2, 5) > 0);
     pvm_upkint(&count, 1, 1);
     SHOW(count);

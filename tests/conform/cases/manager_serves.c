@@ -197,9 +197,9 @@ int main(int argc, char **argv)
         pvm_mytid();
         pvm_catchout(stdout);
         pvm_setopt(PvmShowTids, 0);
-        SHOW(case_spawn("manager", 1, &server));
+        SHOW(case_spawn_here("manager", 1, &server));
         SHOW(case_receive(server, REGISTERED, 5) > 0);
-        SHOW(case_spawn("client", 1, &child));
+        SHOW(case_spawn_here("client", 1, &child));
         SHOW(case_receive(child, RESULT, 15) > 0);
         case_gone(child);
         case_signal(server, END);

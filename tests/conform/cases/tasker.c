@@ -61,11 +61,11 @@ int main(int argc, char **argv)
         return 0;
     }
     pvm_mytid();
-    SHOW(case_spawn("tasker", 1, &server));
+    SHOW(case_spawn_here("tasker", 1, &server));
     SHOW(case_receive(server, 1, 5) > 0);
     pvm_upkint(&i, 1, 1);
     SHOW(i);
-    SHOW(case_spawn("child", 1, &child));
+    SHOW(case_spawn_here("child", 1, &child));
     SHOW(pvm_notify(PvmTaskExit, 4, 1, &child));
     SHOW(case_receive(server, 2, 5) > 0);
     pvm_upkint(&tid, 1, 1);
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     SHOW(pvm_pstat(child));
     case_signal(server, 9);
     case_gone(server);
-    SHOW(case_spawn("child", 1, &child));
+    SHOW(case_spawn_here("child", 1, &child));
     SHOW(case_receive(child, 3, 5) > 0);
     pvm_exit();
     return 0;

@@ -49,13 +49,13 @@ int main(int argc, char **argv)
         return 0;
     }
     pvm_mytid();
-    SHOW(case_spawn("tasker", 1, &server));
+    SHOW(case_spawn_here("tasker", 1, &server));
     SHOW(case_receive(server, REGISTERED, 5) > 0);
     pvm_upkint(&value, 1, 1);
     SHOW(value);
-    SHOW(case_spawn("child", 1, &first));
+    SHOW(case_spawn_here("child", 1, &first));
     SHOW(case_receive(first, HERE, 5) > 0);
-    SHOW(case_spawn("child", 2, second));
+    SHOW(case_spawn_here("child", 2, second));
     SHOW(pvm_notify(PvmTaskExit, GONE, 2, second));
     SHOW(case_receive(server, ASKED, 5) > 0);
     SHOW(pvm_pstat(second[0]));
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     case_gone(first);
     value = pvm_pstat(first);
     SHOW(value);
-    SHOW(case_spawn("child", 1, &third));
+    SHOW(case_spawn_here("child", 1, &third));
     SHOW(case_receive(third, HERE, 5) > 0);
     SHOW(case_signal(third, WHAT));
     SHOW(case_receive(third, WHAT, 5) > 0);

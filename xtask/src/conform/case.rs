@@ -9,7 +9,8 @@
 //! @ hostfile LINE              a line of the daemons' hostfile (then fresh)
 //! @ log                        the daemon's log belongs to the output (then fresh)
 //! @ unordered                  lines are sorted before the comparison
-//! @ hosts 2                    of tests/hosts: how many hosts the machine has when the case begins
+//! @ hosts 2                    on several hosts: how many the machine has when the case begins
+//! @ one-host REASON            not for machines of several hosts
 //! @ needs PATH                 skipped where that file is missing
 //! @ runs NAME ...              programs that run in it without being named by a script
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
@@ -78,8 +79,9 @@ pub struct Case {
     pub log: bool,
     pub unordered: bool,
     pub hosts: Option<usize>,
+    /// Why it runs on one host only.
+    pub one_host: Option<String>,
     pub needs: Vec<PathBuf>,
-
     pub runs: Vec<String>,
     pub differences: Vec<Difference>,
     pub ours_only: Option<(String, Theirs)>,
@@ -149,6 +151,7 @@ fn parse(name: String, kind: Kind, source: PathBuf, text: &str, own: bool) -> Re
         log: false,
         unordered: false,
         hosts: None,
+        one_host: None,
         needs: Vec::new(),
         runs: Vec::new(),
         differences: Vec::new(),
@@ -176,6 +179,8 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "log" => case.log = true,
         "unordered" => case.unordered = true,
         "hosts" => case.hosts = Some(rest.parse()?),
+        "one-host" if rest.is_empty() => bail!("wants a reason"),
+        "one-host" => case.one_host = Some(rest.to_string()),
         "needs" => case.needs.push(rest.into()),
         "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
         "differs" => case.differences.push(difference(rest, true)?),

@@ -29,15 +29,19 @@ pub fn text(raw: &str, machine: &Machine) -> String {
     let mut text = raw.replace(&machine.home().display().to_string(), "HOME");
     text = text.replace(&machine.folder.display().to_string(), "TMP");
     text = text.replace(&common::root().display().to_string(), "ROOT");
-    let uid = rustix::process::geteuid().as_raw();
-    text = text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID");
-    text = dates(text);
+    text = dates(user(&text));
     let mut seen: HashMap<String, usize> = HashMap::new();
     TID.replace_all(&text, |found: &Captures| {
         let next = seen.len() + 1;
         format!("t#{}", seen.entry(found[1].to_string()).or_insert(next))
     })
     .into_owned()
+}
+
+/// A word for the user in the names of files.
+pub fn user(text: &str) -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID")
 }
 
 /// Words for times, process ids, ports.

@@ -182,7 +182,7 @@ fn normal(raw: &str, machine: &Machine, numbered: bool) -> String {
     }
     text = text.replace(&machine.folder.display().to_string(), "FOLDER");
     text = text.replace(&root().display().to_string(), "ROOT");
-    text = normalise::dates(text);
+    text = normalise::dates(normalise::user(&text));
     text = CONTEXT.replace_all(&text, "$1 N").into_owned();
     let mut seen: HashMap<u32, usize> = HashMap::new();
     let replaced = TID.replace_all(&text, |found: &Captures| {

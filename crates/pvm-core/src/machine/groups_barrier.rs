@@ -96,6 +96,10 @@ impl Shortage {
     pub fn next_look(&self) -> Option<Time> {
         self.look_at
     }
+    /// Members meet in another place: who has gone so far was judged in the old one.
+    pub fn place_changes(&mut self) {
+        self.size_before = 0;
+    }
 
     pub fn judge(&mut self, now: Time, patience: Duration, size: usize, barrier: &Barrier) -> Verdict {
         let here = size.saturating_sub((barrier.absent + barrier.arriving) as usize);

@@ -94,8 +94,16 @@ impl Meeting {
 }
 
 impl Group {
+    /// Nothing where members do not meet here: it is for another to judge.
     fn barrier_here(&self, now: Time) -> Option<Barrier> {
-        let pending = self.meeting.pending.as_ref()?;
+        if self.meeting.place != Place::Here {
+            return None;
+        }
+        let generation = self.meeting.generation;
+        let Some(pending) = &self.meeting.pending else {
+            let absent = self.size() as u32;
+            return Some(Barrier { generation, need: 0, arrived: 0, absent, arriving: 0 });
+        };
         let in_doubt = |tid: &Tid| now < pending.doubt_ends && pending.doubtful.contains(tid);
         let (mut absent, mut arriving) = (0, 0);
         for (_, tid) in self.members().filter(|(_, tid)| !pending.here.contains(tid)) {
@@ -107,7 +115,7 @@ impl Group {
         }
         let clamp = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         let (need, arrived) = (clamp(pending.need), clamp(pending.arrived));
-        Some(Barrier { generation: self.meeting.generation, need, arrived, absent, arriving })
+        Some(Barrier { generation, need, arrived, absent, arriving })
     }
 }
 
@@ -135,6 +143,7 @@ impl Machine {
     fn move_here(&mut self, id: u64, from: Tid) {
         if let Some(group) = self.groups.by_id(id) {
             group.meeting.place = Place::Moving(from);
+            group.shortage.place_changes();
             self.order_group(from, id, GroupChange::Take);
         }
     }
@@ -236,7 +245,7 @@ impl Machine {
         let Some(barrier) = group.barrier_here(now) else { return };
         let size = group.size();
         let fails = group.broken || group.shortage.judge(now, patience, size, &barrier) == Verdict::Fail;
-        if fails {
+        if fails && barrier.need != 0 {
             let code = if group.frozen { Code::NoGroup } else { Code::NoTask };
             group.shortage.barrier_failed();
             self.end_barrier(id, Err(code));

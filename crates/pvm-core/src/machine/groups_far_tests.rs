@@ -202,6 +202,32 @@ fn a_barrier_over_hosts_fails_when_members_or_hosts_die() {
 }
 
 #[test]
+fn one_who_left_before_a_barrier_over_hosts_may_be_replaced() {
+    many(3, |fleet| {
+        let tasks = tasks_on(fleet, &[1, 2, 3, 3]);
+        for tid in &tasks {
+            fleet.join(*tid).unwrap();
+        }
+        for turn in 0..2 {
+            assert_eq!(fleet.ask(tasks[3], Request::LeaveGroup(text("g"))), Some(Reply::Done));
+            let waiting = [0, 1, 2].map(|member| fleet.arrive(tasks[member], 4));
+            fleet.pass(super::BARRIER_PATIENCE / 2);
+            assert!(waiting.iter().all(|at| fleet.fate(*at).is_none()));
+            if turn == 1 {
+                // Nobody comes.
+                fleet.pass(super::BARRIER_PATIENCE);
+                assert!(waiting.iter().all(|at| fleet.fate(*at) == Some(Err(Code::NoTask))));
+                return;
+            }
+            fleet.join(tasks[3]).unwrap();
+            fleet.arrive(tasks[3], 4);
+            fleet.settle();
+            assert!(waiting.iter().all(|at| fleet.fate(*at) == Some(Ok(()))));
+        }
+    });
+}
+
+#[test]
 fn groups_freeze_and_break_over_hosts() {
     many(3, |fleet| {
         let tasks = tasks_on(fleet, &[1, 2, 3]);

@@ -313,7 +313,10 @@ impl Machine {
         let made = group.kept.is_made();
         match change {
             GroupChange::Take => (group.kept.meets_here, group.kept.is_awaited) = (false, true),
-            GroupChange::Give => group.kept.meets_here = true,
+            GroupChange::Give => {
+                group.kept.meets_here = true;
+                group.shortage.place_changes();
+            }
             _ => {}
         }
         match (made, change) {

@@ -410,3 +410,21 @@ fn a_spawner_announces_its_children_elsewhere_before_its_own_output_ends() {
         assert_eq!(told.iter().filter(|one| one[..2] == [results[0], -1]).count(), 1);
     });
 }
+
+#[test]
+fn what_another_daemon_tells_a_task_says_whose_daemon_it_is() {
+    let mut fleet = Fleet::new(2, 1);
+    let (near, far) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    let collector = fleet.task(MASTER);
+    for teller in [near, far] {
+        let settings = TraceSettings { output_tid: collector.0 as i32, output_tag: 44, ..Default::default() };
+        fleet.ask(teller, Request::SetOwn(settings));
+        fleet.machine(teller.host()).handle_output(teller, b"hello");
+        fleet.work(teller.host());
+    }
+    fleet.settle();
+    let mut sources: Vec<u32> = fleet.messages(collector, 44).iter().map(|message| message.src.0).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    assert_eq!(sources, [0x8000_0000, 0x8008_0000]);
+}

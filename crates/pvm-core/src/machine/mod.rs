@@ -427,12 +427,15 @@ impl Machine {
         }
     }
 
-    /// Sends a message to a task, wherever it is.
-    fn send_message(&mut self, message: Message) {
+    /// Sends a message to a task, wherever it is. Elsewhere "my daemon" would be another one.
+    fn send_message(&mut self, mut message: Message) {
         let to = message.dst;
         if to.host() == self.own_host() {
             self.send(to, ToTask::Message(message));
         } else if to.is_task() && self.is_known(to.host()) {
+            if message.src == Tid::DAEMON {
+                message.src = Tid(DAEMON_BIT | self.own_host().0);
+            }
             self.actions.push_back(Action::SendAlong { to, frame: Frame::Deliver(message) });
         }
     }

@@ -344,7 +344,7 @@ impl Machine {
     /// A message that came from another host by way of the daemons.
     fn delivered(&mut self, from: Tid, message: crate::proto::Message) {
         let src = message.src;
-        if src != Tid::DAEMON && src.host() != from && !src.is_service() {
+        if src.host() != from && !src.is_service() {
             return;
         }
         if message.dst.is_service() {

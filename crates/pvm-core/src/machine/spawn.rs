@@ -38,8 +38,11 @@ pub struct Found {
 /// A spawn that this host deals out.
 struct Whole {
     asker: Asker,
-    /// The parent of the tasks, or a code; where their output goes.
+    /// The parent of the tasks, or a code.
     parent: i32,
+    /// Where the spawner wants output and traces of the tasks, and where they go, since a tracer takes
+    /// what nobody wants.
+    wanted: TraceSettings,
     children: TraceSettings,
     /// In the order in which the tasks are numbered.
     blocks: Vec<Block>,
@@ -196,9 +199,9 @@ impl Machine {
         let blocks: Vec<Block> = counts.into_iter().map(|(host, count)| Block { host, count, results: None }).collect();
         let shares: Vec<(Tid, usize)> = blocks.iter().map(|block| (block.host, block.count)).collect();
         let parent = parent_for(asker, request.flags);
-        let mut children = request.children.clone();
+        let (wanted, mut children) = (request.children.clone(), request.children.clone());
         self.traces.settle(&mut children);
-        self.spawns.wholes.insert(number, Whole { asker, parent, children, blocks });
+        self.spawns.wholes.insert(number, Whole { asker, parent, wanted, children, blocks });
         let mut first = first;
         for (host, count) in shares {
             let spawn = Spawn { count: count as i32, ..request.clone() };
@@ -361,10 +364,13 @@ impl Machine {
             Ok(process) => {
                 (task.process, task.started) = (process, process);
                 pending.started.push(tid);
-                let (flags, wanted) = (pending.request.flags, pending.request.children.clone());
-                self.trace_start(tid, flags, &wanted);
+                let (flags, wanted, parent) = (pending.request.flags, pending.request.children.clone(), task.parent);
+                self.trace_start(tid, flags);
                 match spawn.host == self.own_host() {
-                    true => self.announce_output(tid),
+                    true => {
+                        self.trace_spawn(tid, parent, &wanted);
+                        self.announce_output(tid);
+                    }
                     false => self.announce_arrival(tid),
                 }
             }
@@ -397,8 +403,9 @@ impl Machine {
     pub(super) fn part_spawned(&mut self, host: Tid, number: u32, mut results: Vec<i32>) {
         results.retain(|result| *result < 0 || Tid(*result as u32).host() == host);
         if let Some(whole) = self.spawns.wholes.get(&number) {
-            let (parent, children) = (whole.parent, whole.children.clone());
+            let (parent, children, wanted) = (whole.parent, whole.children.clone(), whole.wanted.clone());
             for tid in results.iter().filter(|result| **result > 0) {
+                self.trace_spawn(Tid(*tid as u32), parent, &wanted);
                 self.announce_far(Tid(*tid as u32), &children, parent);
             }
         }

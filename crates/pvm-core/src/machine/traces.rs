@@ -88,12 +88,16 @@ impl Machine {
         self.actions.push_back(Action::Trace { to: collector, ctx, tag, record, describe, introduce });
     }
 
-    /// A task was started. `wanted` is where its spawner wants the traces.
-    pub(super) fn trace_start(&mut self, tid: Tid, flags: i32, wanted: &TraceSettings) {
+    /// A task was started here.
+    pub(super) fn trace_start(&mut self, tid: Tid, flags: i32) {
         let Some(task) = self.tasks.get(tid) else { return };
         let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
-        self.trace(&own, Event::Newtask, tid, vec![parent.clone(), Value::Int(flags), name]);
-        self.trace(wanted, Event::Spntask, tid, vec![parent]);
+        self.trace(&own, Event::Newtask, tid, vec![parent, Value::Int(flags), name]);
+    }
+
+    /// A task of this host has had one started, here or elsewhere. `wanted` is where it wants the traces.
+    pub(super) fn trace_spawn(&mut self, tid: Tid, parent: i32, wanted: &TraceSettings) {
+        self.trace(wanted, Event::Spntask, tid, vec![Value::Int(parent)]);
     }
 
     /// A task came by itself.
