@@ -28,7 +28,7 @@ const USAGE: &str =
   --only NAME    scenarios with this in their names
   --conform      the programs of tests/conform, whose tasks lie on all hosts here
   --trusted      data between hosts is not encrypted (PVM_TRUSTED_NET=1)
-  --short        without those that take long
+  --short        without those that take long; of --conform a few
   --script FILE  a shell script in the place of the scenarios; it may have their directives
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
@@ -137,7 +137,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
         None => scenario::all()?,
     };
     let named = |case: &Case| options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part));
-    let wanted = |case: &&Case| named(case) && !(options.short && scenario::takes_long(case));
+    let wanted = |case: &&Case| named(case) && !(options.short && scenario::is_for_later(case));
     let cases: Vec<&Case> = all.iter().filter(wanted).collect();
     if cases.is_empty() {
         bail!("no such scenario");

@@ -59,14 +59,15 @@ fn unit_tests() -> Result<(usize, usize)> {
     cargo_test(&["--workspace"], &[])
 }
 
-/// Scenarios on four hosts, and a fault of each quick kind.
+/// Scenarios on four hosts, a few programs of the conformance, and a fault of each quick kind.
 fn several_hosts() -> Result<(usize, usize)> {
     let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
+    let programs = hosts::counted(&[build::AS_IT_IS.into(), "--short".into(), "--conform".into()])?;
     let faults = ["--faults", "--seeds", "1", "--jobs", "2", "--fault", "task-killed", "--fault", "daemon-killed"];
     let mut arguments: Vec<String> = faults.iter().map(|word| word.to_string()).collect();
     arguments.push(build::AS_IT_IS.into());
     let faults = hosts::counted(&arguments)?;
-    Ok((scenarios.0 + faults.0, scenarios.1 + faults.1))
+    Ok((scenarios.0 + programs.0 + faults.0, scenarios.1 + programs.1 + faults.1))
 }
 
 /// The lock-free algorithms, in every order that the processor may give their steps.

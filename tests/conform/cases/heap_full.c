@@ -83,7 +83,8 @@ int main(int argc, char **argv)
     for (round = 0; round < 2; round++) {
         /* Messages that nobody takes. */
         sent = fill(tids[0], &code);
-        printf("sent: %s, then %d\n", sent >= 8 && sent <= 16 ? "as many as may be" : "not", code);
+        /* The daemon of another host may have taken some. */
+        printf("sent: %s, then %d\n", sent >= 8 && sent <= 24 ? "as many as may be" : "not", code);
         SHOW(pvm_psend(tids[0], BODY, huge, HUGE_LENGTH, PVM_BYTE));
         SHOW(pvm_initsend(PvmDataDefault) > 0);
         /* Others, and short messages, take no harm. */
