@@ -109,29 +109,35 @@ static void barrier(struct order order)
 }
 
 /* As pvm_reduce: the root's numbers take part and become the result. */
-static void reduce(struct order order)
+static void reduce(int size)
 {
-    for (int i = 0; i < order.count; i++)
-        MPI_Reduce(rank == 0 ? MPI_IN_PLACE : data, data, order.size / (int)sizeof(double), MPI_DOUBLE, MPI_SUM, 0,
-                   MPI_COMM_WORLD);
+    MPI_Reduce(rank == 0 ? MPI_IN_PLACE : data, data, size / (int)sizeof(double), MPI_DOUBLE, MPI_SUM, 0,
+               MPI_COMM_WORLD);
 }
 
-static void gather(struct order order)
+static void gather(int size)
 {
-    for (int i = 0; i < order.count; i++)
-        MPI_Gather(data, order.size, MPI_BYTE, gathered, order.size, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Gather(data, size, MPI_BYTE, gathered, size, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
+static void collect(struct order order)
+{
+    for (int i = 0; i < order.count; i++) {
+        renew(data, order.size, i);
+        (order.work == REDUCE ? reduce : gather)(order.size);
+    }
 }
 
 static void prove_group(void)
 {
     double number = rank + 1, sum = ranks * (ranks + 1) / 2;
     memcpy(data, &number, sizeof number);
-    reduce((struct order){REDUCE, sizeof number, 1});
+    reduce(sizeof number);
     if (rank == 0 && memcmp(data, &sum, sizeof sum) != 0)
         fail("wrong sum");
     int size = gather_sizes[1];
     fill(data, size, rank);
-    gather((struct order){GATHER, size, 1});
+    gather(size);
     for (int from = 0; rank == 0 && from < ranks; from++)
         check(gathered + from * size, size, from);
 }
@@ -149,8 +155,8 @@ static double timed(struct order order)
     case RING_ALL: ring_all(order); break;
     case PROVE: prove_group(); break;
     case BARRIER: barrier(order); break;
-    case REDUCE: reduce(order); break;
-    case GATHER: gather(order); break;
+    case REDUCE:
+    case GATHER: collect(order); break;
     }
     return now_us() - start;
 }

@@ -154,32 +154,37 @@ static void barrier(struct order order)
         must(pvm_barrier(GROUP, here.tasks), "pvm_barrier");
 }
 
-static void reduce(struct order order)
+static void reduce(int root, int size)
 {
-    int root = pvm_getinst(GROUP, here.tids[0]);
-    for (int i = 0; i < order.count; i++)
-        must(pvm_reduce(PvmSum, data, order.size / (int)sizeof(double), PVM_DOUBLE, TAG_DATA, GROUP, root),
-             "pvm_reduce");
+    must(pvm_reduce(PvmSum, data, size / (int)sizeof(double), PVM_DOUBLE, TAG_DATA, GROUP, root), "pvm_reduce");
 }
 
-static void gather(struct order order)
+static void gather(int root, int size)
+{
+    must(pvm_gather(gathered, data, size, PVM_BYTE, TAG_DATA, GROUP, root), "pvm_gather");
+}
+
+static void collect(struct order order)
 {
     int root = pvm_getinst(GROUP, here.tids[0]);
-    for (int i = 0; i < order.count; i++)
-        must(pvm_gather(gathered, data, order.size, PVM_BYTE, TAG_DATA, GROUP, root), "pvm_gather");
+    for (int i = 0; i < order.count; i++) {
+        renew(data, order.size, i);
+        (order.work == REDUCE ? reduce : gather)(root, order.size);
+    }
 }
 
 /* One sum and one gathering with known results, so that a fast but wrong library does not win. */
 static void prove_group(void)
 {
     double number = here.rank + 1, sum = here.tasks * (here.tasks + 1) / 2;
+    int root = pvm_getinst(GROUP, here.tids[0]);
     memcpy(data, &number, sizeof number);
-    reduce((struct order){REDUCE, 0, sizeof number, 1});
+    reduce(root, sizeof number);
     if (here.rank == 0 && memcmp(data, &sum, sizeof sum) != 0)
         fail("wrong sum");
     int size = gather_sizes[1], seed = pvm_getinst(GROUP, pvm_mytid());
     fill(data, size, seed);
-    gather((struct order){GATHER, 0, size, 1});
+    gather(root, size);
     for (int instance = 0; here.rank == 0 && instance < here.tasks; instance++)
         check(gathered + instance * size, size, instance);
 }
@@ -191,8 +196,8 @@ static void perform(struct order order)
     case PROVE: prove_group(); break;
     case FREEZE: must(pvm_freezegroup(GROUP, here.tasks), "pvm_freezegroup"); break;
     case BARRIER: barrier(order); break;
-    case REDUCE: reduce(order); break;
-    case GATHER: gather(order); break;
+    case REDUCE:
+    case GATHER: collect(order); break;
     case LEAVE: must(pvm_lvgroup(GROUP), "pvm_lvgroup"); break;
     case PING: ping(order); break;
     case RATE: rate(order); break;
