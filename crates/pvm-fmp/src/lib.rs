@@ -28,6 +28,8 @@ mod meeting;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod pace;
+#[cfg(not(loom))]
 mod peer;
 #[cfg(not(loom))]
 mod pieces;

@@ -21,7 +21,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 /// Copies bytes past the caches, for another core to read them: what lies changed in this core's
-/// cache is slower to get for the other one than what lies in memory. `to` must be a multiple of 64.
+/// cache is slower to get for the other one than what lies in memory.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -31,9 +31,11 @@ pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
     {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
         const LINE: usize = 64;
-        let whole = bytes / LINE * LINE;
-        debug_assert!(to.addr() % LINE == 0);
-        for at in (0..whole).step_by(LINE) {
+        let head = (to.addr().next_multiple_of(LINE) - to.addr()).min(bytes);
+        let whole = head + (bytes - head) / LINE * LINE;
+        // SAFETY: a part of the ranges for which the caller promises.
+        unsafe { copy(from, to, head) };
+        for at in (head..whole).step_by(LINE) {
             // SAFETY: parts of the ranges for which the caller promises, the target aligned; SSE2
             // is part of x86-64.
             unsafe {
@@ -55,5 +57,24 @@ pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
     unsafe {
         copy(from, to, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_past_the_caches_is_a_copy_wherever_it_begins_and_ends() {
+        let from: Vec<u8> = (0..1000u32).map(|at| (at * 7) as u8).collect();
+        for (start, bytes) in [(0, 0), (0, 64), (0, 1000), (1, 63), (3, 20), (60, 900), (63, 66), (64, 640)] {
+            let mut memory = vec![[0u8; 64]; 32];
+            let to = memory.as_flattened_mut();
+            let start = start + to.as_ptr().align_offset(64);
+            // SAFETY: both ranges lie in their slices, which do not overlap.
+            unsafe { copy_past_caches(from.as_ptr(), to.as_mut_ptr().add(start), bytes) };
+            assert_eq!(to[start..start + bytes], from[..bytes]);
+            assert!(to[..start].iter().chain(&to[start + bytes..]).all(|byte| *byte == 0));
+        }
     }
 }

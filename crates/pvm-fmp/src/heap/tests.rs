@@ -2,6 +2,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::cell::Cell;
+use std::time::Duration;
 
 /// Memory that only counts; more than `limit` pages are refused.
 struct Counting {
@@ -65,6 +66,27 @@ fn free_memory_elsewhere_is_used_before_a_refusal() {
     let first = heap.allocate(500 * PAGE_BYTES).unwrap();
     heap.free(first.0, first.1);
     assert!(heap.allocate(900 * PAGE_BYTES).is_ok());
+}
+
+#[test]
+fn what_is_written_is_there_by_whichever_way_it_went() {
+    const BYTES: usize = 3 * PIECE_BYTES + 1001;
+    let heap = Rc::new(RefCell::new(Heap::new(Segment::new().unwrap())));
+    let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 + (at >> 8)) as u8).collect();
+    for is_slow in [false, true] {
+        for offset in [0, 3, 64] {
+            let block = Block::allocate(&heap, BYTES + 64).unwrap();
+            // So many that one more of either kind does not change the way.
+            for _ in 0..100 {
+                heap.borrow_mut().pace.took(PIECE_BYTES, Duration::from_secs(is_slow.into()));
+            }
+            block.write(offset, &data);
+            let mut copy = vec![0; BYTES];
+            block.read(offset, &mut copy);
+            assert!(copy == data, "slow {is_slow}, offset {offset}");
+            assert_eq!(heap.borrow_mut().pace.way(1) == Way::Past, is_slow);
+        }
+    }
 }
 
 proptest! {

@@ -1,0 +1,121 @@
+//! Whether bytes go into the own heap through the caches or past them.
+//!
+//! A cache line that another core has read must be taken from it before it can be written again. Where the
+//! cores share a cache that is soon done, and the reader finds the bytes near. Where they do not, a copy
+//! past the caches is several times as fast, since it waits for no line. What neighbours the readers are
+//! only the copies themselves tell, and it may change: a virtual machine's cores move about.
+use std::time::Duration;
+
+/// Copies from this size on have a choice, in bytes.
+pub const CHOICE_BYTES_MIN: usize = 4 << 10;
+/// Long copies choose anew after so many bytes.
+pub const PIECE_BYTES: usize = 32 << 10;
+/// A copy through the caches that moves less is slow, in bytes a microsecond. Between the halves of a
+/// processor that share no cache it is half of this, where they share one at least twice as much.
+const SLOW_BYTES_PER_MICROSECOND: usize = 5000;
+/// So many slow copies one after another count: one may have been interrupted, or met new pages.
+const SLOW_COPIES: u32 = 3;
+/// Bytes that go through the caches between two looks at the clock.
+const THROUGH_BYTES: usize = 128 << 10;
+/// Bytes that go past the caches before one copy tries whether that is still right.
+const PAST_BYTES: usize = 8 << 20;
+
+/// How to copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Through the caches.
+    Through,
+    /// Through the caches; then tell [`Pace::took`] how long it took.
+    Timed,
+    /// Past the caches.
+    Past,
+}
+
+/// What the copies so far have told.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// Slow copies since the last quick one.
+    slow: u32,
+    /// Bytes copied since the last timed copy.
+    untimed_bytes: usize,
+}
+
+impl Pace {
+    fn is_past(&self) -> bool {
+        self.slow >= SLOW_COPIES
+    }
+
+    /// How to copy so many bytes now.
+    pub fn way(&mut self, bytes: usize) -> Way {
+        let limit = if self.is_past() { PAST_BYTES } else { THROUGH_BYTES };
+        if (self.slow > 0 && !self.is_past()) || self.untimed_bytes >= limit {
+            return Way::Timed;
+        }
+        self.untimed_bytes += bytes;
+        if self.is_past() { Way::Past } else { Way::Through }
+    }
+
+    /// A timed copy took so long.
+    pub fn took(&mut self, bytes: usize, time: Duration) {
+        let is_slow = (bytes as u128) * 1000 < time.as_nanos() * SLOW_BYTES_PER_MICROSECOND as u128;
+        self.slow = if is_slow { (self.slow + 1).min(SLOW_COPIES) } else { 0 };
+        self.untimed_bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copies in pieces, at so many bytes a microsecond through the caches; gives how many bytes went
+    /// past them and how many were timed.
+    fn copy(pace: &mut Pace, bytes: usize, speed: usize) -> (usize, usize) {
+        let (mut past, mut timed) = (0, 0);
+        for _ in 0..bytes / PIECE_BYTES {
+            match pace.way(PIECE_BYTES) {
+                Way::Through => {}
+                Way::Past => past += PIECE_BYTES,
+                Way::Timed => {
+                    timed += PIECE_BYTES;
+                    pace.took(PIECE_BYTES, Duration::from_nanos((PIECE_BYTES * 1000 / speed) as u64));
+                }
+            }
+        }
+        (past, timed)
+    }
+
+    #[test]
+    fn quick_copies_go_through_the_caches() {
+        let (past, timed) = copy(&mut Pace::default(), 64 << 20, 2 * SLOW_BYTES_PER_MICROSECOND);
+        assert_eq!(past, 0);
+        assert!((1..=(64 << 20) / 4).contains(&timed), "{timed}");
+    }
+
+    #[test]
+    fn slow_copies_soon_go_past_the_caches_and_are_rarely_tried_again() {
+        let mut pace = Pace::default();
+        let (past, _) = copy(&mut pace, 1 << 20, SLOW_BYTES_PER_MICROSECOND / 2);
+        assert!(past >= (1 << 20) * 3 / 4, "{past}");
+        let (past, timed) = copy(&mut pace, 64 << 20, SLOW_BYTES_PER_MICROSECOND / 2);
+        assert_eq!(past + timed, 64 << 20);
+        assert!(timed > 0 && timed <= (64 << 20) / 100, "{timed}");
+    }
+
+    #[test]
+    fn one_slow_copy_changes_nothing() {
+        let mut pace = Pace::default();
+        while pace.way(PIECE_BYTES) != Way::Timed {}
+        pace.took(PIECE_BYTES, Duration::from_millis(3));
+        assert_eq!(pace.way(PIECE_BYTES), Way::Timed);
+        pace.took(PIECE_BYTES, Duration::from_micros(1));
+        assert_eq!(pace.way(PIECE_BYTES), Way::Through);
+    }
+
+    #[test]
+    fn cores_that_come_together_are_noticed() {
+        let mut pace = Pace::default();
+        copy(&mut pace, 1 << 20, SLOW_BYTES_PER_MICROSECOND / 2);
+        let (past, _) = copy(&mut pace, 64 << 20, 2 * SLOW_BYTES_PER_MICROSECOND);
+        assert!(past <= PAST_BYTES, "{past}");
+    }
+}
