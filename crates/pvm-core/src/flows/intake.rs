@@ -73,7 +73,7 @@ struct Waiting {
 pub struct Intake<B> {
     arriving: HashMap<(Tid, u32), Arriving<B>>,
     handed: HashMap<Tid, Waiting>,
-    /// What each host is owed for each task.
+    /// By task: what each host is owed for it.
     owed: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
 }
@@ -125,7 +125,7 @@ impl<B> Intake<B> {
     /// The host is no more: what has come of messages that are not whole is dropped.
     pub fn host_gone(&mut self, host: Tid) {
         self.arriving.retain(|(from, _), _| *from != host);
-        self.owed.retain(|(to, _), _| *to != host);
+        self.owed.retain(|(_, to), _| *to != host);
         self.credits.retain(|credit| credit.host != host);
         for waiting in self.handed.values_mut() {
             waiting.messages.iter_mut().filter(|handed| handed.from == host).for_each(|handed| handed.cost = 0);
@@ -194,7 +194,8 @@ impl<B> Intake<B> {
         for Handed { from, cost, .. } in handed.messages {
             self.owe(from, dst, cost);
         }
-        let hosts: Vec<Tid> = self.owed.keys().filter(|(_, of)| *of == dst).map(|(host, _)| *host).collect();
+        let owed = self.owed.range((dst, Tid(0))..=(dst, Tid(u32::MAX)));
+        let hosts: Vec<Tid> = owed.map(|((_, host), _)| *host).collect();
         hosts.into_iter().for_each(|host| self.settle(host, dst));
     }
 
@@ -202,7 +203,7 @@ impl<B> Intake<B> {
         if cost == 0 {
             return;
         }
-        let owed = self.owed.entry((from, dst)).or_default();
+        let owed = self.owed.entry((dst, from)).or_default();
         *owed += cost;
         // Half of what may be kept back: the rest is for what the task has taken unheard.
         if *owed >= FLOW_QUANTUM_BYTES / 2 {
@@ -211,7 +212,7 @@ impl<B> Intake<B> {
     }
 
     fn settle(&mut self, host: Tid, dst: Tid) {
-        if let Some(bytes) = self.owed.remove(&(host, dst)) {
+        if let Some(bytes) = self.owed.remove(&(dst, host)) {
             self.credits.push_back(Credit { host, dst, bytes });
         }
     }

@@ -1,4 +1,5 @@
 //! Message contexts (contract 2.4).
+use super::index::Index;
 use crate::codes::Code;
 use crate::proto::Reply;
 use crate::tid::{LOCAL_MASK, Tid};
@@ -12,11 +13,12 @@ pub(super) struct Contexts {
     host: Tid,
     last: u32,
     owners: BTreeMap<u32, Tid>,
+    owned: Index<Tid, u32>,
 }
 
 impl Contexts {
     pub fn new(host: Tid) -> Contexts {
-        Contexts { host, last: 0, owners: BTreeMap::new() }
+        Contexts { host, last: 0, owners: BTreeMap::new(), owned: Index::default() }
     }
 
     pub fn allocate(&mut self, owner: Tid) -> Result<Reply, Code> {
@@ -27,6 +29,7 @@ impl Contexts {
             self.last = self.last % CONTEXT_MAX + 1;
             if !self.owners.contains_key(&self.last) {
                 self.owners.insert(self.last, owner);
+                self.owned.insert(owner, self.last);
                 return Ok(Reply::Int((self.host.0 | self.last) as i32));
             }
         }
@@ -41,15 +44,18 @@ impl Contexts {
             return Err(Code::NotFound);
         }
         self.owners.remove(&context.local());
+        self.owned.remove(owner, context.local());
         Ok(Reply::Done)
     }
 
     pub fn is_idle(&self) -> bool {
-        self.owners.is_empty()
+        self.owners.is_empty() && self.owned.is_empty()
     }
     /// The contexts of a task that has ended are free again.
     pub fn forget(&mut self, owner: Tid) {
-        self.owners.retain(|_, other| *other != owner);
+        for context in self.owned.take(owner) {
+            self.owners.remove(&context);
+        }
     }
 }
 

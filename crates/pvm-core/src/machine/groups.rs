@@ -5,6 +5,7 @@
 //! decides by them. What other hosts keep of a group is in `groups_kept`, barriers of members on
 //! several hosts in `groups_far`.
 use super::groups_kept::NOBODY_ELSE;
+use super::index::Index;
 use super::{Action, Machine, Time, groups_far, groups_kept};
 use crate::codes::Code;
 use crate::proto::{ByteBuf, Reply};
@@ -67,6 +68,8 @@ pub(super) struct Group {
     pub kept: groups_kept::Kept,
     /// At the master: tasks of its host that asked to join before there was memory.
     joining: Vec<(Tid, u32)>,
+    /// When its barrier is to be looked at, as far as that has been noted for all groups.
+    noted_look: Option<Time>,
     members: BTreeMap<u32, Tid>,
     instances: BTreeMap<Tid, u32>,
     /// How many members each host has.
@@ -126,6 +129,7 @@ impl Group {
         *self.hosts.entry(tid.host()).or_default() += 1;
     }
 
+    /// The task is no member any more; which one it was.
     pub fn remove(&mut self, tid: Tid) -> Option<u32> {
         let instance = self.instances.remove(&tid)?;
         self.members.remove(&instance);
@@ -141,18 +145,25 @@ impl Group {
     }
 }
 
-/// All groups.
+/// All groups. There may be many, and tasks end all the time: what concerns one task or one host is
+/// found without a look at all of them, and so is what is to be done next.
 #[derive(Default)]
 pub(super) struct Groups {
     groups: BTreeMap<u64, Group>,
     names: BTreeMap<Vec<u8>, u64>,
     last: u64,
+    /// At the master: of which groups each task is a member.
+    memberships: Index<Tid, u64>,
+    /// When barriers are to be looked at again.
+    looks: BTreeSet<(Time, u64)>,
+    pub keeping: groups_kept::Keeping,
     pub spreading: groups_kept::Spreading,
 }
 
 impl Groups {
     pub fn is_idle(&self) -> bool {
-        self.groups.is_empty() && self.names.is_empty() && self.spreading.is_idle()
+        let indices = self.memberships.is_empty() && self.looks.is_empty() && self.keeping.is_idle();
+        self.groups.is_empty() && self.names.is_empty() && indices && self.spreading.is_idle()
     }
     /// By name.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
@@ -171,10 +182,25 @@ impl Groups {
     }
     pub fn remove(&mut self, id: u64) -> Option<Group> {
         let group = self.groups.remove(&id)?;
+        group.noted_look.map(|when| self.looks.remove(&(when, id)));
         if self.names.get(&group.name) == Some(&id) {
             self.names.remove(&group.name);
         }
         Some(group)
+    }
+    /// When the barrier of that group is to be looked at next may have changed.
+    pub fn note_look(&mut self, id: u64) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let next = group.shortage.next_look();
+        let before = std::mem::replace(&mut group.noted_look, next);
+        if before != next {
+            before.map(|when| self.looks.remove(&(when, id)));
+            next.map(|when| self.looks.insert((when, id)));
+        }
+    }
+    /// When a barrier is to be looked at, and of which group.
+    pub fn next_look(&self) -> Option<(Time, u64)> {
+        self.looks.first().copied()
     }
     fn existing(&mut self, name: &[u8]) -> Result<&mut Group, Code> {
         if name.is_empty() {
@@ -240,6 +266,7 @@ impl Machine {
         }
         let instance = group.add(tid);
         group.shortage.somebody_joined();
+        self.groups.memberships.insert(tid, id);
         let number = self.change_group(id, GroupChange::Joined { instance, tid }, tid.host());
         self.choose_meeting(id);
         self.subscribe(id, tid.host());
@@ -275,8 +302,7 @@ impl Machine {
             // The master hears of it.
             return;
         }
-        let mine = self.groups.iter_mut().filter(|group| group.instance_of(tid).is_some());
-        let ids: Vec<u64> = mine.map(|group| group.id).collect();
+        let ids: Vec<u64> = self.groups.memberships.of(tid).collect();
         for id in ids {
             self.remove_member(id, tid, Tid::NONE);
         }
@@ -284,6 +310,7 @@ impl Machine {
 
     /// Gives the number under which hosts say that they know; see [`Machine::change_group`].
     fn remove_member(&mut self, id: u64, tid: Tid, asking: Tid) -> u64 {
+        self.groups.memberships.remove(tid, id);
         let Some(group) = self.groups.by_id(id) else { return NOBODY_ELSE };
         let size = group.size();
         let Some(instance) = group.remove(tid) else { return NOBODY_ELSE };
@@ -369,10 +396,5 @@ impl Machine {
             self.reply(tid, wait, Err(Code::NotInGroup));
         }
         self.settle_freeze(id);
-    }
-
-    /// When a barrier wants to be looked at again.
-    pub(super) fn next_look(&self) -> Option<Time> {
-        self.groups.groups.values().filter_map(|group| group.shortage.next_look()).min()
     }
 }

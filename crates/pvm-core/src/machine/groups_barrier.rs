@@ -168,7 +168,9 @@ impl Machine {
             return;
         }
         let size = found.size();
-        if found.shortage.judge(now, self.settings.barrier_patience, size, &barrier) == Verdict::Fail {
+        let verdict = found.shortage.judge(now, self.settings.barrier_patience, size, &barrier);
+        self.groups.note_look(group);
+        if verdict == Verdict::Fail {
             self.group_action(group, GroupAction::Fail(barrier));
         }
     }
@@ -177,6 +179,7 @@ impl Machine {
     pub fn handle_barrier_failed(&mut self, group: u64) {
         if let Some(found) = self.groups.by_id(group) {
             found.shortage.barrier_failed();
+            self.groups.note_look(group);
         }
     }
 
@@ -185,15 +188,18 @@ impl Machine {
     pub fn handle_barrier_changed(&mut self, now: Time, group: u64) {
         if let Some(found) = self.groups.by_id(group) {
             found.shortage.look_at = Some(now + LOOK_AGAIN);
+            self.groups.note_look(group);
         }
     }
 
     pub(super) fn look_again(&mut self, now: Time) {
-        let due = |group: &mut super::groups::Group| group.shortage.look_at.is_some_and(|when| when <= now);
         let mut ids = Vec::new();
-        for group in self.groups.iter_mut().filter_map(|group| due(group).then_some(group)) {
-            group.shortage.look_at = None;
-            ids.push(group.id);
+        while let Some((_, id)) = self.groups.next_look().filter(|(when, _)| *when <= now) {
+            if let Some(group) = self.groups.by_id(id) {
+                group.shortage.look_at = None;
+            }
+            self.groups.note_look(id);
+            ids.push(id);
         }
         for id in ids {
             self.look_at_barrier(id);

@@ -245,9 +245,13 @@ impl Machine {
         let Some(barrier) = group.barrier_here(now) else { return };
         let size = group.size();
         let fails = group.broken || group.shortage.judge(now, patience, size, &barrier) == Verdict::Fail;
-        if fails && barrier.need != 0 {
-            let code = if group.frozen { Code::NoGroup } else { Code::NoTask };
+        let fails = fails && barrier.need != 0;
+        let code = if group.frozen { Code::NoGroup } else { Code::NoTask };
+        if fails {
             group.shortage.barrier_failed();
+        }
+        self.groups.note_look(id);
+        if fails {
             self.end_barrier(id, Err(code));
         }
     }

@@ -4,6 +4,7 @@
 //! until the group ends. Who has joined or left is answered when all hosts that keep the group know:
 //! so nobody meets a member that he cannot find in the group.
 use super::groups::{Group, GroupAction, NO_MEMBER};
+use super::index::Index;
 use super::{Machine, groups_far};
 use crate::codes::Code;
 use crate::proto::{ByteBuf, Reply, Request, ToTask};
@@ -26,9 +27,6 @@ enum Memory {
 #[derive(Default)]
 pub(super) struct Kept {
     memory: Memory,
-    /// Tasks of this host that have been told of the group and are to see it: task, request,
-    /// instance.
-    showing: Vec<(Tid, u32, i32)>,
     /// Whether members meet in this host's memory.
     pub meets_here: bool,
     /// Whether the master waits to hear what has been taken out of it.
@@ -43,9 +41,25 @@ impl Kept {
     }
 }
 
-/// An answer that waits until other hosts know of a change.
+/// What is kept, over all groups.
+#[derive(Default)]
+pub(super) struct Keeping {
+    /// At the master: which groups each other host keeps.
+    by_host: Index<Tid, u64>,
+    /// Tasks of this host that have been told of a group of which the memory is being made, and are
+    /// to see it: task, request, instance.
+    showing: BTreeMap<u64, Vec<(Tid, u32, i32)>>,
+}
+
+impl Keeping {
+    pub fn is_idle(&self) -> bool {
+        self.by_host.is_empty() && self.showing.is_empty()
+    }
+}
+
+/// An answer that waits until so many other hosts know of a change.
 struct Unconfirmed {
-    hosts: BTreeSet<Tid>,
+    missing: usize,
     answer: Option<(Tid, u32, Result<Reply, Code>)>,
 }
 
@@ -54,11 +68,13 @@ struct Unconfirmed {
 pub(super) struct Spreading {
     last: u64,
     unconfirmed: BTreeMap<u64, Unconfirmed>,
+    /// The changes of which each host has not said that it knows.
+    unaware: Index<Tid, u64>,
 }
 
 impl Spreading {
     pub fn is_idle(&self) -> bool {
-        self.unconfirmed.is_empty()
+        self.unconfirmed.is_empty() && self.unaware.is_empty()
     }
 }
 
@@ -80,7 +96,8 @@ impl Machine {
         let number = if waited.is_empty() { NOBODY_ELSE } else { spreading.last + 1 };
         if number != NOBODY_ELSE {
             spreading.last = number;
-            spreading.unconfirmed.insert(number, Unconfirmed { hosts: waited.clone(), answer: None });
+            spreading.unconfirmed.insert(number, Unconfirmed { missing: waited.len(), answer: None });
+            waited.iter().for_each(|host| spreading.unaware.insert(*host, number));
         }
         for host in hosts {
             let number = if waited.contains(&host) { number } else { NOBODY_ELSE };
@@ -92,13 +109,14 @@ impl Machine {
     /// Another host keeps the group from now on.
     pub(super) fn subscribe(&mut self, id: u64, host: Tid) {
         let own = self.own_host();
-        let Some(group) = self.groups.by_id(id) else { return };
-        if host == own || !group.kept.hosts.insert(host) {
+        let Some(group) = self.groups.by_id(id).filter(|_| host != own) else { return };
+        if !group.kept.hosts.insert(host) {
             return;
         }
         let (name, members) = (ByteBuf::from(group.name().to_vec()), group.members().collect());
         let meets_here = group.meeting.is_at(host);
         let state = GroupState { id, name, members, frozen: group.frozen, broken: group.broken, meets_here };
+        self.groups.keeping.by_host.insert(host, id);
         self.send_host(host, Frame::GroupKnown(state));
     }
 
@@ -112,9 +130,15 @@ impl Machine {
 
     /// A host knows of a change.
     pub(super) fn group_change_known(&mut self, host: Tid, number: u64) {
+        if self.groups.spreading.unaware.remove(host, number) {
+            self.one_more_knows(number);
+        }
+    }
+
+    fn one_more_knows(&mut self, number: u64) {
         let Some(unconfirmed) = self.groups.spreading.unconfirmed.get_mut(&number) else { return };
-        unconfirmed.hosts.remove(&host);
-        if unconfirmed.hosts.is_empty() {
+        unconfirmed.missing -= 1;
+        if unconfirmed.missing == 0 {
             let answer = self.groups.spreading.unconfirmed.remove(&number).and_then(|unconfirmed| unconfirmed.answer);
             if let Some((to, wait, answer)) = answer {
                 self.answer_with_group(to, wait, answer);
@@ -124,14 +148,16 @@ impl Machine {
 
     /// A host is lost, and keeps nothing.
     pub(super) fn groups_without(&mut self, host: Tid) {
-        for group in self.groups.iter_mut() {
-            group.kept.hosts.remove(&host);
+        let ids = self.groups.keeping.by_host.take(host);
+        for id in &ids {
+            if let Some(group) = self.groups.by_id(*id) {
+                group.kept.hosts.remove(&host);
+            }
         }
-        let numbers: Vec<u64> = self.groups.spreading.unconfirmed.keys().copied().collect();
-        for number in numbers {
-            self.group_change_known(host, number);
+        for number in self.groups.spreading.unaware.take(host) {
+            self.one_more_knows(number);
         }
-        let ids: Vec<u64> = self.groups.iter_mut().map(|group| group.id).collect();
+        // Where members meet keeps the group.
         for id in ids {
             self.meeting_without(id, host);
         }
@@ -165,7 +191,7 @@ impl Machine {
             self.group_action(id, GroupAction::Show { to, member: instance != NO_MEMBER });
             return self.send(to, ToTask::Reply { wait, reply: Reply::Group { id, instance } });
         }
-        group.kept.showing.push((to, wait, instance));
+        self.groups.keeping.showing.entry(id).or_default().push((to, wait, instance));
         self.make_memory(id);
     }
 
@@ -194,7 +220,7 @@ impl Machine {
             return;
         };
         found.kept.memory = if made { Memory::Made } else { Memory::None };
-        let showing = std::mem::take(&mut found.kept.showing);
+        let showing = self.groups.keeping.showing.remove(&group).unwrap_or_default();
         if made {
             self.fill_memory(group);
         }
@@ -243,7 +269,7 @@ impl Machine {
 
     /// The task sees no groups any more.
     pub(super) fn show_no_more(&mut self, tid: Tid) {
-        self.groups.iter_mut().for_each(|group| group.kept.showing.retain(|(to, _, _)| *to != tid));
+        self.groups.keeping.showing.values_mut().for_each(|showing| showing.retain(|(to, _, _)| *to != tid));
     }
 
     /// The group is no more.
@@ -253,7 +279,8 @@ impl Machine {
             // Behind the action that makes it.
             self.group_action(id, GroupAction::Close);
         }
-        for (to, wait, _) in group.kept.showing {
+        group.kept.hosts.iter().for_each(|host| _ = self.groups.keeping.by_host.remove(*host, id));
+        for (to, wait, _) in self.groups.keeping.showing.remove(&id).unwrap_or_default() {
             self.reply(to, wait, Err(Code::NoGroup));
         }
         self.end_meeting(group.meeting);

@@ -146,6 +146,7 @@ impl Hosts {
     pub fn replace(&mut self, entries: Vec<Entry>, joining: &[Tid]) {
         (self.names, self.aliases) = (Names::new(), Names::new());
         self.table.clear();
+        let joining: BTreeSet<Tid> = joining.iter().copied().collect();
         for entry in entries {
             let joined = !joining.contains(&entry.tid);
             self.add(entry, joined);

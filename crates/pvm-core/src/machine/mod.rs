@@ -40,6 +40,7 @@ mod hoster;
 mod hosts;
 #[cfg(test)]
 mod hosts_tests;
+mod index;
 mod inspect;
 mod joining;
 mod links;
@@ -309,13 +310,19 @@ impl Machine {
 
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() {
+            // Begins again where memory is warm, instead of going round through all that it has.
+            self.actions.clear();
+        }
+        action
     }
 
     /// When [`Machine::handle_time`] wants to be called, if ever.
     pub fn next_wakeup(&self) -> Option<Time> {
         let links = self.links.next_wakeup().into_iter().chain(self.waits_for_master());
-        links.chain(self.control.next_wakeup()).chain(self.next_look()).min()
+        let looks = self.groups.next_look().map(|(when, _)| when);
+        links.chain(self.control.next_wakeup()).chain(looks).min()
     }
 
     /// The tid of the own host.

@@ -1,4 +1,5 @@
 //! `pvm_notify` (contract 2.6).
+use super::index::{Index, Ordinal, all_of};
 use super::{Action, Machine, remote};
 use crate::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::encoding::Writer;
@@ -15,43 +16,64 @@ pub(super) struct Target {
     pub tag: i32,
 }
 
-/// Who wants to hear of what.
+/// Who wants to hear of what. What one task wants, and what is wanted of one, is found without a look
+/// at all wishes: there may be many, and tasks end all the time.
 #[derive(Default)]
 pub(super) struct Notify {
-    /// By the task that is watched, in the order of asking.
-    exits: BTreeMap<Tid, Vec<Target>>,
-    /// By the host that is watched: the target, and the tid that it asked for.
-    deletions: BTreeMap<Tid, Vec<(Target, Tid)>>,
-    /// Who hears of new hosts, and how often still (-1: for ever).
-    additions: Vec<(Target, i32)>,
-    /// By the task of this host that is watched: tasks of other hosts that watch it.
-    watchers: BTreeMap<Tid, BTreeSet<Tid>>,
+    /// By the task that is watched and the one that watches, in the order of asking.
+    exits: BTreeMap<(Tid, Tid), Vec<Target>>,
+    /// By the host that is watched and the task that watches: the target, and the tid that it asked for.
+    deletions: BTreeMap<(Tid, Tid), Vec<(Target, Tid)>>,
+    /// The tasks and hosts that each task watches.
+    watched: Index<Tid, Tid>,
+    /// By task: who hears of new hosts, and how often still (-1: for ever).
+    additions: BTreeMap<Tid, Vec<(Target, i32)>>,
+    /// Tasks of this host that are watched by tasks of other hosts, and these.
+    watchers: Index<Tid, Tid>,
+    /// The same from the other side.
+    watching: Index<Tid, Tid>,
 }
 
 impl Notify {
     /// Whether the task watches that other one.
     fn watches(&self, task: Tid, tid: Tid) -> bool {
-        self.exits.get(&tid).is_some_and(|targets| targets.iter().any(|target| target.task == task))
+        self.exits.contains_key(&(tid, task))
     }
 
     pub fn is_idle(&self) -> bool {
-        self.exits.is_empty() && self.deletions.is_empty() && self.additions.is_empty() && self.watchers.is_empty()
+        let far = self.watchers.is_empty() && self.watching.is_empty();
+        self.exits.is_empty()
+            && self.deletions.is_empty()
+            && self.watched.is_empty()
+            && self.additions.is_empty()
+            && far
     }
-    /// A task has left: it asks no more. Gives whom it watched.
+    /// A task has left: it asks no more. Gives the tasks that it watched.
     fn withdraw(&mut self, task: Tid) -> Vec<Tid> {
-        let mut watched = Vec::new();
-        for (tid, targets) in &mut self.exits {
-            let count = targets.len();
-            targets.retain(|target| target.task != task);
-            if targets.len() < count {
-                watched.push(*tid);
-            }
-        }
-        self.exits.retain(|_, targets| !targets.is_empty());
-        self.deletions.values_mut().for_each(|targets| targets.retain(|(target, _)| target.task != task));
-        self.deletions.retain(|_, targets| !targets.is_empty());
-        self.additions.retain(|(target, _)| target.task != task);
+        self.additions.remove(&task);
+        let mut watched = self.watched.take(task);
+        watched.iter().for_each(|tid| drop(self.deletions.remove(&(*tid, task))));
+        watched.retain(|tid| self.exits.remove(&(*tid, task)).is_some());
         watched
+    }
+
+    /// Those who watch a task do not any more.
+    fn take_exits(&mut self, tid: Tid) -> Vec<Target> {
+        let tasks: Vec<Tid> = self.exits.range(all_of(tid)).map(|((_, task), _)| *task).collect();
+        tasks.into_iter().flat_map(|task| self.take_exit(tid, task)).collect()
+    }
+
+    /// That one does not watch the task any more.
+    fn take_exit(&mut self, tid: Tid, task: Tid) -> Vec<Target> {
+        self.watched.remove(task, tid);
+        self.exits.remove(&(tid, task)).unwrap_or_default()
+    }
+
+    /// Those who watch a host do not any more.
+    fn take_deletions(&mut self, host: Tid) -> Vec<(Target, Tid)> {
+        let tasks: Vec<Tid> = self.deletions.range(all_of(host)).map(|((_, task), _)| *task).collect();
+        tasks.iter().for_each(|task| _ = self.watched.remove(*task, host));
+        tasks.into_iter().filter_map(|task| self.deletions.remove(&(host, task))).flatten().collect()
     }
 }
 
@@ -70,9 +92,13 @@ impl Machine {
             NOTIFY_HOST_DELETE if cancel => tids.iter().for_each(|tid| self.cancel_deletion(target, *tid)),
             NOTIFY_HOST_DELETE => tids.iter().for_each(|tid| self.watch_host(target, *tid)),
             NOTIFY_HOST_ADD => {
-                self.notify.additions.retain(|(other, _)| *other != target);
+                let wishes = self.notify.additions.entry(target.task).or_default();
+                wishes.retain(|(other, _)| *other != target);
                 if count != 0 && !cancel {
-                    self.notify.additions.push((target, count));
+                    wishes.push((target, count));
+                }
+                if wishes.is_empty() {
+                    self.notify.additions.remove(&target.task);
                 }
             }
             _ => return Err(Code::BadParam),
@@ -88,15 +114,16 @@ impl Machine {
         if !here && !self.notify.watches(target.task, tid) {
             self.send_host(tid.host(), Frame::Watch { tid, watcher: target.task });
         }
-        self.notify.exits.entry(tid).or_default().push(target);
+        self.notify.watched.insert(target.task, tid);
+        self.notify.exits.entry((tid, target.task)).or_default().push(target);
     }
 
     fn cancel_exit(&mut self, target: Target, tid: Tid) {
-        let Some(targets) = self.notify.exits.get_mut(&tid) else { return };
+        let Some(targets) = self.notify.exits.get_mut(&(tid, target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == target) else { return };
         targets.remove(at);
         if targets.is_empty() {
-            self.notify.exits.remove(&tid);
+            self.notify.take_exit(tid, target.task);
         }
         self.unwatch_unless_wanted(target.task, tid);
         self.tell_notify(target, tid);
@@ -117,17 +144,21 @@ impl Machine {
 
     fn watch_host(&mut self, target: Target, tid: Tid) {
         match self.hosts.is_here(tid) {
-            true => self.notify.deletions.entry(tid.host()).or_default().push((target, tid)),
+            true => {
+                self.notify.watched.insert(target.task, tid.host());
+                self.notify.deletions.entry((tid.host(), target.task)).or_default().push((target, tid));
+            }
             false => self.tell_notify(target, tid),
         }
     }
 
     fn cancel_deletion(&mut self, target: Target, tid: Tid) {
-        let Some(targets) = self.notify.deletions.get_mut(&tid.host()) else { return };
+        let Some(targets) = self.notify.deletions.get_mut(&(tid.host(), target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == (target, tid)) else { return };
         targets.remove(at);
         if targets.is_empty() {
-            self.notify.deletions.remove(&tid.host());
+            self.notify.deletions.remove(&(tid.host(), target.task));
+            self.notify.watched.remove(target.task, tid.host());
         }
         self.tell_notify(target, tid);
     }
@@ -141,13 +172,14 @@ impl Machine {
     pub(super) fn announce_exit(&mut self, tid: Tid) {
         self.ask_no_more(tid);
         self.tell_exit(tid);
-        for watcher in self.notify.watchers.remove(&tid).unwrap_or_default() {
+        for watcher in self.notify.watchers.take(tid) {
+            self.notify.watching.remove(watcher, tid);
             self.actions.push_back(Action::SendAlong { to: watcher, frame: Frame::Died { tid, watcher } });
         }
     }
 
     fn tell_exit(&mut self, tid: Tid) {
-        let targets = self.notify.exits.remove(&tid).unwrap_or_default();
+        let targets = self.notify.take_exits(tid);
         self.tell_exit_to(&targets, tid);
     }
 
@@ -166,50 +198,52 @@ impl Machine {
     /// A task of another host wants to hear of the end of one of this host.
     pub(super) fn watched(&mut self, tid: Tid, watcher: Tid) {
         match self.tasks.exists(tid) {
-            true => drop(self.notify.watchers.entry(tid).or_default().insert(watcher)),
+            true => {
+                self.notify.watchers.insert(tid, watcher);
+                self.notify.watching.insert(watcher, tid);
+            }
             false => self.actions.push_back(Action::SendAlong { to: watcher, frame: Frame::Died { tid, watcher } }),
         }
     }
 
     pub(super) fn unwatched(&mut self, tid: Tid, watcher: Tid) {
-        let Some(watchers) = self.notify.watchers.get_mut(&tid) else { return };
-        watchers.remove(&watcher);
-        if watchers.is_empty() {
-            self.notify.watchers.remove(&tid);
-        }
+        self.notify.watchers.remove(tid, watcher);
+        self.notify.watching.remove(watcher, tid);
     }
 
     /// A task of another host is no more, and one of this host watches it.
     pub(super) fn announce_far_exit(&mut self, tid: Tid, watcher: Tid) {
-        let Some(targets) = self.notify.exits.remove(&tid) else { return };
-        let (theirs, others): (Vec<_>, Vec<_>) = targets.into_iter().partition(|target| target.task == watcher);
-        if !others.is_empty() {
-            self.notify.exits.insert(tid, others);
-        }
-        self.tell_exit_to(&theirs, tid);
+        let targets = self.notify.take_exit(tid, watcher);
+        self.tell_exit_to(&targets, tid);
     }
 
     /// New hosts can be used.
     pub(super) fn announce_hosts(&mut self, hosts: &[Tid]) {
         let body = Writer::new().int(hosts.len() as i32);
         let body = hosts.iter().fold(body, |body, host| body.int(host.0 as i32)).finish();
-        for (target, count) in std::mem::take(&mut self.notify.additions) {
+        let wishes = std::mem::take(&mut self.notify.additions);
+        for (target, count) in wishes.into_values().flatten() {
             self.tell(target.task, target.ctx, target.tag, 0, body.clone());
             // Below zero: for ever.
             if count != 1 {
-                self.notify.additions.push((target, if count > 0 { count - 1 } else { count }));
+                let left = if count > 0 { count - 1 } else { count };
+                self.notify.additions.entry(target.task).or_default().push((target, left));
             }
         }
     }
 
     /// A host is no more, and so are its tasks.
     pub(super) fn announce_host_gone(&mut self, host: Tid) {
-        for (target, tid) in self.notify.deletions.remove(&host).unwrap_or_default() {
+        for (target, tid) in self.notify.take_deletions(host) {
             self.tell_notify(target, tid);
         }
-        let tasks: Vec<Tid> = self.notify.exits.range(remote::tids_of(host)).map(|(tid, _)| *tid).collect();
+        let tids = remote::tids_of(host);
+        let wishes = self.notify.exits.range((*tids.start(), Tid::LEAST)..=(*tids.end(), Tid::MOST));
+        let mut tasks: Vec<Tid> = wishes.map(|((tid, _), _)| *tid).collect();
+        tasks.dedup();
         tasks.into_iter().for_each(|tid| self.tell_exit(tid));
-        self.notify.watchers.values_mut().for_each(|watchers| watchers.retain(|watcher| watcher.host() != host));
-        self.notify.watchers.retain(|_, watchers| !watchers.is_empty());
+        for (watcher, tid) in self.notify.watching.take_host(host) {
+            self.notify.watchers.remove(tid, watcher);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! The deciding daemon handles a request as if the task lived there, and its answer goes back to the
 //! task's own daemon, which knows who waits. What a host owes when it is lost, its askers are told
 //! at once.
+use super::index::Index;
 use super::{Action, Machine, Time};
 use crate::codes::Code;
 use crate::proto::{Reply, Request, Role, TaskInfo, ToTask};
@@ -37,6 +38,9 @@ struct Gathering {
 pub(super) struct Remote {
     last: u32,
     open: BTreeMap<u32, Open>,
+    /// The requests that are open, by the task that waits and by the host that owes.
+    by_task: Index<Tid, u32>,
+    by_host: Index<Tid, u32>,
     gatherings: BTreeMap<u32, Gathering>,
     /// At the master: tasks of other hosts that it knows something of.
     pub guests: BTreeSet<Tid>,
@@ -44,7 +48,8 @@ pub(super) struct Remote {
 
 impl Remote {
     pub fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.gatherings.is_empty() && self.guests.is_empty()
+        let none_open = self.open.is_empty() && self.by_task.is_empty() && self.by_host.is_empty();
+        none_open && self.gatherings.is_empty() && self.guests.is_empty()
     }
     fn open(&mut self, host: Tid, asker: Asker) -> u32 {
         // Never the number of one that was withdrawn just now: its answer may be on its way.
@@ -54,12 +59,27 @@ impl Remote {
                 break;
             }
         }
+        if let Asker::Task { tid, .. } = asker {
+            self.by_task.insert(tid, self.last);
+        }
+        self.by_host.insert(host, self.last);
         self.open.insert(self.last, Open { host, asker });
         self.last
     }
+    /// The request is not open any more.
+    fn close(&mut self, wait: u32) -> Option<Open> {
+        let open = self.open.remove(&wait)?;
+        if let Asker::Task { tid, .. } = open.asker {
+            self.by_task.remove(tid, wait);
+        }
+        self.by_host.remove(open.host, wait);
+        Some(open)
+    }
     /// The task does not wait any more.
     pub fn withdraw(&mut self, task: Tid) {
-        self.open.retain(|_, open| !matches!(open.asker, Asker::Task { tid, .. } if tid == task));
+        for wait in self.by_task.take(task) {
+            self.close(wait);
+        }
     }
 }
 
@@ -155,7 +175,7 @@ impl Machine {
     /// Another host has answered.
     fn answered(&mut self, from: Tid, wait: u32, reply: Reply) {
         if self.remote.open.get(&wait).is_some_and(|open| open.host == from) {
-            let open = self.remote.open.remove(&wait).expect("looked up just now");
+            let open = self.remote.close(wait).expect("looked up just now");
             self.settle(open, Some(reply));
         }
     }
@@ -179,10 +199,8 @@ impl Machine {
 
     /// A host is lost: whoever waits for it is told.
     pub(super) fn answer_for_lost(&mut self, host: Tid) {
-        let waits: Vec<u32> =
-            self.remote.open.iter().filter(|(_, open)| open.host == host).map(|(wait, _)| *wait).collect();
-        for wait in waits {
-            if let Some(open) = self.remote.open.remove(&wait) {
+        for wait in self.remote.by_host.take(host) {
+            if let Some(open) = self.remote.close(wait) {
                 self.settle(open, None);
             }
         }

@@ -44,8 +44,9 @@ struct Whole {
     /// what nobody wants.
     wanted: TraceSettings,
     children: TraceSettings,
-    /// In the order in which the tasks are numbered.
+    /// In the order in which the tasks are numbered, and where each host's stands that is open.
     blocks: Vec<Block>,
+    open: BTreeMap<Tid, usize>,
 }
 
 /// What one host has to start of a spawn.
@@ -53,7 +54,7 @@ struct Block {
     host: Tid,
     count: usize,
     /// Tids and codes, as soon as they are known.
-    results: Option<Vec<i32>>,
+    results: Vec<i32>,
 }
 
 /// What this host has to start of a spawn.
@@ -119,10 +120,6 @@ impl Spawns {
             self.groups.remove(&id);
         }
     }
-    /// The task does not wait any more.
-    pub fn withdraw(&mut self, tid: Tid) {
-        self.groups.values_mut().for_each(|group| group.waiting.retain(|(asker, _)| *asker != tid));
-    }
 }
 
 /// How many of `count` tasks each of so many hosts gets: contiguous blocks, of which each ends where
@@ -134,9 +131,10 @@ fn blocks(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
 
 /// What each of the hosts gets; one that stands there more than once gets as many shares.
 fn shares(count: usize, hosts: &[Tid]) -> Vec<(Tid, usize)> {
-    let mut shares: Vec<(Tid, usize)> = Vec::new();
+    let (mut shares, mut places): (Vec<(Tid, usize)>, _) = (Vec::new(), BTreeMap::new());
     for (host, count) in hosts.iter().zip(blocks(count, hosts.len())).filter(|(_, count)| *count > 0) {
-        match shares.iter_mut().find(|(other, _)| other == host) {
+        let place = *places.entry(*host).or_insert(shares.len());
+        match shares.get_mut(place) {
             Some((_, share)) => *share += count,
             None => shares.push((*host, count)),
         }
@@ -196,12 +194,14 @@ impl Machine {
         self.spawns.last = self.spawns.last.wrapping_add(1);
         let (number, own) = (self.spawns.last, self.own_host());
         let counts = shares(request.count as usize, &hosts);
-        let blocks: Vec<Block> = counts.into_iter().map(|(host, count)| Block { host, count, results: None }).collect();
+        let blocks: Vec<Block> =
+            counts.into_iter().map(|(host, count)| Block { host, count, results: Vec::new() }).collect();
         let shares: Vec<(Tid, usize)> = blocks.iter().map(|block| (block.host, block.count)).collect();
         let parent = parent_for(asker, request.flags);
         let (wanted, mut children) = (request.children.clone(), request.children.clone());
         self.traces.settle(&mut children);
-        self.spawns.wholes.insert(number, Whole { asker, parent, wanted, children, blocks });
+        let open = blocks.iter().enumerate().map(|(place, block)| (block.host, place)).collect();
+        self.spawns.wholes.insert(number, Whole { asker, parent, wanted, children, blocks, open });
         let mut first = first;
         for (host, count) in shares {
             let spawn = Spawn { count: count as i32, ..request.clone() };
@@ -414,11 +414,11 @@ impl Machine {
 
     fn block_done(&mut self, number: u32, host: Tid, mut results: Vec<i32>) {
         let Some(whole) = self.spawns.wholes.get_mut(&number) else { return };
-        let open = |block: &&mut Block| block.host == host && block.results.is_none();
-        let Some(block) = whole.blocks.iter_mut().find(open) else { return };
+        let Some(place) = whole.open.remove(&host) else { return };
+        let block = &mut whole.blocks[place];
         results.resize(block.count, Code::DSysErr.number());
-        block.results = Some(results);
-        if whole.blocks.iter().all(|block| block.results.is_some()) {
+        block.results = results;
+        if whole.open.is_empty() {
             self.end_spawn(number);
         }
     }
@@ -427,10 +427,10 @@ impl Machine {
         let Some(Whole { asker, blocks, .. }) = self.spawns.wholes.remove(&number) else { return };
         let is_tid = |result: &i32| Tid(*result as u32).is_task();
         let own = self.own_host();
-        let all = || blocks.iter().flat_map(|block| block.results.iter().flatten().copied());
+        let all = || blocks.iter().flat_map(|block| block.results.iter().copied());
         // Good tids first, then codes.
         let (tids, codes): (Vec<i32>, Vec<i32>) = all().partition(is_tid);
-        for block in blocks.iter().filter(|block| block.results.iter().flatten().any(is_tid) && block.host != own) {
+        for block in blocks.iter().filter(|block| block.results.iter().any(is_tid) && block.host != own) {
             let tids = tids.iter().map(|tid| Tid(*tid as u32)).collect();
             self.send_host(block.host, Frame::Siblings { wait: number, tids });
         }
@@ -457,16 +457,15 @@ impl Machine {
     /// A host is lost: what it was to start was not started, and of what it dealt out there are the
     /// tasks here.
     pub(super) fn spawns_without(&mut self, host: Tid) {
-        let waits = |whole: &Whole| whole.blocks.iter().any(|block| block.host == host && block.results.is_none());
-        let numbers: Vec<u32> =
-            self.spawns.wholes.iter().filter(|(_, whole)| waits(whole)).map(|(number, _)| *number).collect();
-        for number in numbers {
-            let whole = &self.spawns.wholes[&number];
-            let count = whole.blocks.iter().find(|block| block.host == host).map_or(0, |block| block.count);
+        let count = |whole: &Whole| whole.open.get(&host).map(|place| whole.blocks[*place].count);
+        let open: Vec<(u32, usize)> =
+            self.spawns.wholes.iter().filter_map(|(number, whole)| Some((*number, count(whole)?))).collect();
+        for (number, count) in open {
             self.block_done(number, host, vec![Code::HostFail.number(); count]);
         }
-        let dealt = |id: &SpawnId| id.host == host && !self.spawns.parts.contains_key(id);
-        let groups: Vec<SpawnId> = self.spawns.groups.keys().copied().filter(dealt).collect();
+        let number = |number| SpawnId { host, number };
+        let dealt = self.spawns.groups.range(number(0)..=number(u32::MAX)).map(|(id, _)| *id);
+        let groups: Vec<SpawnId> = dealt.filter(|id| !self.spawns.parts.contains_key(id)).collect();
         for spawn in groups {
             let ours = self.tasks.iter().filter(|(_, task)| task.group == Some(spawn));
             let tids: Vec<Tid> = ours.map(|(tid, _)| tid).collect();
@@ -493,6 +492,14 @@ impl Machine {
                 self.note_managed_spawn(tid, parent, &tids);
                 self.answer_manager_spawn(tid, wid, ctx, tids);
             }
+        }
+    }
+
+    /// The task does not wait for its siblings any more.
+    pub(super) fn siblings_unwanted(&mut self, tid: Tid) {
+        let group = self.tasks.get(tid).and_then(|task| task.group);
+        if let Some(group) = group.and_then(|group| self.spawns.groups.get_mut(&group)) {
+            group.waiting.retain(|(asker, _)| *asker != tid);
         }
     }
 

@@ -1,4 +1,5 @@
 //! Who lives on this host: tids, enrolment, introductions, death.
+use super::index::Index;
 use super::{Action, Connection, Machine, servers};
 use crate::codes::{Code, TASK_CONNECTED, TASK_FORKED};
 use crate::proto::{self, ByteBuf, Hello, Reply, TaskInfo, ToTask, TraceSettings, Welcome};
@@ -90,8 +91,10 @@ pub(super) struct Tasks {
     /// How the last tasks ended, and in what order.
     statuses: HashMap<Tid, i32>,
     ended: VecDeque<Tid>,
-    /// Who waits for how a task ends.
-    waiting: Vec<(Tid, u32, Tid)>,
+    /// By task: who waits for how it ends.
+    waiting: BTreeMap<Tid, Vec<(Tid, u32)>>,
+    /// The tasks for whose end each one waits.
+    waiters: Index<Tid, Tid>,
 }
 
 impl Tasks {
@@ -105,7 +108,8 @@ impl Tasks {
             last_cookie: 0,
             statuses: HashMap::new(),
             ended: VecDeque::new(),
-            waiting: Vec::new(),
+            waiting: BTreeMap::new(),
+            waiters: Index::default(),
         }
     }
     pub fn get(&self, tid: Tid) -> Option<&Task> {
@@ -124,7 +128,11 @@ impl Tasks {
         self.tasks.iter().map(|(tid, task)| (*tid, task))
     }
     pub fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.slots.is_empty() && self.cookies.is_empty() && self.waiting.is_empty()
+        self.tasks.is_empty()
+            && self.slots.is_empty()
+            && self.cookies.is_empty()
+            && self.waiting.is_empty()
+            && self.waiters.is_empty()
     }
     /// Whether the task has said hello and not goodbye.
     pub fn is_connected(&self, tid: Tid) -> bool {
@@ -170,7 +178,28 @@ impl Tasks {
 
     /// Tasks of that host wait no more.
     pub fn forget_waiting_of(&mut self, host: Tid) {
-        self.waiting.retain(|(asker, _, _)| asker.host() != host);
+        for (asker, of) in self.waiters.take_host(host) {
+            self.waits_not_for(asker, of);
+        }
+    }
+    /// The task waits no more.
+    fn stop_waiting(&mut self, asker: Tid) {
+        for of in self.waiters.take(asker) {
+            self.waits_not_for(asker, of);
+        }
+    }
+    fn waits_not_for(&mut self, asker: Tid, of: Tid) {
+        let Some(waiting) = self.waiting.get_mut(&of) else { return };
+        waiting.retain(|(other, _)| *other != asker);
+        if waiting.is_empty() {
+            self.waiting.remove(&of);
+        }
+    }
+    /// Those who wait for how that task ends do not any more.
+    fn take_waiting(&mut self, of: Tid) -> Vec<(Tid, u32)> {
+        let waiting = self.waiting.remove(&of).unwrap_or_default();
+        waiting.iter().for_each(|(asker, _)| _ = self.waiters.remove(*asker, of));
+        waiting
     }
 
     /// How a task ended that this daemon started; 0 for others.
@@ -311,8 +340,8 @@ impl Machine {
         }
         self.ask_no_more(tid);
         self.remote.withdraw(tid);
-        self.tasks.waiting.retain(|(asker, _, _)| *asker != tid);
-        self.spawns.withdraw(tid);
+        self.tasks.stop_waiting(tid);
+        self.siblings_unwanted(tid);
         self.forget_server(tid);
     }
 
@@ -399,15 +428,16 @@ impl Machine {
             return self.reply(from, wait, Ok(Reply::Int(*status)));
         }
         match self.tasks.get(tid) {
-            Some(task) if task.origin != Origin::Own => self.tasks.waiting.push((from, wait, tid)),
+            Some(task) if task.origin != Origin::Own => {
+                self.tasks.waiters.insert(from, tid);
+                self.tasks.waiting.entry(tid).or_default().push((from, wait));
+            }
             _ => self.reply(from, wait, Err(Code::NoTask)),
         }
     }
 
     fn answer_exit_status(&mut self, tid: Tid) {
-        let (ours, others) = std::mem::take(&mut self.tasks.waiting).into_iter().partition(|(_, _, of)| *of == tid);
-        self.tasks.waiting = others;
-        for (asker, wait, _) in ours {
+        for (asker, wait) in self.tasks.take_waiting(tid) {
             self.exit_status(asker, wait, tid);
         }
     }

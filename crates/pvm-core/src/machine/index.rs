@@ -1,0 +1,88 @@
+//! Pairs, sorted: by these, what belongs to a task or a host is found without a look at all that
+//! belongs to others.
+use crate::tid::{LOCAL_MASK, Tid};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+/// What can stand in a pair.
+pub(super) trait Ordinal: Ord + Copy {
+    const LEAST: Self;
+    const MOST: Self;
+}
+
+impl Ordinal for Tid {
+    const LEAST: Tid = Tid(0);
+    const MOST: Tid = Tid(u32::MAX);
+}
+impl Ordinal for u32 {
+    const LEAST: u32 = 0;
+    const MOST: u32 = u32::MAX;
+}
+impl Ordinal for u64 {
+    const LEAST: u64 = 0;
+    const MOST: u64 = u64::MAX;
+}
+
+/// Pairs, found by their first part.
+pub(super) struct Index<A, B>(BTreeSet<(A, B)>);
+
+impl<A, B> Default for Index<A, B> {
+    fn default() -> Self {
+        Index(BTreeSet::new())
+    }
+}
+
+impl<A: Ordinal, B: Ordinal> Index<A, B> {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub fn insert(&mut self, one: A, other: B) {
+        self.0.insert((one, other));
+    }
+    /// Whether it was there.
+    pub fn remove(&mut self, one: A, other: B) -> bool {
+        self.0.remove(&(one, other))
+    }
+    pub fn of(&self, one: A) -> impl Iterator<Item = B> + '_ {
+        self.0.range(all_of(one)).map(|(_, other)| *other)
+    }
+    pub fn take(&mut self, one: A) -> Vec<B> {
+        let others: Vec<B> = self.of(one).collect();
+        others.iter().for_each(|other| _ = self.remove(one, *other));
+        others
+    }
+}
+
+impl<B: Ordinal> Index<Tid, B> {
+    /// What belongs to a host and its tasks.
+    pub fn take_host(&mut self, host: Tid) -> Vec<(Tid, B)> {
+        let pairs: Vec<(Tid, B)> =
+            self.0.range((host, B::LEAST)..=(Tid(host.0 | LOCAL_MASK), B::MOST)).copied().collect();
+        pairs.iter().for_each(|(tid, other)| _ = self.remove(*tid, *other));
+        pairs
+    }
+}
+
+/// All pairs with that first part.
+pub(super) fn all_of<A: Ordinal, B: Ordinal>(one: A) -> RangeInclusive<(A, B)> {
+    (one, B::LEAST)..=(one, B::MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_found_by_their_first_part_and_by_its_host() {
+        let mut index = Index::default();
+        let [one, two, far] = [0x40001, 0x40002, 0x80001].map(Tid);
+        for (tid, number) in [(one, 7), (two, 8), (one, u32::MAX), (far, 0), (one, 7)] {
+            index.insert(tid, number);
+        }
+        assert_eq!(index.of(one).collect::<Vec<_>>(), [7, u32::MAX]);
+        assert_eq!(index.take(one), [7, u32::MAX]);
+        assert_eq!(index.take_host(Tid::host_number(1)), [(two, 8)]);
+        index.remove(far, 0);
+        assert!(index.is_empty());
+    }
+}
