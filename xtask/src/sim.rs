@@ -13,7 +13,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     sh(Command::new(simulator()?).args(arguments))
 }
 
-/// Runs some seeds as a part of `cargo xtask test`; each counts.
+/// Hosts of the machine in which `cargo xtask test` measures what an event costs.
+const COST_HOSTS: usize = 100;
+
+/// Runs some seeds as a part of `cargo xtask test`, and looks how the cost of an event grows; each counts.
 pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     let output = Command::new(simulator()?).args(["--seeds", &SEEDS.to_string()]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -22,7 +25,16 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     if !output.status.success() {
         print!("{text}{}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok((passed, SEEDS - passed))
+    let cheap = costs_grow_slowly()?;
+    Ok((passed + usize::from(cheap), SEEDS - passed + usize::from(!cheap)))
+}
+
+fn costs_grow_slowly() -> Result<bool> {
+    let output = Command::new(simulator()?).args(["--costs", "--hosts", &COST_HOSTS.to_string()]).output()?;
+    if !output.status.success() {
+        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.status.success())
 }
 
 fn simulator() -> Result<PathBuf> {

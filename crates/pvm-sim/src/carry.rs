@@ -223,7 +223,7 @@ impl World {
             Item::Up => self.link_up(node, link, end),
             Item::Close => self.closed_by_other(node, link, end),
             Item::Frame(frame) => self.frame_arrived(node, host, &frame),
-            Item::Piece(piece) => self.piece_arrived(node, host, piece),
+            Item::Piece(piece) => self.piece_arrived(node, host, *piece),
             Item::Credit(credit) => {
                 self.nodes[node].flows.credit(credit.dst, credit.bytes);
                 self.carry(node, host);
@@ -311,7 +311,7 @@ impl World {
         }
         while self.links[link].towards(1 - end, Kind::Data).bytes < CHANNEL_BYTES_MAX {
             let Some(piece) = self.nodes[node].flows.next(host) else { break };
-            self.push_item(link, 1 - end, Kind::Data, Item::Piece(piece));
+            self.push_item(link, 1 - end, Kind::Data, Item::Piece(Box::new(piece)));
         }
         self.poll_freed(node);
     }

@@ -107,21 +107,34 @@ fn seeds(options: &Options, count: u64) -> Result<(), String> {
     Err(format!("{}\nagain: {command}", report::describe(first.seed, &small, options.trace)))
 }
 
+/// The cost of an event may grow with the logarithm of the number of hosts. So many times that is not
+/// taken for noise any more.
+const COST_MARGIN: f64 = 1.25;
+/// With the cost in machines of so many hosts others are compared.
+const COST_HOSTS_LEAST: usize = 10;
+
+/// Prints what an event costs in machines of different sizes; fails when that grows too fast.
 fn costs(options: &Options) -> Result<(), String> {
-    let sizes = options.hosts.map_or(vec![10, 30, 100, 300, 500], |hosts| vec![hosts]);
-    println!("one machine of so many hosts                            as many, in machines of 10");
-    println!(
-        "{:>6} {:>6} {:>10} {:>12} {:>12} {:>12}",
-        "hosts", "tasks", "events", "ns on clock", "ns on cpu", "ns on cpu"
-    );
-    for hosts in sizes {
-        let tasks = TASKS_A_HOST * hosts;
-        let cost = report::cost(hosts, tasks);
-        let apart = report::cost_apart(10, 10 * TASKS_A_HOST, hosts.div_ceil(10));
+    let largest = options.hosts.unwrap_or(500).max(COST_HOSTS_LEAST + 1);
+    let between = [10, 30, 100, 300].into_iter().filter(|hosts| *hosts < largest);
+    println!("                            one machine        {largest:>5} hosts altogether");
+    println!(" hosts  tasks     events     ns  growth     machines     ns  growth  log allows");
+    let (mut first, mut worst): (Option<[f64; 2]>, f64) = (None, 0.0);
+    for hosts in between.chain([largest]) {
+        let (tasks, machines) = (TASKS_A_HOST * hosts, (largest + hosts / 2) / hosts);
+        let alone = report::cost(hosts, tasks);
+        let among = report::cost_of_several(hosts, tasks, machines);
+        let least = *first.get_or_insert([alone.nanos, among.nanos]);
+        let growth = [alone.nanos / least[0], among.nanos / least[1]];
+        let allowed = (hosts as f64).ln() / (COST_HOSTS_LEAST as f64).ln();
+        worst = worst.max(growth[1] / allowed);
         println!(
-            "{hosts:>6} {tasks:>6} {:>10} {:>12.0} {:>12.0} {apart:>12.0}",
-            cost.events, cost.wall, cost.processor
+            "{hosts:>6} {tasks:>6} {:>10} {:>6.0} {:>7.2} {machines:>12} {:>6.0} {:>7.2} {allowed:>11.2}",
+            alone.events, alone.nanos, growth[0], among.nanos, growth[1]
         );
     }
-    Ok(())
+    match worst <= COST_MARGIN {
+        true => Ok(()),
+        false => Err(format!("the cost of an event has grown {worst:.2} times as fast as the logarithm of the hosts")),
+    }
 }

@@ -21,7 +21,7 @@ pub enum Item {
     /// A frame, in its form on the wire.
     Frame(Vec<u8>),
     /// A piece of the data link.
-    Piece(Piece<Parcel>),
+    Piece(Box<Piece<Parcel>>),
     /// Credit on the data link.
     Credit(Credit),
     /// The other side has closed.
@@ -32,9 +32,11 @@ impl Item {
     /// What it counts on the data link.
     pub fn bytes(&self) -> usize {
         match self {
-            Item::Piece(Piece::Start { first, .. }) => 64 + first,
-            Item::Piece(Piece::Chunk { range, .. }) => 16 + range.len(),
-            Item::Piece(Piece::Along { frame, .. }) => 16 + frame.len(),
+            Item::Piece(piece) => match &**piece {
+                Piece::Start { first, .. } => 64 + first,
+                Piece::Chunk { range, .. } => 16 + range.len(),
+                Piece::Along { frame, .. } => 16 + frame.len(),
+            },
             _ => 32,
         }
     }
@@ -72,6 +74,10 @@ impl Channel {
     pub fn pop(&mut self) -> Option<Item> {
         let (_, item) = self.items.pop_front()?;
         self.bytes -= item.bytes();
+        if self.items.is_empty() {
+            // Begins again where memory is warm.
+            self.items.clear();
+        }
         Some(item)
     }
     /// Everything on its way is lost.

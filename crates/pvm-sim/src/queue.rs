@@ -1,5 +1,5 @@
 //! What will happen, by time; what was planned first happens first.
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A moment of simulated time, or a span of it, in nanoseconds.
@@ -12,39 +12,21 @@ pub const MILLISECOND: Nanos = 1_000_000;
 /// A second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-struct Entry<E> {
-    at: Nanos,
-    number: u64,
-    event: E,
-}
+/// When, as which of all, and where the event lies. (The heap gives the greatest first, which is to
+/// be the earliest.)
+type Entry = Reverse<(Nanos, u64, usize)>;
 
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl<E> Eq for Entry<E> {}
-impl<E> PartialOrd for Entry<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<E> Ord for Entry<E> {
-    /// The heap gives the greatest first, which is to be the earliest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-/// The events to come.
+/// The events to come. They lie beside the heap, so that it is small.
 pub struct Queue<E> {
-    heap: BinaryHeap<Entry<E>>,
+    heap: BinaryHeap<Entry>,
+    events: Vec<Option<E>>,
+    free: Vec<usize>,
     last: u64,
 }
 
 impl<E> Default for Queue<E> {
     fn default() -> Self {
-        Queue { heap: BinaryHeap::new(), last: 0 }
+        Queue { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), last: 0 }
     }
 }
 
@@ -52,12 +34,19 @@ impl<E> Queue<E> {
     /// Plans an event.
     pub fn push(&mut self, at: Nanos, event: E) {
         self.last += 1;
-        self.heap.push(Entry { at, number: self.last, event });
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(event);
+        self.heap.push(Reverse((at, self.last, place)));
     }
 
     /// The next event, and when it happens.
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
-        self.heap.pop().map(|entry| (entry.at, entry.event))
+        let Reverse((at, _, place)) = self.heap.pop()?;
+        self.free.push(place);
+        Some((at, self.events[place].take()?))
     }
 }
 

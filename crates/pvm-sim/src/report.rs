@@ -6,14 +6,14 @@ use crate::world::World;
 use crate::{Outcome, run};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// Lines of the trace that a failure shows.
 const TRACE_LINES: usize = 60;
 /// Steps of each program when costs are measured.
 const COST_STEPS: usize = 30;
-/// How often each size is run.
-const COST_RUNS: usize = 3;
+/// How often each size is run at most, and how many hosts all runs of a size have together, about.
+const COST_RUNS_MAX: usize = 5;
+const COST_RUNS_HOSTS: usize = 300;
 /// Sizes of machines of many seeds.
 const HOSTS_MAX: usize = 100;
 
@@ -110,10 +110,8 @@ pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
 pub struct Cost {
     /// How many events there were.
     pub events: u64,
-    /// Time on the clock, in nanoseconds an event.
-    pub wall: f64,
     /// Time on a processor, in nanoseconds an event; that of others who use it does not count.
-    pub processor: f64,
+    pub nanos: f64,
 }
 
 /// Nanoseconds that this thread has been on a processor.
@@ -122,16 +120,21 @@ fn on_processor() -> u64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// What an event costs, on a processor, when there are as many hosts in small machines that know
-/// nothing of one another: they need memory as one large machine does (less: their tables of hosts
-/// are small), and nothing in them can
-/// grow with the number of hosts.
-pub fn cost_apart(hosts: usize, tasks: usize, machines: usize) -> f64 {
+/// What an event costs in a machine of that size, when nothing goes wrong and each program does the
+/// same number of steps: the best of some runs.
+pub fn cost(hosts: usize, tasks: usize) -> Cost {
+    let runs = (COST_RUNS_HOSTS / hosts).clamp(1, COST_RUNS_MAX);
+    let all = (0..runs).map(|_| cost_of_several(hosts, tasks, 1));
+    all.min_by(|one, other| one.nanos.total_cmp(&other.nanos)).expect("there is one run at least")
+}
+
+/// What an event costs in several machines of that size that know nothing of one another, when an
+/// event happens in each in turn.
+pub fn cost_of_several(hosts: usize, tasks: usize, machines: usize) -> Cost {
     let world = |number| World::new(number, Scenario::peaceful(hosts, tasks), false).with_steps(COST_STEPS);
     let mut worlds: Vec<World> = (1..=machines as u64).map(world).collect();
     let before = on_processor();
-    let mut events = 0;
-    let mut going = true;
+    let (mut events, mut going) = (0, true);
     while going {
         going = false;
         for world in &mut worlds {
@@ -140,20 +143,7 @@ pub fn cost_apart(hosts: usize, tasks: usize, machines: usize) -> f64 {
             going |= goes;
         }
     }
-    (on_processor() - before) as f64 / events as f64
-}
-
-/// What an event costs in a machine of that size, when nothing goes wrong: the best of some runs.
-pub fn cost(hosts: usize, tasks: usize) -> Cost {
-    let mut best = Cost { events: 0, wall: f64::MAX, processor: f64::MAX };
-    for _ in 0..COST_RUNS {
-        let (began, before) = (Instant::now(), on_processor());
-        let outcome = World::new(1, Scenario::peaceful(hosts, tasks), false).with_steps(COST_STEPS).run().0;
-        assert_eq!(outcome.violation, None);
-        let events = outcome.events as f64;
-        best.events = outcome.events;
-        best.wall = best.wall.min(began.elapsed().as_nanos() as f64 / events);
-        best.processor = best.processor.min((on_processor() - before) as f64 / events);
-    }
-    best
+    let nanos = (on_processor() - before) as f64 / events as f64;
+    worlds.iter().for_each(|world| assert_eq!(world.checks.violation, None));
+    Cost { events, nanos }
 }
