@@ -40,6 +40,12 @@ fn text(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 
+/// How often, in a thousand times, somebody asks for what lists the whole machine: less often in a
+/// large one, or it would be most of what happens there.
+fn often(hosts: usize) -> usize {
+    8000 / (hosts + 8)
+}
+
 impl World {
     /// How many steps one program does.
     pub fn steps_of_one(&self) -> usize {
@@ -67,9 +73,10 @@ impl World {
             (Request::Siblings, Reply::Tids(tids)) => tids.iter().for_each(|tid| one.learn(Tid(*tid as u32))),
             (Request::Tasks(_), Reply::Tasks(tasks)) => tasks.iter().for_each(|task| one.learn(task.tid)),
             (Request::NewContext, Reply::Int(context)) => one.contexts.push(*context),
-            (Request::JoinGroup(name), Reply::Group { .. }) => {
-                one.joined.push(String::from_utf8_lossy(name).into_owned());
+            (Request::JoinGroup(name), Reply::Group { id, instance }) => {
+                one.joined.push((String::from_utf8_lossy(name).into_owned(), *id, *instance as u32));
             }
+            (Request::Barrier { group, .. }, reply) => self.left_barrier(task, *group, *reply == Reply::Done),
             _ => {}
         }
     }
@@ -77,7 +84,7 @@ impl World {
     /// A task does the next thing.
     pub fn step(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
-        if !one.is_enrolled() || one.open.is_some() || one.unsent.is_some() {
+        if !one.is_enrolled() || one.open.is_some() || one.unsent.is_some() || one.meets_in.is_some() {
             return;
         }
         if one.part == Part::Operator {
@@ -112,7 +119,7 @@ impl World {
 
     fn some_step(&mut self, task: TaskId) {
         let dice = &mut self.tasks[task].dice;
-        let kinds = [400, 50, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 6];
+        let kinds = [400, 50, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 30, 6];
         match dice.weighted(&kinds) {
             0 => self.some_send(task, 1),
             1 => {
@@ -143,6 +150,7 @@ impl World {
                 one.lazy_until = self.now + one.dice.span(MILLISECOND, 2 * SECOND);
                 self.plan_step(task);
             }
+            13 => self.some_barrier(task),
             _ => self.newcomer(task),
         }
     }
@@ -241,9 +249,10 @@ impl World {
     }
 
     fn some_mailbox(&mut self, task: TaskId) {
+        let hosts = self.scenario.hosts;
         let dice = &mut self.tasks[task].dice;
         let name = BOXES[dice.roll(BOXES.len())];
-        let index = dice.roll(3) as i32;
+        let (index, whole) = (dice.roll(3) as i32, dice.chance(often(hosts)));
         let request = match dice.roll(12) {
             0..=4 => {
                 let flags = [0, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT | MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE];
@@ -254,7 +263,8 @@ impl World {
             6 => Request::RecvInfo { name: text(name), index, flags: MBOX_READ_AND_DELETE },
             7 => Request::RecvInfo { name: text(name), index, flags: MBOX_FIRST_AVAIL },
             8..=9 => Request::DeleteInfo { name: text(name), index, flags: MBOX_FIRST_AVAIL },
-            _ => Request::MailboxInfo { pattern: text(name) },
+            10 if whole => Request::MailboxInfo { pattern: text(name) },
+            _ => Request::RecvInfo { name: text(name), index: 0, flags: MBOX_FIRST_AVAIL },
         };
         self.ask(task, request);
     }
@@ -267,7 +277,7 @@ impl World {
             0 | 1 => Request::JoinGroup(text(&name)),
             2 => Request::Group(text(&name)),
             _ => {
-                one.joined.retain(|joined| *joined != name);
+                one.joined.retain(|(joined, ..)| *joined != name);
                 Request::LeaveGroup(text(&name))
             }
         };
@@ -278,16 +288,14 @@ impl World {
         let somebody = self.somebody(task).unwrap_or(self.tasks[task].tid);
         let hosts = self.scenario.hosts;
         let dice = &mut self.tasks[task].dice;
-        // What lists the whole machine is asked for less often in a large one, or it would be most of
-        // what happens there.
-        let whole = dice.chance(8000 / (hosts + 8));
+        let whole = dice.chance(often(hosts));
         let request = match dice.roll(8) {
             0 if whole => Request::Config,
             1 if whole => Request::Tasks(Tid::NONE),
             2 => Request::Tasks(somebody.host()),
             3 => Request::HostStatus(text(&crate::node::name_of(1 + dice.roll(hosts)))),
             4 => Request::HostSync(somebody.host()),
-            5 => Request::Siblings,
+            5 if whole => Request::Siblings,
             6 => Request::Tickle(vec![5]),
             7 if dice.chance(300) => Request::ExitStatus(somebody),
             _ => Request::TaskStatus(somebody),

@@ -5,7 +5,7 @@ use crate::program::{Part, Stage, Task, TaskId};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::world::{Event, MASTER, Phase, World};
 use pvm_core::codes::Code;
-use pvm_core::machine::{Action, Barrier, Found, GroupAction, Start};
+use pvm_core::machine::{Action, Found, Start};
 use pvm_core::proto::{ByteBuf, Hello, Reply, Request, ToDaemon, ToTask, VERSION};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
@@ -69,9 +69,7 @@ impl World {
                 self.nodes[node].machine.handle_time_told(to, wait, reply);
             }
             Action::Group { group, action } => self.act_on_group(node, group, &action),
-            Action::ListBarriers { listing } => {
-                self.nodes[node].machine.handle_barriers_listed(listing, Default::default());
-            }
+            Action::ListBarriers { listing } => self.list_barriers(node, listing),
             other => self.act_between_hosts(node, other),
         }
     }
@@ -122,25 +120,6 @@ impl World {
         self.trace.bytes(&bytes);
         self.nodes[node].flows.along(to, bytes);
         self.carry(node, to.host());
-    }
-
-    // ----- groups
-
-    fn act_on_group(&mut self, node: NodeId, group: u64, action: &GroupAction) {
-        let now = self.time(node);
-        let node = &mut self.nodes[node];
-        match action {
-            GroupAction::Make => {
-                node.groups.insert(group);
-                node.machine.handle_group_made(group, true);
-            }
-            GroupAction::Close => drop(node.groups.remove(&group)),
-            GroupAction::Look => {
-                let barrier = Barrier { generation: 0, need: 0, arrived: 0, absent: 0, arriving: 0 };
-                node.machine.handle_barrier(now, group, barrier);
-            }
-            _ => {}
-        }
     }
 
     // ----- tasks

@@ -4,7 +4,7 @@
 //!
 //! * [`scenario`]: what befalls the machine, as data;
 //! * `world`, `queue`, `dice`: everything that there is, time, chance;
-//! * `node`, `edge`: a daemon, and what its edge does;
+//! * `node`, `edge`, `boards`: a daemon, what its edge does, and the memory of groups;
 //! * `network`, `carry`, `starts`: links and what they carry, hosts that come and go;
 //! * `program`, `library`, `behaviour`: tasks;
 //! * `checks`: what has to be true;
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod behaviour;
+mod boards;
 mod carry;
 mod checks;
 mod dice;

@@ -1,4 +1,5 @@
 //! A simulated daemon: the machine's rules, the flows, and what its edge keeps.
+use crate::boards::Board;
 use crate::network::LinkId;
 use crate::program::{Parcel, TaskId};
 use crate::queue::Nanos;
@@ -9,7 +10,7 @@ use pvm_core::machine::{HostSettings, Machine, Rank, Settings};
 use pvm_core::proto::ToTask;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{KEY_BYTES, Key};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -63,8 +64,8 @@ pub struct Node {
     pub since: Nanos,
     /// When it will be woken.
     pub wake_at: Option<Nanos>,
-    /// Groups of which it keeps the memory.
-    pub groups: BTreeSet<u64>,
+    /// The memory of groups.
+    pub boards: BTreeMap<u64, Board>,
     /// The last process that it started.
     pub last_process: i32,
 }
@@ -98,7 +99,7 @@ impl Node {
             kept: BTreeMap::new(),
             since,
             wake_at: None,
-            groups: BTreeSet::new(),
+            boards: BTreeMap::new(),
             last_process: 100,
         }
     }

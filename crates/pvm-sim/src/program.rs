@@ -115,8 +115,10 @@ pub struct Task {
     pub known: Vec<Tid>,
     /// Its contexts.
     pub contexts: Vec<i32>,
-    /// Its groups.
-    pub joined: Vec<String>,
+    /// Its groups: name, number, and which member it is.
+    pub joined: Vec<(String, u64, u32)>,
+    /// The group in whose barrier it waits, in the memory of its host.
+    pub meets_in: Option<u64>,
     /// The last tag that it asked a notification with, and what was asked with some of them.
     pub last_tag: i32,
     /// See `last_tag`.
@@ -157,6 +159,7 @@ impl Task {
             known: Vec::new(),
             contexts: Vec::new(),
             joined: Vec::new(),
+            meets_in: None,
             last_tag: 0,
             asked: Vec::new(),
             stubborn: false,

@@ -2,7 +2,7 @@
 use crate::behaviour::spawn_of;
 use crate::network::NodeId;
 use crate::node::{Life, Node, address_of, name_of, place_of};
-use crate::program::{Part, Stage, TaskId};
+use crate::program::{Part, Stage, Task, TaskId};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::{Deed, Place};
 use crate::world::{Event, MASTER, OPERATOR, Phase, World};
@@ -65,7 +65,8 @@ impl World {
     }
 
     fn halt_somewhere(&mut self) {
-        let idle = |task: &TaskId| self.tasks[*task].is_enrolled() && self.tasks[*task].open.is_none();
+        let free = |one: &Task| one.is_enrolled() && one.open.is_none() && one.meets_in.is_none();
+        let idle = |task: &TaskId| free(&self.tasks[*task]);
         let all: Vec<TaskId> = (1..self.tasks.len()).filter(idle).filter(|task| self.in_machine(*task)).collect();
         match self.dice.pick(&all).copied() {
             Some(task) if self.tasks[task].unsent.is_none() => self.ask(task, Request::Halt),

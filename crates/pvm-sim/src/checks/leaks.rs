@@ -64,7 +64,7 @@ impl World {
             if !node.tasks.is_empty() {
                 left.push("tids");
             }
-            if !node.groups.is_empty() {
+            if !node.boards.is_empty() {
                 left.push("memory of groups");
             }
             if node.intake.holders().next().is_some() {

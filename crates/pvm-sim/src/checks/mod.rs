@@ -1,5 +1,6 @@
 //! What has to be true, one file each. Some of it is looked at whenever something happens, the rest
 //! when the machine should have settled.
+mod barriers;
 mod gone;
 mod leaks;
 mod messages;
@@ -31,6 +32,7 @@ pub struct Checks {
     notifies: notifies::Notifies,
     messages: messages::Messages,
     requests: requests::Requests,
+    barriers: barriers::Barriers,
 }
 
 impl Checks {
@@ -64,12 +66,14 @@ type Unsettled = Result<(), (String, Vec<Tid>)>;
 impl World {
     /// What has not settled yet, after the world has become well.
     pub fn unsettled(&self) -> Option<Violation> {
-        let parts: [(&'static str, Look); 5] = [
-            ("tables", World::tables_agree),
+        let parts: [(&'static str, Look); 6] = [
             ("requests", World::requests_are_answered),
             ("messages", World::messages_have_come),
             ("notifies", World::notifies_have_come),
+            ("barriers", World::barriers_can_open),
             ("leaks", World::nothing_waits),
+            // What compares all hosts with all comes last.
+            ("tables", World::tables_agree),
         ];
         parts.into_iter().find_map(|(invariant, part)| violation(invariant, part(self)))
     }

@@ -1,0 +1,76 @@
+//! A barrier opens when so many have arrived, and nobody waits in one for members that are not there.
+use super::{Checks, Unsettled};
+use crate::program::TaskId;
+use crate::queue::Nanos;
+use crate::world::World;
+use pvm_core::proto::Request;
+use pvm_core::tid::Tid;
+use std::collections::BTreeMap;
+
+/// The last time that a task has arrived at the barrier of a group.
+struct Arrival {
+    need: u16,
+    at: Nanos,
+    waits: bool,
+    /// When it has last heard that one has opened.
+    opened: Option<Nanos>,
+}
+
+/// All barriers, by group.
+#[derive(Default)]
+pub struct Barriers {
+    groups: BTreeMap<u64, BTreeMap<TaskId, Arrival>>,
+}
+
+impl Checks {
+    /// A task arrives.
+    pub fn arrived(&mut self, group: u64, task: TaskId, need: u16, now: Nanos) {
+        let tasks = self.barriers.groups.entry(group).or_default();
+        let opened = tasks.get(&task).and_then(|arrival| arrival.opened);
+        tasks.insert(task, Arrival { need, at: now, waits: true, opened });
+    }
+
+    /// It goes on.
+    pub fn left_barrier(&mut self, group: u64, task: TaskId, tid: Tid, opened: bool, now: Nanos) {
+        let Some(tasks) = self.barriers.groups.get_mut(&group) else { return };
+        let Some(arrival) = tasks.get_mut(&task) else { return };
+        arrival.waits = false;
+        if !opened {
+            return;
+        }
+        arrival.opened = Some(now);
+        let (need, since) = (usize::from(arrival.need), arrival.at);
+        // Those who have met this one have not heard of it yet, or have heard after it had arrived.
+        let met = |arrival: &&Arrival| arrival.waits || arrival.opened.is_some_and(|at| at >= since);
+        let count = tasks.values().filter(met).count();
+        if count < need {
+            self.fail("barriers", &format!("{tid} has met {count} of {need} in group {group}"), &[tid]);
+        }
+    }
+}
+
+impl World {
+    /// Whether the task waits in the barrier of that group.
+    fn meets_in(&self, task: TaskId, group: u64) -> bool {
+        let one = &self.tasks[task];
+        let asks = |request: &Request| matches!(request, Request::Barrier { group: other, .. } if *other == group);
+        one.meets_in == Some(group) || one.open.as_ref().is_some_and(|open| asks(&open.request))
+    }
+
+    /// Whoever waits in a barrier waits for a member who lives and may yet arrive.
+    pub fn barriers_can_open(&self) -> Unsettled {
+        let lives = |task: &TaskId| self.tasks[*task].is_enrolled() && self.in_machine(*task);
+        for (group, tasks) in &self.checks.barriers.groups {
+            let waits = |task: &&TaskId| lives(task) && self.meets_in(**task, *group);
+            let Some(task) = tasks.keys().find(waits) else { continue };
+            let one = &self.tasks[*task];
+            let members = self.nodes[one.node].boards.get(group).into_iter().flat_map(|board| board.members.values());
+            let mut others = members.filter_map(|tid| self.by_tid.get(tid)).filter(|task| lives(task));
+            if others.all(|other| self.meets_in(*other, *group)) {
+                let text = format!("{} waits in the barrier of group {group}, of which all have arrived", one.tid);
+                return Err((text, vec![one.tid.host()]));
+            }
+        }
+        Ok(())
+    }
+}
