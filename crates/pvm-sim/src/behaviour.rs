@@ -76,6 +76,7 @@ impl World {
             (Request::JoinGroup(name), Reply::Group { id, instance }) => {
                 one.joined.push((String::from_utf8_lossy(name).into_owned(), *id, *instance as u32));
             }
+            (Request::Register { on: true, .. }, Reply::Int(_)) => self.became_tracer(task),
             (Request::Barrier { group, .. }, reply) => self.left_barrier(task, *group, *reply == Reply::Done),
             _ => {}
         }
@@ -119,7 +120,7 @@ impl World {
 
     fn some_step(&mut self, task: TaskId) {
         let dice = &mut self.tasks[task].dice;
-        let kinds = [400, 50, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 30, 6];
+        let kinds = [400, 50, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 30, 40, 10, 6];
         match dice.weighted(&kinds) {
             0 => self.some_send(task, 1),
             1 => {
@@ -151,6 +152,8 @@ impl World {
                 self.plan_step(task);
             }
             13 => self.some_barrier(task),
+            14 => self.some_output(task),
+            15 => self.some_tracer(task),
             _ => self.newcomer(task),
         }
     }
@@ -187,6 +190,7 @@ impl World {
             return self.plan_step(task);
         }
         let hosts = self.scenario.hosts;
+        let children = self.settings_of_children(task);
         let dice = &mut self.tasks[task].dice;
         let file = ["prog", "prog", "prog", "prog", "missing", "broken"][dice.roll(6)];
         let place = match dice.roll(4) {
@@ -194,7 +198,7 @@ impl World {
             1 => ".".into(),
             _ => String::new(),
         };
-        let mut spawn = spawn_of(file, 1 + dice.roll(4), &place);
+        let mut spawn = Spawn { children, ..spawn_of(file, 1 + dice.roll(4), &place) };
         if dice.chance(200) {
             spawn.flags |= NO_SPAWN_PARENT;
         }

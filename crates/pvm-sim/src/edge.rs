@@ -38,7 +38,10 @@ impl World {
                     self.send(node, other, ToTask::Peer(one));
                 }
             }
-            Action::Ring { .. } | Action::Log { .. } | Action::Trace { .. } => {}
+            Action::Ring { .. } | Action::Log { .. } => {}
+            Action::Trace { to, ctx, tag, record, describe, .. } => {
+                self.make_trace(node, (to, ctx, tag), &record, describe);
+            }
             Action::Find { spawn, file, .. } => {
                 let found = match file.as_slice() {
                     b"missing" => Err(Code::NoFile),
@@ -267,6 +270,7 @@ impl World {
     /// The daemon finds that a process has ended; what it sent was read before.
     pub fn process_ended(&mut self, node: NodeId, task: TaskId, status: i32) {
         self.poll_ring(node, task, true);
+        self.read_output(node, task);
         let tid = self.tasks[task].tid;
         self.nodes[node].machine.handle_process_end(tid, status);
     }

@@ -6,7 +6,7 @@
 //! * `world`, `queue`, `dice`: everything that there is, time, chance;
 //! * `node`, `edge`, `boards`: a daemon, what its edge does, and the memory of groups;
 //! * `network`, `carry`, `starts`: links and what they carry, hosts that come and go;
-//! * `program`, `library`, `behaviour`: tasks;
+//! * `program`, `library`, `behaviour`, `collect`: tasks;
 //! * `checks`: what has to be true;
 //! * `trace`, [`report`]: what happened, and how it is told.
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod behaviour;
 mod boards;
 mod carry;
 mod checks;
+mod collect;
 mod dice;
 mod edge;
 mod library;

@@ -16,6 +16,7 @@ impl World {
             (Stage::Starting, ToTask::Welcome(welcome)) => {
                 one.stage = Stage::Enrolled;
                 one.learn(Tid(welcome.parent.max(0) as u32));
+                one.own = welcome.own;
                 self.plan_step(task);
                 self.plan_take(task);
             }
@@ -46,7 +47,9 @@ impl World {
         let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
         self.trace.line(self.now, host, || format!("{tid} gets {message:?}"));
         self.trace.number(u64::from(tid.0) << 32 | u64::from(message.tag as u32));
-        self.notified(tid, message);
+        if !self.checks.collected(tid, message) {
+            self.notified(tid, message);
+        }
     }
 
     /// A task looks at its queues.

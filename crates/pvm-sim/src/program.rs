@@ -2,7 +2,7 @@
 use crate::dice::Dice;
 use crate::network::NodeId;
 use crate::queue::Nanos;
-use pvm_core::proto::{Request, ToDaemon, ToTask};
+use pvm_core::proto::{Request, ToDaemon, ToTask, TraceSettings};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -117,6 +117,14 @@ pub struct Task {
     pub contexts: Vec<i32>,
     /// Its groups: name, number, and which member it is.
     pub joined: Vec<(String, u64, u32)>,
+    /// Where its output and its traces go.
+    pub own: TraceSettings,
+    /// Lines that it has printed, and that its daemon has read.
+    pub printed: u64,
+    /// See `printed`.
+    pub read: u64,
+    /// Whether it is the tracer of the machine.
+    pub serves: bool,
     /// The group in whose barrier it waits, in the memory of its host.
     pub meets_in: Option<u64>,
     /// The last tag that it asked a notification with, and what was asked with some of them.
@@ -159,6 +167,10 @@ impl Task {
             known: Vec::new(),
             contexts: Vec::new(),
             joined: Vec::new(),
+            own: TraceSettings::default(),
+            printed: 0,
+            read: 0,
+            serves: false,
             meets_in: None,
             last_tag: 0,
             asked: Vec::new(),

@@ -51,6 +51,8 @@ pub enum Event {
     PollRing(TaskId),
     /// A task looks at its queues.
     Take(TaskId),
+    /// The daemon reads what a process has printed.
+    Output(TaskId),
     /// The daemon hears how far a task has come with what it was given.
     Released(TaskId, u64),
     /// A task goes on with its program.
@@ -243,7 +245,7 @@ impl World {
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
             Event::Hello(task) | Event::FromTask(task) | Event::PollRing(task) => Some(self.tasks[*task].node),
-            Event::Released(task, _) | Event::SocketClosed(task) | Event::ProcessEnd(task, _) => {
+            Event::Released(task, _) | Event::Output(task) | Event::SocketClosed(task) | Event::ProcessEnd(task, _) => {
                 Some(self.tasks[*task].node)
             }
             _ => None,
@@ -285,6 +287,7 @@ impl World {
                 let tid = self.tasks[task].tid;
                 self.nodes[node].intake.came_to(tid, mark);
             }
+            Event::Output(task) => self.read_output(node, task),
             Event::SocketClosed(task) => self.socket_closed(node, task),
             Event::ProcessEnd(task, status) => self.process_ended(node, task, status),
             _ => {}

@@ -428,3 +428,34 @@ fn what_another_daemon_tells_a_task_says_whose_daemon_it_is() {
     sources.dedup();
     assert_eq!(sources, [0x8000_0000, 0x8008_0000]);
 }
+
+#[test]
+fn what_was_described_to_a_collector_of_another_host_is_forgotten_with_the_tasks_it_heard_of() {
+    many(2, |fleet| {
+        let parent = fleet.task(Fleet::host(2));
+        let children = TraceSettings { trace_tid: parent.0 as i32, ..TraceSettings::default() };
+        let spawn = Spawn { children, flags: TASK_HOST, place: text("h1"), ..spawn_of("prog", 1) };
+        let child = tids(&fleet.spawn(parent, spawn))[0];
+        assert!(fleet.machine(MASTER).leftovers().contains(&"traces"));
+        fleet.leave(child);
+        fleet.leave(parent);
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()));
+    });
+}
+
+#[test]
+fn a_host_that_came_before_a_server_went_hears_that_it_has_gone() {
+    many(2, |fleet| {
+        let tracer = fleet.task(MASTER);
+        let serve = |on| Request::Register { role: Role::Tracer, on };
+        // All have heard that there is none, and nobody is there to hear that there is one.
+        [true, false].into_iter().for_each(|on| drop(fleet.ask(tracer, serve(on))));
+        fleet.ask(tracer, Request::DeleteHosts(names(&["h2"])));
+        fleet.ask(tracer, serve(true));
+        fleet.ask(tracer, Request::AddHosts(names(&["h3"])));
+        fleet.leave(tracer);
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()));
+    });
+}

@@ -147,7 +147,8 @@ impl Machine {
 
     /// The master tells all other hosts who serves the whole machine.
     pub(super) fn spread_servers(&mut self) {
-        if self.hosts.is_master() && self.hosts.has_others() {
+        // Also when there are no others: those who come are told of the servers in their welcome.
+        if self.hosts.is_master() {
             let servers = self.common_servers();
             if self.servers.spread.as_ref() != Some(&servers) {
                 for host in self.hosts.others() {

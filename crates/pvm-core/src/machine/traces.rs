@@ -1,5 +1,7 @@
 //! Traces: what the registered tracer wants of later tasks, and the events that daemons tell of
 //! (contract 2.12).
+use super::index::Index;
+use super::remote::tids_of;
 use super::{Action, Machine};
 use crate::codes::Code;
 use crate::events::Event;
@@ -20,11 +22,15 @@ pub(super) struct Traces {
     wish: Option<TraceSettings>,
     /// What has been described, to whom.
     collectors: BTreeMap<Tid, Described>,
+    /// Of which tasks of this host each collector of another host has heard, and the same from the
+    /// other side. When none of them is left the collector is forgotten: nobody would tell of its end.
+    heard_of: Index<Tid, Tid>,
+    heard_by: Index<Tid, Tid>,
 }
 
 impl Traces {
     pub fn is_idle(&self) -> bool {
-        self.wish.is_none() && self.collectors.is_empty()
+        self.wish.is_none() && self.collectors.is_empty() && self.heard_of.is_empty() && self.heard_by.is_empty()
     }
 
     /// The tracer serves no more.
@@ -34,12 +40,37 @@ impl Traces {
 
     /// The task is gone: its number will be another's.
     pub fn forget(&mut self, tid: Tid) {
-        self.collectors.remove(&tid);
+        self.forget_collector(tid);
+        for collector in self.heard_by.take(tid) {
+            self.heard_of.remove(collector, tid);
+            if self.heard_of.of(collector).next().is_none() {
+                self.collectors.remove(&collector);
+            }
+        }
+    }
+
+    /// A collector is told of an event of a task: whether it has to be told what data there are, and
+    /// what this event's are.
+    fn tell(&mut self, own: Tid, collector: Tid, event: Event, tid: Tid) -> (bool, bool) {
+        let introduce = !self.collectors.contains_key(&collector);
+        if collector.host() != own {
+            self.heard_of.insert(collector, tid);
+            self.heard_by.insert(tid, collector);
+        }
+        (introduce, self.collectors.entry(collector).or_default().first(event, Moment::Once))
+    }
+
+    fn forget_collector(&mut self, collector: Tid) {
+        self.collectors.remove(&collector);
+        for tid in self.heard_of.take(collector) {
+            self.heard_by.remove(tid, collector);
+        }
     }
 
     /// So are all tasks of that host.
     pub fn forget_host(&mut self, host: Tid) {
-        self.collectors.retain(|tid, _| tid.host() != host);
+        let gone: Vec<Tid> = self.collectors.range(tids_of(host)).map(|(tid, _)| *tid).collect();
+        gone.into_iter().for_each(|collector| self.forget_collector(collector));
     }
 
     /// What the tracer of the machine wants.
@@ -80,9 +111,12 @@ impl Machine {
         if !collector.is_task() || !self.may_take(collector) {
             return;
         }
-        let introduce = !self.traces.collectors.contains_key(&collector);
-        let described = self.traces.collectors.entry(collector).or_default();
-        let describe = described.first(event, Moment::Once);
+        let own = self.own_host();
+        let (introduce, describe) = match collector.host() == own || tid.host() == own {
+            true => self.traces.tell(own, collector, event, tid),
+            // Neither's end would be heard of here.
+            false => (true, true),
+        };
         let record = Record { event, moment: Moment::Once, stamp: Stamp::default(), tid, values };
         let (ctx, tag) = (to.trace_ctx, to.trace_tag);
         self.actions.push_back(Action::Trace { to: collector, ctx, tag, record, describe, introduce });

@@ -1,11 +1,13 @@
 //! What has to be true, one file each. Some of it is looked at whenever something happens, the rest
 //! when the machine should have settled.
 mod barriers;
+mod collected;
 mod gone;
 mod leaks;
 mod messages;
 mod notifies;
 mod requests;
+mod servers;
 mod tables;
 
 use crate::world::World;
@@ -33,6 +35,7 @@ pub struct Checks {
     messages: messages::Messages,
     requests: requests::Requests,
     barriers: barriers::Barriers,
+    collections: collected::Collections,
 }
 
 impl Checks {
@@ -66,11 +69,12 @@ type Unsettled = Result<(), (String, Vec<Tid>)>;
 impl World {
     /// What has not settled yet, after the world has become well.
     pub fn unsettled(&self) -> Option<Violation> {
-        let parts: [(&'static str, Look); 6] = [
+        let parts: [(&'static str, Look); 7] = [
             ("requests", World::requests_are_answered),
             ("messages", World::messages_have_come),
             ("notifies", World::notifies_have_come),
             ("barriers", World::barriers_can_open),
+            ("collected", World::output_has_come),
             ("leaks", World::nothing_waits),
             // What compares all hosts with all comes last.
             ("tables", World::tables_agree),

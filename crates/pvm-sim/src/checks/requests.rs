@@ -72,7 +72,8 @@ impl Requests {
             (Request::HostSync(_), Reply::Clock { .. }) => {}
             (Request::Connect(_) | Request::Signal { .. } | Request::Notify { .. }, Reply::Done) => {}
             (Request::ResetInfo { .. } | Request::LeaveGroup(_) | Request::Halt, Reply::Done) => {}
-            (Request::Barrier { .. }, Reply::Done) => {}
+            (Request::Barrier { .. } | Request::SetTracer(_), Reply::Done) => {}
+            (Request::Register { .. }, Reply::Int(_)) => {}
             (Request::PutInfo { .. } | Request::DeleteInfo { .. } | Request::ExitStatus(_), Reply::Int(_)) => {}
             (Request::RecvInfo { .. }, Reply::Info(_)) => {}
             (Request::MailboxInfo { .. }, Reply::Mailboxes(_)) => {}

@@ -1,0 +1,17 @@
+//! Nobody serves the machine beside another.
+use crate::program::TaskId;
+use crate::world::World;
+
+impl World {
+    /// A task has become the tracer of the machine: no other is.
+    pub fn serves_alone(&mut self, task: TaskId) {
+        let serves = |other: &TaskId| {
+            *other != task && self.tasks[*other].serves && self.tasks[*other].is_enrolled() && self.in_machine(*other)
+        };
+        let another = (0..self.tasks.len()).find(serves);
+        if let (Some(other), true) = (another, self.in_machine(task)) {
+            let (tid, other) = (self.tasks[task].tid, self.tasks[other].tid);
+            self.checks.fail("servers", &format!("{tid} and {other} are both the tracer"), &[tid, other]);
+        }
+    }
+}
