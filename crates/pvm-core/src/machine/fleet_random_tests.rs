@@ -132,7 +132,10 @@ impl Story {
         }
         let count = [-1, 1, 2][self.roll(3)];
         self.last_tag += 1;
-        self.wishes.insert(self.last_tag, Wish { task, what, about, count });
+        // Of a host that is just joining not everybody knows; who asks then is told that it is not there.
+        if self.fleet.machine(task.host()).has_host(about) {
+            self.wishes.insert(self.last_tag, Wish { task, what, about, count });
+        }
         Request::Notify { what, ctx: 0, tag: self.last_tag, count, tids: vec![about] }
     }
 
