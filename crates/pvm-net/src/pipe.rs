@@ -1,5 +1,6 @@
 //! A connection as a pipe of bytes, for those who have a framing of their own.
 use crate::link::{Link, LinkError};
+use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +27,7 @@ impl Pipe {
             return Ok(0);
         }
         if !link.is_encrypted() {
-            return match rustix::io::writev(&*link, parts) {
+            return match socket::write(&*link, parts) {
                 Ok(count) => Ok(count),
                 Err(Errno::AGAIN | Errno::INTR) => Ok(0),
                 Err(errno) => Err(errno.into()),

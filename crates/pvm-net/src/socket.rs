@@ -1,7 +1,8 @@
 //! What every TCP socket of ours is told.
 use crate::raw;
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
+use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -15,6 +16,12 @@ const KEEPALIVE_COUNT: u32 = 3;
 const TRIES: u32 = 10;
 /// The least pause between tries that the system takes.
 const PAUSE_LEAST: Duration = Duration::from_secs(1);
+
+/// Writes once. To a peer that is gone that is an error and no signal: the process may be a user's, which
+/// the signal would end.
+pub(crate) fn write(socket: impl AsFd, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+}
 
 /// What has been sent must be taken within the time, else the connection is given up. Only for links
 /// that are always read: a peer that has no room for what it is sent counts as one that is not there.

@@ -1,6 +1,7 @@
 //! Frames that are sent piece by piece, where the sender decides what is kept of them.
 use super::sending::{PARTS_MAX, PUSH_BYTES_MAX};
 use super::{HEADER_BYTES_MAX, Link, LinkError};
+use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
@@ -39,7 +40,7 @@ impl Link {
         for (slice, part) in slices.iter_mut().zip(parts) {
             *slice = IoSlice::new(part);
         }
-        match rustix::io::writev(&self.socket, &slices[..parts.len().min(PARTS_MAX)]) {
+        match socket::write(&self.socket, &slices[..parts.len().min(PARTS_MAX)]) {
             Ok(count) => Ok(count),
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
             Err(errno) => Err(errno.into()),

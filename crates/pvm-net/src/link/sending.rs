@@ -1,5 +1,6 @@
 //! What a link sends.
 use super::{HEAD_BYTES, HEADER_BYTES_MAX, Link, LinkError};
+use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
@@ -132,7 +133,7 @@ impl Link {
         for (slice, part) in slices.iter_mut().zip(std::iter::once(&lead).chain(body)) {
             *slice = IoSlice::new(part);
         }
-        match rustix::io::writev(&self.socket, &slices[..count]) {
+        match socket::write(&self.socket, &slices[..count]) {
             Ok(count) => Ok(count),
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
             Err(errno) => Err(errno.into()),
@@ -159,7 +160,7 @@ impl Link {
     /// Writes what waits.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         while !self.outbox.is_empty() {
-            match rustix::io::write(&self.socket, self.outbox.filled()) {
+            match socket::write(&self.socket, &[IoSlice::new(self.outbox.filled())]) {
                 Ok(count) => self.outbox.consume(count),
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}

@@ -279,3 +279,23 @@ fn a_body_is_pushed_as_the_socket_takes_it_and_no_copy_waits() {
         assert_eq!(sizes, [(7, 0), (7, 1), (7, 0)]);
     }
 }
+
+#[test]
+fn writing_to_one_that_is_gone_is_an_error_and_no_signal() {
+    let signals = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let flag = signal_hook::flag::register_usize(signal_hook::consts::SIGPIPE, signals.clone(), 1).unwrap();
+    for (mut one, other) in each() {
+        drop(other);
+        let body = [0; 1000];
+        let failed = |link: &mut Link| {
+            let results = [link.send(1, &[], &[&body]), link.flush(), link.offer(&[&body]).map(drop)];
+            results.into_iter().any(|result| result.is_err())
+        };
+        while !failed(&mut one) {}
+        assert!(failed(&mut one));
+        let mut pipe = one.into_pipe();
+        let _ = pipe.write(&[std::io::IoSlice::new(&body)]);
+    }
+    assert_eq!(signals.load(std::sync::atomic::Ordering::SeqCst), 0);
+    signal_hook::low_level::unregister(flag);
+}
