@@ -153,6 +153,11 @@ impl End {
         self.unfinished = true;
     }
 
+    /// Whether what came before on the default route is there.
+    pub fn has_turned(&self) -> bool {
+        self.turned
+    }
+
     /// What is to be watched for on the socket. Before the turn what comes must not be read.
     pub fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::empty();

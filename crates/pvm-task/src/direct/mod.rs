@@ -138,16 +138,15 @@ impl Directs {
         }
         match result {
             Ok(()) => self.watch(place),
-            Err(_) => {
-                self.close(place);
-                self.events.push(Happened::Ended(peer));
-            }
+            Err(_) => self.give_up(place),
         }
         news.messages
     }
 
-    fn close(&mut self, place: usize) {
+    /// Nothing more is taken from the link.
+    fn give_up(&mut self, place: usize) {
         let end = self.ends.remove(place);
+        self.events.push(Happened::Ended(end.peer));
         if let (Some(epoll), false) = (&self.epoll, end.watched.is_empty()) {
             let _ = epoll::delete(epoll, end.fd());
         }
@@ -386,10 +385,14 @@ impl Member {
         self.heed_turns(state);
         self.direct.asked.remove(&peer);
         if let Ok(place) = self.direct.place(peer) {
-            // If it has not taken its turn by now it never will.
-            self.direct.ends[place].turn();
-            self.direct.waits_for = Some(peer);
-            self.direct.look(place, None);
+            match self.direct.ends[place].has_turned() {
+                true => {
+                    self.direct.waits_for = Some(peer);
+                    self.direct.look(place, None);
+                }
+                // The turn was lost with a host, and something before it may have been.
+                false => self.direct.give_up(place),
+            }
         }
         self.settle_directs(state);
     }
