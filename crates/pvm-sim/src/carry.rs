@@ -257,6 +257,9 @@ impl World {
 
     fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: Piece<Parcel>) {
         let intake = &mut self.nodes[node].intake;
+        if let Piece::Start { letter, .. } = &piece {
+            intake.expect(host, letter).expect("flows keep to their windows");
+        }
         let whole = match piece {
             Piece::Start { letter, first, body, .. } if first == letter.bytes => Some((letter, body)),
             Piece::Start { transfer, letter, first, body } => {

@@ -1,5 +1,5 @@
 //! The receiving daemon: messages put together from their chunks, and credit returned.
-use super::{FLOW_QUANTUM_BYTES, Meta, cost};
+use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -75,13 +75,15 @@ pub struct Intake<B> {
     handed: HashMap<Tid, Waiting>,
     /// By task: what each host is owed for it.
     owed: BTreeMap<(Tid, Tid), u64>,
+    /// What each host has begun to send to each task and has not been given credit for.
+    begun: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
 }
 
 impl<B> Default for Intake<B> {
     fn default() -> Self {
         let (arriving, handed) = (HashMap::new(), HashMap::new());
-        Intake { arriving, handed, owed: BTreeMap::new(), credits: VecDeque::new() }
+        Intake { arriving, handed, owed: BTreeMap::new(), begun: BTreeMap::new(), credits: VecDeque::new() }
     }
 }
 
@@ -92,6 +94,20 @@ impl<B> Intake<B> {
     }
 
     // ----- messages
+
+    /// A host begins to send a message. Its flows may hold no more than their windows: one that does not
+    /// keep to that could fill this host's memory.
+    pub fn expect(&mut self, from: Tid, letter: &Letter) -> Result<(), Strange> {
+        let cost = cost(letter.bytes);
+        for dst in letter.receivers() {
+            let begun = self.begun.entry((from, dst)).or_default();
+            if *begun > FLOW_QUANTUM_BYTES && *begun + cost > FLOW_WINDOW_BYTES {
+                return Err(Strange);
+            }
+            *begun += cost;
+        }
+        Ok(())
+    }
 
     /// A message has begun of which more chunks will come; `there` bytes of it are in its memory.
     pub fn begin(&mut self, from: Tid, transfer: u32, letter: Letter, block: B, there: usize) -> Result<(), Strange> {
@@ -126,6 +142,7 @@ impl<B> Intake<B> {
     pub fn host_gone(&mut self, host: Tid) {
         self.arriving.retain(|(from, _), _| *from != host);
         self.owed.retain(|(_, to), _| *to != host);
+        self.begun.retain(|(from, _), _| *from != host);
         self.credits.retain(|credit| credit.host != host);
         for waiting in self.handed.values_mut() {
             waiting.messages.iter_mut().filter(|handed| handed.from == host).for_each(|handed| handed.cost = 0);
@@ -213,6 +230,12 @@ impl<B> Intake<B> {
 
     fn settle(&mut self, host: Tid, dst: Tid) {
         if let Some(bytes) = self.owed.remove(&(dst, host)) {
+            if let Some(begun) = self.begun.get_mut(&(host, dst)) {
+                *begun = begun.saturating_sub(bytes);
+                if *begun == 0 {
+                    self.begun.remove(&(host, dst));
+                }
+            }
             self.credits.push_back(Credit { host, dst, bytes });
         }
     }

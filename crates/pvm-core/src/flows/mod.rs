@@ -42,6 +42,10 @@ pub const HELD_BYTES_MAX: u64 = 8 << 20;
 /// its body crosses to the host once.
 const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 
+/// What the daemon's own frames may count that wait along the flows to one host, in bytes. A host that has
+/// more asked for than it takes is lost.
+pub const ALONG_BYTES_MAX: u64 = 256 << 20;
+
 /// In the place of a receiver, from a task to its daemon: the message is the list of those who get
 /// the next one (tids of four native bytes each).
 pub const LIST: u32 = GROUP_BIT;
@@ -198,11 +202,13 @@ struct Lane<P> {
     /// Flows whose next piece may be able to go, in turn.
     turns: VecDeque<Tid>,
     last_transfer: u32,
+    /// What along-frames that wait count.
+    along_bytes: u64,
 }
 
 impl<P> Default for Lane<P> {
     fn default() -> Self {
-        Lane { flows: HashMap::new(), turns: VecDeque::new(), last_transfer: 0 }
+        Lane { flows: HashMap::new(), turns: VecDeque::new(), last_transfer: 0, along_bytes: 0 }
     }
 }
 
@@ -264,6 +270,7 @@ impl<P> Flows<P> {
     pub fn along(&mut self, dst: Tid, frame: Vec<u8>) {
         let lane = self.lanes.entry(dst.host()).or_default();
         lane.flows.entry(dst).or_default().along_bytes += frame.len() as u64;
+        lane.along_bytes += cost(frame.len());
         self.push(dst, Item::Along(frame));
     }
 
@@ -316,6 +323,11 @@ impl<P> Flows<P> {
     /// Senders from which more may be taken again.
     pub fn take_freed(&mut self) -> Vec<Tid> {
         self.held.take_freed()
+    }
+
+    /// Whether more frames wait along the flows to a host than a host can ask for that keeps to the rules.
+    pub fn is_overrun(&self, host: Tid) -> bool {
+        self.lanes.get(&host).is_some_and(|lane| lane.along_bytes > ALONG_BYTES_MAX)
     }
 
     /// Bytes of along-frames that wait for a task.
@@ -393,6 +405,7 @@ impl<P> Lane<P> {
                 let Some(Item::Along(frame)) = flow.items.pop_front() else { return None };
                 flow.begun += cost(frame.len());
                 flow.along_bytes -= frame.len() as u64;
+                self.along_bytes -= cost(frame.len());
                 Some(Piece::Along { dst, frame })
             }
             Item::Message(_) => Some(self.start(dst, Vec::new(), held)),

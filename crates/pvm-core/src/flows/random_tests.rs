@@ -77,6 +77,9 @@ impl World {
             let Some(piece) = self.flows.next(host) else { break };
             some = true;
             let intake = self.intakes.get_mut(&host).unwrap();
+            if let Piece::Start { letter, .. } = &piece {
+                intake.expect(HOME, letter).unwrap();
+            }
             let whole = match piece {
                 Piece::Start { letter, first, body, .. } if first == letter.bytes => Some((letter, *body)),
                 Piece::Start { transfer, letter, first, body } => {

@@ -244,3 +244,35 @@ fn rubbish_is_no_frame() {
     out[0] += 1;
     assert_eq!(read_head(&out), Err(Strange), "more bytes than the message has");
 }
+
+#[test]
+fn a_host_that_sends_more_than_a_window_is_found_out() {
+    let from = Tid::host_number(2);
+    let letter = |bytes| Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
+    let mut intake = Intake::<u32>::new();
+    // One message of any length, and then none before it has been taken.
+    assert_eq!(intake.expect(from, &letter(1 << 40)), Ok(()));
+    assert_eq!(intake.expect(from, &letter(1)), Err(Strange));
+    intake.host_gone(from);
+    let count = std::iter::from_fn(|| intake.expect(from, &letter(1000)).ok()).count() as u64;
+    assert!(count * cost(1000) <= FLOW_WINDOW_BYTES && (count + 1) * cost(1000) > FLOW_WINDOW_BYTES);
+    // What is taken makes room again.
+    (0..count).for_each(|_| intake.dropped(task(1), from, 1000));
+    assert_eq!(intake.expect(from, &letter(1000)), Ok(()));
+    // One that is named again and again counts each time.
+    let again = Letter { others: vec![task(2); 1 << 20], ..letter(100) };
+    assert_eq!(intake.expect(from, &again), Err(Strange));
+}
+
+#[test]
+fn a_host_that_takes_no_news_is_found_out() {
+    let mut flows = Flows::<u32>::new();
+    let mut count = 0;
+    while !flows.is_overrun(host()) {
+        flows.along(Tid(task(1).0 + count % 1000), vec![0; 1 << 20]);
+        count += 1;
+    }
+    assert!(u64::from(count) * cost(1 << 20) > ALONG_BYTES_MAX && count < 300);
+    while flows.next(host()).is_some() {}
+    assert!(!flows.is_overrun(host()));
+}

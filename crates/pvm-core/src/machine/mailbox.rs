@@ -11,6 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Indices go from 0 to this, less one.
 const INDEX_MAX: i32 = 1 << 21;
 
+/// What all entries together may hold, in bytes. Every task of the machine can put something in.
+pub const MAILBOX_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// What an entry counts beside its name and its body, in bytes.
+const ENTRY_BYTES: usize = 256;
+
 struct Entry {
     /// `Tid::NONE` for an entry that outlived its owner.
     owner: Tid,
@@ -24,6 +29,11 @@ impl Entry {
     fn yields_to(&self, task: Tid) -> bool {
         self.owner == task || self.owner == Tid::NONE || self.flags & MBOX_OVER_WRITABLE != 0
     }
+}
+
+/// What an entry counts.
+fn cost(name: &[u8], entry: &Entry) -> usize {
+    ENTRY_BYTES + name.len() + entry.message.body.len()
 }
 
 #[derive(Default)]
@@ -68,6 +78,8 @@ pub(super) struct Mailboxes {
     classes: BTreeMap<u64, Class>,
     numbers: BTreeMap<Vec<u8>, u64>,
     last: u64,
+    /// What all entries count.
+    bytes: usize,
     /// What each task owns: class and index.
     owned: BTreeMap<Tid, BTreeSet<(u64, i32)>>,
     /// By the name of the class.
@@ -98,8 +110,10 @@ impl Mailboxes {
             }
         };
         let owner = entry.owner;
+        self.bytes += cost(name, &entry);
         let old = self.classes.get_mut(&number).and_then(|class| class.entries.insert(index, entry));
         if let Some(old) = old {
+            self.bytes -= cost(name, &old);
             self.disown(old.owner, number, index);
         }
         self.owned.entry(owner).or_default().insert((number, index));
@@ -109,6 +123,7 @@ impl Mailboxes {
         let class = self.classes.get_mut(&number)?;
         let entry = class.entries.remove(&index)?;
         class.filled = class.filled.min(index);
+        self.bytes -= cost(&class.name, &entry);
         if class.entries.is_empty() {
             self.numbers.remove(&class.name);
             self.classes.remove(&number);
@@ -132,6 +147,9 @@ impl Mailboxes {
             return Err(Code::BadParam);
         }
         let mut index = flags >> MBOX_DIRECT_INDEX_SHIFT;
+        if self.bytes + ENTRY_BYTES + name.len() + message.body.len() > MAILBOX_BYTES_MAX {
+            return Err(Code::NoMem);
+        }
         let class = self.numbers.get(name).and_then(|number| self.classes.get_mut(number));
         if let Some(class) = class {
             if flags & MBOX_MULTI_INSTANCE != 0 {

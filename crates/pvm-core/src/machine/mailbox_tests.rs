@@ -140,3 +140,18 @@ fn nothing_is_remembered_of_owners_and_waiters_that_have_gone() {
     boxes.reset(Some(b"y"), Some(0));
     assert!(boxes.is_idle());
 }
+
+#[test]
+fn mailboxes_hold_so_much_and_no_more() {
+    let mut boxes = Mailboxes::default();
+    let put = |boxes: &mut Mailboxes| boxes.put(ONE, b"flood", MBOX_MULTI_INSTANCE, message(1));
+    let count = std::iter::from_fn(|| put(&mut boxes).ok()).count();
+    assert!(count > 1000 && count * ENTRY_BYTES <= MAILBOX_BYTES_MAX);
+    assert_eq!(put(&mut boxes), Err(Code::NoMem));
+    let long = Message { body: ByteBuf::from(vec![0; MAILBOX_BYTES_MAX]), ..message(1) };
+    assert_eq!(boxes.put(OTHER, b"x", 0, long), Err(Code::NoMem));
+    boxes.delete(ONE, b"flood", 7, 0).unwrap();
+    assert_eq!(put(&mut boxes), Ok(7));
+    boxes.forget(ONE);
+    assert_eq!((boxes.bytes, boxes.is_idle()), (0, true));
+}

@@ -37,6 +37,8 @@ mod groups_kept;
 #[cfg(test)]
 mod groups_tests;
 mod hoster;
+#[cfg(test)]
+mod hostile_tests;
 mod hosts;
 #[cfg(test)]
 mod hosts_tests;

@@ -11,6 +11,10 @@ use crate::tid::{DAEMON_BIT, LOCAL_MASK, Tid};
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How many others a host can have removed that the master itself reaches, because it cannot reach them.
+/// One that cannot reach more is cut off itself, or lies.
+const SUSPICIONS_MAX: usize = 2;
+
 /// Who waits for an answer of another host.
 enum Asker {
     /// A task of this host; what it is told when the other host is lost.
@@ -44,6 +48,8 @@ pub(super) struct Remote {
     gatherings: BTreeMap<u32, Gathering>,
     /// At the master: tasks of other hosts that it knows something of.
     pub guests: BTreeSet<Tid>,
+    /// At the master: how many others each host has had removed because it could not reach them.
+    suspicions: BTreeMap<Tid, usize>,
 }
 
 impl Remote {
@@ -275,6 +281,7 @@ impl Machine {
     pub(super) fn forget_guests_of(&mut self, host: Tid) {
         let guests: Vec<Tid> = self.remote.guests.range(tids_of(host)).copied().collect();
         guests.into_iter().for_each(|guest| self.guest_left(guest, true));
+        self.remote.suspicions.remove(&host);
         self.remote.gatherings.retain(|_, gathering| gathering.asker.host() != host);
         self.tasks.forget_waiting_of(host);
     }
@@ -344,10 +351,16 @@ impl Machine {
 
     /// A host cannot reach another.
     fn suspected(&mut self, from: Tid, host: Tid) {
-        if self.hosts.is_master() && host != self.own_host() && !self.control.halting() {
-            let name = self.name_of(from);
-            self.lose_host(host, &format!("{name} cannot reach it"));
+        if !self.hosts.is_master() || host == self.own_host() || self.control.halting() || !self.hosts.is_here(host) {
+            return;
         }
+        let before = *self.remote.suspicions.get(&from).unwrap_or(&0);
+        if before >= SUSPICIONS_MAX && self.links.is_up(host) {
+            return self.lose_host(from, "it says of too many others that it cannot reach them");
+        }
+        self.remote.suspicions.insert(from, before + 1);
+        let name = self.name_of(from);
+        self.lose_host(host, &format!("{name} cannot reach it"));
     }
 
     fn told_to_leave(&mut self, now: Time, from: Tid) {

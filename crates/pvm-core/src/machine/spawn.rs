@@ -242,6 +242,7 @@ impl Machine {
         let id = SpawnId { host, number: wait };
         let code = match spawn.count {
             _ if self.control.halting() => Code::SysErr,
+            count if count as u32 > LOCAL_MASK && count > 0 => Code::OutOfRes,
             count if count < 1 || self.spawns.groups.contains_key(&id) => Code::BadParam,
             _ => return self.begin_part(id, parent, first, total, spawn),
         };

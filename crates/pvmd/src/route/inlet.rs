@@ -209,12 +209,14 @@ impl Route {
                 }
                 let body = inlet.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
                 inlet.consume(head_bytes + letter.bytes);
+                self.intake.expect(host, &letter)?;
                 self.deliver(host, &letter, &Cargo::Short(body), around);
                 Ok(Next::Again)
             }
             Head::Start { transfer, letter, first } => {
                 let Ok(block) = self.endpoint.allocate(letter.bytes) else { return Ok(Next::Stall) };
                 inlet.consume(head_bytes);
+                self.intake.expect(host, &letter)?;
                 let whole = first == letter.bytes;
                 let then = if whole { Then::Deliver(letter) } else { Then::Begin { transfer, letter } };
                 inlet.incoming = Some(Incoming { block, at: 0, left: first, then });

@@ -196,8 +196,15 @@ impl Route {
 
     /// A frame of the daemon's own for a task of another host, behind what the task was sent before.
     pub fn along(&mut self, to: Tid, frame: &Frame) {
+        let host = to.host();
         self.departures.flows.along(to, encode(frame));
-        self.want(to.host());
+        if self.departures.flows.is_overrun(host) {
+            let why = "it does not take what it has asked for".to_owned();
+            self.departures.flows.host_gone(host);
+            self.cables.remove(&host);
+            return self.events.push_back(Event::Broken { host, why });
+        }
+        self.want(host);
     }
 
     /// Bytes of such frames that wait for the task.

@@ -1,0 +1,142 @@
+//! A host that belongs to the machine and says what is not so: well-formed, and wrong.
+use super::fleet_tests::{Fleet, MASTER};
+use super::*;
+use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
+use crate::proto::{Role, Spawn, TraceSettings};
+use crate::wire::{Entry, GroupChange, Servers, Shared};
+
+const EXIT_TAG: i32 = 7;
+
+fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {
+    let now = fleet.now;
+    fleet.machine(to).handle_host_frame(now, from, frame);
+    fleet.work(to);
+}
+
+fn entry(tid: Tid) -> Entry {
+    let (name, arch) = ("evil".to_owned(), "LINUX64".to_owned());
+    Entry { tid, name, aliases: Vec::new(), arch, speed: 1, dsig: 7, addresses: Vec::new(), key: [6; KEY_BYTES] }
+}
+
+fn hosts_of(fleet: &mut Fleet, asker: Tid) -> usize {
+    match fleet.ask(asker, Request::Config) {
+        Some(Reply::Hosts { hosts, .. }) => hosts.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn spawn(count: i32) -> Spawn {
+    Spawn {
+        file: ByteBuf::from(b"missing".to_vec()),
+        arguments: Vec::new(),
+        flags: 0,
+        place: ByteBuf::new(),
+        count,
+        environment: Vec::new(),
+        children: TraceSettings::default(),
+    }
+}
+
+/// What only the master may say, and what only the host of a task may say of it.
+fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
+    let shared = Shared { host_timeout_ms: 1, trusted: true, servers: Servers::default(), debug_mask: -1 };
+    let name = ByteBuf::from(b"g".to_vec());
+    vec![
+        Frame::Welcome {
+            wire: 1,
+            version: 0,
+            hosts: vec![entry(other)],
+            joining: Vec::new(),
+            shared,
+            options: HostOptions::default(),
+        },
+        Frame::Table { version: 0, added: vec![entry(Tid::host_number(9))], removed: vec![other, MASTER] },
+        Frame::Table { version: u64::MAX, added: vec![entry(other)], removed: Vec::new() },
+        Frame::TableAck { version: u64::MAX },
+        Frame::Joined { hosts: vec![Tid::host_number(9), other] },
+        Frame::Servers(Servers { manager: Some(watcher), tracer: Some(watcher), wish: None }),
+        Frame::GroupChanged { id: 1, number: 0, change: GroupChange::Close },
+        Frame::GroupSeen { number: u64::MAX },
+        Frame::Left { tid: task, ended: true },
+        Frame::Died { tid: task, watcher },
+        Frame::Serves { role: Role::Tasker, tid: task, on: true },
+        Frame::Watch { tid: task, watcher },
+        Frame::Unwatch { tid: task, watcher },
+        Frame::Log { tid: task, line: b"not said".to_vec() },
+        Frame::Request { wait: 1, from: task, request: Request::LeaveGroup(name) },
+        Frame::Request { wait: 1, from: task, request: Request::Halt },
+        Frame::Reply { wait: 1, reply: Reply::Done },
+        Frame::Spawned { wait: 1, results: vec![task.0 as i32; 1000] },
+        Frame::Siblings { wait: 1, tids: vec![task] },
+        Frame::Direct { number: 1, from: task, to: watcher, call: None },
+        Frame::DirectRefused { number: 1 },
+        Frame::PleaseConnect { to: other, from: MASTER },
+        Frame::PleaseConnect { to: Tid::host_number(9), from: Tid::host_number(8) },
+        Frame::Signal { tid: Tid::host_number(9), signal: 9 },
+        Frame::Deliver(Message {
+            src: task,
+            dst: watcher,
+            ctx: 0,
+            tag: EXIT_TAG,
+            wid: 0,
+            enc: 0,
+            body: ByteBuf::from(vec![0; 8]),
+        }),
+    ]
+}
+
+#[test]
+fn a_host_that_speaks_for_others_is_not_believed() {
+    let mut fleet = Fleet::new(3, 1);
+    let (evil, good) = (Fleet::host(2), Fleet::host(3));
+    let (watcher, task) = (fleet.task(MASTER), fleet.task(good));
+    let wish = |what, tids| Request::Notify { what, ctx: 0, tag: EXIT_TAG, count: -1, tids };
+    fleet.ask(watcher, wish(NOTIFY_TASK_EXIT, vec![task]));
+    fleet.ask(watcher, wish(NOTIFY_HOST_DELETE, vec![good]));
+    fleet.ask(task, Request::JoinGroup(ByteBuf::from(b"g".to_vec())));
+    for _ in 0..100 {
+        for to in [MASTER, good] {
+            for frame in lies(good, task, watcher) {
+                says(&mut fleet, evil, to, frame);
+            }
+        }
+        fleet.settle();
+    }
+    assert!(fleet.messages(watcher, EXIT_TAG).is_empty());
+    assert_eq!((hosts_of(&mut fleet, watcher), hosts_of(&mut fleet, task)), (3, 3));
+    assert!(fleet.log.iter().all(|(_, _, line)| line != "not said"));
+    // All goes on: the death that was invented is told when it happens.
+    fleet.leave(task);
+    fleet.settle();
+    assert_eq!(fleet.messages(watcher, EXIT_TAG).len(), 1);
+    assert_eq!(fleet.machine(MASTER).debug_mask(), fleet.machine(good).debug_mask());
+}
+
+#[test]
+fn a_host_that_reaches_nobody_is_removed_itself() {
+    let mut fleet = Fleet::new(6, 2);
+    let asker = fleet.task(MASTER);
+    for other in 3..=6 {
+        says(&mut fleet, Fleet::host(2), MASTER, Frame::Suspect(Fleet::host(other)));
+        fleet.settle();
+    }
+    // Two were removed for it, then it.
+    assert_eq!(hosts_of(&mut fleet, asker), 3);
+    for other in [5, 6] {
+        let task = fleet.task(Fleet::host(other));
+        assert_eq!(hosts_of(&mut fleet, task), 3);
+    }
+}
+
+#[test]
+fn a_spawn_of_more_tasks_than_a_host_can_have_is_refused() {
+    let mut fleet = Fleet::new(2, 4);
+    let task = fleet.task(MASTER);
+    for count in [i32::MAX, i32::MIN, 0, -1, 1 << 18] {
+        let frame = Frame::Spawn { wait: 99, parent: 1, first: i32::MAX, total: count, spawn: spawn(count) };
+        says(&mut fleet, Fleet::host(2), MASTER, frame);
+    }
+    fleet.settle();
+    assert_eq!(hosts_of(&mut fleet, task), 2);
+    assert_eq!(fleet.machine(MASTER).tasks.count(), 1);
+}
