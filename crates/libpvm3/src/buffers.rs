@@ -26,6 +26,14 @@ const _: () = assert!(size_of::<CMessageInfo>() == 32);
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_initsend(encoding: c_int) -> c_int {
+    match crate::quick::init_send(encoding) {
+        Some(mid) => mid,
+        None => init_send(encoding),
+    }
+}
+
+#[inline(never)]
+fn init_send(encoding: c_int) -> c_int {
     traced_inline!(Event::Initsend, move |_| ints(&[encoding]), || {
         let mid = call_silent(|entry| Ok(entry.task().init_send(encoding)?));
         if mid < 0 { init_send_failed(mid) } else { mid }

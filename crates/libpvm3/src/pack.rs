@@ -15,17 +15,29 @@ macro_rules! packers {
     ($($pack:ident $packed:ident $unpack:ident $unpacked:ident $type:ty, $kind:ident;)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $pack(items: *const $type, count: c_int, stride: c_int) -> c_int {
-            traced_inline!(Event::$packed, items_told(items, count, stride), || {
-                // SAFETY: items as the caller promises.
-                call(stringify!($pack), |entry| unsafe { pack(entry, Kind::$kind, items.cast(), count, stride) })
-            })
+            #[inline(never)]
+            fn slowly(items: *const $type, count: c_int, stride: c_int) -> c_int {
+                traced_inline!(Event::$packed, items_told(items, count, stride), || {
+                    // SAFETY: items as the caller of the outer function promises.
+                    call(stringify!($pack), |entry| unsafe { pack(entry, Kind::$kind, items.cast(), count, stride) })
+                })
+            }
+            // SAFETY: items as the caller promises.
+            let done = unsafe { crate::quick::pack(Kind::$kind, items.cast(), count, stride) };
+            if done { 0 } else { slowly(items, count, stride) }
         }
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $unpack(items: *mut $type, count: c_int, stride: c_int) -> c_int {
-            traced_inline!(Event::$unpacked, items_told(items, count, stride), || {
-                // SAFETY: items as the caller promises.
-                call(stringify!($unpack), |entry| unsafe { unpack(entry, Kind::$kind, items.cast(), count, stride) })
-            })
+            #[inline(never)]
+            fn slowly(items: *mut $type, count: c_int, stride: c_int) -> c_int {
+                traced_inline!(Event::$unpacked, items_told(items, count, stride), || {
+                    // SAFETY: items as the caller of the outer function promises.
+                    call(stringify!($unpack), |entry| unsafe { unpack(entry, Kind::$kind, items.cast(), count, stride) })
+                })
+            }
+            // SAFETY: items as the caller promises.
+            let done = unsafe { crate::quick::unpack(Kind::$kind, items.cast(), count, stride) };
+            if done { 0 } else { slowly(items, count, stride) }
         }
     )*};
 }

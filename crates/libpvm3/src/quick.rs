@@ -1,13 +1,14 @@
-//! The shortest way through the library, for the calls of which nanoseconds count: a short `psend`
-//! to a peer that is known, a `precv` whose message is there. What is unusual in any way takes the
-//! long way.
+//! The shortest way through the library, for the calls of which nanoseconds count: tiny messages to a
+//! peer that is known, and from one whose message is there or comes at once. What is unusual in any
+//! way takes the long way.
 //!
 //! What these functions save is mostly stores to the stack: a processor holds some dozens of stores
 //! back until the line of the queue is its own, and the fewer a message takes, the more messages
 //! are on their way at a time.
+use crate::errors::call_silent;
 use crate::lock;
 use crate::process::{self, State};
-use pvm_task::{Filter, Kind};
+use pvm_task::{Delivered, Kind, Quick};
 use std::ffi::{c_int, c_void};
 use std::slice;
 
@@ -23,10 +24,8 @@ const ITEM_BYTES: [u8; 16] = {
     }
     bytes
 };
-/// Tries to receive before the long way is taken; more than one, for the first may find nothing yet.
-const TRIES: u32 = 2;
 /// The longest data that come this way, in bytes.
-const BYTES_MAX: usize = 32;
+const BYTES_MAX: usize = 16;
 
 /// Bytes of the user's data, if there are some and not many.
 #[inline(always)]
@@ -60,23 +59,41 @@ impl Drop for Inside {
     }
 }
 
-/// `pvm_psend`, if this way can do it; says whether it did.
+impl State {
+    /// Whether messages concern others than who sends or receives them.
+    #[inline(always)]
+    fn is_watched(&self) -> bool {
+        self.attentive || self.watched.is_some()
+    }
+}
+
+/// `pvm_psend`, if this way can do it; says what it did.
 ///
 /// # Safety
 /// The data are there, as the caller of `pvm_psend` promises.
 #[inline(always)]
-pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> bool {
-    let Some(bytes) = few_bytes(data, count, data_type) else { return false };
-    let Some(mut inside) = Inside::enter() else { return false };
+pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> Quick {
+    let Some(bytes) = few_bytes(data, count, data_type) else { return Quick::NotDone };
+    let Some(mut inside) = Inside::enter() else { return Quick::NotDone };
     let state = inside.state();
-    if state.attentive || state.watched.is_some() {
-        return false;
+    if state.is_watched() {
+        return Quick::NotDone;
     }
     // SAFETY: as promised.
     state.task.psend_quickly(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
 }
 
-/// `pvm_precv`, if this way can do it, waiting a little; then `deliver` is told sender, tag and length.
+/// What is left to do after [`Quick::Wake`].
+#[cold]
+#[inline(never)]
+pub fn wake(tid: c_int) -> c_int {
+    call_silent(|entry| {
+        entry.task().wake(tid as u32);
+        Ok(0)
+    })
+}
+
+/// `pvm_precv`, if this way can do it, waiting a little.
 ///
 /// # Safety
 /// There is room, as the caller of `pvm_precv` promises.
@@ -86,27 +103,71 @@ pub unsafe fn precv(
     data: *mut c_void,
     count: c_int,
     data_type: c_int,
-    deliver: impl FnOnce(c_int, c_int, c_int),
-) -> bool {
-    let Some(bytes) = few_bytes(data, count, data_type) else { return false };
-    let Some(mut inside) = Inside::enter() else { return false };
+) -> Option<Delivered> {
+    let bytes = few_bytes(data, count, data_type)?;
+    let mut inside = Inside::enter()?;
     let state = inside.state();
-    if state.attentive || state.watched.is_some() {
-        return false;
+    if state.is_watched() {
+        return None;
     }
-    let filter = Filter { src: tid, tag, ctx: state.task.context() };
+    let filter = state.task.filter(tid, tag);
     // SAFETY: as promised.
-    let data = unsafe { slice::from_raw_parts_mut(data.cast(), bytes) };
-    for _ in 0..TRIES {
-        if let Some(delivered) = state.task.precv_quickly(&filter, data) {
-            deliver(delivered.src, delivered.tag, delivered.len as c_int);
-            return true;
-        }
-        // An answer mostly comes while one waits just here: the long way back from a real wait costs
-        // as much as the message's own way.
-        if !state.task.watch_first() {
-            return false;
-        }
+    state.task.precv_quickly(&filter, unsafe { slice::from_raw_parts_mut(data.cast(), bytes) })
+}
+
+/// `pvm_initsend`, if this way can do it.
+#[inline(always)]
+pub fn init_send(encoding: c_int) -> Option<c_int> {
+    Inside::enter()?.state().task.init_send_quickly(encoding)
+}
+
+/// `pvm_send`, if this way can do it; says what it did.
+#[inline(always)]
+pub fn send(tid: c_int, tag: c_int) -> Quick {
+    let Some(mut inside) = Inside::enter() else { return Quick::NotDone };
+    let state = inside.state();
+    if state.is_watched() { Quick::NotDone } else { state.task.send_quickly(tid, tag) }
+}
+
+/// `pvm_recv`, if this way can do it, waiting a little.
+#[inline(always)]
+pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
+    let mut inside = Inside::enter()?;
+    let state = inside.state();
+    if state.is_watched() || state.matcher.is_some() {
+        return None;
     }
-    false
+    let filter = state.task.filter(tid, tag);
+    state.task.receive_quickly(&filter)
+}
+
+/// Bytes of packed items, if there are some and not many, one after another.
+#[inline(always)]
+fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Option<usize> {
+    let count = usize::try_from(count).ok().filter(|count| (1..=BYTES_MAX).contains(count))?;
+    (stride == 1 && !items.is_null()).then_some(count * kind.size())
+}
+
+/// Packing, if this way can do it; says whether it did.
+///
+/// # Safety
+/// The items are there, as the caller of `pvm_pk*` promises.
+#[inline(always)]
+pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) -> bool {
+    let Some(bytes) = few_items(items, count, stride, kind) else { return false };
+    let Some(mut inside) = Inside::enter() else { return false };
+    // SAFETY: as promised.
+    inside.state().task.pack_quickly(kind, unsafe { slice::from_raw_parts(items, bytes) })
+}
+
+/// Unpacking, if this way can do it; says whether it did.
+///
+/// # Safety
+/// There is room, as the caller of `pvm_upk*` promises.
+#[inline(always)]
+pub unsafe fn unpack(kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> bool {
+    let Some(bytes) = few_items(items, count, stride, kind) else { return false };
+    let Some(mut inside) = Inside::enter() else { return false };
+    // SAFETY: as promised.
+    inside.state().task.unpack_quickly(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
 }

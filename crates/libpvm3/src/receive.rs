@@ -74,6 +74,14 @@ fn daemon_gone<T>(entry: &mut Entry) -> Option<Result<T, Failure>> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_recv(tid: c_int, tag: c_int) -> c_int {
+    match crate::quick::receive(tid, tag) {
+        Some(mid) => mid,
+        None => recv(tid, tag),
+    }
+}
+
+#[inline(never)]
+fn recv(tid: c_int, tag: c_int) -> c_int {
     traced_inline!(
         Event::Recv,
         move |task| ints(&[tid, tag, task.context()]),
@@ -230,29 +238,54 @@ pub unsafe extern "C" fn pvm_precv(
     found_tag: *mut c_int,
     length: *mut c_int,
 ) -> c_int {
-    let deliver = |src, tag, len| {
-        // SAFETY: places that the caller gave for it, or null.
-        unsafe {
-            store(source, src);
-            store(found_tag, tag);
-            store(length, len);
-        }
-    };
     // SAFETY: data as the caller promises.
-    if unsafe { crate::quick::precv((tid, tag), data, count, data_type, deliver) } {
-        return 0;
+    match unsafe { crate::quick::precv((tid, tag), data, count, data_type) } {
+        Some(delivered) => {
+            // SAFETY: places as the caller promises.
+            unsafe { Places { source, tag: found_tag, length }.fill(&delivered) };
+            0
+        }
+        // SAFETY: all as the caller promises.
+        None => unsafe { precv_any(tid, tag, data, count, data_type, source, found_tag, length) },
     }
-    precv_any((tid, tag), data, count, data_type, &deliver)
 }
 
+/// Where the user wants sender, tag and length; each may be null.
+#[derive(Clone, Copy)]
+struct Places {
+    source: *mut c_int,
+    tag: *mut c_int,
+    length: *mut c_int,
+}
+
+impl Places {
+    /// # Safety
+    /// The places are null or valid for a write.
+    #[inline(always)]
+    unsafe fn fill(self, delivered: &pvm_task::Delivered) {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            store(self.source, delivered.src);
+            store(self.tag, delivered.tag);
+            store(self.length, delivered.len as c_int);
+        }
+    }
+}
+
+/// # Safety
+/// As the caller of `pvm_precv` promises.
 #[inline(never)]
-fn precv_any(
-    (tid, tag): (c_int, c_int),
+unsafe extern "C" fn precv_any(
+    tid: c_int,
+    tag: c_int,
     data: *mut c_void,
     count: c_int,
     data_type: c_int,
-    deliver: &dyn Fn(c_int, c_int, c_int),
+    source: *mut c_int,
+    found_tag: *mut c_int,
+    length: *mut c_int,
 ) -> c_int {
+    let places = Places { source, tag: found_tag, length };
     let before = move |task: &mut Task| {
         let mut values = ints(&[tid, tag, task.context()]);
         values.extend([address(data), Value::Int(count), Value::Int(data_type)]);
@@ -276,7 +309,8 @@ fn precv_any(
             let code = call("pvm_precv", |entry| {
                 let delivered = precv(entry, tid, tag, &Room { start, bytes: room })?;
                 found.set(Some(delivered));
-                deliver(delivered.src, delivered.tag, delivered.len as c_int);
+                // SAFETY: as promised by the caller.
+                unsafe { places.fill(&delivered) };
                 Ok(0)
             });
             if count < 0 {

@@ -2,12 +2,13 @@
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
 use crate::memory::items;
 use crate::process::Entry;
+use crate::quick;
 use crate::trace::{address, ints, sending_bytes, traced_inline};
 use crate::wait::wait;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
-use pvm_task::{Kind, Submit, Task};
+use pvm_task::{Kind, Quick, Submit, Task};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
@@ -46,6 +47,15 @@ fn submit_slowly(entry: &mut Entry, send: &mut dyn FnMut(&mut Task) -> Result<Su
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
+    match quick::send(tid, tag) {
+        Quick::Done => 0,
+        Quick::NotDone => send(tid, tag),
+        Quick::Wake => quick::wake(tid),
+    }
+}
+
+#[inline(never)]
+fn send(tid: c_int, tag: c_int) -> c_int {
     traced_inline!(Event::Send, move |task| ints(&[sending_bytes(task), tid, tag, task.context()]), || call(
         "pvm_send",
         |entry| submit(entry, |task| task.send(tid, tag))
@@ -96,10 +106,11 @@ pub unsafe extern "C" fn pvm_psend(
     data_type: c_int,
 ) -> c_int {
     // SAFETY: data as the caller promises.
-    if unsafe { crate::quick::psend(tid, tag, data, count, data_type) } {
-        return 0;
+    match unsafe { quick::psend(tid, tag, data, count, data_type) } {
+        Quick::Done => 0,
+        Quick::NotDone => psend(tid, tag, data, count, data_type),
+        Quick::Wake => quick::wake(tid),
     }
-    psend(tid, tag, data, count, data_type)
 }
 
 #[inline(never)]

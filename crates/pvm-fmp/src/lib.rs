@@ -13,6 +13,7 @@ mod offer;
 mod queue;
 mod stream;
 mod sync;
+mod tiny;
 
 #[cfg(not(loom))]
 mod arrival;
@@ -51,7 +52,7 @@ mod tests;
 pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
-    endpoint::{Endpoint, FirstShort},
+    endpoint::{Endpoint, FirstShort, FirstTiny},
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },
@@ -61,7 +62,8 @@ pub use {
 
 #[cfg(not(loom))]
 pub use bell::{is_bell, pull as pull_bell};
-pub use queue::USUAL;
+pub use queue::{TINY_BYTES, USUAL};
+pub use tiny::Tiny;
 
 /// Opaque words that travel with a message: the crate's users put context, tag and so on there. The
 /// last one is the far end of a message of another host, see [`FAR`].

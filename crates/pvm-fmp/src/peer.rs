@@ -5,7 +5,7 @@ use crate::heap::{Block, SharedHeap};
 use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
 use crate::segment::{PEERS_MAX, PeerLine};
 use crate::sync::Ordering;
-use crate::{Meta, NoMemory};
+use crate::{Meta, NoMemory, Tiny};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -135,6 +135,18 @@ impl Peer {
         match &mut self.out {
             Some(out) if out.has_room(SHORT_HALVES) => {
                 out.writer.write_short(out.ring.lines(), meta, body);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Queues a tiny message if the queue has room; says whether it did.
+    #[inline(always)]
+    pub fn push_tiny(&mut self, tiny: &Tiny) -> bool {
+        match &mut self.out {
+            Some(out) if out.has_room(1) => {
+                out.writer.put(out.ring.lines(), tiny);
                 true
             }
             _ => false,

@@ -127,6 +127,7 @@ impl PortView {
         self.0.entry(tid).frames.load(Ordering::Acquire)
     }
     /// Whether tasks outnumber cores.
+    #[inline]
     pub fn crowded(&self) -> bool {
         let table = self.0.table();
         table.tasks.0.load(Ordering::Relaxed) > table.cores.load(Ordering::Relaxed)

@@ -13,6 +13,7 @@
 //!
 //! All words are atomics, so that even a writer gone mad causes wrong bytes at most.
 use crate::Meta;
+use crate::Tiny;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of a line.
@@ -119,11 +120,11 @@ fn word_at(position: u64) -> usize {
     (position as usize & 1) * (WORDS / 2)
 }
 
-/// The kind of a tiny message with those meta words.
+/// The number in [`USUAL`] of the last meta words.
 #[inline(always)]
-fn tiny_kind(meta: &Meta) -> Option<u8> {
+fn usual_number(meta: &Meta) -> Option<usize> {
     let last = [meta[2], meta[3], meta[4], meta[5]];
-    (0..USUAL.len()).find(|number| USUAL[*number] == last).map(|number| TINY + number as u8)
+    (0..USUAL.len()).find(|number| USUAL[*number] == last)
 }
 
 /// The writing end: where the next entry goes.
@@ -176,18 +177,35 @@ impl Writer {
     /// Writes a message into half a line, if it fits; says whether it did.
     #[inline(always)]
     fn write_tiny(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) -> bool {
-        let Some(kind) = tiny_kind(meta).filter(|_| body.len() <= TINY_BYTES) else { return false };
+        if body.len() > TINY_BYTES {
+            return false;
+        }
+        let tiny = usual_number(meta).and_then(|usual| Tiny::new([meta[0], meta[1]], usual, body));
+        match tiny {
+            Some(tiny) => self.put(ring, &tiny),
+            None => return false,
+        }
+        true
+    }
+
+    /// Writes a tiny message.
+    #[inline(always)]
+    pub fn put(&mut self, ring: &[Line], tiny: &Tiny) {
         let (line, at) = (line_at(ring, self.position), word_at(self.position));
-        line.words[at + 1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
-        store_body(line, at + TINY_START / 8, body);
-        if at == 0 {
-            // A body of an earlier lap may have left there what looks like the next stamp.
+        line.words[at + 1].store(pair(tiny.first[0], tiny.first[1]), Ordering::Relaxed);
+        line.words[at + 2].store(tiny.words[0], Ordering::Relaxed);
+        if tiny.bytes > 8 {
+            line.words[at + 3].store(tiny.words[1], Ordering::Relaxed);
+        }
+        let stamp = stamp(self.position, self.shift, tiny.bytes, TINY + tiny.usual as u8);
+        // A body of an earlier lap may have left in the second half what looks like its next stamp.
+        // Looking there costs less than a store: a store waits for the line, and others behind it.
+        if at == 0 && line.words[WORDS / 2].load(Ordering::Relaxed) >> 32 == stamp >> 32 {
             line.words[WORDS / 2].store(0, Ordering::Relaxed);
         }
         // Pairs with the acquire in `Reader::stamp`: whoever sees the stamp sees the entry.
-        line.words[at].store(stamp(self.position, self.shift, body.len(), kind), Ordering::Release);
+        line.words[at].store(stamp, Ordering::Release);
         self.position += 1;
-        true
     }
 
     /// Leaves the second half of a line, if that is where we are.
@@ -375,6 +393,32 @@ impl Reader {
         want_soon(line_at(ring, position + AHEAD_HALVES));
         let halves = skipped + if usual.is_some() { 1 } else { 2 };
         Some(Short { line, at: word_at(position), usual, bytes, halves })
+    }
+
+    /// The next entry, if it is a tiny message and comes within so many looks more than one.
+    #[inline(always)]
+    pub fn next_tiny(&self, ring: &[Line], looks: usize) -> Option<Tiny> {
+        let (line, at) = (line_at(ring, self.position), word_at(self.position));
+        let lap = lap(self.position, self.shift);
+        let mut looks = looks;
+        let stamp = loop {
+            // Pairs with the release in `Writer::put`.
+            let stamp = line.words[at].load(Ordering::Acquire);
+            if stamp >> 32 == lap {
+                break stamp;
+            }
+            looks = looks.checked_sub(1)?;
+            // Looking without a pause takes the line from the writer before it is done with it.
+            std::hint::spin_loop();
+        };
+        let (usual, bytes) = (usual_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
+        if bytes > TINY_BYTES {
+            return None;
+        }
+        want_soon(line_at(ring, self.position + AHEAD_HALVES));
+        let word = |place: usize| line.words[at + place].load(Ordering::Relaxed);
+        let first = word(1);
+        Some(Tiny { first: [first as u32, (first >> 32) as u32], usual, bytes, words: [word(2), word(3)] })
     }
 
     /// Whether the next entry is there.

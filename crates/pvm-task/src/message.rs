@@ -39,13 +39,14 @@ pub(crate) enum Large {
 /// A message.
 pub(crate) struct Message {
     pub ctx: i32,
+    /// Beside the receiver, so that one store empties both for the next message.
     pub tag: i32,
+    pub dst: i32,
     pub wid: i32,
     pub enc: i32,
     /// The data signature of its maker, which says the byte order of `ENC_XDR` bodies too.
     pub format: i32,
     pub src: i32,
-    pub dst: i32,
     pub place: Place,
     pub links: Links,
     /// How far it has been unpacked, in bytes.

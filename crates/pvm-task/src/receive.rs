@@ -456,13 +456,6 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.endpoint.watch_first())
     }
 
-    /// `pvm_precv` of a message that is there and came the shortest way.
-    #[inline(always)]
-    pub fn precv_quickly(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        let (Envelope { src, tag, wid, .. }, short, _) = self.first_short(filter)?;
-        Some(Delivered { src, tag, wid, len: short.take(data) })
-    }
-
     /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes
     /// into `data`.
     #[inline(always)]

@@ -116,7 +116,7 @@ impl Member {
 
     #[cold]
     #[inline(never)]
-    fn ring_by_daemon(&mut self, to: Tid) {
+    pub(crate) fn ring_by_daemon(&mut self, to: Tid) {
         self.send(&ToDaemon::Ring(to));
     }
 
@@ -313,26 +313,6 @@ impl Task {
         self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32), body)
     }
 
-    /// [`Task::psend`] of a few bytes to a peer that is known, while nothing else is to be done; says
-    /// whether it did.
-    #[inline(always)]
-    pub fn psend_quickly(&mut self, to: i32, tag: i32, body: &[u8]) -> bool {
-        let to = Tid(to as u32);
-        let Some(member) = &mut self.member else { return false };
-        if !to.is_task() || tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
-            return false;
-        }
-        let meta = [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
-        match member.endpoint.send_short(to.0, &meta, body) {
-            Some(Sent::Done) => true,
-            Some(Sent::RingByDaemon) => {
-                member.ring_by_daemon(to);
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Sends a body made elsewhere in the default encoding, in any context, with any tag.
     pub fn send_body(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: &[u8]) -> Result<Submit, Code> {
         self.send_encoded(to, [ctx, tag, wid, ENC_XDR], body)
@@ -462,7 +442,7 @@ impl Member {
 /// Whether a message of that tag is how a registered server answers a task: the daemon, which
 /// passed the task's request on, passes that on too.
 #[inline]
-fn is_answer(tag: i32) -> bool {
+pub(crate) fn is_answer(tag: i32) -> bool {
     (SM_FIRST..=SM_STTASK).contains(&tag)
 }
 

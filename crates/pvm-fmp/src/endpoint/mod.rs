@@ -20,7 +20,7 @@ mod send;
 #[cfg(test)]
 mod hostile_tests;
 
-pub use receive::FirstShort;
+pub use receive::{FirstShort, FirstTiny};
 
 /// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
 /// memory for a second one. Below, two copies by two cores at the same time are faster. The
@@ -179,6 +179,7 @@ impl Endpoint {
         self.ports.as_ref()
     }
     /// Whether tasks of this host outnumber its cores, so that waiting should sleep early.
+    #[inline]
     pub fn crowded(&self) -> bool {
         self.ports.as_ref().is_some_and(PortView::crowded)
     }

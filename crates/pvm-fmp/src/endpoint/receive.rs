@@ -13,7 +13,7 @@ use crate::queue::{Entry, Kind, Short};
 use crate::segment::PeerLine;
 use crate::stream;
 use crate::sync::Ordering;
-use crate::{INLINE_BYTES_MAX, Meta, Posted};
+use crate::{INLINE_BYTES_MAX, Meta, Posted, Tiny};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -94,6 +94,38 @@ impl Endpoint {
             shorts: &mut self.shorts,
             unpublished: &mut self.unpublished,
         })
+    }
+
+    /// The tiny message that has come from the peer that sent last, or comes within some hundred
+    /// nanoseconds, in which only few others could have sent. `None` also when it is time to
+    /// [`Endpoint::poll`] for all the others.
+    #[inline(always)]
+    pub fn first_tiny(&mut self) -> Option<FirstTiny<'_>> {
+        let &index = self.order.first()?;
+        let inbound = self.peers[index].as_ref()?.inbound.as_ref()?;
+        if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
+            return None;
+        }
+        // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
+        let ring = unsafe { inbound.lines() };
+        let looks = if inbound.reader.has_next(ring) { 0 } else { self.patience() };
+        let peer = self.peers[index].as_mut()?;
+        let inbound = peer.inbound.as_mut()?;
+        let tiny = inbound.reader.next_tiny(ring, looks)?;
+        Some(FirstTiny { from: peer.tid, tiny, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+    }
+
+    /// How often to look at the queue of the peer that sent last: not while tasks crowd the cores, nor
+    /// when others have sent or are too many to know.
+    fn patience(&self) -> usize {
+        let others = &self.order[1..];
+        let has_sent = |index: &usize| {
+            let inbound = self.peers[*index].as_ref().and_then(|peer| peer.inbound.as_ref());
+            // SAFETY: the slice is used within this statement, the peer holds the mapping.
+            inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.lines() }))
+        };
+        let busy = self.crowded() || others.len() >= WATCH_PEERS || others.iter().any(has_sent);
+        if busy { 0 } else { FIRST_LOOKS }
     }
 
     /// [`Endpoint::poll`] that looks at every peer, however many they are.
@@ -429,6 +461,28 @@ impl FirstShort<'_> {
         *self.shorts += 1;
         *self.unpublished = true;
         self.short.len()
+    }
+}
+
+/// A tiny message that can be taken; see [`Endpoint::first_tiny`].
+pub struct FirstTiny<'a> {
+    /// Who sent it.
+    pub from: u32,
+    /// What it is.
+    pub tiny: Tiny,
+    inbound: &'a mut Inbound,
+    shorts: &'a mut u32,
+    unpublished: &'a mut bool,
+}
+
+impl FirstTiny<'_> {
+    /// Takes the message.
+    #[inline(always)]
+    pub fn take(self) -> Tiny {
+        self.inbound.leave(1);
+        *self.shorts += 1;
+        *self.unpublished = true;
+        self.tiny
     }
 }
 

@@ -7,7 +7,7 @@ use crate::heap::Block;
 use crate::peer::{Outbound, Peer};
 use crate::queue::{FIRST_BYTES, Kind};
 use crate::stream;
-use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
+use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent, Tiny};
 use std::os::fd::AsFd;
 
 impl Endpoint {
@@ -30,6 +30,19 @@ impl Endpoint {
         }
         self.sends += 1;
         Some(ring(peer, self.barriers))
+    }
+
+    /// [`Endpoint::send_short`] of a tiny message, without a call in it. Says whether the peer has to be
+    /// woken then ([`Endpoint::wake`]).
+    #[inline(always)]
+    pub fn send_tiny(&mut self, to: u32, tiny: &Tiny) -> Option<bool> {
+        let index = self.index_of(to)?;
+        let peer = self.peers[index].as_mut()?;
+        if !peer.push_tiny(tiny) {
+            return None;
+        }
+        self.sends += 1;
+        Some(peer.owner.mapping.header().waiting.0.sleeper(self.barriers).is_some())
     }
 
     /// Sends bytes: in the queue when they are few, straight from `body` when they are many and

@@ -83,8 +83,8 @@ impl Task {
         }
     }
 
-    /// Rings another member, should it sleep.
-    pub(super) fn wake(&mut self, tid: u32) {
+    /// Rings another task, should it sleep.
+    pub fn wake(&mut self, tid: u32) {
         let Some(member) = &mut self.member else { return };
         let near = Tid(tid).host() == member.tid.host() && tid != member.tid.0;
         if near && member.endpoint.wake(tid) == Sent::RingByDaemon {
