@@ -200,19 +200,21 @@ impl OwnLine {
 /// A ring in our heap.
 struct OwnRing {
     block: Block,
+    /// How many lines it has, also as a power of two.
+    count: usize,
     shift: u32,
 }
 
 impl OwnRing {
     fn new(heap: &SharedHeap, shift: u32) -> Result<OwnRing, NoMemory> {
-        let ring = OwnRing { block: Block::allocate(heap, LINE_BYTES << shift)?, shift };
+        let ring = OwnRing { block: Block::allocate(heap, LINE_BYTES << shift)?, count: 1 << shift, shift };
         ring.lines().iter().for_each(Line::clear);
         Ok(ring)
     }
     fn lines(&self) -> &[Line] {
         // SAFETY: the block holds that many lines (aligned, blocks start at multiples of 1024),
         // lines are made of atomics, and the block lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.block.address().cast(), 1 << self.shift) }
+        unsafe { std::slice::from_raw_parts(self.block.address().cast(), self.count) }
     }
 }
 
@@ -224,6 +226,9 @@ pub(crate) struct Outbound {
     base: u64,
     /// Half lines that the peer has read, over all, as last seen.
     consumed: u64,
+    /// The writer's position up to which there is room, beside that for the entry that links to the next
+    /// ring.
+    end: u64,
     /// Earlier rings that the peer may still read, and the count at which it has left them.
     earlier: VecDeque<(OwnRing, u64)>,
 }
@@ -234,13 +239,16 @@ impl Outbound {
         ours.ring_shift.store(ring.shift, Ordering::Relaxed);
         // Pairs with the acquire in `Inbound::find`: the ring has been cleared.
         ours.ring.store(ring.block.offset(), Ordering::Release);
-        Ok(Outbound { ring, writer: Writer::new(RING_SHIFT_MIN), base: 0, consumed: 0, earlier: VecDeque::new() })
+        let writer = Writer::new(RING_SHIFT_MIN);
+        let mut out = Outbound { ring, writer, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
+        out.reader_came_to(0);
+        Ok(out)
     }
 
     /// Room for so many halves, and for the entry that links to the next ring.
+    #[inline(always)]
     fn has_room(&self, halves: u64) -> bool {
-        let read = self.consumed.saturating_sub(self.base);
-        self.writer.position() + halves + SHORT_HALVES <= self.writer.capacity() + read
+        self.writer.position() + halves <= self.end
     }
 
     /// Half lines written, over all rings.
@@ -252,6 +260,7 @@ impl Outbound {
     pub fn reader_came_to(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
+        self.end = self.writer.capacity() + consumed.saturating_sub(self.base) - SHORT_HALVES;
         while self.earlier.front().is_some_and(|(_, end)| *end <= consumed) {
             self.earlier.pop_front();
         }
@@ -272,6 +281,7 @@ impl Outbound {
         self.writer = Writer::new(shift);
         let full = std::mem::replace(&mut self.ring, next);
         self.earlier.push_back((full, self.base));
+        self.reader_came_to(self.consumed);
         Ok(())
     }
 }
@@ -279,7 +289,7 @@ impl Outbound {
 /// The queue from a peer.
 pub(crate) struct Inbound {
     lines: NonNull<Line>,
-    shift: u32,
+    count: usize,
     pub reader: Reader,
     /// Half lines read, over all rings.
     pub consumed: u64,
@@ -303,7 +313,7 @@ impl Inbound {
         valid.then(|| {
             let address = owner.mapping.address(ring, (LINE_BYTES as u64) << shift);
             let lines = NonNull::new(address.cast()).expect("mappings do not begin at zero");
-            Inbound { lines, shift, reader: Reader::new(shift), consumed: 0, published: 0, stalled: None }
+            Inbound { lines, count: 1 << shift, reader: Reader::new(shift), consumed: 0, published: 0, stalled: None }
         })
     }
 
@@ -315,7 +325,7 @@ impl Inbound {
     pub unsafe fn lines<'a>(&self) -> &'a [Line] {
         // SAFETY: checked to lie in the mapping and aligned by `at`; made of atomics; that the
         // mapping lives on is the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), 1 << self.shift) }
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
     }
 
     /// Leaves an entry behind.
@@ -328,18 +338,18 @@ impl Inbound {
     /// Whether so much has been read since the last report that the writer should know.
     #[inline]
     pub fn should_publish(&self) -> bool {
-        (self.consumed - self.published) << 2 >= 2 << self.shift
+        (self.consumed - self.published) << 1 >= self.count as u64
     }
 
     /// Where the ring lies, in bytes.
     pub fn place(&self) -> std::ops::Range<usize> {
         let start = self.lines.as_ptr().addr();
-        start..start + (LINE_BYTES << self.shift)
+        start..start + LINE_BYTES * self.count
     }
 
     /// Half lines of the ring.
     pub fn capacity(&self) -> u64 {
-        2 << self.shift
+        2 * self.count as u64
     }
 
     /// Follows a link entry; `None` when it leads nowhere.

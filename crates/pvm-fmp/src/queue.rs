@@ -613,6 +613,19 @@ mod tests {
         assert!(matches!(reader.next(&ring), Err(Damaged)));
     }
 
+    #[test]
+    fn only_a_whole_tiny_message_is_one() {
+        let ring = ring(2);
+        let (mut writer, reader) = (Writer::new(2), Reader::new(2));
+        assert_eq!(reader.next_tiny(&ring, 3), None);
+        writer.write_short(&ring, &usual(1, 0), &[1; TINY_BYTES + 1]);
+        assert_eq!(reader.next_tiny(&ring, 3), None);
+        ring[0].words[0].store(stamp(0, 2, TINY_BYTES + 1, TINY), Ordering::Relaxed);
+        assert_eq!(reader.next_tiny(&ring, 3), None);
+        ring[0].words[0].store(stamp(0, 2, TINY_BYTES, TINY), Ordering::Relaxed);
+        assert!(reader.next_tiny(&ring, 0).is_some());
+    }
+
     /// A body of `bytes` that is full of what could be the stamp of a tiny message in this lap or the next.
     fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
         let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, TINY);
@@ -642,7 +655,13 @@ mod tests {
                     continue;
                 }
                 let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
+                let tiny = reader.next_tiny(&ring, 0).filter(|_| fill % 3 == 0);
                 let (meta, copy, halves) = match (short, reader.next(&ring).unwrap()) {
+                    _ if tiny.is_some() => {
+                        let tiny = tiny.unwrap();
+                        let ([first, second], [a, b, c, d]) = (tiny.first, USUAL[tiny.usual]);
+                        ([first, second, a, b, c, d], tiny.filled_body()[..tiny.len()].to_vec(), 1)
+                    }
                     (Some(short), _) => {
                         let mut copy = vec![0; short.len()];
                         short.copy_to(&mut copy);

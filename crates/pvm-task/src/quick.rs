@@ -50,8 +50,11 @@ impl Task {
         let store = &mut self.state.store;
         let mid = store.send;
         let message = store.reusable(mid)?;
-        if message.src != own || message.ctx != 0 || !is_plain(message) || message.position != 0 {
+        if message.src != own || !is_plain(message) || message.position != 0 {
             return None;
+        }
+        if message.ctx != 0 {
+            message.ctx = 0;
         }
         message.enc = enc;
         (message.tag, message.dst) = (0, 0);
@@ -213,3 +216,7 @@ fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter
     member.idle_since = None;
     Some(first)
 }
+
+#[cfg(test)]
+#[path = "quick_tests.rs"]
+mod tests;

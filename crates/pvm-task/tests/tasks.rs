@@ -7,7 +7,7 @@ use daemon::Running;
 use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, SYSCTX_TC, TC_FIRST};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
-use pvm_task::{ANY, Delivered, Filter, Kind, Session, Source, Step, Submit, Task, Waiter};
+use pvm_task::{ANY, Delivered, Filter, Kind, Quick, Session, Source, Step, Submit, Task, Waiter};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -552,4 +552,67 @@ fn one_look_at_everything_finds_what_lies_there_from_many_peers() {
         assert_eq!(task.queued().count() as i32, PEERS * EACH);
         barrier.wait();
     });
+}
+
+#[test]
+fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
+    const COUNT: i32 = 20_000;
+    let daemon = Running::start();
+    let numbers = |index: i32| (1 + index % 4) as usize;
+    two(
+        &daemon,
+        |task, peer| {
+            let mut quick = 0;
+            for index in 0..COUNT {
+                let words = index.to_ne_bytes().repeat(numbers(index));
+                if index % 3 == 0 {
+                    match task.psend_quickly(peer, index % 7, &words) {
+                        Quick::NotDone => psend(task, peer, index % 7, &words),
+                        Quick::Done => quick += 1,
+                        Quick::Wake => task.wake(peer as u32),
+                    }
+                    continue;
+                }
+                let encoding = if index % 2 == 0 { DATA_DEFAULT } else { DATA_RAW };
+                if task.init_send_quickly(encoding).is_none() {
+                    task.init_send(encoding).unwrap();
+                }
+                if !task.pack_quickly(Kind::Int, &words) {
+                    task.pack(Kind::Int, &words).unwrap();
+                }
+                match task.send_quickly(peer, index % 7) {
+                    Quick::NotDone => send(task, peer, index % 7),
+                    Quick::Done => quick += 1,
+                    Quick::Wake => task.wake(peer as u32),
+                }
+            }
+            receive(task, peer, 99);
+            assert!(quick > 0, "some go the quick way");
+        },
+        |task, peer| {
+            for index in 0..COUNT {
+                let (mut words, tag) = (index.to_ne_bytes().repeat(numbers(index)), index % 7);
+                let expected = words.clone();
+                words.fill(0);
+                let filter = task.filter(peer, ANY);
+                if index % 5 == 0 {
+                    let quick = task.precv_quickly(&filter, &mut words);
+                    let delivered = quick.unwrap_or_else(|| precv(task, peer, ANY, &mut words));
+                    assert_eq!(delivered, Delivered { src: peer, tag, wid: 0, len: words.len() });
+                } else {
+                    let quick = task.receive_quickly(&filter);
+                    let mid = quick.unwrap_or_else(|| receive(task, peer, ANY));
+                    let info = task.message_info(mid).unwrap();
+                    assert_eq!((info.src, info.tag, info.len), (peer, tag, words.len() as i32));
+                    assert_eq!((mid, Some(info.dst)), (task.receive_buffer(), task.tid().map(|tid| tid.0 as i32)));
+                    if !task.unpack_quickly(Kind::Int, &mut words) {
+                        task.unpack(Kind::Int, &mut words).unwrap();
+                    }
+                }
+                assert_eq!(words, expected);
+            }
+            task.init_send(DATA_DEFAULT).unwrap();
+            send(task, peer, 99);
+        },
+    );
 }
