@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+mod first;
 mod lending;
 mod offering;
 mod peers;
@@ -20,7 +21,7 @@ mod send;
 #[cfg(test)]
 mod hostile_tests;
 
-pub use receive::{FirstShort, FirstTiny};
+pub use first::{FirstShort, FirstTiny};
 
 /// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
 /// memory for a second one. Below, two copies by two cores at the same time are faster. The

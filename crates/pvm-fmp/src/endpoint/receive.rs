@@ -1,5 +1,6 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
+use super::first::{FirstShort, FirstTiny};
 use super::{
     BATCH, Endpoint, FIRST_LOOKS, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
     WATCH_LOOKS, WATCH_PEERS,
@@ -9,11 +10,11 @@ use crate::arrival::{
 };
 use crate::offer::{self, Answer, Look};
 use crate::peer::{Inbound, Peer};
-use crate::queue::{Entry, Kind, Short};
+use crate::queue::{Entry, Kind};
 use crate::segment::PeerLine;
 use crate::stream;
 use crate::sync::Ordering;
-use crate::{INLINE_BYTES_MAX, Meta, Posted, Tiny};
+use crate::{INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -426,63 +427,6 @@ impl Endpoint {
             words.value[at].store(wanted.value[at] & wanted.mask[at], Ordering::Relaxed);
         }
         words.active.store(1, Ordering::Release);
-    }
-}
-
-/// A short message that can be taken; see [`Endpoint::first_short`].
-pub struct FirstShort<'a> {
-    /// Who sent it.
-    pub from: u32,
-    short: Short<'a>,
-    inbound: &'a mut Inbound,
-    shorts: &'a mut u32,
-    unpublished: &'a mut bool,
-}
-
-#[allow(clippy::len_without_is_empty)] // an empty message is one
-impl FirstShort<'_> {
-    /// Bytes of its body.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.short.len()
-    }
-
-    /// The words that travel with it.
-    #[inline(always)]
-    pub fn meta(&self) -> Meta {
-        self.short.meta()
-    }
-
-    /// Takes the message: its first bytes, as many as fit, into `data`. Returns its true length.
-    #[inline(always)]
-    pub fn take(self, data: &mut [u8]) -> usize {
-        self.short.copy_to(data);
-        self.inbound.leave(self.short.halves());
-        *self.shorts += 1;
-        *self.unpublished = true;
-        self.short.len()
-    }
-}
-
-/// A tiny message that can be taken; see [`Endpoint::first_tiny`].
-pub struct FirstTiny<'a> {
-    /// Who sent it.
-    pub from: u32,
-    /// What it is.
-    pub tiny: Tiny,
-    inbound: &'a mut Inbound,
-    shorts: &'a mut u32,
-    unpublished: &'a mut bool,
-}
-
-impl FirstTiny<'_> {
-    /// Takes the message.
-    #[inline(always)]
-    pub fn take(self) -> Tiny {
-        self.inbound.leave(1);
-        *self.shorts += 1;
-        *self.unpublished = true;
-        self.tiny
     }
 }
 

@@ -1,0 +1,61 @@
+//! The message that comes first from the peer that sent last, still in its queue.
+use crate::peer::Inbound;
+use crate::queue::Short;
+use crate::{Meta, Tiny};
+
+/// A short message that can be taken; see [`Endpoint::first_short`].
+pub struct FirstShort<'a> {
+    /// Who sent it.
+    pub from: u32,
+    pub(super) short: Short<'a>,
+    pub(super) inbound: &'a mut Inbound,
+    pub(super) shorts: &'a mut u32,
+    pub(super) unpublished: &'a mut bool,
+}
+
+#[allow(clippy::len_without_is_empty)] // an empty message is one
+impl FirstShort<'_> {
+    /// Bytes of its body.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.short.len()
+    }
+
+    /// The words that travel with it.
+    #[inline(always)]
+    pub fn meta(&self) -> Meta {
+        self.short.meta()
+    }
+
+    /// Takes the message: its first bytes, as many as fit, into `data`. Returns its true length.
+    #[inline(always)]
+    pub fn take(self, data: &mut [u8]) -> usize {
+        self.short.copy_to(data);
+        self.inbound.leave(self.short.halves());
+        *self.shorts += 1;
+        *self.unpublished = true;
+        self.short.len()
+    }
+}
+
+/// A tiny message that can be taken; see [`Endpoint::first_tiny`].
+pub struct FirstTiny<'a> {
+    /// Who sent it.
+    pub from: u32,
+    /// What it is.
+    pub tiny: Tiny,
+    pub(super) inbound: &'a mut Inbound,
+    pub(super) shorts: &'a mut u32,
+    pub(super) unpublished: &'a mut bool,
+}
+
+impl FirstTiny<'_> {
+    /// Takes the message.
+    #[inline(always)]
+    pub fn take(self) -> Tiny {
+        self.inbound.leave(1);
+        *self.shorts += 1;
+        *self.unpublished = true;
+        self.tiny
+    }
+}
