@@ -59,6 +59,12 @@ impl Pipe {
         self.0.read_bytes(into)
     }
 
+    /// Reads up to `most` bytes of an encrypted pipe and hands them out where they were decrypted, so
+    /// that they are copied once. Gives how many; none when there are none now.
+    pub fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
+        self.0.read_by(most, take)
+    }
+
     /// Whether bytes wait to be read of which the socket would not tell.
     pub fn has_unread(&self) -> bool {
         self.0.has_unread()

@@ -24,6 +24,23 @@ pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> 
     }
 }
 
+/// How long a round trip on a connection takes, as TCP has measured it so far.
+pub fn round_trip(socket: BorrowedFd<'_>) -> Result<Duration, Errno> {
+    // SAFETY: the structure has integers only, for which zeroes are values.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let value = (&raw mut info).cast::<libc::c_void>();
+    // SAFETY: the descriptor is open while it is borrowed; `value` points to as many bytes as `length`
+    // says, of which the system fills no more than it knows.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length) };
+    if result == 0 {
+        Ok(Duration::from_micros(u64::from(info.tcpi_rtt)))
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

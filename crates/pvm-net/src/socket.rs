@@ -1,9 +1,9 @@
 //! What every TCP socket of ours is told.
 use crate::raw;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketType, sendmsg, sockopt};
 use std::io::IoSlice;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Silence after which the kernel asks the other side whether it is there.
@@ -30,10 +30,41 @@ pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), E
     sockopt::set_tcp_user_timeout(socket, milliseconds)
 }
 
+/// A round trip up to this is one within a cluster.
+const NEAR: Duration = Duration::from_millis(1);
+/// How the names of the congestion controls begin that send by a clock.
+const PACED: &str = "bbr";
+/// What takes their place near by: what most systems have, else what all have.
+const UNPACED: [&str; 2] = ["cubic", "reno"];
+
+/// A new socket, not yet connected, will not send by a clock.
+///
+/// Messages come in bursts with pauses between. A control that sends at the rate which it has measured
+/// has the processor sleep between the packets of a burst, measures that too, and slows down further.
+/// A connection that has begun with a clock keeps it; so this comes first, and [`tune`] takes it back
+/// where it is far to the peer.
+pub(crate) fn send_at_once(socket: BorrowedFd<'_>) {
+    if sockopt::tcp_congestion(socket).is_ok_and(|name| name.starts_with(PACED)) {
+        // Where the system allows none of them all stays as it is.
+        let _ = UNPACED.iter().any(|name| sockopt::set_tcp_congestion(socket, name).is_ok());
+    }
+}
+
+/// Over a long way the system's own choice is the right one.
+fn send_as_usual(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    let fresh = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let usual = sockopt::tcp_congestion(&fresh)?;
+    if usual.starts_with(PACED) { sockopt::set_tcp_congestion(socket, &usual) } else { Ok(()) }
+}
+
 /// Small frames leave at once; a peer that the network has lost is noticed, one that does not read
 /// for a long time is not given up.
 pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let socket = socket.as_fd();
+    if raw::round_trip(socket).is_ok_and(|time| time > NEAR) {
+        // Slower at worst.
+        let _ = send_as_usual(socket);
+    }
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
@@ -45,4 +76,27 @@ pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
         let _ = sockopt::set_tcp_thin_linear_timeouts(socket, true);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn nothing_is_sent_by_a_clock_but_over_a_long_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _other = listener.accept().unwrap();
+        let usual = sockopt::tcp_congestion(&stream).unwrap();
+        // Where the system has one that does.
+        let paced = sockopt::set_tcp_congestion(&stream, PACED).is_ok();
+        send_at_once(stream.as_fd());
+        let near = sockopt::tcp_congestion(&stream).unwrap();
+        assert!(if paced { UNPACED.contains(&near.as_str()) } else { near == usual }, "{near}");
+        assert!(raw::round_trip(stream.as_fd()).unwrap() < Duration::from_secs(1));
+        send_as_usual(stream.as_fd()).unwrap();
+        let far = sockopt::tcp_congestion(&stream).unwrap();
+        assert_eq!(far, if usual.starts_with(PACED) { usual } else { near });
+    }
 }

@@ -69,6 +69,8 @@ pub(crate) struct Member {
     pub idle_since: Option<Instant>,
     /// The endpoint says that a one-call receive waits.
     pub posted: bool,
+    /// The daemon carries a long message of this task.
+    pub carried: bool,
     pub direct: Directs,
     pub bed: Bed,
     pub groups: Groups,
@@ -111,6 +113,7 @@ impl Member {
             stirring: false,
             idle_since: None,
             posted: false,
+            carried: false,
             direct: Directs::default(),
             bed: Bed::default(),
             groups: Groups::default(),

@@ -14,6 +14,9 @@ use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, USU
 /// Where programs send trace events: to whoever collects them.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 
+/// From here on the daemon takes longer over a message for another host than a task spins, in bytes.
+const CARRIED_BYTES_MIN: usize = 64 << 10;
+
 /// The last words of what is mostly sent, native bytes and the default encoding, travel in the fewest
 /// bytes.
 const _: () = {
@@ -83,6 +86,7 @@ impl Outgoing<'_> {
             member.conclude(daemon, sent)?;
             meta[FAR] = LISTED;
         }
+        member.is_carried(self.as_body().len());
         self.send(member, daemon, meta)
     }
 }
@@ -106,6 +110,11 @@ impl Member {
             // The peer has gone since its route was chosen.
             Err(SendError::NotConnected) => Ok(()),
         }
+    }
+
+    /// A message of so many bytes goes to the daemon for another host.
+    fn is_carried(&mut self, bytes: usize) {
+        self.carried |= bytes >= CARRIED_BYTES_MIN;
     }
 
     /// Starts an introduction to a peer that will be needed, unless it is known or cannot be.
@@ -250,6 +259,9 @@ impl Task {
         if route == Route::Direct {
             member.direct.send(to, meta, body.as_body())?;
         } else {
+            if route == Route::Far {
+                member.is_carried(body.as_body().len());
+            }
             body.send(member, peer, meta)?;
         }
         self.collect_returned_blocks();
@@ -357,6 +369,7 @@ impl Task {
             Route::Far => {
                 let (daemon, mut meta) = (to_daemon(member), meta);
                 meta[FAR] = to.0;
+                member.is_carried(body.len());
                 let sent = member.endpoint.send_bytes(daemon.0, meta, body);
                 member.conclude(daemon, sent)?;
                 self.collect_returned_blocks();

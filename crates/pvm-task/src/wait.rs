@@ -18,6 +18,7 @@
 //! the caller (`Join`). After each lock-holding stretch in which [`Task::take_news`] says true,
 //! and when the sleeper ends its wait, the caller wakes all of them. A call by another thread that
 //! brings news while one sleeps wakes the sleeper by itself.
+use crate::control::Member;
 use crate::task::Task;
 use pvm_fmp::{Spinner, Wait};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
@@ -165,7 +166,7 @@ impl Waiter {
         }
         match &mut self.phase {
             Phase::New | Phase::Asleep => {
-                let crowded = task.member.as_ref().is_none_or(|member| member.endpoint.crowded());
+                let crowded = task.member.as_mut().is_none_or(Member::leaves_the_core);
                 let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded) };
                 self.phase = Phase::Spinning(spinner);
                 Step::Again
@@ -255,6 +256,15 @@ impl Sleep {
         let result = rustix::event::poll(&mut list, timeout.as_ref());
         let ready = |fd: &PollFd<'_>| result.is_ok() && !fd.revents().is_empty();
         list[..others.len()].iter().map(ready).collect()
+    }
+}
+
+impl Member {
+    /// Whether others have a better use for the core than a wait: there are more of them than cores, or
+    /// the daemon carries a long message of ours. Its answer cannot come soon, and a core that seems
+    /// busy is not given to those who carry it.
+    fn leaves_the_core(&mut self) -> bool {
+        std::mem::take(&mut self.carried) || self.endpoint.crowded()
     }
 }
 

@@ -417,5 +417,7 @@ fn listener_at(address: SocketAddr) -> Result<OwnedFd, Errno> {
 fn tcp_socket(address: &SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    crate::socket::send_at_once(socket.as_fd());
+    Ok(socket)
 }

@@ -118,6 +118,16 @@ impl Link {
         result
     }
 
+    /// Hands out bytes that have been received, at most so many, whatever frame they belong to.
+    pub(crate) fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
+        if self.inbox.is_empty() && !self.fill(1)? {
+            return Ok(0);
+        }
+        let count = most.min(self.inbox.len());
+        take(self.inbox.take_front(0, count));
+        Ok(count)
+    }
+
     /// Bytes of the current frame's body that have not been taken.
     pub fn body_left(&self) -> usize {
         self.body_left

@@ -417,7 +417,7 @@ pub(crate) enum Body<'a> {
 }
 
 impl Body<'_> {
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         match self {
             Body::Bytes(bytes) => bytes.len(),
             Body::Blocks(blocks) => blocks.iter().map(|(_, used)| used).sum(),

@@ -46,11 +46,22 @@ pub(super) struct Inlet {
     pub ended: bool,
     /// The next message finds no memory.
     pub stalled: bool,
+    /// Long bodies come: what follows one is not read before it is known where it belongs.
+    long: bool,
 }
 
 impl Default for Inlet {
     fn default() -> Inlet {
-        Inlet { buffer: Vec::new(), start: 0, end: 0, incoming: None, readable: true, ended: false, stalled: false }
+        Inlet {
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            incoming: None,
+            readable: true,
+            ended: false,
+            stalled: false,
+            long: false,
+        }
     }
 }
 
@@ -97,17 +108,21 @@ impl Inlet {
         if let Some(count) = self.read_straight(pipe)? {
             return Ok(count);
         }
+        if let Some(count) = self.read_decrypted(pipe)? {
+            return Ok(count);
+        }
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let wanted = self.end + least.max(READ_BYTES);
+        let ahead = if self.long && pipe.is_encrypted() { BEHIND_BYTES } else { READ_BYTES };
+        let wanted = self.end + least.max(ahead);
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
         }
-        let count = pipe.read(&mut self.buffer[self.end..])?;
+        let count = pipe.read(&mut self.buffer[self.end..wanted])?;
         self.readable = match pipe.is_encrypted() {
             true => count > 0 || pipe.has_unread(),
             // A socket that gives less than asked for is empty, and tells when it no longer is.
-            false => self.end + count == self.buffer.len() || pipe.has_unread() || self.ended,
+            false => self.end + count == wanted || pipe.has_unread() || self.ended,
         };
         self.end += count;
         Ok(count)
@@ -134,6 +149,17 @@ impl Inlet {
         (*at, *left) = (*at + body, *left - body);
         (self.start, self.end) = (0, count - body);
         self.readable = count == wanted || self.ended;
+        Ok(Some(count))
+    }
+
+    /// The same on an encrypted link: from where it was decrypted.
+    fn read_decrypted(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
+        let Some(Incoming { block, at, left, .. }) = self.incoming.as_mut().filter(|_| pipe.is_encrypted()) else {
+            return Ok(None);
+        };
+        let count = pipe.read_by(*left, &mut |bytes| block.write(*at, bytes))?;
+        (*at, *left) = (*at + count, *left - count);
+        self.readable = count > 0 || pipe.has_unread();
         Ok(Some(count))
     }
 
@@ -207,6 +233,7 @@ impl Route {
                 if there < letter.bytes {
                     return Ok(Next::Read(letter.bytes - there));
                 }
+                inlet.long = false;
                 let body = inlet.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
                 inlet.consume(head_bytes + letter.bytes);
                 self.intake.expect(host, &letter)?;
@@ -219,6 +246,7 @@ impl Route {
                 self.intake.expect(host, &letter)?;
                 let whole = first == letter.bytes;
                 let then = if whole { Then::Deliver(letter) } else { Then::Begin { transfer, letter } };
+                inlet.long = true;
                 inlet.incoming = Some(Incoming { block, at: 0, left: first, then });
                 Ok(Next::Again)
             }
@@ -227,6 +255,7 @@ impl Route {
                 let then = Then::Add { transfer, bytes };
                 let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
                 inlet.consume(head_bytes);
+                inlet.long = true;
                 inlet.incoming = Some(incoming);
                 Ok(Next::Again)
             }

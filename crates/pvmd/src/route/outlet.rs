@@ -27,13 +27,15 @@ pub(super) struct Outlet {
     at: usize,
     /// A long piece that follows.
     piece: Option<(Rc<Body>, Range<usize>)>,
+    /// Where pieces are put to be encrypted: others may still write where they lie.
+    copy: Vec<u8>,
     /// The socket may take more.
     pub writable: bool,
 }
 
 impl Default for Outlet {
     fn default() -> Outlet {
-        Outlet { bytes: Vec::new(), at: 0, piece: None, writable: true }
+        Outlet { bytes: Vec::new(), at: 0, piece: None, copy: Vec::new(), writable: true }
     }
 }
 
@@ -57,7 +59,7 @@ impl Outlet {
         let mut total = 0;
         while self.writable && total < TURN_BYTES {
             if self.at == self.bytes.len() && self.piece.is_none() {
-                self.gather(pipe.is_encrypted(), host, flows);
+                self.gather(host, flows);
                 if self.bytes.is_empty() {
                     return Ok(false);
                 }
@@ -71,7 +73,7 @@ impl Outlet {
         Ok(self.writable)
     }
 
-    fn gather(&mut self, encrypted: bool, host: Tid, flows: &mut Flows<Body>) {
+    fn gather(&mut self, host: Tid, flows: &mut Flows<Body>) {
         self.bytes.clear();
         self.at = 0;
         while self.bytes.len() < GATHER_BYTES {
@@ -85,7 +87,7 @@ impl Outlet {
                 Piece::Start { first, body, .. } => (body, 0..first),
                 Piece::Chunk { range, body, .. } => (body, range),
             };
-            if encrypted || range.len() <= COPY_BYTES_MAX {
+            if range.len() <= COPY_BYTES_MAX {
                 append(&mut self.bytes, &body, range);
             } else {
                 self.piece = Some((body, range));
@@ -100,6 +102,14 @@ impl Outlet {
         let Some((body, range)) = &self.piece else { return pipe.write(&[IoSlice::new(head)]) };
         match &**body {
             Body::Bytes(bytes) => pipe.write(&[IoSlice::new(head), IoSlice::new(&bytes[range.clone()])]),
+            Body::Remote(remote) if pipe.is_encrypted() => {
+                if self.copy.len() < range.len() {
+                    self.copy.resize(range.len(), 0);
+                }
+                let copy = &mut self.copy[..range.len()];
+                remote.read(range.start, copy);
+                pipe.write(&[IoSlice::new(head), IoSlice::new(copy)])
+            }
             Body::Remote(remote) => match remote.write_to(pipe.as_fd(), head, range.start, range.len()) {
                 Ok(count) => Ok(count),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
