@@ -24,6 +24,7 @@ demo:
 
 test:
 	@$(CARGO) xtask setup test
+	-@$(CARGO) xtask setup unlike
 	@$(CARGO) xtask test
 
 bench:

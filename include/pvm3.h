@@ -96,6 +96,8 @@
 #define PvmSelfOutputContext 23
 #define PvmSelfTraceContext 24
 #define PvmNoReset 25
+/* Not in PVM 3.4, and only to be read: items of unlike hosts that this task has converted. */
+#define PvmItemsConverted 1001
 
 /* ---- whose trace mask: pvm_settmask, pvm_gettmask ---- */
 

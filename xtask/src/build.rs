@@ -122,31 +122,38 @@ fn programs(built: &Path, bin: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What libraries show.
+fn exports() -> PathBuf {
+    root().join("crates/libpvm3/exports.map")
+}
+
 fn libraries(archive: &Path, lib: &Path) -> Result<()> {
-    let map = root().join("crates/libpvm3/exports.map");
+    let map = exports();
     let this_file = root().join("xtask/src/build.rs");
     let inputs = [archive, &map, &this_file];
     if inputs.iter().any(|input| is_newer(input, &lib.join(SONAME))) {
         static_library(archive, &exported(&map)?, lib)?;
         // Last, since its time says that all are made.
-        shared_library(archive, &map, lib)?;
+        shared_library("cc", archive, lib)?;
     }
     link(SONAME, &lib.join("libpvm3.so"))?;
     link(GROUP_SONAME, &lib.join("libgpvm3.so"))
 }
 
 /// A linker command with what all our shared libraries have in common.
-fn shared(soname: &str, to: &Path) -> Command {
-    let mut cc = Command::new("cc");
+fn shared(compiler: &str, soname: &str, to: &Path) -> Command {
+    let mut cc = Command::new(compiler);
     cc.args(["-shared", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,--strip-debug"]);
     cc.arg(format!("-Wl,-soname,{soname}")).arg("-o").arg(to);
     cc
 }
 
-fn shared_library(archive: &Path, map: &Path, lib: &Path) -> Result<()> {
+/// The shared libraries, by a C compiler for the machine on which they are to run.
+pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> {
+    let map = exports();
     let scratch = Scratch::new("link")?;
     let main = scratch.path().join(SONAME);
-    sh(shared(SONAME, &main)
+    sh(shared(compiler, SONAME, &main)
         // The compiler's helpers come along: one library less for each task to find at its start.
         .args(["-static-libgcc", "-Wl,--gc-sections", "-Wl,--whole-archive"])
         .arg(archive)
@@ -155,7 +162,9 @@ fn shared_library(archive: &Path, map: &Path, lib: &Path) -> Result<()> {
     // All of PVM is in one library, so that a process can never be two tasks; the other one is
     // there because programs ask for it.
     let group = scratch.path().join(GROUP_SONAME);
-    sh(shared(GROUP_SONAME, &group).args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]).arg(&main))?;
+    sh(shared(compiler, GROUP_SONAME, &group)
+        .args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"])
+        .arg(&main))?;
     place(&group, &lib.join(GROUP_SONAME), 0o644)?;
     place(&main, &lib.join(SONAME), 0o644)
 }
@@ -236,7 +245,8 @@ pub fn link(target: impl AsRef<Path>, at: &Path) -> Result<()> {
     fs::rename(&new, at).with_context(|| format!("cannot make {}", at.display()))
 }
 
-fn is_newer(input: &Path, made: &Path) -> bool {
+/// Whether something has to be made (again).
+pub fn is_newer(input: &Path, made: &Path) -> bool {
     let time = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
     match (time(input), time(made)) {
         (Some(input), Some(made)) => input >= made,

@@ -1,6 +1,7 @@
 //! `cargo xtask setup`: installs what a Debian machine lacks. Quick, and without the package
 //! manager, when nothing is lacking.
 use crate::common::{in_path, output, sh};
+use crate::unlike;
 use anyhow::{Result, bail};
 use std::collections::HashSet;
 use std::path::Path;
@@ -35,20 +36,22 @@ const TEST: &[&str] = &[
 /// To compare speeds. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
 const BENCH: &[&str] = &["netpipe-pvm", "pvm", "pvm-dev", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
-/// Runs the command: `setup [build|test|bench]...`; without a word, everything.
+/// Runs the command: `setup [build|test|unlike|bench]...`; without a word, everything.
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut wanted: Vec<&str> = BUILD.to_vec();
     if arguments.is_empty() {
-        wanted.extend(TEST.iter().chain(BENCH));
+        wanted.extend(TEST.iter().chain(unlike::tools::PACKAGES).chain(BENCH));
     }
     for argument in arguments {
         match argument.as_str() {
             "build" => {}
             "test" => wanted.extend(TEST),
             "bench" => wanted.extend(BENCH),
-            other => bail!("setup knows build, test and bench, not {other}"),
+            "unlike" => wanted.extend(unlike::tools::PACKAGES),
+            other => bail!("setup knows build, test, unlike and bench, not {other}"),
         }
     }
+    let wants_unlike = unlike::tools::PACKAGES.iter().all(|package| wanted.contains(package));
     wanted.sort_unstable();
     wanted.dedup();
     if !in_path("dpkg-query") || !in_path("apt-get") {
@@ -61,11 +64,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
         wanted.extend(["rust-web-clippy", "rustfmt-web"]);
     }
     let lacking: Vec<&str> = wanted.into_iter().filter(|package| !installed.contains(*package)).collect();
-    if lacking.is_empty() {
-        return Ok(());
+    if !lacking.is_empty() {
+        println!("installing {}", lacking.join(" "));
+        install(&lacking)?;
     }
-    println!("installing {}", lacking.join(" "));
-    install(&lacking)
+    if wants_unlike { unlike::tools::fetch() } else { Ok(()) }
 }
 
 /// The packages that are installed, and what they stand in for (pkgconf for pkg-config).

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test there is. The last line is `N passed, N failed`.
 use crate::common::{cargo, report};
-use crate::{abi, build, conform, demo, hosts, lint, man, old_makefiles, second_user, sim, torture};
+use crate::{abi, build, conform, demo, hosts, lint, man, old_makefiles, second_user, sim, torture, unlike};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ const PARTS: &[Part] = &[
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),
+    ("unlike hosts", || unlike::counted(&[])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
     ("hostile neighbours", || torture::counted(&HOSTILE.map(String::from))),
     ("demo", || demo::counted(&[])),

@@ -6,7 +6,7 @@ use crate::process::Entry;
 use crate::trace::{ints, text, traced, traced_code};
 use crate::wait::{request, unexpected};
 use pvm_core::codes::{CLASS_NO_RESET, Code, ENC_XDR, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT};
-use pvm_core::encoding::{Reader, Writer};
+use pvm_core::encoding::Writer;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Mailbox, Message, Reply, Request};
 use pvm_core::tid::Tid;
@@ -65,7 +65,16 @@ pub fn put_body(entry: &mut Entry, name: &[u8], flags: c_int, body: Vec<u8>) -> 
     entry.enrolled()?;
     let src = entry.task().tid().unwrap_or(Tid::NONE);
     let body = ByteBuf::from(body);
-    let message = Message { src, dst: Tid::NONE, ctx: 0, tag: 0, wid: 0, enc: ENC_XDR, body };
+    let message = Message {
+        src,
+        dst: Tid::NONE,
+        ctx: 0,
+        tag: 0,
+        wid: 0,
+        enc: ENC_XDR,
+        format: pvm_core::codes::native_dsig(),
+        body,
+    };
     put(entry, name, flags, message)
 }
 
@@ -234,7 +243,7 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, value: *m
                     _ => index,
                 };
                 let message = fetch(entry, name, index, 0)?;
-                let found = Reader::new(&message.body).int().ok_or(Code::NoData)?;
+                let found = message.reader().int().ok_or(Code::NoData)?;
                 // SAFETY: the place that the caller gave for it, or null.
                 unsafe { store(value, found) };
                 Ok(index)

@@ -8,7 +8,7 @@ use crate::wait::{wait, wait_on};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
-use pvm_task::{Filter, Task};
+use pvm_task::{Filter, Kind, Task};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -305,13 +305,14 @@ unsafe extern "C" fn precv_any(
                 Ok(_) => return lpvm_error(b"pvm_precv", Code::BadParam.number()),
                 Err(code) => return lpvm_error(b"pvm_precv", code.number()),
             };
+            let kind = Kind::from_number(data_type).unwrap_or(Kind::Byte);
             let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
             let code = call("pvm_precv", |entry| {
-                let delivered = precv(entry, tid, tag, &Room { start, bytes: room })?;
+                let delivered = precv(entry, tid, tag, &Room { start, bytes: room, kind })?;
                 found.set(Some(delivered));
                 // SAFETY: as promised by the caller.
                 unsafe { places.fill(&delivered) };
-                Ok(0)
+                delivered.failure.map_or(Ok(0), |code| Err(code.into()))
             });
             if count < 0 {
                 lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
@@ -326,6 +327,7 @@ unsafe extern "C" fn precv_any(
 struct Room {
     start: *mut u8,
     bytes: usize,
+    kind: Kind,
 }
 
 impl Room {
@@ -334,7 +336,7 @@ impl Room {
     fn fill(&self, entry: &mut Entry, filter: &Filter) -> Option<pvm_task::Delivered> {
         // SAFETY: the caller of `pvm_precv` promises that there is room and that nobody looks at
         // it before the call returns; each try is over before the thread sleeps.
-        entry.task().try_precv(filter, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
+        entry.task().try_precv(filter, self.kind, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
     }
 }
 

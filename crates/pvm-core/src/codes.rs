@@ -1,5 +1,6 @@
 //! PVM's numbers (contract 1.7 and 1.8), in one place.
 #![allow(missing_docs)] // the names are PVM's own; pvm3.h and the contract explain each
+use crate::format::Format;
 
 /// An error code of PVM: always negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -248,10 +249,7 @@ pub const TASK_TRACER: u32 = 0x800;
 pub const DSIG_X86_64: i32 = 0x0040_8c41;
 /// The data signature of the machine that this runs on (contract 5.8).
 pub const fn native_dsig() -> i32 {
-    let order = if cfg!(target_endian = "big") { 3 } else { 0 };
-    let long = if cfg!(target_pointer_width = "64") { 3 } else { 2 };
-    let formats = 1 | 2 << 5 | long << 10 | 1 << 15 | 2 << 21;
-    formats | order << 3 | order << 8 | order << 13 | order << 19 | order << 25
+    Format::NATIVE.signature()
 }
 
 /// The context of messages to and from the group server.

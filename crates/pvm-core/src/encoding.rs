@@ -3,6 +3,8 @@
 //! Integers take four bytes, `long` eight, strings a length that counts the closing zero, the
 //! bytes, and padding to four; byte arrays are padded to four.
 
+use crate::format::{self, Format};
+
 /// Writes a body in the default encoding.
 #[derive(Default, Debug, Clone)]
 pub struct Writer(Vec<u8>);
@@ -43,27 +45,53 @@ impl Writer {
 
 /// Reads a body in the default encoding; every method gives `None` past the end.
 #[derive(Debug, Clone)]
-pub struct Reader<'a>(&'a [u8]);
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    swapped: bool,
+}
 
 impl<'a> Reader<'a> {
-    /// Reads from the start of `body`.
+    /// Reads from the start of `body`, which was written on a host like this one.
     pub fn new(body: &'a [u8]) -> Reader<'a> {
-        Reader(body)
+        Reader { rest: body, swapped: false }
+    }
+    /// The same of a host with that data signature; nothing is there to read if it is unknown.
+    pub fn of(body: &'a [u8], signature: i32) -> Reader<'a> {
+        match Format::of_signature(signature) {
+            Some(format) => Reader { rest: body, swapped: format.is_swapped() },
+            None => Reader::new(&[]),
+        }
     }
     /// One C `int`.
     pub fn int(&mut self) -> Option<i32> {
-        let (head, rest) = self.0.split_first_chunk::<4>()?;
-        self.0 = rest;
-        Some(i32::from_ne_bytes(*head))
+        let (head, rest) = self.rest.split_first_chunk::<4>()?;
+        self.rest = rest;
+        let value = i32::from_ne_bytes(*head);
+        Some(if self.swapped { value.swap_bytes() } else { value })
+    }
+    /// One C `long`.
+    pub fn long(&mut self) -> Option<i64> {
+        let (head, rest) = self.rest.split_first_chunk::<8>()?;
+        self.rest = rest;
+        let value = i64::from_ne_bytes(*head);
+        Some(if self.swapped { value.swap_bytes() } else { value })
+    }
+    /// `count` numbers of `bytes` bytes each, as they would stand in a body of this host.
+    pub fn numbers(&mut self, count: usize, bytes: usize) -> Option<Vec<u8>> {
+        let mut numbers = self.bytes(count.checked_mul(bytes)?)?.to_vec();
+        if self.swapped {
+            format::swap(&mut numbers, bytes);
+        }
+        Some(numbers)
     }
     /// `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let padded = count.checked_add(3)? & !3;
-        if self.0.len() < padded {
+        if self.rest.len() < padded {
             return None;
         }
-        let (head, rest) = self.0.split_at(padded);
-        self.0 = rest;
+        let (head, rest) = self.rest.split_at(padded);
+        self.rest = rest;
         Some(&head[..count])
     }
     /// A C string without its closing zero.
@@ -74,7 +102,7 @@ impl<'a> Reader<'a> {
     }
     /// What has not been read yet.
     pub fn rest(&self) -> &'a [u8] {
-        self.0
+        self.rest
     }
 }
 
@@ -91,6 +119,22 @@ mod tests {
         assert_eq!(reader.string(), Some(&b"abcd"[..]));
         assert_eq!(reader.bytes(2), Some(&b"xy"[..]));
         assert_eq!(reader.int(), None);
+    }
+
+    #[test]
+    fn what_a_host_of_the_other_byte_order_has_written_is_read() {
+        let other = Format { big_endian: !Format::NATIVE.big_endian, ..Format::NATIVE };
+        let turned = |value: i32| value.swap_bytes().to_ne_bytes();
+        let body = [&turned(-7)[..], &turned(3), b"ab\0\0", &turned(1), &turned(2)].concat();
+        let mut reader = Reader::of(&body, other.signature());
+        assert_eq!((reader.int(), reader.string()), (Some(-7), Some(&b"ab"[..])));
+        assert_eq!(reader.clone().numbers(2, 4), Some([1i32, 2].map(i32::to_ne_bytes).concat()));
+        assert_eq!(
+            reader.long(),
+            Some(i64::from_ne_bytes([turned(1), turned(2)].concat().try_into().unwrap()).swap_bytes())
+        );
+        assert_eq!(reader.long(), None);
+        assert_eq!(Reader::of(&body, 5).int(), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! * [`tid`]: task identifiers.
 //! * [`proto`]: what task and daemon say to each other over the control socket.
 //! * [`encoding`]: the bodies of messages that the daemon itself makes.
+//! * [`format`]: how hosts write numbers.
 //! * [`flows`]: messages between hosts on the default route.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
 //! * [`dialogue`]: what a master and a daemon that it starts tell each other.
@@ -18,6 +19,7 @@ mod dice;
 pub mod encoding;
 pub mod events;
 pub mod flows;
+pub mod format;
 pub mod hostfile;
 pub mod machine;
 pub mod proto;

@@ -6,6 +6,7 @@
 //! itself makes or keeps (notifies, output, mailboxes).
 #![allow(missing_docs)] // fields named as in the manual pages
 use crate::codes::Code;
+use crate::encoding::Reader;
 use crate::tid::Tid;
 use crate::wire::SECRET_BYTES;
 use serde::{Deserialize, Serialize};
@@ -140,7 +141,16 @@ pub struct Message {
     pub wid: i32,
     /// As in `pvmminfo.enc`: `ENC_XDR` or a data signature.
     pub enc: i32,
+    /// The data signature of the host where the body was made.
+    pub format: i32,
     pub body: ByteBuf,
+}
+
+impl Message {
+    /// Reads the body.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::of(&self.body, self.format)
+    }
 }
 
 /// What a task may ask. Every request is answered, a malformed one with `Reply::Error`.

@@ -104,7 +104,7 @@ impl Value {
         const TEXTS: i32 = Form::Texts.type_number();
         Some(match kind {
             data_type::INT => Value::Int(body.int()?),
-            data_type::LONG => Value::Long(read_long(body)?),
+            data_type::LONG => Value::Long(body.long()?),
             data_type::STRING => Value::Text(body.string()?.to_vec()),
             INTS => Value::Ints((0..body.int()?).map(|_| body.int()).collect::<Option<_>>()?),
             TEXTS => {
@@ -127,10 +127,6 @@ pub fn write_text(body: &mut Vec<u8>, text: &[u8]) {
     body.extend_from_slice(text);
     body.push(0);
     body.resize(body.len().next_multiple_of(4), 0);
-}
-
-fn read_long(body: &mut Reader<'_>) -> Option<i64> {
-    Some(i64::from_ne_bytes(body.bytes(8)?.try_into().ok()?))
 }
 
 /// What one sender has described to one collector.
@@ -241,7 +237,7 @@ pub struct UserItems {
     pub kind: i32,
     /// Whether there is a count.
     pub array: bool,
-    /// The items, in the default encoding.
+    /// The items, in the default encoding and the byte order of this host.
     pub bytes: Vec<u8>,
     /// How many.
     pub count: usize,
@@ -258,8 +254,7 @@ pub enum Part {
 
 /// The parts of a trace message, as far as it can be read. Nothing need be remembered for it: what
 /// a record holds is known from the list of events.
-pub fn parts(body: &[u8]) -> Vec<Part> {
-    let mut reader = Reader::new(body);
+pub fn parts(mut reader: Reader<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     while let Some(part) = next_part(&mut reader) {
         parts.extend(part);
@@ -322,18 +317,20 @@ fn read_user(body: &mut Reader<'_>) -> Option<Part> {
         }
         let (kind, array) = (word & !data_type::ARRAY, word & data_type::ARRAY != 0);
         let count = if array { usize::try_from(body.int()?).ok()? } else { 1 };
-        let bytes = body.bytes(count.checked_mul(item_bytes(kind)?)?)?.to_vec();
+        let (numbers, bytes) = item_numbers(kind)?;
+        let bytes = body.numbers(count.checked_mul(numbers)?, bytes)?;
         items.push(UserItems { kind, array, bytes, count });
     }
 }
 
-/// Bytes of an item in the default encoding.
-fn item_bytes(kind: i32) -> Option<usize> {
+/// Of how many numbers an item consists in the default encoding, and bytes of each.
+fn item_numbers(kind: i32) -> Option<(usize, usize)> {
     Some(match kind {
-        data_type::BYTE => 1,
-        data_type::DCPLX => 16,
-        data_type::CPLX | data_type::DOUBLE | data_type::LONG | data_type::ULONG => 8,
-        data_type::FLOAT | data_type::INT | data_type::UINT | data_type::SHORT | data_type::USHORT => 4,
+        data_type::BYTE => (1, 1),
+        data_type::DCPLX => (2, 8),
+        data_type::CPLX => (2, 4),
+        data_type::DOUBLE | data_type::LONG | data_type::ULONG => (1, 8),
+        data_type::FLOAT | data_type::INT | data_type::UINT | data_type::SHORT | data_type::USHORT => (1, 4),
         _ => return None,
     })
 }
@@ -365,7 +362,7 @@ mod tests {
         }
         write_int(&mut body, mark::BUFFER_END);
         let read: Vec<Part> = records.iter().chain(&records).cloned().map(Part::Record).collect();
-        assert_eq!(parts(&body), read);
+        assert_eq!(parts(Reader::new(&body)), read);
         assert_eq!(records[1].int(Datum::MT), Some(0x40001));
     }
 
@@ -381,7 +378,7 @@ mod tests {
         write_user_end(&mut body);
         let int = UserItems { kind: data_type::INT, array: false, bytes: 5i32.to_ne_bytes().to_vec(), count: 1 };
         let bytes = UserItems { kind: data_type::BYTE, array: true, bytes: b"abc".to_vec(), count: 3 };
-        assert_eq!(parts(&body), [Part::User(stamp, vec![int, bytes])]);
+        assert_eq!(parts(Reader::new(&body)), [Part::User(stamp, vec![int, bytes])]);
     }
 
     #[test]
@@ -391,13 +388,13 @@ mod tests {
         let whole = body.len();
         record(Event::Mytid, Moment::Exit, vec![Value::Int(1)]).write(true, &mut body);
         for end in whole..body.len() {
-            assert_eq!(parts(&body[..end]).len(), 1, "{end}");
+            assert_eq!(parts(Reader::new(&body[..end])).len(), 1, "{end}");
         }
         let mut body = Vec::new();
         for word in [mark::RECORD, Event::Siblings as i32 | EXIT, 0, 0, 0, i32::MAX] {
             write_int(&mut body, word);
         }
-        assert_eq!(parts(&body), []);
-        assert_eq!(parts(&[0xff; 64]), []);
+        assert_eq!(parts(Reader::new(&body)), []);
+        assert_eq!(parts(Reader::new(&[0xff; 64])), []);
     }
 }

@@ -33,7 +33,11 @@ const TINY_START: usize = 16;
 pub const SHORT_HALVES: u64 = 3;
 /// The last four meta words of most messages; a half line holds their number in this list instead.
 /// Both ends of a queue must have the same list.
-pub const USUAL: [[u32; 4]; 2] = [[0, 0x40_8c41, 0x40_8c41, 0], [0, 0x1000_0000, 0x40_8c41, 0]];
+pub const USUAL: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
+/// The word for the data format of this host.
+const NATIVE: u32 = LITTLE | if cfg!(target_endian = "big") { 0x618_6318 } else { 0 };
+/// The same of a host whose numbers begin with their lowest byte.
+const LITTLE: u32 = if size_of::<usize>() == 8 { 0x40_8c41 } else { 0x40_8841 };
 
 /// A line of the ring, alone in its cache line.
 #[repr(C, align(64))]

@@ -68,7 +68,16 @@ impl World {
         let (dst, ctx, tag) = place;
         let body = Writer::new().int(record.event as i32).int(record.tid.0 as i32).int(i32::from(describe));
         let body = ByteBuf::from(body.int(self.nodes[node].tid.0 as i32).finish());
-        let message = Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, body };
+        let message = Message {
+            src: Tid::DAEMON,
+            dst,
+            ctx,
+            tag,
+            wid: 0,
+            enc: ENC_XDR,
+            format: pvm_core::codes::native_dsig(),
+            body,
+        };
         self.nodes[node].machine.handle_message_made(message);
     }
 

@@ -147,7 +147,7 @@ fn one_call(task: &mut Task, peer: i32, sends: bool) {
     let filter = task.filter(peer, 1);
     task.begin_precv(&filter, data.len());
     let mut waiter = Waiter::new(None);
-    while task.try_precv(&filter, &mut data).is_none() {
+    while task.try_precv(&filter, Kind::Byte, &mut data).is_none() {
         // Sleeps are left out: both sides have a core.
         let _ = waiter.next(task);
     }

@@ -1,7 +1,6 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
 use crate::direct::Directs;
 use crate::groups::Groups;
-use crate::message::OWN_DSIG;
 use crate::receive::{Arriving, Envelope};
 use crate::task::State;
 use crate::wait::Bed;
@@ -289,7 +288,7 @@ fn deliver(state: &mut State, message: Message) {
         tag: message.tag,
         wid: message.wid,
         enc: message.enc,
-        format: OWN_DSIG,
+        format: message.format,
     };
     state.arrived_bytes(envelope, message.body.into_vec());
 }

@@ -8,6 +8,7 @@
 
 mod buffers;
 mod control;
+mod convert;
 mod direct;
 mod environment;
 mod groups;

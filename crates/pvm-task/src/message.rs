@@ -1,7 +1,7 @@
 //! One message: its words, its body, how far it has been read.
 use crate::queue::Links;
 use crate::types::{Encoding, Kind, Source};
-use pvm_core::codes::{Code, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
+use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE, ENC_XDR, native_dsig};
 use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Remote};
 
 /// The longest body, in bytes: lengths are C `int`s.
@@ -9,7 +9,7 @@ pub(crate) const BODY_BYTES_MAX: usize = i32::MAX as usize;
 /// Fragments of a growing body double up to this, in bytes.
 const FRAGMENT_GROWTH_BYTES_MAX: usize = 256 << 20;
 /// The data signature of what this library packs.
-pub(crate) const OWN_DSIG: i32 = DSIG_X86_64;
+pub(crate) const OWN_DSIG: i32 = native_dsig();
 
 /// Where a message of the table stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,13 +97,14 @@ impl Message {
         }
     }
 
-    /// Whether items of that kind can be unpacked.
+    /// Whether items of that kind can be unpacked: raw data of another format only as bytes.
     pub fn readable(&self, kind: Kind) -> bool {
-        match self.encoding() {
-            Encoding::Default | Encoding::Trace => self.format == OWN_DSIG || kind == Kind::Byte,
-            Encoding::Raw | Encoding::InPlace => true,
-            Encoding::Foreign => kind == Kind::Byte,
-        }
+        self.encoding() != Encoding::Foreign || kind == Kind::Byte
+    }
+
+    /// Whether the items are native ones of another format, as a one-call send makes them.
+    pub fn is_foreign_raw(&self) -> bool {
+        self.encoding() == Encoding::Foreign && self.format != OWN_DSIG
     }
 
     /// Bytes not unpacked yet.

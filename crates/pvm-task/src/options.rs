@@ -10,6 +10,10 @@ use serde_bytes::ByteBuf;
 const FRAGMENT_BYTES: std::ops::RangeInclusive<i32> = 52..=1_048_576;
 const FRAGMENT_BYTES_DEFAULT: i32 = 4080;
 
+/// A number that `pvm_getopt` tells beside the options: items that this task has converted. PVM 3.4 has no
+/// such thing.
+const ITEMS_CONVERTED: i32 = 1001;
+
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -276,6 +280,9 @@ impl Task {
 
     /// `pvm_getopt`.
     pub fn option(&self, what: i32) -> Result<i32, Code> {
+        if what == ITEMS_CONVERTED {
+            return Ok(i32::try_from(self.items_converted()).unwrap_or(i32::MAX));
+        }
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         self.state.settings.get(option).ok_or(Code::BadParam)
     }

@@ -69,11 +69,10 @@ impl Output {
     }
 
     /// Takes a message of the raw protocol.
-    pub fn arrived(&mut self, channel: Channel, body: &[u8]) {
+    pub fn arrived(&mut self, channel: Channel, mut reader: Reader<'_>) {
         if !self.takes(channel) {
             return;
         }
-        let mut reader = Reader::new(body);
         let (Some(task), Some(length)) = (reader.int(), reader.int()) else { return };
         let task = Tid(task as u32);
         let known = self.tasks.contains_key(&(channel, task));

@@ -1,9 +1,10 @@
 //! Packing into the active send buffer.
 use crate::Task;
-use crate::message::{Large, Message};
+use crate::message::{Large, Message, OWN_DSIG};
 use crate::trace::{frame_items, kind_number};
 use crate::types::{Encoding, Kind, Source};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE};
+use pvm_core::format::swap;
 use pvm_fmp::Endpoint;
 
 /// Items that lie apart are gathered in pieces of this size, in bytes: a multiple of every item.
@@ -35,6 +36,7 @@ impl Task {
         let (message, heap) = self.packing()?;
         match message.enc {
             ENC_TRACE => self.pack_framed(kind, items),
+            _ if !message.is_native(kind) => pack_converted(message, heap, kind, items),
             _ => pack_items(message, heap, kind, items),
         }
     }
@@ -47,7 +49,7 @@ impl Task {
         }
         self.append_frame(kind, items.len() / kind.size())?;
         let (message, heap) = self.packing()?;
-        pack_items(message, heap, kind, items)
+        pack_any(message, heap, kind, items)
     }
 
     /// Items that lie elsewhere (strides): `fill(first, room)` writes items `first` and on in
@@ -67,7 +69,7 @@ impl Task {
             let items = &mut room[..(count - first).min(step) * kind.size()];
             fill(first, items);
             let (message, heap) = self.packing()?;
-            pack_items(message, heap, kind, items)?;
+            pack_any(message, heap, kind, items)?;
             first += step;
         }
         Ok(())
@@ -75,7 +77,11 @@ impl Task {
 
     fn append_frame(&mut self, kind: Kind, count: usize) -> Result<(), Code> {
         let (message, heap) = self.packing()?;
-        message.append(heap, &frame_items(kind_number(kind), count))
+        let mut frame = frame_items(kind_number(kind), count);
+        if message.ordered(1) != 1 {
+            swap(&mut frame, 4);
+        }
+        message.append(heap, &frame)
     }
 
     /// A piece for an in-place buffer, to be read at each send. `BadParam` for other buffers.
@@ -96,7 +102,8 @@ impl Task {
             Encoding::Default => padding(text.len() + 1),
             Encoding::Raw | Encoding::Foreign => 0,
         };
-        let length = i32::try_from(text.len() + 1).map_err(|_| Code::NoMem)?.to_ne_bytes();
+        let length = i32::try_from(text.len() + 1).map_err(|_| Code::NoMem)?;
+        let length = if message.format == OWN_DSIG { length } else { message.ordered(length) }.to_ne_bytes();
         if text.len() <= SHORT_TEXT_BYTES_MAX {
             // Length, text and zeroes go in together.
             let mut piece = [0; 4 + SHORT_TEXT_BYTES_MAX + ZEROES.len()];
@@ -115,7 +122,8 @@ impl Task {
         let message = self.export_message(mid)?;
         let length = message.body.len() as i32;
         let (src, dst) = (message.src.0 as i32, message.dst.0 as i32);
-        for word in [length, message.ctx, message.tag, message.wid, message.enc, 0, src, dst] {
+        let format = if message.format == self.state.store.sending()?.format { 0 } else { message.format };
+        for word in [length, message.ctx, message.tag, message.wid, message.enc, format, src, dst] {
             self.pack(Kind::Int, &word.to_ne_bytes())?;
         }
         if length > 0 {
@@ -129,9 +137,13 @@ impl Task {
     pub fn pack_message_body(&mut self, mid: i32) -> Result<(), Code> {
         self.check_embedded(mid)?;
         let source = self.state.store.get(mid)?;
-        let (enc, body) = (source.enc, source.body()?);
+        let (enc, format, body) = (source.enc, source.format, source.body()?);
         let (message, heap) = self.packing()?;
-        if message.enc != enc {
+        if message.len() == 0 {
+            // What follows is converted.
+            message.format = format;
+        }
+        if message.enc != enc || message.format != format {
             return Err(Code::Mismatch);
         }
         match &mut message.large {
@@ -162,6 +174,27 @@ impl Source for Copied {
     fn bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Items as the message has them, of whatever format it is.
+fn pack_any(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
+    if message.is_native(kind) {
+        pack_items(message, heap, kind, items)
+    } else {
+        pack_converted(message, heap, kind, items)
+    }
+}
+
+/// Items into a message of another format, one that was received: it keeps that. Those before one that does
+/// not fit are packed.
+#[cold]
+fn pack_converted(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
+    if kind == Kind::Byte {
+        return pack_items(message, heap, kind, items);
+    }
+    let (items, all) = message.converted_to(kind, items)?;
+    message.append(heap, &items)?;
+    if all { Ok(()) } else { Err(Code::Overflow) }
 }
 
 /// Items as the encoding of the message has them.

@@ -68,7 +68,8 @@ impl Task {
         let store = &mut self.state.store;
         let Some(message) = store.reusable(store.send) else { return false };
         let native = message.enc == OWN_DSIG;
-        if !(native || message.enc == ENC_XDR && lies_alike(kind, items.len())) {
+        let alike = message.enc == ENC_XDR && message.format == OWN_DSIG && lies_alike(kind, items.len());
+        if !(native || alike) {
             return false;
         }
         let small = &mut message.small;
@@ -119,7 +120,7 @@ impl Task {
             return None;
         }
         let (src, tiny) = (first.from as i32, first.take());
-        Some(Delivered { src, tag: tiny.first[1] as i32, wid: 0, len: tiny.len() })
+        Some(Delivered { src, tag: tiny.first[1] as i32, wid: 0, len: tiny.len(), failure: None })
     }
 
     /// [`Task::try_receive`] of a tiny message that is there or comes at once, in the place of the
@@ -181,6 +182,8 @@ fn lies_alike(kind: Kind, bytes: usize) -> bool {
     match kind {
         Kind::Short | Kind::Ushort => false,
         Kind::Byte => bytes % 4 == 0,
+        // Of 32 bits they are widened.
+        Kind::Long | Kind::Ulong => size_of::<usize>() == 8,
         _ => true,
     }
 }

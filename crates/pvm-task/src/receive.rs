@@ -2,12 +2,13 @@
 use crate::Task;
 use crate::buffers::Store;
 use crate::direct::Wanted;
-use crate::message::{Large, Message, Place};
+use crate::message::{Large, Message, OWN_DSIG, Place};
 use crate::queue::accepts;
 use crate::system::{TC_TURN, is_system};
 use crate::task::State;
-use crate::types::{ANY, Delivered, Filter, HandlerCall, PRIVATE_CONTEXTS};
+use crate::types::{ANY, Delivered, Filter, HandlerCall, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
+use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Offer, OfferMissed, Posted, Sink, is_daemon};
 
@@ -34,6 +35,17 @@ impl Envelope {
         // Only the daemon speaks for others.
         let src = if is_daemon(from) { far } else { from } as i32;
         Envelope { src, dst: own, ctx, tag, wid, enc, format }
+    }
+
+    /// Whether it comes from a host of the own data format.
+    #[inline(always)]
+    fn is_native(&self) -> bool {
+        self.format == OWN_DSIG
+    }
+
+    #[inline(always)]
+    fn delivered(&self, len: usize) -> Delivered {
+        Delivered { src: self.src, tag: self.tag, wid: self.wid, len, failure: None }
     }
 }
 
@@ -105,11 +117,12 @@ impl<T: Target + ?Sized> Sink for Delivering<'_, T> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        if self.delivered.is_some() || !fits || self.state.is_special(&envelope) {
+        // What has to be converted is, out of the queue.
+        if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_special(&envelope) {
             return self.state.arrived(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };
-        self.delivered = Some(Delivered { src: envelope.src, tag: envelope.tag, wid: envelope.wid, len });
+        self.delivered = Some(envelope.delivered(len));
     }
 
     /// The next `pvm_precv` finds the rest in the queues.
@@ -207,12 +220,13 @@ impl State {
         if let Some((handler, function)) = self.handlers.find(src, tag, ctx) {
             return self.handlers.call(HandlerCall { handler, function, mid });
         }
-        let body = self.store.table[entry as usize].body();
+        let message = &self.store.table[entry as usize];
+        let (body, format) = (message.body(), message.format);
         self.store.free(mid);
         match body {
             Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.push(Tid(src as u32)),
-            Ok(body) if ctx == SYSCTX_TC => self.obey(tag, &body),
-            Ok(body) => self.output.arrived((ctx, tag), &body),
+            Ok(body) if ctx == SYSCTX_TC => self.obey(tag, Reader::of(&body, format)),
+            Ok(body) => self.output.arrived((ctx, tag), Reader::of(&body, format)),
             Err(_) => {}
         }
     }
@@ -363,7 +377,7 @@ impl Task {
     /// fits, but not more than it takes to find one.
     #[inline]
     pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
-        if let Some((envelope, short, state)) = self.first_short(filter) {
+        if let Some((envelope, short, state)) = self.first_short(filter, false) {
             let entry = state.new_message(&envelope);
             let message = &mut state.store.table[entry as usize];
             message.small.resize(short.len(), 0);
@@ -433,7 +447,7 @@ impl Task {
     /// The message to be received next, if it came the shortest way and the filter accepts it: no
     /// other is queued before it, and nobody else may want it.
     #[inline(always)]
-    fn first_short(&mut self, filter: &Filter) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
+    fn first_short(&mut self, filter: &Filter, only_native: bool) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
         let state = &mut self.state;
         if !state.store.queue.is_empty() || state.handlers.any() || state.output.any() {
             return None;
@@ -443,6 +457,9 @@ impl Task {
         let short = member.endpoint.first_short()?;
         let envelope = Envelope::new(short.from, own, short.meta());
         if !accepts(filter, envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
+            return None;
+        }
+        if only_native && !envelope.is_native() {
             return None;
         }
         member.stirring = false;
@@ -457,38 +474,44 @@ impl Task {
     }
 
     /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes
-    /// into `data`.
+    /// into `data`. Raw items of another host's format are converted: those of that kind.
     #[inline(always)]
-    pub fn try_precv(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        if let Some((Envelope { src, tag, wid, .. }, short, _)) = self.first_short(filter) {
-            return Some(Delivered { src, tag, wid, len: short.take(data) });
+    pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
+        if let Some((envelope, short, _)) = self.first_short(filter, true) {
+            return Some(envelope.delivered(short.take(data)));
         }
-        self.try_precv_any(filter, data)
+        self.try_precv_any(filter, kind, data)
     }
 
-    fn try_precv_any(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, data) {
+    fn try_precv_any(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
+        if let Some(delivered) = self.deliver_queued(filter, kind, data) {
             return Some(delivered);
         }
-        self.deliver(filter, data, |endpoint, sink| endpoint.poll(sink))
+        self.deliver(filter, kind, data, |endpoint, sink| endpoint.poll(sink))
     }
 
     /// [`Task::try_precv`] for a filter that names the sender: what others have sent stays in their
     /// queues.
     #[inline]
-    pub(crate) fn try_precv_from<T: Target + ?Sized>(&mut self, filter: &Filter, target: &mut T) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, target) {
+    pub(crate) fn try_precv_from<T: Target + ?Sized>(
+        &mut self,
+        filter: &Filter,
+        kind: Kind,
+        target: &mut T,
+    ) -> Option<Delivered> {
+        if let Some(delivered) = self.deliver_queued(filter, kind, target) {
             return Some(delivered);
         }
         let (from, own) = (Tid(filter.src as u32), Tid(self.own_tid() as u32));
         let peer = if from.host() == own.host() { from } else { own.host() };
-        self.deliver(filter, target, |endpoint, sink| endpoint.poll_peer(peer.0, sink))
+        self.deliver(filter, kind, target, |endpoint, sink| endpoint.poll_peer(peer.0, sink))
     }
 
     #[inline]
     fn deliver<T: Target + ?Sized>(
         &mut self,
         filter: &Filter,
+        kind: Kind,
         target: &mut T,
         poll: impl FnOnce(&mut Endpoint, &mut Delivering<'_, T>) -> usize,
     ) -> Option<Delivered> {
@@ -501,48 +524,49 @@ impl Task {
             return Some(delivered);
         }
         if count == 0 && member.direct.is_active() {
-            if let Some(delivered) = self.deliver_direct(filter, target) {
+            if let Some(delivered) = self.deliver_direct(filter, kind, target) {
                 return Some(delivered);
             }
         }
         match self.progress_control(count) {
             0 => None,
-            _ => self.deliver_queued(filter, target),
+            _ => self.deliver_queued(filter, kind, target),
         }
     }
 
     /// A message that a link brings may go straight to its place.
     #[cold]
     #[inline(never)]
-    fn deliver_direct<T: Target + ?Sized>(&mut self, filter: &Filter, target: &mut T) -> Option<Delivered> {
+    fn deliver_direct<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
         let room = target.room()?;
         let member = self.member.as_mut()?;
         let (state, own) = (&mut self.state, member.tid.0 as i32);
         member.heed_turns(state);
-        let is_special = |envelope: &Envelope| state.is_special(envelope);
+        let is_special = |envelope: &Envelope| !envelope.is_native() || state.is_special(envelope);
         let mut wanted = Wanted { filter, own, room, is_special: &is_special, found: None };
         member.direct.receive_straight(&mut wanted);
         let found = wanted.found;
         let others = member.settle_directs(state);
         match found {
-            Some((Envelope { src, tag, wid, .. }, len)) => {
+            Some((envelope, len)) => {
                 self.note(others + 1, 1);
-                Some(Delivered { src, tag, wid, len })
+                Some(envelope.delivered(len))
             }
             None if others > 0 => {
                 self.note(others, 0);
-                self.deliver_queued(filter, target)
+                self.deliver_queued(filter, kind, target)
             }
             None => None,
         }
     }
 
     #[inline]
-    fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, target: &mut T) -> Option<Delivered> {
+    fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
         let entry = self.state.store.find(filter)?;
-        let message = &self.state.store.table[entry as usize];
+        let message = &mut self.state.store.table[entry as usize];
+        let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };
         let Message { src, tag, wid, .. } = *message;
-        let delivered = Delivered { src, tag, wid, len: message.len() };
+        let delivered = Delivered { src, tag, wid, len: message.len(), failure };
         target.take_queued(message);
         self.state.store.free(entry as i32 + 1);
         Some(delivered)

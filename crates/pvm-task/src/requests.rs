@@ -99,6 +99,7 @@ impl Task {
             tag: message.tag,
             wid: message.wid,
             enc: if message.enc == ENC_IN_PLACE { OWN_DSIG } else { message.enc },
+            format: message.format,
             body: ByteBuf::from(message.body()?),
         })
     }
@@ -109,7 +110,7 @@ impl Task {
         let entry = store.take_entry(Place::Buffer);
         let message = &mut store.table[entry as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (from.ctx, from.tag, from.wid, from.enc);
-        (message.format, message.src, message.dst) = (OWN_DSIG, from.src.0 as i32, from.dst.0 as i32);
+        (message.format, message.src, message.dst) = (from.format, from.src.0 as i32, from.dst.0 as i32);
         message.set_body(from.body.into_vec());
         entry as i32 + 1
     }

@@ -444,10 +444,10 @@ impl Task {
 impl Member {
     /// A message for a daemon.
     fn send_to_daemon(&mut self, dst: Tid, meta: Meta, body: Vec<u8>) -> Result<(), Code> {
-        let [ctx, tag, wid, enc, ..] = meta.map(|word| word as i32);
+        let [ctx, tag, wid, enc, format, ..] = meta.map(|word| word as i32);
         let dst = if dst.is_task() { dst } else { Tid(dst.0 | DAEMON_BIT) };
         let body = ByteBuf::from(body);
-        self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, body }));
+        self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, format, body }));
         if self.link.is_none() { Err(Code::SysErr) } else { Ok(()) }
     }
 }

@@ -2,6 +2,7 @@
 use crate::wait::{Step, Waiter};
 use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
 use pvm_core::codes::Code;
+use pvm_core::encoding::Reader;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
@@ -25,8 +26,17 @@ pub struct Received {
     pub wid: i32,
     /// `ENC_XDR` or a data signature.
     pub enc: i32,
+    /// The data signature of the host where the body was made.
+    pub format: i32,
     /// The body as it was sent.
     pub body: Vec<u8>,
+}
+
+impl Received {
+    /// Reads the body, if it is in the default encoding.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::of(&self.body, self.format)
+    }
 }
 
 /// A task with calls that wait.
@@ -151,6 +161,7 @@ fn take(task: &mut Task, mid: i32) -> Result<Received, Code> {
         tag: message.tag,
         wid: message.wid,
         enc: message.enc,
+        format: message.format,
         body: message.body.into_vec(),
     })
 }

@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::trace::Tracer;
 use crate::wait::Bed;
 use crate::{EnrollError, Environment};
-use pvm_core::codes::{Code, DSIG_X86_64};
+use pvm_core::codes::{Code, native_dsig};
 use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -116,7 +116,7 @@ impl Task {
 
     /// The host's data signature.
     pub fn dsig(&self) -> i32 {
-        self.member.as_ref().map_or(DSIG_X86_64, |member| member.dsig)
+        self.member.as_ref().map_or(native_dsig(), |member| member.dsig)
     }
 
     /// The socket of the daemon with which the task talks (for `PVMSOCK`, messages).

@@ -1,4 +1,5 @@
 //! The small types of the interface.
+use pvm_core::codes::Code;
 
 /// Any sender, any tag, any context.
 pub const ANY: i32 = -1;
@@ -128,6 +129,8 @@ pub struct Delivered {
     pub wid: i32,
     /// The length of the message in bytes, also where it was longer than the room for it.
     pub len: usize,
+    /// Items of another format that cannot be had: `Overflow` from the first on that does not fit.
+    pub failure: Option<Code>,
 }
 
 /// A message handler that has to run now.

@@ -1,11 +1,12 @@
 //! Unpacking from the active receive buffer.
 use crate::Task;
-use crate::message::{Message, OWN_DSIG, Place, zeroes};
+use crate::message::{Message, Place, zeroes};
 use crate::pack::{GATHER_BYTES, padding};
 use crate::types::{Encoding, Kind};
 use pvm_core::codes::Code;
 
-/// Words in front of a message that is packed into another: len ctx tag wid enc crc src dst.
+/// Words in front of a message that is packed into another: len ctx tag wid enc crc src dst. Nobody sums up
+/// bytes; the sixth word is the format of the message where it is not the format of the other.
 const HEADER_WORDS: usize = 8;
 
 /// Unpacking from the active receive buffer.
@@ -15,8 +16,8 @@ impl Task {
     #[inline]
     pub fn unpack(&mut self, kind: Kind, items: &mut [u8]) -> Result<(), Code> {
         let message = self.state.store.receiving()?;
-        if !message.readable(kind) {
-            return Err(Code::BadMsg);
+        if !message.is_native(kind) {
+            return unpack_converted(message, kind, items).1;
         }
         match kind {
             Kind::Byte | Kind::Short | Kind::Ushort => unpack_narrow(message, kind, items).1,
@@ -28,15 +29,14 @@ impl Task {
     /// items `first` and on.
     pub fn unpack_with(&mut self, kind: Kind, count: usize, store: &mut dyn FnMut(usize, &[u8])) -> Result<(), Code> {
         let message = self.state.store.receiving()?;
-        if !message.readable(kind) {
-            return Err(Code::BadMsg);
-        }
+        let native = message.is_native(kind);
         let mut room = [0; GATHER_BYTES];
         let step = GATHER_BYTES / kind.size();
         let mut first = 0;
         while first < count {
             let items = &mut room[..(count - first).min(step) * kind.size()];
-            let (stored, result) = unpack_narrow(message, kind, items);
+            let (stored, result) =
+                if native { unpack_narrow(message, kind, items) } else { unpack_converted(message, kind, items) };
             store(first, &items[..stored / kind.size() * kind.size()]);
             result?;
             first += step;
@@ -55,7 +55,8 @@ impl Task {
         let remaining = message.remaining();
         if remaining >= word.len() {
             message.copy_out(message.position, &mut word);
-            let length = usize::try_from(i32::from_ne_bytes(word)).map_err(|_| Code::BadMsg)?;
+            let length = message.ordered(i32::from_ne_bytes(word));
+            let length = usize::try_from(length).map_err(|_| Code::BadMsg)?;
             if length <= remaining - word.len() {
                 return Ok(length);
             }
@@ -81,7 +82,8 @@ impl Task {
         for word in &mut words {
             *word = self.unpack_word()?;
         }
-        let [length, ctx, tag, wid, enc, _, src, dst] = words;
+        let [length, ctx, tag, wid, enc, format, src, dst] = words;
+        let outer = self.state.store.receiving()?.format;
         let length = usize::try_from(length).map_err(|_| Code::BadMsg)?;
         if length > self.state.store.receiving()?.remaining() {
             return Err(Code::NoData);
@@ -100,7 +102,7 @@ impl Task {
         let entry = store.take_entry(Place::Buffer);
         let message = &mut store.table[entry as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (ctx, tag, wid, enc);
-        (message.format, message.src, message.dst) = (OWN_DSIG, src, dst);
+        (message.format, message.src, message.dst) = (if format == 0 { outer } else { format }, src, dst);
         message.set_body(body);
         Ok(entry as i32 + 1)
     }
@@ -128,6 +130,18 @@ fn take_up_to_end(message: &mut Message, item: usize, data: &mut [u8]) -> (usize
     message.take(&mut data[..stored]);
     message.position = message.len();
     (stored, Err(Code::NoData))
+}
+
+/// Items of a message of another format.
+#[cold]
+fn unpack_converted(message: &mut Message, kind: Kind, items: &mut [u8]) -> (usize, Result<(), Code>) {
+    if kind == Kind::Byte {
+        return unpack_narrow(message, kind, items);
+    }
+    if !message.readable(kind) {
+        return (0, Err(Code::BadMsg));
+    }
+    message.take_converted(kind, items)
 }
 
 /// Any items, among them bytes and shorts, which the default encoding pads or widens.

@@ -57,7 +57,7 @@ fn psend(task: &mut Task, to: i32, tag: i32, body: &[u8]) {
 fn precv(task: &mut Task, src: i32, tag: i32, data: &mut [u8]) -> Delivered {
     let filter = task.filter(src, tag);
     task.begin_precv(&filter, data.len());
-    let delivered = wait(task, |task| task.try_precv(&filter, data));
+    let delivered = wait(task, |task| task.try_precv(&filter, Kind::Byte, data));
     task.end_precv();
     delivered
 }
@@ -161,7 +161,7 @@ fn one_call_messages_of_every_size_go_into_the_receivers_memory() {
                     let mut data = vec![0; size];
                     assert_eq!(
                         precv(task, peer, round, &mut data),
-                        Delivered { src: peer, tag: round, wid: 0, len: size }
+                        Delivered { src: peer, tag: round, wid: 0, len: size, failure: None }
                     );
                     assert_eq!(data, pattern(size));
                     psend(task, peer, round, b"x");
@@ -209,7 +209,7 @@ fn a_task_sends_to_itself() {
     }
     assert_eq!(task.psend(own, 6, b"hello"), Ok(Submit::Done));
     let mut data = [0; 5];
-    assert_eq!(precv(&mut task, ANY, 6, &mut data), Delivered { src: own, tag: 6, wid: 0, len: 5 });
+    assert_eq!(precv(&mut task, ANY, 6, &mut data), Delivered { src: own, tag: 6, wid: 0, len: 5, failure: None });
     assert_eq!(&data, b"hello");
     assert_eq!(task.multicast(&[own, own], 7), Ok(Submit::Done));
     let filter = task.filter(ANY, 7);
@@ -598,7 +598,7 @@ fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
                 if index % 5 == 0 {
                     let quick = task.precv_quickly(&filter, &mut words);
                     let delivered = quick.unwrap_or_else(|| precv(task, peer, ANY, &mut words));
-                    assert_eq!(delivered, Delivered { src: peer, tag, wid: 0, len: words.len() });
+                    assert_eq!(delivered, Delivered { src: peer, tag, wid: 0, len: words.len(), failure: None });
                 } else {
                     let quick = task.receive_quickly(&filter);
                     let mid = quick.unwrap_or_else(|| receive(task, peer, ANY));

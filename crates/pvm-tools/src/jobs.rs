@@ -1,6 +1,7 @@
 //! Jobs: tasks started together, and where their output goes.
 use crate::shape;
 use crate::trace_text::TraceText;
+use pvm_core::encoding::Reader;
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
 use pvm_core::trace::parts;
@@ -101,7 +102,7 @@ impl Jobs {
     }
 
     /// Takes a trace message of a task of that job; answers what the console shows.
-    pub fn handle_trace(&mut self, number: i32, from: Tid, body: &[u8]) -> Vec<u8> {
+    pub fn handle_trace(&mut self, number: i32, from: Tid, body: Reader<'_>) -> Vec<u8> {
         let Some(sink) = self.jobs.get_mut(&number).and_then(|job| job.trace.as_mut()) else { return Vec::new() };
         let mut shown = Vec::new();
         for part in parts(body) {

@@ -231,7 +231,7 @@ impl Tracing {
         let filter = Filter { src: ANY, tag: TRACE_TAG, ctx: self.context };
         // Without a daemon nothing more comes; the run notices that by itself.
         while let Ok(Some(message)) = session.recv(filter, Some(Duration::ZERO)) {
-            for part in parts(&message.body) {
+            for part in parts(message.reader()) {
                 self.timeline.take(message.src, part)?;
             }
         }

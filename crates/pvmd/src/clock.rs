@@ -33,6 +33,6 @@ pub fn trace(
     let (dst, ctx, tag) = to;
     list.into_iter().chain([body]).map(move |body| {
         let body = ByteBuf::from(body);
-        Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, body }
+        Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, format: pvm_core::codes::native_dsig(), body }
     })
 }

@@ -39,9 +39,13 @@ pub fn obstacle() -> Option<String> {
 
 /// The start of a command that runs in new namespaces and ends with us.
 fn unshare() -> Command {
+    unshare_as(!rustix::process::geteuid().is_root())
+}
+
+fn unshare_as(user: bool) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "unshare"]);
-    if !rustix::process::geteuid().is_root() {
+    if user {
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--mount", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child=KILL", "--"]);
@@ -66,11 +70,21 @@ pub fn run(arguments: &[&str]) -> Result<String> {
     run_with(arguments, |line| println!("{line}"))
 }
 
+/// [`run_with`] in a user namespace of its own, also for root: what the kernel keeps for each of those, such as
+/// the list of programs for programs of other machines, can be changed there.
+pub fn run_as_user(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
+    run_by(unshare_as(true), arguments, hear)
+}
+
 /// The same; each line that it prints is passed on. Fails when it fails without having said a line.
-pub fn run_with(arguments: &[&str], mut hear: impl FnMut(&str)) -> Result<String> {
+pub fn run_with(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
+    run_by(unshare(), arguments, hear)
+}
+
+fn run_by(mut unshare: Command, arguments: &[&str], mut hear: impl FnMut(&str)) -> Result<String> {
     remove_leftovers();
     let place = crate::common::Scratch::new(PLACE)?;
-    let mut child = unshare()
+    let mut child = unshare
         .args(["sh", "-c", FIRST_PROCESS, "sh"])
         .arg(std::env::current_exe()?)
         .args(arguments)

@@ -68,11 +68,7 @@ impl Memory {
 impl Call {
     /// Bytes of one member's data.
     fn bytes(&self) -> Result<usize, Code> {
-        const STRING: c_int = 0;
-        let item = match self.data_type {
-            STRING => 1,
-            other => Kind::from_number(other).ok_or(Code::BadParam)?.size(),
-        };
+        let item = self.kind()?.size();
         if self.tag < 0 {
             return Err(Code::BadParam);
         }
@@ -80,11 +76,20 @@ impl Call {
         Ok(item * count)
     }
 
+    /// Of the items; a string is bytes.
+    fn kind(&self) -> Result<Kind, Code> {
+        const STRING: c_int = 0;
+        match self.data_type {
+            STRING => Ok(Kind::Byte),
+            other => Kind::from_number(other).ok_or(Code::BadParam),
+        }
+    }
+
     fn begin(&self, entry: &mut Entry) -> Result<Collective, Code> {
         entry.enrolled()?;
         // SAFETY: null or a C string, as the caller of the interface promises.
         let group = find(entry, unsafe { name_of(self.group) }?)?;
-        entry.task().begin_collective(&group, self.root, self.tag)
+        entry.task().begin_collective(&group, self.root, self.tag, self.kind()?)
     }
 }
 

@@ -143,7 +143,16 @@ impl Machine {
         }
         let body = ByteBuf::from(body.finish());
         let src = Tid::group_server(to);
-        self.send_message(Message { src, dst: to, ctx, tag: GROUP_SERVER_LIST, wid: 0, enc: ENC_XDR, body });
+        self.send_message(Message {
+            src,
+            dst: to,
+            ctx,
+            tag: GROUP_SERVER_LIST,
+            wid: 0,
+            enc: ENC_XDR,
+            format: crate::codes::native_dsig(),
+            body,
+        });
     }
 
     fn log_groups(&mut self, from: Tid, waiting: &BTreeMap<u64, Waiting>) {
@@ -176,7 +185,16 @@ mod tests {
     const SERVER: Tid = Tid(0x70000);
 
     fn ask(world: &mut World, tag: i32) -> Vec<Message> {
-        let message = Message { src: ONE, dst: SERVER, ctx: 9, tag, wid: 0, enc: ENC_XDR, body: ByteBuf::new() };
+        let message = Message {
+            src: ONE,
+            dst: SERVER,
+            ctx: 9,
+            tag,
+            wid: 0,
+            enc: ENC_XDR,
+            format: crate::codes::native_dsig(),
+            body: ByteBuf::new(),
+        };
         world.forget_seen();
         world.machine.handle_frame(Duration::ZERO, TWO, ToDaemon::Message(message));
         world.run();

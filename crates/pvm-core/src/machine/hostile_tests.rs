@@ -80,6 +80,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
             tag: EXIT_TAG,
             wid: 0,
             enc: 0,
+            format: crate::codes::native_dsig(),
             body: ByteBuf::from(vec![0; 8]),
         }),
     ]

@@ -5,7 +5,16 @@ const ONE: Tid = Tid(0x40001);
 const OTHER: Tid = Tid(0x40002);
 
 fn message(tag: i32) -> Message {
-    Message { src: ONE, dst: Tid::DAEMON, ctx: 0, tag, wid: 0, enc: ENC_XDR, body: ByteBuf::new() }
+    Message {
+        src: ONE,
+        dst: Tid::DAEMON,
+        ctx: 0,
+        tag,
+        wid: 0,
+        enc: ENC_XDR,
+        format: crate::codes::native_dsig(),
+        body: ByteBuf::new(),
+    }
 }
 
 #[test]

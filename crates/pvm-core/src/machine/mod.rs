@@ -478,7 +478,16 @@ impl Machine {
     /// Sends a message of the daemon's own.
     fn tell(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) {
         let body = ByteBuf::from(body);
-        self.send_message(Message { src: Tid::DAEMON, dst: to, ctx, tag, wid, enc: ENC_XDR, body });
+        self.send_message(Message {
+            src: Tid::DAEMON,
+            dst: to,
+            ctx,
+            tag,
+            wid,
+            enc: ENC_XDR,
+            format: crate::codes::native_dsig(),
+            body,
+        });
     }
 
     /// A message that a task sends by way of the daemon: to the daemon itself, or to a task. Who

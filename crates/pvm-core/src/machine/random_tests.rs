@@ -46,6 +46,7 @@ impl Dice {
             tag: self.int(),
             wid: 0,
             enc: 0,
+            format: crate::codes::native_dsig(),
             body: self.name(),
         };
         match self.roll(31) {

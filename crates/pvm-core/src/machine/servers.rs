@@ -114,7 +114,16 @@ impl Machine {
             return self.send_host(self.hosts.master(), Frame::Serves { role, tid, on: true });
         }
         let body = ByteBuf::from(Writer::new().int(tid.0 as i32).finish());
-        let message = Message { src: tid, dst: Tid::DAEMON, ctx: 0, tag: 0, wid: 0, enc: ENC_XDR, body };
+        let message = Message {
+            src: tid,
+            dst: Tid::DAEMON,
+            ctx: 0,
+            tag: 0,
+            wid: 0,
+            enc: ENC_XDR,
+            format: crate::codes::native_dsig(),
+            body,
+        };
         // Where another task has put something under that name, both entries stand.
         let _ = self.put_info(tid, ByteBuf::from(class.as_bytes().to_vec()), MBOX_MULTI_INSTANCE, message);
     }
@@ -303,6 +312,7 @@ impl Machine {
             tag,
             wid: wait as i32,
             enc: ENC_XDR,
+            format: crate::codes::native_dsig(),
             body: ByteBuf::from(body.finish()),
         };
         self.send_message(message);
@@ -339,7 +349,7 @@ impl Machine {
         let fits = |one: &Forwarded| theirs(one) && one.wait as i32 == message.wid && one.tag == message.tag;
         let Some(at) = self.servers.forwarded.iter().position(fits) else { return false };
         let Forwarded { task, wait, .. } = self.servers.forwarded.remove(at);
-        let answer = manager_reply(message.tag, &message.body).ok_or(Code::BadMsg);
+        let answer = manager_reply(message.tag, &mut message.reader()).ok_or(Code::BadMsg);
         self.reply(task, wait, answer);
         true
     }
@@ -349,7 +359,7 @@ impl Machine {
         if self.answer_of_manager(from, message) {
             return;
         }
-        let body = &mut Reader::new(&message.body);
+        let body = &mut message.reader();
         let manager = self.servers.manager == Some(from);
         match message.tag {
             SM_ADD | SM_HANDOFF if manager && !self.hosts.is_master() => {
@@ -422,8 +432,7 @@ fn manager_request(request: &Request) -> Option<(i32, Writer)> {
 }
 
 /// A manager's answer.
-fn manager_reply(tag: i32, body: &[u8]) -> Option<Reply> {
-    let body = &mut Reader::new(body);
+fn manager_reply(tag: i32, body: &mut Reader<'_>) -> Option<Reply> {
     let count = body.int()?;
     if count < 0 {
         let code = Code::from_number(count)?;
@@ -524,13 +533,18 @@ mod tests {
     #[test]
     fn the_answers_of_a_manager_become_replies() {
         let body = Writer::new().int(2).int(0x40001).int(-7).finish();
-        assert_eq!(manager_reply(SM_SPAWN, &body), Some(Reply::Tids(vec![0x40001, -7])));
-        assert_eq!(manager_reply(SM_SPAWN, &body[..8]), None);
+        assert_eq!(manager_reply(SM_SPAWN, &mut Reader::new(&body)), Some(Reply::Tids(vec![0x40001, -7])));
+        assert_eq!(manager_reply(SM_SPAWN, &mut Reader::new(&body[..8])), None);
         let body = Writer::new().int(-27).finish();
-        assert_eq!(manager_reply(SM_SPAWN, &body), Some(Reply::Error(Code::OutOfRes)));
+        assert_eq!(manager_reply(SM_SPAWN, &mut Reader::new(&body)), Some(Reply::Error(Code::OutOfRes)));
         let body = Writer::new().int(0).int(0x40001).int(0).int(0x40000).int(4).string(b"p").int(9).finish();
-        assert!(matches!(manager_reply(SM_TASK, &body), Some(Reply::Tasks(list)) if list[0].pid == 9));
+        assert!(
+            matches!(manager_reply(SM_TASK, &mut Reader::new(&body)), Some(Reply::Tasks(list)) if list[0].pid == 9)
+        );
         let body = Writer::new().int(1).int(1).int(0x40000).string(b"alfa").string(b"LINUX64").int(1000).int(7);
-        assert!(matches!(manager_reply(SM_CONFIG, &body.finish()), Some(Reply::Hosts { formats: 1, .. })));
+        assert!(matches!(
+            manager_reply(SM_CONFIG, &mut Reader::new(&body.finish())),
+            Some(Reply::Hosts { formats: 1, .. })
+        ));
     }
 }

@@ -12,7 +12,7 @@ use super::{Group, GroupWait, InPlace, Known, Roll};
 use crate::Task;
 use crate::message::OWN_DSIG;
 use crate::receive::Target;
-use crate::types::{Delivered, Filter, Submit};
+use crate::types::{Delivered, Filter, Kind, Submit};
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_fmp::INLINE_BYTES_MAX;
@@ -23,6 +23,7 @@ use std::rc::Rc;
 fn content(delivered: Delivered, bytes: usize) -> Result<(), i32> {
     match delivered {
         Delivered { wid: failure @ ..0, .. } => Err(failure),
+        Delivered { failure: Some(code), .. } => Err(code.number()),
         Delivered { len, .. } if len == bytes => Ok(()),
         _ => Err(Code::Mismatch.number()),
     }
@@ -35,6 +36,8 @@ pub struct Collective {
     instance: u32,
     root: Share,
     tag: i32,
+    /// Of the items of which shares consist.
+    kind: Kind,
 }
 
 /// Another member's part in the operation.
@@ -120,7 +123,7 @@ impl Collective {
 impl Task {
     /// Begins an operation. `NotInGroup`, `NoInst` (no such root), `NoGroup`.
     #[inline]
-    pub fn begin_collective(&mut self, group: &Group, root: i32, tag: i32) -> Result<Collective, Code> {
+    pub fn begin_collective(&mut self, group: &Group, root: i32, tag: i32, kind: Kind) -> Result<Collective, Code> {
         self.is_watched_over()?;
         if self.in_handler() {
             return Err(Code::NotImpl);
@@ -134,7 +137,7 @@ impl Task {
         }
         let at = roll.members.binary_search_by_key(&root, |(instance, _)| *instance).map_err(|_| Code::NoInst)?;
         let root = Share { instance: root, tid: roll.members[at].1 };
-        Ok(Collective { known, roll, instance, root, tag })
+        Ok(Collective { known, roll, instance, root, tag, kind })
     }
 
     /// Sends this task's share to another member, or the code of its failure in its place. Call
@@ -217,7 +220,7 @@ impl Task {
         if self.has_unwanted() {
             self.drop_unwanted(&filter);
         }
-        match self.try_precv_from(&filter, target) {
+        match self.try_precv_from(&filter, operation.kind, target) {
             Some(delivered) => {
                 if operation.known.relieves(delivered.len) {
                     // It may sleep because it was far ahead.
@@ -242,7 +245,7 @@ impl Task {
     ) -> Option<Result<(), i32>> {
         self.look_at_socket();
         self.progress_all();
-        match self.try_precv_from(&operation.filter(from), target) {
+        match self.try_precv_from(&operation.filter(from), operation.kind, target) {
             Some(delivered) => Some(content(delivered, bytes)),
             None => Some(Err(operation.known.loss().number())),
         }
@@ -265,7 +268,7 @@ impl Task {
         loop {
             let Some(member) = &self.member else { return };
             let Some(at) = member.groups.unwanted.iter().position(|unwanted| unwanted == filter) else { return };
-            if self.try_precv_from(filter, &mut [][..]).is_none() {
+            if self.try_precv_from(filter, Kind::Byte, &mut [][..]).is_none() {
                 return;
             }
             if let Some(member) = &mut self.member {

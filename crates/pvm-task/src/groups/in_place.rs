@@ -71,7 +71,7 @@ impl Target for InPlace<'_> {
                 Some(remote.len())
             }
             Arrival::Offer(offer) if self.fits(wid, offer.len()) => self.use_offer(offer),
-            Arrival::Offer(offer) => <[u8]>::take(&mut [], wid, Arrival::Offer(offer)),
+            Arrival::Offer(offer) => Target::take(&mut [][..], wid, Arrival::Offer(offer)),
         }
     }
 

@@ -200,7 +200,16 @@ impl Daemon {
             for (_, ctx, tag) in watched {
                 let body = ByteBuf::from(Writer::new().int(dead.0 as i32).finish());
                 let dst = self.clients[at].tid;
-                let message = Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, body };
+                let message = Message {
+                    src: Tid::DAEMON,
+                    dst,
+                    ctx,
+                    tag,
+                    wid: 0,
+                    enc: ENC_XDR,
+                    format: pvm_core::codes::native_dsig(),
+                    body,
+                };
                 self.send(at, &ToTask::Message(message));
             }
         }

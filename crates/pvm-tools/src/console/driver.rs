@@ -161,7 +161,7 @@ impl Driver {
         let traces = Filter { src: ANY, tag: ANY, ctx: self.console.trace_context };
         // Without a daemon nothing comes; the loop notices.
         while let Ok(Some(message)) = self.session.recv(traces, Some(Duration::ZERO)) {
-            text.append(&mut self.console.jobs.handle_trace(message.tag, message.src, &message.body));
+            text.append(&mut self.console.jobs.handle_trace(message.tag, message.src, message.reader()));
         }
         while let Some(event) = self.session.next_output() {
             text.append(&mut self.console.jobs.handle(&event));

@@ -1,0 +1,88 @@
+//! Data formats: how a host writes numbers, and how its data signature says so (contract 5.8).
+
+/// How a host writes numbers. There are no others among the hosts on which this runs: shorts have two
+/// bytes, ints four, and floats are as IEEE 754 says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format {
+    /// Whether the first byte of a number is the highest.
+    pub big_endian: bool,
+    /// Bytes of a `long`.
+    pub long_bytes: usize,
+}
+
+impl Format {
+    /// The one of the machine that this runs on.
+    pub const NATIVE: Format = Format { big_endian: cfg!(target_endian = "big"), long_bytes: size_of::<usize>() };
+
+    const ALL: [Format; 4] = [
+        Format { big_endian: false, long_bytes: 8 },
+        Format { big_endian: false, long_bytes: 4 },
+        Format { big_endian: true, long_bytes: 8 },
+        Format { big_endian: true, long_bytes: 4 },
+    ];
+
+    /// Its data signature.
+    pub const fn signature(self) -> i32 {
+        let order = if self.big_endian { 3 } else { 0 };
+        let long = self.long_bytes.ilog2() as i32;
+        let formats = 1 | 2 << 5 | long << 10 | 1 << 15 | 2 << 21;
+        formats | order << 3 | order << 8 | order << 13 | order << 19 | order << 25
+    }
+
+    /// The format of a data signature, if it is one that can be read.
+    pub fn of_signature(signature: i32) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| format.signature() == signature)
+    }
+
+    /// Whether bytes of numbers stand the other way round than here.
+    pub fn is_swapped(self) -> bool {
+        self.big_endian != Format::NATIVE.big_endian
+    }
+}
+
+/// Turns the bytes of each number of `bytes` bytes round.
+pub fn swap(numbers: &mut [u8], bytes: usize) {
+    match bytes {
+        2 => numbers.chunks_exact_mut(2).for_each(|number| number.reverse()),
+        4 => numbers.chunks_exact_mut(4).for_each(|number| number.reverse()),
+        8 => numbers.chunks_exact_mut(8).for_each(|number| number.reverse()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes::DSIG_X86_64;
+
+    #[test]
+    fn the_signatures_are_those_of_the_contract() {
+        let [little_64, little_32, big_64, big_32] = Format::ALL.map(Format::signature);
+        assert_eq!((little_64, little_32), (DSIG_X86_64, 0x0040_8841));
+        // Order 3 of shorts, ints, longs, floats and doubles.
+        let big = 3 << 3 | 3 << 8 | 3 << 13 | 3 << 19 | 3 << 25;
+        assert_eq!((big_64, big_32), (DSIG_X86_64 | big, 0x0040_8841 | big));
+    }
+
+    #[test]
+    fn a_signature_is_read_back_and_others_are_none() {
+        for format in Format::ALL {
+            assert_eq!(Format::of_signature(format.signature()), Some(format));
+        }
+        assert_eq!(Format::of_signature(0), None);
+        assert_eq!(Format::of_signature(Format::NATIVE.signature() | 1 << 28), None);
+    }
+
+    #[test]
+    fn numbers_are_turned_round_one_by_one() {
+        let mut bytes = [1, 2, 3, 4, 5, 6, 7, 8];
+        swap(&mut bytes, 2);
+        assert_eq!(bytes, [2, 1, 4, 3, 6, 5, 8, 7]);
+        swap(&mut bytes, 4);
+        assert_eq!(bytes, [3, 4, 1, 2, 7, 8, 5, 6]);
+        swap(&mut bytes, 8);
+        assert_eq!(bytes, [6, 5, 8, 7, 2, 1, 4, 3]);
+        swap(&mut bytes, 1);
+        assert_eq!(bytes, [6, 5, 8, 7, 2, 1, 4, 3]);
+    }
+}

@@ -1,0 +1,86 @@
+//! hpvm and its tests for each kind of host.
+
+use super::kinds::{KINDS, Kind, folder};
+use super::tools;
+use crate::build::{SONAME, is_newer, shared_library};
+use crate::common::{cargo, root, sh};
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The program of the tests.
+pub const TEST: &str = "unlike";
+
+/// Everything but the tests, for all machines but this one.
+pub fn all() -> Result<()> {
+    let foreign = || KINDS.iter().filter_map(|kind| Some((kind, kind.target?)));
+    for (kind, _) in foreign() {
+        let libraries = format!("/usr/{}/lib", kind.tools);
+        // They are found without a word in the environment, by the program and all that it starts.
+        let line = format!(
+            "exec {}-gcc -Wl,--dynamic-linker={libraries}/{} -Wl,--disable-new-dtags -Wl,-rpath,{libraries}",
+            kind.tools, kind.loader
+        );
+        fs::create_dir_all(folder())?;
+        write_command(&kind.compiler(), &line)?;
+    }
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--profile", "unlike"]);
+    build.args(["--package", "libpvm3", "--package", "pvmd", "--package", "pvm-tools"]);
+    build.env("RUSTC", tools::rustc()).env("CARGO_TARGET_DIR", folder().join("build")).env_remove("RUSTFLAGS");
+    for (kind, target) in foreign() {
+        let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+        build.env(variable, kind.compiler()).args(["--target", target]);
+    }
+    sh(&mut build)?;
+    foreign().try_for_each(|(kind, _)| library(kind))
+}
+
+/// The shared library, if it is older than what it is made of.
+fn library(kind: &Kind) -> Result<()> {
+    let archive = kind.programs().join("libpvm3.a");
+    let lib = kind.libraries();
+    fs::create_dir_all(&lib)?;
+    if is_newer(&archive, &lib.join(SONAME)) {
+        shared_library(&kind.compiler().display().to_string(), &archive, &lib)?;
+    }
+    let link = lib.join("libpvm3.so");
+    if !link.exists() {
+        std::os::unix::fs::symlink(SONAME, link)?;
+    }
+    Ok(())
+}
+
+/// The test programs for all machines.
+pub fn test_programs() -> Result<()> {
+    let sources = crate::build::files_of(&root().join("tests/unlike"))?;
+    let header = root().join("include/pvm3.h");
+    for kind in KINDS {
+        let (bin, lib) = (kind.folder().join("bin"), kind.libraries());
+        fs::create_dir_all(&bin)?;
+        let program = bin.join(TEST);
+        let mut inputs: Vec<PathBuf> = sources.clone();
+        inputs.extend([header.clone(), lib.join(SONAME)]);
+        if !inputs.iter().any(|input| is_newer(input, &program)) {
+            continue;
+        }
+        let mut command = Command::new(kind.compiler());
+        command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-I"]).arg(root().join("include"));
+        command.args(sources.iter().filter(|path| path.extension().is_some_and(|extension| extension == "c")));
+        command.arg("-L").arg(&lib).arg("-lpvm3").arg(format!("-Wl,-rpath,{}", lib.display()));
+        sh(command.arg("-o").arg(&program)).with_context(|| format!("the tests for {}", kind.name))?;
+    }
+    Ok(())
+}
+
+/// A command that is another with something in front of its words.
+pub fn write_command(path: &Path, line: &str) -> Result<()> {
+    let text = format!("#!/bin/sh\n{line} \"$@\"\n");
+    if fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    fs::write(path, text)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+}

@@ -1,0 +1,126 @@
+//! The table of what was run: a row a type or a thing that tasks do, a column from a kind to a kind.
+
+use super::kinds::KINDS;
+use std::collections::BTreeMap;
+
+/// What was heard of the cells.
+#[derive(Default)]
+pub struct Matrix {
+    /// In the order in which they came.
+    rows: Vec<String>,
+    /// By row, from, to: what is wrong, if anything.
+    cells: BTreeMap<(String, usize, usize), Option<String>>,
+    /// What all kinds do at once, and what the consoles say.
+    others: Vec<(String, Option<String>)>,
+    /// The tests came to their end.
+    done: bool,
+}
+
+impl Matrix {
+    /// Nothing was heard yet.
+    pub fn new() -> Matrix {
+        Matrix::default()
+    }
+
+    /// Takes a line of the tests; shows what is wrong, and what is no result.
+    pub fn hear(&mut self, line: &str) {
+        let kind = |name: &str| KINDS.iter().position(|kind| kind.name == name);
+        let outcome = |said: &str| (said != "ok").then(|| said.to_owned());
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            ["cell", row, from, to, said] => {
+                let (Some(from), Some(to)) = (kind(from), kind(to)) else { return println!("{line}") };
+                if !self.rows.iter().any(|known| known == row) {
+                    self.rows.push(row.to_owned());
+                }
+                if said != "ok" {
+                    println!("FAILED {row} from {} to {}: {said}", KINDS[from].name, KINDS[to].name);
+                }
+                self.cells.insert((row.to_owned(), from, to), outcome(said));
+            }
+            ["all", what, said] => self.others.push((what.to_owned(), outcome(said))),
+            ["done"] => self.done = true,
+            _ => println!("{line}"),
+        }
+    }
+
+    /// Prints the table.
+    pub fn show(&self) {
+        let pairs = || (0..KINDS.len()).flat_map(|from| (0..KINDS.len()).map(move |to| (from, to)));
+        let width = self.rows.iter().map(String::len).max().unwrap_or(0);
+        println!("{:width$}  {}", "from", columns(pairs().map(|(from, _)| KINDS[from].name)));
+        println!("{:width$}  {}", "to", columns(pairs().map(|(_, to)| KINDS[to].name)));
+        for row in &self.rows {
+            let signs = pairs().map(|(from, to)| match self.cells.get(&(row.clone(), from, to)) {
+                Some(None) => "ok",
+                Some(Some(_)) => "WRONG",
+                None => "-",
+            });
+            println!("{row:width$}  {}", columns(signs));
+        }
+        for (what, said) in &self.others {
+            println!("{what}: {}", said.as_deref().unwrap_or("ok"));
+        }
+        if !self.done {
+            println!("FAILED the tests did not come to their end");
+        }
+    }
+
+    /// How many passed, how many failed; `whole` if every cell is to be there.
+    pub fn counts(&self, whole: bool) -> (usize, usize) {
+        let wanted = self.rows.len() * KINDS.len() * KINDS.len();
+        let results = self.cells.values().chain(self.others.iter().map(|(_, said)| said));
+        let (passed, failed): (Vec<_>, Vec<_>) = results.partition(|said| said.is_none());
+        let missing = if whole || self.rows.is_empty() {
+            (wanted - self.cells.len()).max(usize::from(self.rows.is_empty()))
+        } else {
+            0
+        };
+        (passed.len(), failed.len() + missing + usize::from(!self.done))
+    }
+}
+
+fn columns<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|word| format!("{word:5} ")).collect::<String>().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(row: &str) -> Matrix {
+        let mut matrix = Matrix::new();
+        for from in KINDS {
+            for to in KINDS {
+                matrix.hear(&format!("cell\t{row}\t{}\t{}\tok", from.name, to.name));
+            }
+        }
+        matrix.hear("done");
+        matrix
+    }
+
+    #[test]
+    fn a_whole_matrix_passes_and_each_fault_fails() {
+        assert_eq!(whole("int").counts(true), (16, 0));
+        let mut matrix = whole("int");
+        matrix.hear("cell\tint\ti386\ts390x\t7 is 8");
+        assert_eq!(matrix.counts(true), (15, 1));
+        let mut matrix = whole("int");
+        matrix.hear("all\tbarrier\tnobody comes");
+        assert_eq!(matrix.counts(true), (16, 1));
+    }
+
+    #[test]
+    fn a_cell_that_was_not_run_fails() {
+        let mut matrix = whole("int");
+        matrix.hear("cell\tlong\tamd64\tarm64\tok");
+        assert_eq!(matrix.counts(true), (17, 15));
+    }
+
+    #[test]
+    fn tests_that_end_early_fail() {
+        assert_eq!(Matrix::new().counts(true), (0, 2));
+        let mut matrix = whole("int");
+        matrix.done = false;
+        assert_eq!(matrix.counts(true), (16, 1));
+    }
+}
