@@ -9,6 +9,7 @@ mod compatibility;
 mod conform;
 mod contract;
 mod demo;
+mod fuzz;
 mod hosts;
 mod install;
 mod lint;
@@ -28,7 +29,7 @@ type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>)
 
 /// One line a command; `help` prints this table.
 const COMMANDS: &[Command] = &[
-    ("setup", "install what a fresh Debian machine lacks: setup [build|test|unlike|bench]", setup::run),
+    ("setup", "install what a fresh Debian machine lacks: setup [build|test|unlike|bench|fuzz]", setup::run),
     ("build", "build the distribution tree target/dist (release)", build::run),
     ("install", "install target/dist: install PREFIX", install::run),
     ("test", "every test; the last line is `N passed, N failed`", test::run),
@@ -46,6 +47,7 @@ const COMMANDS: &[Command] = &[
     ),
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
     ("unlike", "one machine of hosts that write numbers differently: unlike [--only ROW]", unlike::run),
+    ("fuzz", "bytes from nowhere for every decoder: fuzz [--minutes N] [--only NAME] [--keep]", fuzz::run),
     ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
     ("man", "the manual pages of the calls, and whether they are true: man [--only NAME]", man::run),
     ("demo", "the main job: a farm on this host, its speed, a small table", demo::run),

@@ -36,9 +36,11 @@ const TEST: &[&str] = &[
 /// To compare speeds. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
 const BENCH: &[&str] = &["netpipe-pvm", "pvm", "pvm-dev", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
-/// Runs the command: `setup [build|test|unlike|bench]...`; without a word, everything.
+/// Runs the command: `setup [build|test|unlike|bench|fuzz]...`; without a word, all but what fuzzing needs.
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut wanted: Vec<&str> = BUILD.to_vec();
+    let fuzzes = arguments.iter().any(|argument| argument == "fuzz");
+    let llvm = if fuzzes { crate::fuzz::llvm_package()? } else { String::new() };
     if arguments.is_empty() {
         wanted.extend(TEST.iter().chain(unlike::tools::PACKAGES).chain(BENCH));
     }
@@ -48,7 +50,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "test" => wanted.extend(TEST),
             "bench" => wanted.extend(BENCH),
             "unlike" => wanted.extend(unlike::tools::PACKAGES),
-            other => bail!("setup knows build, test, unlike and bench, not {other}"),
+            "fuzz" => wanted.extend(["g++", &llvm]),
+            other => bail!("setup knows build, test, unlike, bench and fuzz, not {other}"),
         }
     }
     let wants_unlike = unlike::tools::PACKAGES.iter().all(|package| wanted.contains(package));

@@ -9,6 +9,9 @@ pub const SPEED_MAX: i32 = 1_000_000;
 /// `slots=` goes from 1 to this.
 pub const SLOTS_MAX: u32 = 65_535;
 
+/// With what no name begins: options of the program that starts daemons, marks, defaults, comments.
+const NOT_FIRST: [char; 5] = ['-', '&', '$', '*', '#'];
+
 /// A line that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineError {
@@ -293,7 +296,7 @@ fn read_hosts(words: &[&str]) -> Result<Vec<HostLine>, LineError> {
     let options = read_options(options)?;
     let (later, overload) = (marks.contains('&'), marks.contains('$'));
     let host = |word: String| {
-        let split = split_slots(&word).filter(|(name, _)| !name.starts_with('-'));
+        let split = split_slots(&word).filter(|(name, _)| !name.starts_with(NOT_FIRST));
         let (name, slots) = split.ok_or_else(|| LineError::BadName(word.clone()))?;
         let options = Options { slots: options.slots.or(slots), ..options.clone() };
         Ok(HostLine { name: name.to_owned(), later, overload, options })
@@ -355,6 +358,13 @@ mod tests {
         assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         assert_eq!(file.errors[4].1, LineError::TooLong);
         assert_eq!(file.errors[6].1, LineError::BadName("-oX".into()));
+    }
+
+    #[test]
+    fn a_mark_inside_of_a_list_is_no_name() {
+        for (line, name) in [("n,$", "$"), ("n,&m", "&m"), ("n,*", "*"), ("n,#m", "#m")] {
+            assert_eq!(Hostfile::parse(line).errors, [(1, LineError::BadName(name.into()))]);
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
+use crate::BODY_BYTES_MAX;
 use crate::copying::{self, Refusal};
 use crate::memory;
 use crate::offer::{self, Look};
@@ -67,7 +68,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Reads a descriptor; `None` when it points anywhere else than into the sender's heap.
+    /// Reads a descriptor; `None` when it points anywhere else than into the sender's heap, or
+    /// tells of more than a message can have.
     pub(crate) fn from_descriptor(owner: &Rc<Owner>, descriptor: &[u8]) -> Option<Remote> {
         let (head, list) = descriptor.split_first_chunk::<8>()?;
         let token = u32::from_ne_bytes(head[..4].try_into().ok()?);
@@ -82,12 +84,15 @@ impl Remote {
         let first = fragments.next()??;
         let rest = fragments.collect::<Option<Vec<_>>>()?;
         let bytes = rest.iter().try_fold(first.bytes, |sum, fragment| sum.checked_add(fragment.bytes))?;
+        if bytes > BODY_BYTES_MAX {
+            return None;
+        }
         Some(Remote { owner: owner.clone(), token, first, rest, bytes })
     }
 
     /// A body in one piece.
     pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
-        let first = fragment(owner, offset, bytes)?;
+        let first = fragment(owner, offset, bytes).filter(|first| first.bytes <= BODY_BYTES_MAX)?;
         Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
     }
 
@@ -372,7 +377,8 @@ const STREAM_SPINS_MAX: u32 = 20_000;
 /// The word that says how much of a streamed body is there.
 pub(crate) fn stream_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
     let whole = (bytes as u64).checked_add(stream::HEAD_BYTES as u64)?;
-    let valid = offset % stream::HEAD_BYTES as u64 == 0 && owner.mapping.in_heap(offset, whole);
+    let valid =
+        bytes <= BODY_BYTES_MAX && offset % stream::HEAD_BYTES as u64 == 0 && owner.mapping.in_heap(offset, whole);
     // SAFETY: checked to lie in the mapping, aligned, and an atomic.
     valid.then(|| unsafe { &*owner.mapping.address(offset, whole).cast::<AtomicU64>() })
 }

@@ -23,6 +23,8 @@ mod blank;
 mod copying;
 #[cfg(not(loom))]
 mod endpoint;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub mod fuzz;
 #[cfg(not(loom))]
 mod heap;
 mod meeting;
@@ -81,6 +83,10 @@ pub fn is_daemon(tid: u32) -> bool {
 
 /// Tasks that can live on a host at a time (plus slot 0, which is the daemon's).
 pub const SLOTS: usize = 65_536;
+
+/// The longest body that a task takes from a peer, in bytes: lengths are C `int`s. A peer that tells of
+/// a longer one breaks the rules.
+pub const BODY_BYTES_MAX: usize = i32::MAX as usize;
 
 /// The longest body that travels in the queue itself, in bytes.
 pub const INLINE_BYTES_MAX: usize = 504;

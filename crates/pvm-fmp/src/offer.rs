@@ -9,6 +9,9 @@
 //! if the offer still stood then.
 use crate::sync::{AtomicU64, Ordering, fence};
 
+/// Offers are numbered up to this: a word has room for twice the number, and one bit.
+pub const NUMBER_MAX: u64 = u64::MAX / 2;
+
 /// What the receiver sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {

@@ -8,6 +8,8 @@
 //! Nothing that a peer sends can make this side panic or allocate more than what has arrived.
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod link;
 pub mod rendezvous;
 

@@ -275,7 +275,7 @@ fn is_at(handle: &File, file: &Path) -> bool {
 }
 
 /// The path in the file; `None` when it is empty or no path.
-fn text(handle: &mut File) -> Option<PathBuf> {
+pub(crate) fn text(handle: &mut File) -> Option<PathBuf> {
     let mut bytes = Vec::new();
     handle.rewind().ok()?;
     Read::take(&mut *handle, PATH_BYTES_MAX).read_to_end(&mut bytes).ok()?;

@@ -14,6 +14,8 @@
 
 mod buffer;
 pub mod direct;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod gate;
 mod keys;
 mod link;

@@ -11,6 +11,8 @@ mod control;
 mod convert;
 mod direct;
 mod environment;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod groups;
 mod handlers;
 mod local_notify;

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// The log is cut at this many bytes unless `PVMDLOGMAX` says otherwise.
 const LOG_BYTES_MAX: u64 = 1_000_000;
+/// Nobody waits for longer, whatever a variable says: a moment that far ahead can still be named.
+const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The most bytes of a line on standard input that is looked at for `PVM_VMID`.
 const LINE_BYTES_MAX: usize = 1024;
 
@@ -69,7 +71,7 @@ impl Settings {
         settings.helpers = helpers();
         settings.machine.hostfile = file;
         settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
-        settings.machine.host_timeout = seconds("HPVM_HOST_TIMEOUT", machine::HOST_TIMEOUT);
+        settings.machine.host_timeout = seconds(variable("HPVM_HOST_TIMEOUT"), machine::HOST_TIMEOUT);
         Ok(settings)
     }
 
@@ -117,8 +119,8 @@ impl Settings {
             temporary: std::path::absolute(&places.temporary)?,
             machine_id,
             machine: machine::Settings {
-                tasks_max: tasks_max(),
-                barrier_patience: seconds("HPVM_BARRIER_PATIENCE", machine::BARRIER_PATIENCE),
+                tasks_max: tasks_max(variable("PVM_MAX_TASKS")),
+                barrier_patience: seconds(variable("HPVM_BARRIER_PATIENCE"), machine::BARRIER_PATIENCE),
                 rank,
                 key: keys.public().0,
                 aliases,
@@ -129,7 +131,7 @@ impl Settings {
             keys,
             hosts: Vec::new(),
             master_key: None,
-            log_bytes_max: log_bytes_max(),
+            log_bytes_max: log_bytes_max(variable("PVMDLOGMAX")),
             helpers: Vec::new(),
             complaints,
             places,
@@ -166,19 +168,22 @@ fn lossy(text: OsString) -> String {
     text.to_string_lossy().into_owned()
 }
 
-fn tasks_max() -> usize {
-    let limit = variable("PVM_MAX_TASKS").and_then(|text| lossy(text).trim().parse::<usize>().ok());
+/// What `PVM_MAX_TASKS` says.
+pub(crate) fn tasks_max(text: Option<OsString>) -> usize {
+    let limit = text.and_then(|text| lossy(text).trim().parse::<usize>().ok());
     limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX)
 }
 
-/// A variable that holds a number of seconds.
-fn seconds(name: &str, default: Duration) -> Duration {
-    let value = variable(name).and_then(|text| lossy(text).trim().parse::<f64>().ok());
-    value.and_then(|value| Duration::try_from_secs_f64(value).ok()).filter(|value| !value.is_zero()).unwrap_or(default)
+/// What a variable says that holds a number of seconds.
+pub(crate) fn seconds(text: Option<OsString>, default: Duration) -> Duration {
+    let value = text.and_then(|text| lossy(text).trim().parse::<f64>().ok());
+    let value = value.and_then(|value| Duration::try_from_secs_f64(value).ok()).filter(|value| !value.is_zero());
+    value.map_or(default, |value| value.min(PATIENCE_MAX))
 }
 
-fn log_bytes_max() -> u64 {
-    variable("PVMDLOGMAX").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(LOG_BYTES_MAX)
+/// What `PVMDLOGMAX` says.
+pub(crate) fn log_bytes_max(text: Option<OsString>) -> u64 {
+    text.and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(LOG_BYTES_MAX)
 }
 
 fn helpers() -> Vec<String> {
@@ -229,4 +234,20 @@ pub fn machine_id_on_input() -> Option<OsString> {
     }
     let id = line.split(u8::is_ascii_whitespace).find_map(|word| word.strip_prefix(b"PVM_VMID="))?;
     Some(OsString::from_vec(id.to_vec())).filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_beyond_all_clocks_are_cut_and_nonsense_leaves_the_default() {
+        let default = Duration::from_secs(10);
+        for (text, value) in
+            [("2.5", Duration::from_millis(2500)), ("1e18", PATIENCE_MAX), ("0", default), ("x", default)]
+        {
+            assert_eq!(seconds(Some(text.into()), default), value, "{text}");
+        }
+        assert!(std::time::Instant::now().checked_add(PATIENCE_MAX).is_some());
+    }
 }

@@ -3,10 +3,10 @@
 //!
 //! `way` knows by which program, `attempt` is a command under way, `reason` tells what went wrong,
 //! `manual` has a person type the command.
-mod attempt;
+pub(crate) mod attempt;
 pub mod manual;
-mod reason;
-mod way;
+pub(crate) mod reason;
+pub(crate) mod way;
 
 use attempt::Attempt;
 use pvm_core::codes::Code;

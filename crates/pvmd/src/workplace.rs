@@ -66,7 +66,7 @@ fn lookup(name: &str, root: &Path, home: &OsStr) -> Option<String> {
 }
 
 /// Replaces `$NAME` and `${NAME}`; unknown ones stay as they are.
-fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
+pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut result = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {

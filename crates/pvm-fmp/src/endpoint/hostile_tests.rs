@@ -173,7 +173,7 @@ fn a_body_that_never_becomes_whole_is_looked_at_once_and_others_come_through() {
 fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
-    for bytes in [1 << 20, u64::MAX / 4] {
+    for bytes in [1 << 20, crate::BODY_BYTES_MAX as u64] {
         let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
         crate::offer::stand(&line.get().offer, 9);
         copying::begin(line.get());

@@ -14,7 +14,7 @@ use crate::queue::{Entry, Kind};
 use crate::segment::PeerLine;
 use crate::stream;
 use crate::sync::Ordering;
-use crate::{INLINE_BYTES_MAX, Posted};
+use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -452,6 +452,9 @@ fn receive_offer(
     sink: &mut impl Sink,
 ) -> Step {
     let [address, bytes, number] = words_of(entry);
+    if bytes > BODY_BYTES_MAX as u64 || number > offer::NUMBER_MAX {
+        return Step::Damaged;
+    }
     match offer::look(&theirs.offer, number) {
         Look::Moved => match moved_body(owner, theirs) {
             Some(remote) => {

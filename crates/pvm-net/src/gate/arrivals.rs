@@ -124,7 +124,7 @@ impl Gate {
         }
     }
 
-    fn greet(&mut self, socket: OwnedFd, address: SocketAddr, now: Instant) {
+    pub(crate) fn greet(&mut self, socket: OwnedFd, address: SocketAddr, now: Instant) {
         if !self.make_room(now, false) {
             return self.refuse(address, "too many that are not known".into(), now);
         }

@@ -4,7 +4,7 @@
 //! both tasks have it; until then, and where there is none, messages take the default route. A send
 //! writes to the socket, and waits only as long as the other side takes what is sent; the rest is
 //! kept and goes out whenever the task is in the library.
-mod end;
+pub(crate) mod end;
 
 use crate::control::{Fate, Member};
 use crate::message::OWN_DSIG;

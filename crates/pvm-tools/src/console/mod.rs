@@ -8,7 +8,7 @@ mod input;
 pub mod listing;
 mod options;
 mod spawn;
-mod spawn_options;
+pub(crate) mod spawn_options;
 mod trace;
 
 use crate::control::Control;

@@ -19,7 +19,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    fn new(pipe: OwnedFd) -> io::Result<Lines> {
+    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Lines> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Lines { pipe: Some(pipe), text: Vec::new() })
     }

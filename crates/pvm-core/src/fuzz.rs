@@ -1,0 +1,254 @@
+//! Bytes from nowhere, for what this crate reads (docs/testing.md).
+use crate::dialogue::{self, Greeting, Line};
+use crate::flows::frames::{Head, read_head};
+use crate::flows::{Intake, Piece};
+use crate::hostfile::{self, Hostfile};
+use crate::proto::{ToDaemon, ToTask};
+use crate::tid::Tid;
+use crate::wire::{Frame, decode, encode};
+use crate::{encoding::Reader, flows, ranges, trace};
+use pvm_fuzz::{Target, file, part};
+use std::fmt::Debug;
+use std::rc::Rc;
+
+/// What this crate reads.
+pub const TARGETS: &[Target] = &[
+    Target { name: "daemon-frames", run: daemon_frames, decoder: &[file("crates/pvm-core/src/wire.rs"), PROTO, TID] },
+    Target { name: "control-frames", run: control_frames, decoder: &[PROTO, TID] },
+    Target {
+        name: "data-link",
+        run: data_link,
+        decoder: &[
+            file("crates/pvm-core/src/flows/frames.rs"),
+            part("crates/pvm-core/src/flows/intake.rs", &["begin", "place", "placed", "arriving"]),
+        ],
+    },
+    Target { name: "start-dialogue", run: start_dialogue, decoder: &[file("crates/pvm-core/src/dialogue.rs")] },
+    Target {
+        name: "hostfile",
+        run: hostfile,
+        decoder: &[file("crates/pvm-core/src/hostfile.rs"), file("crates/pvm-core/src/ranges.rs")],
+    },
+    Target { name: "default-encoding", run: default_encoding, decoder: &[file("crates/pvm-core/src/encoding.rs")] },
+    Target { name: "trace", run: trace_message, decoder: &[file("crates/pvm-core/src/trace.rs")] },
+];
+
+const PROTO: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["encode", "decode"]);
+const TID: pvm_fuzz::Source = part("crates/pvm-core/src/tid.rs", &["fmt"]);
+
+/// What can be read is written and read back the same.
+fn survives<T>(bytes: &[u8])
+where
+    T: serde::Serialize + for<'a> serde::Deserialize<'a> + Debug,
+{
+    let Some(value) = decode::<T>(bytes) else { return };
+    let written = encode(&value);
+    let read: T = decode(&written).expect("what was written can be read");
+    // Compared as text: a number that is none does not equal itself.
+    assert_eq!(format!("{read:?}"), format!("{value:?}"));
+}
+
+fn daemon_frames(bytes: &[u8]) {
+    survives::<Frame>(bytes);
+}
+
+fn control_frames(bytes: &[u8]) {
+    survives::<ToDaemon>(bytes);
+    survives::<ToTask>(bytes);
+}
+
+/// What comes on a data link, in whatever pieces, ends in whole messages or in `Strange`.
+fn data_link(bytes: &[u8]) {
+    let host = Tid::host_number(2);
+    let (mut intake, mut rest) = (Intake::<Vec<u8>>::new(), bytes);
+    while let Ok(Some((head, used))) = read_head(rest) {
+        assert!(used <= flows::frames::HEAD_BYTES_MAX && used <= rest.len());
+        rest = &rest[used..];
+        let follow = match &head {
+            Head::Start { first, .. } => *first,
+            Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => *bytes,
+            Head::Credit { .. } => 0,
+        };
+        let Some((body, after)) = rest.split_at_checked(follow) else { return };
+        rest = after;
+        if !takes(&mut intake, host, head, body) {
+            return;
+        }
+    }
+}
+
+/// As a receiving daemon does with it; `false` when the other side breaks the rules.
+fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: Head, body: &[u8]) -> bool {
+    match head {
+        Head::Start { transfer, letter, first } => {
+            rewritten(&Piece::Start { transfer, letter: letter.clone(), first, body: Rc::new(()) }, first);
+            first == letter.bytes || intake.begin(host, transfer, letter, body.to_vec(), first).is_ok()
+        }
+        Head::Chunk { transfer, bytes } => {
+            let Ok(at) = intake.place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
+            rewritten(&Piece::Chunk { transfer, range: at..at + bytes, body: Rc::new(()) }, bytes);
+            let arriving = intake.arriving();
+            let whole = intake.placed(host, transfer, bytes);
+            assert!(whole.is_none_or(|(letter, _)| letter.bytes == at + bytes && intake.arriving() < arriving));
+            true
+        }
+        Head::Along { dst, bytes } => {
+            rewritten(&Piece::<()>::Along { dst, frame: body.to_vec() }, bytes);
+            true
+        }
+        Head::Credit { dst, bytes } => {
+            let mut written = Vec::new();
+            flows::frames::write_credit(&flows::Credit { host, dst, bytes }, &mut written);
+            assert_eq!(read_head(&written), Ok(Some((Head::Credit { dst, bytes }, written.len()))));
+            true
+        }
+    }
+}
+
+/// The head of what was read, written and read once more, tells of as many bytes.
+fn rewritten(piece: &Piece<()>, bytes: usize) {
+    let mut head = Vec::new();
+    flows::frames::write_piece(piece, &mut head);
+    let Ok(Some((read, used))) = read_head(&head) else { panic!("what was written cannot be read") };
+    let follow = match read {
+        Head::Start { first, .. } => first,
+        Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => bytes,
+        Head::Credit { .. } => 0,
+    };
+    assert_eq!((used, follow), (head.len(), bytes));
+}
+
+/// The lines that master and new daemon send each other. The first byte says which.
+fn start_dialogue(bytes: &[u8]) {
+    let Some((first, rest)) = bytes.split_first() else { return };
+    let text = String::from_utf8_lossy(rest);
+    match first % 3 {
+        0 => {
+            let mut greeting = Greeting::default();
+            for line in text.lines() {
+                if greeting.take(line) {
+                    break;
+                }
+            }
+            let mut again = Greeting::default();
+            greeting.text().lines().for_each(|line| {
+                again.take(line);
+            });
+            assert_eq!(again, greeting);
+        }
+        1 => match dialogue::read(&text) {
+            Line::Started(started) => {
+                assert!(started.addresses.len() <= dialogue::ADDRESSES_MAX);
+                assert_eq!(dialogue::read(&started.line()), Line::Started(started));
+            }
+            Line::Failed(_) | Line::Noise => {}
+            Line::OtherProtocol => {
+                assert_eq!(dialogue::read(&dialogue::refusal_line("LINUX64", 1)), Line::OtherProtocol);
+            }
+        },
+        _ => command(&text),
+    }
+}
+
+/// A command line: no name leaves its word in the other host's shell.
+fn command(text: &str) {
+    let mut lines = text.lines();
+    let mut next = || lines.next().unwrap_or_default();
+    let (name, address, key) = (next().to_owned(), next(), dialogue::unhex(next()));
+    let address = address.parse().unwrap_or_else(|_| "192.0.2.1:1".parse().expect("an address"));
+    let (by_hand, in_foreground) = (text.len() % 2 == 1, text.len() % 4 > 1);
+    let (master, own) = (Tid::host_number(1), Tid::host_number(2));
+    let call = dialogue::Call { name, master, address, own, debug_mask: 0, key, by_hand, in_foreground };
+    let command = call.command("pvmd");
+    let word = dialogue::quoted(&call.name);
+    assert!(command.contains(&format!(" -n{word} ")));
+    assert_eq!(word_of_shell(&word).as_deref(), Some(call.name.as_str()), "{word}");
+}
+
+/// What a shell makes of a text, if that is one word without anything that it would expand.
+fn word_of_shell(text: &str) -> Option<String> {
+    let (mut word, mut characters) = (String::new(), text.chars());
+    while let Some(character) = characters.next() {
+        match character {
+            '\'' => loop {
+                match characters.next()? {
+                    '\'' => break,
+                    inner => word.push(inner),
+                }
+            },
+            '\\' => word.push(characters.next()?),
+            plain if plain.is_ascii_alphanumeric() || "._-:/+,=@%".contains(plain) => word.push(plain),
+            _ => return None,
+        }
+    }
+    Some(word)
+}
+
+/// A hostfile, and each of its lines as a host that is added later.
+fn hostfile(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let file = Hostfile::parse(&text);
+    for (_, error) in &file.errors {
+        assert!(!error.to_string().is_empty());
+    }
+    for host in &file.hosts {
+        let line = host.to_string();
+        let again = hostfile::parse_host(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(&again, host, "{line}");
+        assert!(!host.name().starts_with('-') && !host.address().starts_with('-'));
+        assert!(host.login().is_none_or(|login| !login.starts_with('-')));
+        file.options_of(&[host.name(), host.address()]);
+        let _ = (host.start_option(), host.daemon(), host.machine());
+    }
+    for line in text.lines() {
+        if let Ok(host) = hostfile::parse_host(line) {
+            let name = host.name().to_owned();
+            assert_eq!(file.complete(host).name(), name);
+        }
+        if let Ok(lines) = hostfile::lines(line) {
+            assert!(lines.len() <= ranges::NAMES_MAX);
+        }
+    }
+}
+
+/// Reads as the bytes say: the first half of them says what is read, the second is read.
+fn default_encoding(bytes: &[u8]) {
+    let (steps, body) = bytes.split_at(bytes.len() / 2);
+    let mut reader = Reader::new(body);
+    let mut writer = crate::encoding::Writer::new();
+    for step in steps {
+        let before = reader.rest().len();
+        writer = match step % 3 {
+            0 => reader.int().map(|value| writer.clone().int(value)),
+            1 => reader.string().map(|text| writer.clone().string(text)),
+            _ => reader.bytes((step / 3).into()).map(|data| writer.clone().bytes(data)),
+        }
+        .unwrap_or(writer);
+        assert!(reader.rest().len() <= before);
+    }
+    assert!(writer.finish().len() <= body.len());
+}
+
+/// A trace message: what was read is written and read back the same, described or not.
+fn trace_message(bytes: &[u8]) {
+    for part in trace::parts(Reader::new(bytes)) {
+        let trace::Part::Record(record) = &part else { continue };
+        for describe in [false, true] {
+            let mut body = Vec::new();
+            record.write(describe, &mut body);
+            assert_eq!(trace::parts(Reader::new(&body)), std::slice::from_ref(&part));
+        }
+        record.data().iter().for_each(|datum| {
+            record.int(*datum);
+        });
+        record.stamp.microseconds();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+        pvm_fuzz::replay_all(super::TARGETS);
+    }
+}

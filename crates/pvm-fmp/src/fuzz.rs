@@ -1,0 +1,481 @@
+//! Bytes from nowhere, for what peers write to shared memory (docs/testing.md).
+//!
+//! Plain bytes do not get far here: a neighbour breaks the rules in the middle of keeping them. So
+//! the bytes are a list of deeds of a hostile one, and of looks of its victim.
+use crate::group::{GroupMemory, GroupView};
+use crate::ports::{PortTable, PortView};
+use crate::queue::{Kind, LINE_BYTES, Line, Writer};
+use crate::segment::{HEAP_START, PeerLine, Segment};
+use crate::sync::{AtomicU64, Ordering};
+use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
+use pvm_fuzz::{Target, Unstructured, file, part};
+use rustix::event::EventfdFlags;
+use std::os::fd::OwnedFd;
+
+/// What this crate reads.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "neighbour",
+        run: neighbour,
+        decoder: &[
+            file("crates/pvm-fmp/src/arrival.rs"),
+            file("crates/pvm-fmp/src/offer.rs"),
+            part(
+                "crates/pvm-fmp/src/queue.rs",
+                &["from_number", "stamp", "find", "next", "next_short", "has_next", "meta_of", "copy_to", "load_bytes"],
+            ),
+            part(
+                "crates/pvm-fmp/src/peer.rs",
+                &["find_line", "consumed", "at", "follow", "remove", "holds", "reader_came_to"],
+            ),
+            part(
+                "crates/pvm-fmp/src/endpoint/receive.rs",
+                &[
+                    "drain_peer",
+                    "poll_dead",
+                    "find_queue",
+                    "drain_some",
+                    "shun",
+                    "step",
+                    "step_long",
+                    "follow_link",
+                    "receive_offer",
+                    "receive_lent",
+                    "receive_stream",
+                    "words_of",
+                    "first_short",
+                    "take",
+                ],
+            ),
+            part("crates/pvm-fmp/src/segment.rs", &["of_peer", "in_heap", "address", "peer_line"]),
+        ],
+    },
+    Target {
+        name: "group-board",
+        run: group_board,
+        decoder: &[
+            file("crates/pvm-fmp/src/group/view.rs"),
+            part(
+                "crates/pvm-fmp/src/group/barrier.rs",
+                &[
+                    "standing",
+                    "pending",
+                    "arrive",
+                    "passed",
+                    "fate",
+                    "fail",
+                    "take",
+                    "release",
+                    "give",
+                    "finish_failure",
+                ],
+            ),
+            part("crates/pvm-fmp/src/group/memory.rs", &["look", "waiting", "take", "sleepers", "fail"]),
+        ],
+    },
+];
+
+const VICTIM: u32 = 0x40001;
+const ATTACKER: u32 = 0x40002;
+const DAEMON: u32 = 0x40000;
+/// What is read of a body: enough to see that it is there.
+const LOOK_BYTES: usize = 4096;
+/// Rings and bodies of the hostile neighbour lie in so many bytes from the start of its heap.
+const PLAYGROUND_BYTES: u64 = 256 << 10;
+/// Deeds in one run.
+const DEEDS_MAX: usize = 200;
+
+/// Takes what arrives as a task does, but no more than a look of it.
+#[derive(Default)]
+struct Looking {
+    kept: Vec<Remote>,
+    keeps: bool,
+    declines: bool,
+    in_pieces: bool,
+}
+
+impl Looking {
+    fn look_at(&mut self, remote: Remote) {
+        let mut bytes = [0; LOOK_BYTES];
+        let count = remote.len().min(LOOK_BYTES);
+        remote.read(0, &mut bytes[..count]);
+        remote.read(remote.len() - count, &mut bytes[..count]);
+        if self.in_pieces && remote.len() <= LOOK_BYTES {
+            let mut done = 0;
+            remote.use_pieces(&mut done, &mut |_, _, _| {});
+            let mut all = Vec::new();
+            remote.append_to(&mut all);
+            assert_eq!((done, all.len()), (remote.len(), remote.len()));
+        }
+        assert!(remote.len() <= crate::BODY_BYTES_MAX);
+        if self.keeps {
+            self.kept.push(remote);
+        }
+    }
+}
+
+impl Sink for Looking {
+    fn arrived(&mut self, _from: u32, _meta: Meta, body: Arrival<'_>) {
+        match body {
+            Arrival::Inline(inline) => {
+                let mut bytes = [0; INLINE_BYTES_MAX];
+                assert_eq!(inline.copy_to(&mut bytes), inline.len());
+            }
+            Arrival::Remote(remote) => self.look_at(remote),
+            Arrival::Offer(_) if self.declines => {}
+            Arrival::Offer(offer) => {
+                assert!(offer.len() <= crate::BODY_BYTES_MAX);
+                let missed = match (self.in_pieces, offer.len() <= LOOK_BYTES) {
+                    (true, true) => offer.use_pieces(&mut 0, &mut |_, _, _| {}),
+                    (false, true) => {
+                        let mut all = Vec::with_capacity(offer.len());
+                        offer.take_all(&mut all)
+                    }
+                    (_, false) => offer.take(&mut [0; LOOK_BYTES]),
+                };
+                if let Err(OfferMissed::Moved(remote)) = missed {
+                    self.look_at(remote);
+                }
+            }
+        }
+    }
+}
+
+/// The segment of a neighbour that writes into it whatever it wants.
+struct Hostile {
+    segment: Segment,
+    writer: Writer,
+    ring: u64,
+    shift: u32,
+}
+
+impl Hostile {
+    fn new() -> Hostile {
+        let segment = Segment::new().expect("memory for a segment");
+        segment.commit(HEAP_START.next_multiple_of(1024), PLAYGROUND_BYTES).expect("memory for a heap");
+        let shift = 6;
+        let hostile = Hostile { segment, writer: Writer::new(shift), ring: HEAP_START.next_multiple_of(1024), shift };
+        let (header, line) = (hostile.segment.mapping.header(), hostile.line());
+        line.tid.store(VICTIM, Ordering::Relaxed);
+        line.ring_shift.store(shift, Ordering::Relaxed);
+        line.ring.store(hostile.ring, Ordering::Relaxed);
+        header.peers.0.store(1, Ordering::Relaxed);
+        header.table_version.store(1, Ordering::Relaxed);
+        hostile
+    }
+
+    fn line(&self) -> &PeerLine {
+        self.segment.mapping.peer_line(0)
+    }
+
+    fn descriptors(&self) -> (OwnedFd, OwnedFd) {
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a doorbell");
+        (self.segment.descriptor().try_clone_to_owned().expect("a descriptor"), bell)
+    }
+
+    /// An entry in the form that it should have, whatever it tells.
+    fn write(&mut self, kind: Kind, meta: &Meta, body: &[u8]) {
+        let bytes = (LINE_BYTES as u64) << self.shift;
+        let address = self.segment.mapping.address(self.ring, bytes);
+        // SAFETY: `address` has checked that so many bytes lie in the mapping, which `self` keeps; a
+        // line is made of atomics and aligned, since rings begin at multiples of its size.
+        let ring: &[Line] = unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) };
+        self.writer.write(ring, kind, meta, body);
+    }
+
+    /// Any word of the playground.
+    fn scribble(&self, at: u64, value: u64) {
+        let address = self.segment.mapping.address(HEAP_START + at % PLAYGROUND_BYTES / 8 * 8, 8);
+        // SAFETY: checked by `address`; aligned, since the heap begins at a multiple of eight.
+        unsafe { &*address.cast::<AtomicU64>() }.store(value, Ordering::Relaxed);
+    }
+}
+
+/// A number that is likely to lead somewhere: small, in the playground, around the ends, or any.
+fn word(from: &mut Unstructured<'_>, end: u64) -> pvm_fuzz::Result<u64> {
+    Ok(match from.arbitrary::<u8>()? % 8 {
+        0 | 1 => from.arbitrary::<u8>()?.into(),
+        2 | 3 => HEAP_START + u64::from(from.arbitrary::<u16>()?) * 64 % PLAYGROUND_BYTES,
+        4 => end.wrapping_sub(from.arbitrary::<u8>()?.into()),
+        5 => u64::from(from.arbitrary::<u16>()?) << (from.arbitrary::<u8>()? % 48),
+        6 => u64::MAX - u64::from(from.arbitrary::<u8>()?),
+        _ => from.arbitrary()?,
+    })
+}
+
+fn neighbour(bytes: &[u8]) {
+    // Ends when there are no more bytes.
+    let _ = deeds(&mut Unstructured::new(bytes));
+}
+
+fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    let table = PortTable::new(2).expect("memory for the port table");
+    let flags: u8 = from.arbitrary()?;
+    let attacker = if flags & 1 == 0 { ATTACKER } else { DAEMON };
+    [VICTIM, attacker].iter().for_each(|tid| table.set(*tid));
+    let mut victim = Endpoint::new().expect("memory for a segment");
+    let view = PortView::new(table.descriptor().try_clone_to_owned().expect("a descriptor"));
+    victim.enrolled(VICTIM, view.expect("a port table"));
+    let mut hostile = Hostile::new();
+    let (segment, bell) = hostile.descriptors();
+    victim.connect(attacker, segment, bell).expect("its segment is one");
+    let mut sink = Looking { keeps: flags & 2 != 0, declines: flags & 4 != 0, in_pieces: flags & 8 != 0, kept: vec![] };
+    for _ in 0..DEEDS_MAX {
+        deed(from, &mut hostile)?;
+        look(from, &mut victim, attacker, &mut sink)?;
+        if from.is_empty() {
+            break;
+        }
+    }
+    table.clear(attacker);
+    victim.poll_dead(attacker, &mut sink);
+    victim.peer_gone(attacker);
+    victim.tidy();
+    Ok(())
+}
+
+/// What the neighbour does.
+fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<()> {
+    let end = hostile.segment.mapping.bytes();
+    let value = word(from, end)?;
+    let line = hostile.line();
+    match from.arbitrary::<u8>()? % 32 {
+        0 => hostile.segment.mapping.header().peers.0.store(value as u32, Ordering::Relaxed),
+        1 => drop(hostile.segment.mapping.header().table_version.fetch_add(1, Ordering::Relaxed)),
+        2 => line.tid.store(value as u32, Ordering::Relaxed),
+        3 => line.ring.store(value, Ordering::Relaxed),
+        4 => line.ring_shift.store(value as u32, Ordering::Relaxed),
+        5 => line.offer.store(value, Ordering::Relaxed),
+        6 => line.moved_offset.store(value, Ordering::Relaxed),
+        7 => line.moved_bytes.store(value, Ordering::Relaxed),
+        8 => line.moved_token.store(value, Ordering::Relaxed),
+        9 => line.consumed.store(value, Ordering::Relaxed),
+        10 => line.taken.store(value, Ordering::Relaxed),
+        11 => line.into_number.store(value, Ordering::Relaxed),
+        12 => line.into_bytes.store(value, Ordering::Relaxed),
+        13 => line.front.store(value, Ordering::Relaxed),
+        14 => line.back.store(value, Ordering::Relaxed),
+        15 => line.back_done.store(value, Ordering::Relaxed),
+        16 => hostile.scribble(from.arbitrary::<u32>()?.into(), value),
+        17 => hostile.segment.mapping.header().pid.store(value as u32, Ordering::Relaxed),
+        18 => hostile.segment.mapping.header().nonce_address.store(value, Ordering::Relaxed),
+        19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
+        22 | 23 => entry(from, hostile, Kind::Offer, &[value])?,
+        24 | 25 => entry(from, hostile, Kind::Stream, &[value])?,
+        26 => entry(from, hostile, Kind::Release, &[value])?,
+        27 => entry(from, hostile, Kind::Link, &[value])?,
+        28 => {
+            let body = [value as u8; INLINE_BYTES_MAX];
+            let meta = if value % 2 == 0 { [1, 2, 3, 4, 5, 6] } else { [1, 2, 0, 0x40_8c41, 0x40_8c41, 0] };
+            hostile.write(Kind::Message, &meta, &body[..value as usize % (INLINE_BYTES_MAX + 1)]);
+        }
+        29 => {
+            let count = from.arbitrary::<u8>()? as usize % 32;
+            let mut words = vec![u64::from(count as u32) << 32 | value & 0xffff_ffff];
+            for _ in 0..2 * count {
+                words.push(word(from, end)?);
+            }
+            let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            hostile.write(Kind::Blocks, &[9; 6], &body[..body.len().min(INLINE_BYTES_MAX)]);
+        }
+        30 => {
+            // An offer that stands, of memory that there is.
+            let body = [7u8; LOOK_BYTES];
+            line.offer.store(2 * (value & 0xff), Ordering::Relaxed);
+            let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
+            let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            hostile.write(Kind::Offer, &[8; 6], &body);
+        }
+        _ => hostile.writer = Writer::new(hostile.shift),
+    }
+    Ok(())
+}
+
+/// An entry of so many words, the first ones given.
+fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
+    let end = hostile.segment.mapping.bytes();
+    let mut words = first.to_vec();
+    while words.len() < 3 {
+        words.push(word(from, end)?);
+    }
+    let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let cut = if from.arbitrary::<u8>()? == 0 { 8 } else { body.len() };
+    hostile.write(kind, &[1, 2, 3, 4, 5, 6], &body[..cut]);
+    Ok(())
+}
+
+/// What the victim does.
+fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink: &mut Looking) -> pvm_fuzz::Result<()> {
+    match from.arbitrary::<u8>()? % 16 {
+        0..=3 => drop(victim.poll(sink)),
+        4 => drop(victim.poll_peer(attacker, sink)),
+        5 => drop(victim.poll_all(sink)),
+        6 => {
+            if let Some(short) = victim.first_short() {
+                let mut data = [0; 64];
+                let (bytes, _) = (short.len(), short.meta());
+                assert_eq!(short.take(&mut data[..bytes.min(64)]), bytes);
+            }
+        }
+        7 => {
+            let _ = victim.send_bytes(attacker, [1, 2, 3, 4, 5, 0], &[3; 40]);
+        }
+        8 => {
+            if let Ok(block) = victim.allocate(2000) {
+                let _ = victim.send_blocks(attacker, [1, 2, 3, 4, 5, 0], &[(block, 2000)]);
+            }
+        }
+        9 => {
+            let _ = victim.send_bytes(attacker, [1, 2, 3, 4, 5, 0], &[3; 20_000]);
+        }
+        10 => {
+            victim.watch_first();
+            victim.watch();
+            victim.has_read(attacker, victim.written(attacker));
+        }
+        11 => victim.tidy(),
+        12 => sink.kept.clear(),
+        13 => sink.declines = !sink.declines,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A member that writes anything to the board while another, and the daemon, use it as they should.
+fn group_board(bytes: &[u8]) {
+    let _ = on_the_board(&mut Unstructured::new(bytes));
+}
+
+fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    let memory = GroupMemory::new().expect("memory for a group");
+    for instance in 0..4 {
+        memory.set(instance, VICTIM + instance);
+    }
+    let clone = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().expect("a descriptor");
+    let board = clone(memory.board());
+    let view = GroupView::open(clone(memory.list()), Some(clone(memory.board()))).expect("a group");
+    let outside = GroupView::open(clone(memory.list()), None).expect("a group");
+    let mut arrived = 0;
+    while !from.is_empty() {
+        match from.arbitrary::<u8>()? % 12 {
+            0..=3 => {
+                let at = u64::from(from.arbitrary::<u16>()?) % 1024 * 8;
+                let value: u64 = match from.arbitrary::<u8>()? % 4 {
+                    0 => from.arbitrary()?,
+                    1 => u64::from(from.arbitrary::<u8>()?) << 32 | u64::from(u16::MAX),
+                    2 => u64::from(from.arbitrary::<u8>()?) << 32 | u64::from(u16::MAX - 1),
+                    _ => from.arbitrary::<u8>()?.into(),
+                };
+                // Not the first word: that is looked at when the board is opened, and only then.
+                let _ = rustix::io::pwrite(&board, &value.to_ne_bytes(), at.max(8));
+            }
+            4 => {
+                arrived =
+                    view.arrive(0, from.arbitrary::<u8>()?.max(1).into()).map_or(arrived, |arrival| arrival.generation)
+            }
+            5 => drop(view.passed(arrived)),
+            6 => {
+                view.lie_down(0);
+                view.sleepers(arrived);
+                view.rise(0);
+            }
+            7 => {
+                let look = memory.look();
+                drop(memory.waiting());
+                assert!(format!("{look:?}").len() < 1 << 20 && memory.sleepers().len() <= crate::SLOTS);
+            }
+            8 => drop(memory.take()),
+            9 => memory.release(from.arbitrary()?),
+            10 => memory.give(),
+            _ => {
+                assert_eq!(view.members().len(), 4);
+                assert!(outside.arrive(0, 1).is_err() && !outside.has_board());
+                assert_eq!((view.size(), view.places(), view.instance_of(VICTIM + 1)), (4, 4, Some(1)));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task, and a neighbour that is none of the good ones.
+    fn neighbours() -> (PortTable, Endpoint, Hostile) {
+        let table = PortTable::new(2).unwrap();
+        table.set(VICTIM);
+        table.set(ATTACKER);
+        let mut victim = Endpoint::new().unwrap();
+        victim.enrolled(VICTIM, PortView::new(table.descriptor().try_clone_to_owned().unwrap()).unwrap());
+        let hostile = Hostile::new();
+        let (segment, bell) = hostile.descriptors();
+        victim.connect(ATTACKER, segment, bell).unwrap();
+        (table, victim, hostile)
+    }
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn a_queue_that_leads_in_a_circle_is_read_once() {
+        for further in [0, 64, 4096] {
+            let (_table, mut victim, mut hostile) = neighbours();
+            hostile.write(Kind::Message, &[1; 6], b"one");
+            hostile.write(Kind::Link, &[0; 6], &words(&[hostile.ring + further, 6]));
+            // The ring behind leads back, or where the two overlap anywhere.
+            hostile.ring += further;
+            hostile.writer = Writer::new(hostile.shift);
+            hostile.write(Kind::Message, &[2; 6], b"two");
+            hostile.write(Kind::Link, &[0; 6], &words(&[hostile.ring - further, 6]));
+            // What has come before somebody dies is read in batches, and can come again.
+            assert!(victim.poll_dead(ATTACKER, &mut Looking::default()) < 1000, "{further}");
+        }
+    }
+
+    #[test]
+    fn an_offer_with_a_number_that_no_word_can_hold_is_damage() {
+        let (_table, mut victim, mut hostile) = neighbours();
+        hostile.line().offer.store(2, Ordering::Relaxed);
+        hostile.write(Kind::Offer, &[1; 6], &words(&[4096, 8, 1 << 63 | 1]));
+        hostile.write(Kind::Message, &[1; 6], b"not believed any more");
+        assert_eq!(victim.poll(&mut Looking::default()), 0);
+    }
+
+    #[test]
+    fn a_peer_that_has_read_more_than_there_was_is_sent_to_all_the_same() {
+        let (_table, mut victim, hostile) = neighbours();
+        let full = 4 << hostile.shift;
+        for round in 0..3 * full {
+            hostile.line().consumed.store(u64::MAX - round, Ordering::Relaxed);
+            assert!(victim.send_bytes(ATTACKER, [1, 2, 3, 4, 5, 0], &[3; 40]).is_ok());
+        }
+        victim.tidy();
+    }
+
+    #[test]
+    fn a_body_longer_than_any_message_is_damage() {
+        let long = crate::BODY_BYTES_MAX as u64 + 1;
+        let at = HEAP_START.next_multiple_of(1024);
+        let entries = [
+            (Kind::Blocks, words(&[1 << 32, at, long])),
+            (Kind::Blocks, words(&[3 << 32, at, long / 2, at, long / 2, at, 1])),
+            (Kind::Stream, words(&[0, at, long])),
+            (Kind::Offer, words(&[4096, long, 1])),
+        ];
+        for (kind, entry) in entries {
+            let (_table, mut victim, mut hostile) = neighbours();
+            hostile.line().offer.store(2, Ordering::Relaxed);
+            hostile.write(kind, &[1; 6], &entry);
+            hostile.write(Kind::Message, &[1; 6], b"not believed any more");
+            assert_eq!(victim.poll(&mut Looking::default()), 0, "{kind:?}");
+            assert_eq!(victim.poll(&mut Looking::default()), 0, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+        pvm_fuzz::replay_all(super::TARGETS);
+    }
+}

@@ -1,0 +1,235 @@
+//! Bytes from nowhere, for what comes over the network (docs/testing.md). TLS is rustls's affair; what
+//! comes out of it, and what comes without it, is ours.
+use crate::gate::Gate;
+use crate::link::{HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Link, LinkError};
+use crate::{Event, Identity, KeyPair, Token, Tokens};
+use pvm_fuzz::{Target, Unstructured, part};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::io::{IoSlice, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// What this crate reads.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "link-frames",
+        run: link_frames,
+        decoder: &[
+            part(
+                "crates/pvm-net/src/link/receiving.rs",
+                &["receive", "parse", "take", "read_straight", "broken", "read_bytes", "receive_whole", "fill"],
+            ),
+            part("crates/pvm-net/src/buffer.rs", &["consume", "take_front", "space", "commit"]),
+        ],
+    },
+    Target {
+        name: "gate",
+        run: gate,
+        decoder: &[part(
+            "crates/pvm-net/src/gate/arrivals.rs",
+            &[
+                "greet",
+                "arrival_goes_on",
+                "listen_to",
+                "shake",
+                "opened",
+                "half_open",
+                "make_room_for_half",
+                "complete",
+                "expected_by",
+                "half_of",
+                "expect",
+                "forget_expected",
+            ],
+        )],
+    },
+    Target { name: "keys", run: keys, decoder: &[part("crates/pvm-net/src/keys.rs", &["from_str"])] },
+];
+
+/// The longest frame in these tests, in bytes.
+const FRAME_BYTES_MAX: usize = 64 << 10;
+/// Bytes that a socket takes without anybody reading.
+const ROOM_BYTES: usize = 32 << 10;
+
+/// Frames on a link in clear, whole and in pieces, taken in all the ways there are.
+fn link_frames(bytes: &[u8]) {
+    // Ends when there are no more bytes.
+    let _ = frames(&mut Unstructured::new(bytes));
+}
+
+fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
+    let (mut link, mut far) = (Link::clear(near), Some(UnixStream::from(far)));
+    link.set_frame_bytes_max(FRAME_BYTES_MAX);
+    let is_stranger: bool = from.arbitrary()?;
+    if !is_stranger {
+        link.trust_as_it_is();
+    }
+    let mut written = 0;
+    while !from.is_empty() {
+        match from.arbitrary::<u8>()? % 8 {
+            0 => written += write(&mut far, from.bytes_of_some_length()?),
+            1..=3 => {
+                let (kind, header) = (from.arbitrary()?, from.bytes_of_some_length()?);
+                let body = vec![kind; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
+                let header = &header[..header.len().min(HEADER_BYTES_MAX)];
+                written += write(&mut far, &[&Link::frame_head(kind, header, body.len())[..], &body].concat());
+            }
+            4 => far = None,
+            _ => {
+                let whole = from.arbitrary()?;
+                let step = usize::from(from.arbitrary::<u16>()?) + 1;
+                if let Err(error) = receive(&mut link, whole, step) {
+                    let told = receive(&mut link, false, 1).expect_err("what is broken stays broken");
+                    assert!(!error.to_string().is_empty() && !told.to_string().is_empty());
+                    return Ok(());
+                }
+            }
+        }
+        assert!(!is_stranger || written <= 2 * HANDSHAKE_BYTES_MAX + 4 * ROOM_BYTES || link.is_ready());
+    }
+    let mut pipe = link.into_pipe();
+    let _ = pipe.read(&mut [0; 100]);
+    Ok(())
+}
+
+/// Writes what the socket takes.
+fn write(far: &mut Option<UnixStream>, bytes: &[u8]) -> usize {
+    far.as_mut().and_then(|far| far.write(bytes).ok()).unwrap_or(0)
+}
+
+/// Takes the frames that are there.
+fn receive(link: &mut Link, whole: bool, step: usize) -> Result<(), LinkError> {
+    let mut room = vec![0; step];
+    while link.body_left() > 0 {
+        if link.take(&mut room)? == 0 {
+            return Ok(());
+        }
+    }
+    if whole {
+        while let Some((head, body)) = link.receive_whole()? {
+            assert_eq!(head.body_bytes, body.len());
+        }
+        return Ok(());
+    }
+    while let Some(head) = link.receive()? {
+        assert!(head.body_bytes + head.header().len() <= FRAME_BYTES_MAX);
+        while link.body_left() > 0 {
+            if link.take(&mut room)? == 0 {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Two connected sockets. Their end leaves nothing behind in the system, however many there were.
+fn tcp_pair(listener: &TcpListener) -> (OwnedFd, OwnedFd) {
+    let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let (far, _) = listener.accept().expect("a connection");
+    for socket in [&near, &far] {
+        socket.set_nonblocking(true).expect("a socket");
+        sockopt::set_socket_linger(socket, Some(Duration::ZERO)).expect("a socket");
+    }
+    (near.into(), far.into())
+}
+
+/// Callers at a gate: strangers with any bytes, and hosts of the machine that say anything.
+fn gate(bytes: &[u8]) {
+    let _ = calls(&mut Unstructured::new(bytes));
+}
+
+/// A token that the bytes can name by one byte.
+fn token(number: u8) -> Token {
+    Token::from_bytes([number % 4; 32])
+}
+
+fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    let identity = |number: u8| Identity::new(KeyPair::from_secret(&[number; 32]));
+    let (own, peer) = (identity(1), identity(2));
+    own.known().add(peer.public());
+    peer.known().add(own.public());
+    let (key, mut now) = (own.public(), Instant::now());
+    let mut gate = Gate::new(own, Duration::from_secs(10)).expect("a gate");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let mut callers: Vec<Link> = Vec::new();
+    while !from.is_empty() {
+        match from.arbitrary::<u8>()? % 8 {
+            0 | 1 if callers.len() < 4 => {
+                let (near, far) = tcp_pair(&listener);
+                gate.greet(near, address, now);
+                let secure = from.arbitrary::<u8>()? % 4 > 0;
+                let link = if secure { Link::secure_to(far, &peer, key) } else { Ok(Link::clear(far)) };
+                callers.extend(link);
+            }
+            2 => {
+                let (ticket, number) = (from.arbitrary::<u8>()?, from.arbitrary()?);
+                let tokens = Tokens { shown: token(number), back: token(number ^ 1) };
+                let who = if from.arbitrary()? { Some(peer.public()) } else { None };
+                gate.expect(ticket.into(), who, tokens, Duration::from_secs(1), now);
+            }
+            3 => now += Duration::from_millis(from.arbitrary::<u16>()?.into()),
+            _ => say(from, &mut callers)?,
+        }
+        for caller in &mut callers {
+            let _ = caller.handshake();
+        }
+        gate.step(now);
+        while let Some(event) = gate.poll_event() {
+            if let Event::Refused { reason, count, .. } = event {
+                assert!(!reason.is_empty() && count > 0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One of the callers says something: what would open a link, or any bytes in a frame or without one.
+fn say(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::Result<()> {
+    let Some(last) = callers.len().checked_sub(1) else { return Ok(()) };
+    let place = usize::from(from.arbitrary::<u8>()?) % (last + 1);
+    let caller = &mut callers[place];
+    match from.arbitrary::<u8>()? % 8 {
+        0 | 1 => drop(caller.send(1, &[from.arbitrary::<u8>()? % 3, from.arbitrary::<u8>()? % 3], &[])),
+        2 | 3 => drop(caller.send(3, token(from.arbitrary()?).as_bytes(), &[])),
+        4 => {
+            let header = from.bytes_of_some_length()?;
+            let header = &header[..header.len().min(HEADER_BYTES_MAX)];
+            let _ = caller.send(from.arbitrary::<u8>()? % 6, header, &[]);
+        }
+        5 => {
+            let _ = crate::socket::write(&*caller, &[IoSlice::new(from.bytes_of_some_length()?)]);
+        }
+        6 => {
+            // Its answer names the token that opens the second link.
+            if let Ok(Some(head)) = caller.receive() {
+                let shown = head.header().get(..32).map(<[u8]>::to_vec);
+                if let (Some(shown), Some(other)) = (shown, callers.last_mut()) {
+                    let _ = other.send(3, &shown, &[]);
+                }
+            }
+        }
+        _ => drop(callers.swap_remove(place)),
+    }
+    Ok(())
+}
+
+/// A key as text.
+fn keys(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(key) = text.parse::<crate::PublicKey>() {
+        assert_eq!(key.to_string().parse(), Ok(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+        pvm_fuzz::replay_all(super::TARGETS);
+    }
+}

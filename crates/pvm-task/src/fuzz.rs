@@ -1,0 +1,205 @@
+//! Bytes from nowhere, for what a task reads of others (docs/testing.md).
+use crate::direct::end::{End, News, Wanted};
+use crate::message::Place;
+use crate::output::Output;
+use crate::receive::Envelope;
+use crate::types::{ANY, Filter, Kind};
+use crate::{Environment, Task};
+use pvm_core::codes::{DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
+use pvm_core::proto::Direct;
+use pvm_core::tid::Tid;
+use pvm_fuzz::{Target, Unstructured, file, part};
+use pvm_net::Link;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+
+/// What this crate reads.
+pub const TARGETS: &[Target] = &[
+    Target { name: "unpack", run: unpack, decoder: &[file("crates/pvm-task/src/unpack.rs")] },
+    Target {
+        name: "task-variables",
+        run: task_variables,
+        decoder: &[part("crates/pvm-task/src/environment.rs", &["from_lookup", "number"])],
+    },
+    Target {
+        name: "direct-link",
+        run: direct_link,
+        decoder: &[part(
+            "crates/pvm-task/src/direct/end.rs",
+            &["read", "go_on", "read_straight", "words", "envelope", "turn", "say_hello", "interest"],
+        )],
+    },
+    Target {
+        name: "child-output",
+        run: child_output,
+        decoder: &[part("crates/pvm-task/src/output.rs", &["arrived", "text", "end", "mark", "report", "takes"])],
+    },
+];
+
+/// Bytes that a socket takes without anybody reading.
+const ROOM_BYTES: usize = 32 << 10;
+
+const KINDS: [Kind; 11] = [
+    Kind::Byte,
+    Kind::Short,
+    Kind::Int,
+    Kind::Float,
+    Kind::Cplx,
+    Kind::Double,
+    Kind::Dcplx,
+    Kind::Long,
+    Kind::Ushort,
+    Kind::Uint,
+    Kind::Ulong,
+];
+
+/// A message with any body in any encoding, unpacked in any way.
+fn unpack(bytes: &[u8]) {
+    // Ends when there are no more bytes.
+    let _ = unpacking(bytes);
+}
+
+fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
+    let (steps, body) = bytes.split_at(bytes.len() / 2);
+    let from = &mut Unstructured::new(steps);
+    let mut task = Task::new(&Environment::from_lookup(|_| None));
+    let enc = [ENC_XDR, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, 7][usize::from(from.arbitrary::<u8>()?) % 5];
+    let format = if from.arbitrary::<u8>()? % 4 > 0 { DSIG_X86_64 } else { from.arbitrary()? };
+    let entry = task.state.store.take_entry(Place::Buffer);
+    let message = &mut task.state.store.table[entry as usize];
+    (message.enc, message.format) = (enc, format);
+    message.set_body(body.to_vec());
+    let mid = entry as i32 + 1;
+    task.set_receive_buffer(mid).expect("it is there");
+    while !from.is_empty() {
+        let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
+        let count = usize::from(from.arbitrary::<u16>()?) % 3000;
+        match from.arbitrary::<u8>()? % 8 {
+            0..=2 => drop(task.unpack(kind, &mut vec![0; count % 64 * kind.size()])),
+            3 => drop(task.unpack(kind, &mut vec![0; count * kind.size()])),
+            4 => {
+                let mut stored = 0;
+                let _ = task.unpack_with(kind, count, &mut |first, items| {
+                    assert_eq!(items.len() % kind.size(), 0);
+                    assert!(first * kind.size() >= stored && first + items.len() / kind.size() <= count);
+                    stored = first * kind.size() + items.len();
+                });
+            }
+            5 => {
+                if let Ok(length) = task.string_bytes() {
+                    assert!(length <= body.len());
+                    assert!(task.unpack_string(&mut vec![0; length + 1]).is_err());
+                    let _ = task.unpack_string(&mut vec![0; length]);
+                }
+            }
+            _ => {
+                if let Ok(inner) = task.unpack_message() {
+                    let info = task.message_info(inner).expect("it was made just now");
+                    assert!(info.len as usize <= body.len());
+                    if from.arbitrary()? {
+                        task.set_receive_buffer(inner).expect("it is there");
+                    }
+                }
+            }
+        }
+        let message = task.state.store.receiving().expect("one is active");
+        assert!(message.position <= message.len());
+    }
+    Ok(())
+}
+
+/// The variables of a task, a line each.
+fn task_variables(bytes: &[u8]) {
+    let names = ["PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMTASKDEBUG", "PVM_TMP", "PVM_VMID"];
+    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let environment = Environment::from_lookup(|name| {
+        let line = lines.get(names.iter().position(|known| *known == name)?)?;
+        Some(OsString::from(OsStr::from_bytes(line)))
+    });
+    let task = Task::new(&environment);
+    assert!(!task.is_enrolled());
+}
+
+/// What another task may do with its end of a direct link.
+fn direct_link(bytes: &[u8]) {
+    let _ = on_the_link(&mut Unstructured::new(bytes));
+}
+
+fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
+    let direct = Direct { peer: Tid(0x80001), calls: from.arbitrary()?, secret: None };
+    let (mut end, mut far) = (End::new(&direct, near).expect("a link"), Some(UnixStream::from(far)));
+    while !from.is_empty() {
+        match from.arbitrary::<u8>()? % 10 {
+            0 => write(&mut far, from.bytes_of_some_length()?),
+            1 | 2 => write(&mut far, &Link::frame_head(1, &[], 0)),
+            3 => {
+                let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
+                let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
+                write(&mut far, &[&End::head(meta, body.len())[..], &body].concat());
+            }
+            4 => write(&mut far, &End::head([0; 6], from.arbitrary::<u32>()? as usize)),
+            5 => end.turn(),
+            6 if from.arbitrary::<u8>()? == 0 => far = None,
+            7 => {
+                let mut room = vec![0; usize::from(from.arbitrary::<u16>()?)];
+                let filter = Filter { src: ANY, tag: from.arbitrary::<u8>()?.into(), ctx: 0 };
+                let is_special = |envelope: &Envelope| envelope.tag == 7;
+                let mut wanted =
+                    Wanted { filter: &filter, own: 1, room: &mut room, is_special: &is_special, found: None };
+                if end.read(&mut Vec::new(), Some(&mut wanted), &mut News::default()).is_err() {
+                    return Ok(());
+                }
+                assert!(wanted.found.is_none_or(|(envelope, bytes)| envelope.tag == filter.tag && bytes <= room.len()));
+            }
+            _ => {
+                let (mut arrived, mut news) = (Vec::new(), News::default());
+                let result = end.read(&mut arrived, None, &mut news);
+                assert_eq!(arrived.len(), news.messages);
+                arrived.iter().for_each(|one| assert_eq!(one.envelope(1).src, 0x80001));
+                if result.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+        end.interest();
+    }
+    Ok(())
+}
+
+/// Writes what the socket takes.
+fn write(far: &mut Option<UnixStream>, bytes: &[u8]) {
+    // What it does not take never comes.
+    let _ = far.as_mut().map(|far| far.write(bytes));
+}
+
+/// Messages in which daemons send the output of children: a length each, then the body.
+fn child_output(bytes: &[u8]) {
+    let from = &mut Unstructured::new(bytes);
+    let mut task = Task::new(&Environment::from_lookup(|_| None));
+    task.collect_output(1, 2);
+    let _ = (|| -> pvm_fuzz::Result<()> {
+        while !from.is_empty() {
+            let channel = (1, from.arbitrary::<u8>()?.min(3).into());
+            let output: &mut Output = &mut task.state.output;
+            output.arrived(channel, pvm_core::encoding::Reader::new(from.bytes_of_some_length()?));
+            while let Some(event) = task.next_output() {
+                assert_eq!((event.ctx, event.tag), (1, 2));
+            }
+        }
+        Ok(())
+    })();
+    assert!(task.collecting() <= bytes.len());
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+        pvm_fuzz::replay_all(super::TARGETS);
+    }
+}

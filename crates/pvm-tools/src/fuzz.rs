@@ -1,0 +1,129 @@
+//! Bytes from nowhere, for what the console reads (docs/testing.md).
+use crate::console::{Console, Flow, Screen, spawn_options};
+use crate::control::{Control, SpawnCall};
+use crate::timeline::Timeline;
+use crate::trace_text::TraceText;
+use crate::variables::Variables;
+use crate::{shape, words};
+use pvm_core::codes::Code;
+use pvm_core::proto::{self, ByteBuf, Reply, Request, Spawn, TraceSettings};
+use pvm_core::tid::Tid;
+use pvm_core::trace::{self, Stamp};
+use pvm_fuzz::{Target, file, part};
+
+/// What the console reads.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "console-lines",
+        run: console_lines,
+        decoder: &[
+            file("crates/pvm-tools/src/words.rs"),
+            file("crates/pvm-tools/src/console/aliases.rs"),
+            file("crates/pvm-tools/src/console/spawn_options.rs"),
+            file("crates/pvm-tools/src/console/mod.rs"),
+            part("crates/pvm-tools/src/shape.rs", &["parse_tid"]),
+            part("crates/pvm-tools/src/variables.rs", &["get", "set", "export", "unexport", "exported_names", "list"]),
+        ],
+    },
+    Target {
+        name: "trace-files",
+        run: trace_files,
+        decoder: &[
+            file("crates/pvm-tools/src/trace_text.rs"),
+            file("crates/pvm-tools/src/timeline/mod.rs"),
+            file("crates/pvm-tools/src/timeline/arguments.rs"),
+            file("crates/pvm-tools/src/timeline/flows.rs"),
+        ],
+    },
+];
+
+/// A machine that answers anything: what the bytes say.
+struct Anything<'a>(&'a [u8]);
+
+impl Control for Anything<'_> {
+    fn tid(&self) -> Tid {
+        Tid(0x40001)
+    }
+    fn ask(&mut self, _request: Request) -> Result<Reply, Code> {
+        let (first, rest) = self.0.split_at(self.0.len().min(16));
+        self.0 = rest;
+        let answers = (0..=first.len()).find_map(|end| proto::decode::<Reply>(&first[..end]));
+        answers.ok_or(Code::SysErr)
+    }
+    fn option(&mut self, _what: i32) -> Result<i32, Code> {
+        Ok(self.0.len() as i32 % 3)
+    }
+    fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code> {
+        if value < 0 { Err(Code::BadParam) } else { Ok(what) }
+    }
+    fn set_child_trace_mask(&mut self, _mask: &[u8]) -> Result<(), Code> {
+        Ok(())
+    }
+    fn collect_output(&mut self, _context: i32, _tag: i32) {}
+    fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code> {
+        Ok(Request::Spawn(Spawn {
+            file: ByteBuf::from(call.file),
+            arguments: Vec::new(),
+            flags: call.flags,
+            place: ByteBuf::from(call.place),
+            count: call.count,
+            environment: Vec::new(),
+            children: TraceSettings::default(),
+        }))
+    }
+}
+
+/// Lines as they are typed, or stand in `.pvmrc`; what follows a zero byte is what the machine answers.
+fn console_lines(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let (text, answers) = (String::from_utf8_lossy(&bytes[..end]), &bytes[end..]);
+    let mut console = Console::new(Variables::default(), 1, 2);
+    let mut machine = Anything(answers.get(1..).unwrap_or_default());
+    for line in text.split_terminator('\n') {
+        let Ok(split) = words::split(line) else {
+            assert!(words::split(line).is_err_and(|error| !error.to_string().is_empty()));
+            continue;
+        };
+        match spawn_options::parse(&split) {
+            Ok((_, rest)) => assert!(!rest.is_empty()),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        for word in &split {
+            words::leading_number(word);
+            shape::parse_tid(word);
+        }
+        // These would write to files.
+        if line.contains(['>', '@']) {
+            continue;
+        }
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut screen = Screen { out: &mut out, err: &mut err };
+        let flow = console.execute(line, &mut machine, &mut screen).expect("memory can be written to");
+        assert!(console.command_names().len() > 20);
+        if flow != Flow::Go {
+            return;
+        }
+    }
+}
+
+/// Trace messages, made into both kinds of files.
+fn trace_files(bytes: &[u8]) {
+    let (mut text, start) = (TraceText::default(), Stamp::default());
+    let mut out = Vec::new();
+    let mut timeline = Timeline::new(&mut out, start).expect("memory can be written to");
+    timeline.host(Tid(0x40000), &String::from_utf8_lossy(bytes)).expect("memory can be written to");
+    for part in trace::parts(pvm_core::encoding::Reader::new(bytes)) {
+        assert!(!text.part(Tid(0x40001), &part).is_empty());
+        timeline.take(Tid(0x40001), part).expect("memory can be written to");
+    }
+    timeline.finish().expect("memory can be written to");
+    serde_json::from_slice::<serde_json::Value>(&out).expect("a timeline is JSON");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+        pvm_fuzz::replay_all(super::TARGETS);
+    }
+}

@@ -1,0 +1,38 @@
+//! `pvm`: the console of the virtual machine, and its commands.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod console;
+mod control;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod hosts;
+mod jobs;
+mod json;
+mod list;
+mod machine;
+mod run;
+mod shape;
+mod signals;
+mod timeline;
+mod trace_text;
+mod variables;
+mod words;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+/// The program `pvm`.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match &cli.command {
+        None => console::driver::run(&cli.daemon_arguments()),
+        Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Up(arguments)) => hosts::up(arguments),
+        Some(Command::Down(arguments)) => hosts::down(arguments),
+        Some(Command::Conf(arguments)) => list::conf(arguments),
+        Some(Command::Ps(arguments)) => list::ps(arguments),
+        Some(Command::Jobs(arguments)) => list::jobs(arguments),
+    }
+}

@@ -1,0 +1,94 @@
+//! The daemon of a host: starts tasks, tells them of one another, notices their deaths.
+//!
+//! One thread, one loop around `epoll`. What is to be done decides `pvm_core::machine`; this
+//! program finds out what happens and does what the machine says.
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod arguments;
+mod children;
+mod clock;
+mod connections;
+mod daemon;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod groups;
+mod links;
+mod log;
+mod nest;
+mod resolve;
+mod route;
+mod settings;
+mod slave;
+mod source;
+mod start;
+mod workplace;
+
+use arguments::{Command, Options};
+use settings::Settings;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The program `pvmd`.
+pub fn main() -> ExitCode {
+    let command = match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(command) => command,
+        Err(error) => {
+            eprintln!("pvmd: {error}\n{}", arguments::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let result = match command {
+        Command::Join(_, slave) if !slave.in_foreground => {
+            return slave::front(std::env::args_os().skip(1)).unwrap_or_else(|error| {
+                eprintln!("pvmd: {error}");
+                ExitCode::FAILURE
+            });
+        }
+        Command::Join(options, slave) => slave::join(&options, slave),
+        Command::StartByHand(host, login, command) => {
+            start::manual::ask(&host, login.as_deref(), &command).map_err(Into::into)
+        }
+        Command::Help => say(arguments::HELP),
+        Command::Version => say(&arguments::version()),
+        Command::Test => say(&arguments::test(std::env::args().skip(1))),
+        Command::Resolve(names) => {
+            resolve::answer(&names, &std::sync::Mutex::new(std::io::stdout())).map_err(Into::into)
+        }
+        Command::Serve(options) => serve(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pvmd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn say(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Becomes the daemon; returns when the machine has halted.
+fn serve(options: &Options) -> Result<()> {
+    // What a starter left open is not for tasks.
+    close_fds::set_fds_cloexec(3, &[]);
+    let mut settings = Settings::of_master(options)?;
+    let nest = nest::Nest::build(&settings.places)?;
+    settings.use_hostfile();
+    let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
+    if !settings.needs_terminal() {
+        // Fails for the leader of a process group, that is when a shell has started the daemon in
+        // the foreground; then it shall stay there.
+        let _ = rustix::process::setsid();
+    }
+    let _ = std::env::set_current_dir(&settings.workplace.directory);
+    let gate = settings.listen()?;
+    let mut daemon = daemon::Daemon::new(settings, nest, log, gate)?;
+    daemon.announce()?;
+    daemon.run()
+}

@@ -1,0 +1,21 @@
+//! Feeds a target with files; without a target, lists all with what they consist of.
+//!
+//! `replay TARGET FOLDER…`
+mod targets;
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let Some(name) = words.next() else { return list() };
+    let target = targets::find(&name).expect("there is a target of that name");
+    for file in words.flat_map(|folder| pvm_fuzz::files_of(folder.as_ref())) {
+        target.feed(&std::fs::read(file).expect("a file that was listed can be read"));
+    }
+}
+
+/// A line a target: its name, then its files, each with the functions that count if not all do.
+fn list() {
+    for target in targets::all() {
+        let source = |source: &pvm_fuzz::Source| format!("\t{}:{}", source.file, source.functions.join(","));
+        println!("{}{}", target.name, target.decoder.iter().map(source).collect::<String>());
+    }
+}
