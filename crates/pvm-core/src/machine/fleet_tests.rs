@@ -80,6 +80,8 @@ pub(super) struct Fleet {
     pub log: Vec<(Tid, Tid, String)>,
     /// Links of two tasks that stand: the caller first.
     pub directs: Vec<(Tid, Tid)>,
+    /// Which daemon has told which collector of traces what data there are.
+    pub descriptions: Vec<(Tid, Tid)>,
     pub dice: Dice,
 }
 
@@ -107,6 +109,7 @@ impl Fleet {
             open: BTreeMap::new(),
             log: Vec::new(),
             directs: Vec::new(),
+            descriptions: Vec::new(),
             dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
         fleet.boot(MASTER, "h1", Rank::Master);
@@ -323,6 +326,7 @@ impl Fleet {
                 node.machine.want_link(now, to.host());
                 self.flows.entry((host, to)).or_default().push_back(encode(&frame));
             }
+            Action::Trace { to, introduce: true, .. } => self.descriptions.push((host, to)),
             Action::Stop => node.stopped = true,
             Action::ExpectDirect { ticket, task, .. } => {
                 let call = DirectCall { shown: [self.dice.roll(255) as u8; 32], back: [2; 32], secret: [3; 32] };

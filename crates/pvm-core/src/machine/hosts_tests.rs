@@ -454,6 +454,22 @@ fn what_was_described_to_a_collector_of_another_host_is_forgotten_with_the_tasks
 }
 
 #[test]
+fn the_host_of_a_parent_describes_once_what_it_tells_of_children_elsewhere() {
+    many(3, |fleet| {
+        let (collector, parent) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+        let children = TraceSettings { trace_tid: collector.0 as i32, ..TraceSettings::default() };
+        for _ in 0..2 {
+            let spawn =
+                Spawn { children: children.clone(), flags: TASK_HOST, place: text("h3"), ..spawn_of("prog", 1) };
+            assert!(tids(&fleet.spawn(parent, spawn))[0].is_task());
+        }
+        fleet.settle();
+        let count = |host| fleet.descriptions.iter().filter(|told| **told == (host, collector)).count();
+        assert_eq!([2, 3].map(|number| count(Fleet::host(number))), [1, 1]);
+    });
+}
+
+#[test]
 fn a_host_that_came_before_a_server_went_hears_that_it_has_gone() {
     many(2, |fleet| {
         let tracer = fleet.task(MASTER);

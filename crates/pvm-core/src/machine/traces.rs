@@ -107,13 +107,18 @@ impl Machine {
     }
 
     fn trace(&mut self, to: &TraceSettings, event: Event, tid: Tid, values: Vec<Value>) {
+        self.trace_of(to, event, tid, tid, values);
+    }
+
+    /// The event of one task in which another has a part, of this host.
+    fn trace_of(&mut self, to: &TraceSettings, event: Event, tid: Tid, part: Tid, values: Vec<Value>) {
         let collector = Tid(to.trace_tid as u32);
         if !collector.is_task() || !self.may_take(collector) {
             return;
         }
         let own = self.own_host();
-        let (introduce, describe) = match collector.host() == own || tid.host() == own {
-            true => self.traces.tell(own, collector, event, tid),
+        let (introduce, describe) = match collector.host() == own || self.tasks.get(part).is_some() {
+            true => self.traces.tell(own, collector, event, part),
             // Neither's end would be heard of here.
             false => (true, true),
         };
@@ -131,7 +136,7 @@ impl Machine {
 
     /// A task of this host has had one started, here or elsewhere. `wanted` is where it wants the traces.
     pub(super) fn trace_spawn(&mut self, tid: Tid, parent: i32, wanted: &TraceSettings) {
-        self.trace(wanted, Event::Spntask, tid, vec![Value::Int(parent)]);
+        self.trace_of(wanted, Event::Spntask, tid, Tid(parent as u32), vec![Value::Int(parent)]);
     }
 
     /// A task came by itself.
