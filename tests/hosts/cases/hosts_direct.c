@@ -6,9 +6,6 @@
 
 #define BYTES (2 << 20)
 #define MESSAGES 40
-#ifndef IN_CLEAR
-#define IN_CLEAR 0
-#endif
 
 static char bytes[BYTES];
 
@@ -161,18 +158,14 @@ int main(int argc, char **argv)
     SHOW(heard_before_end(leaving, 9));
 
     SHOW(pvm_notify(PvmRouteDelete, 71, 1, &talker));
-    if (IN_CLEAR) {
-        pvm_kill(talker);
-    } else {
-        /* With much on its way to it. In clear the end of such a link is not told yet. */
-        pvm_sendsig(talker, SIGSTOP);
-        for (i = 0; i < 8; i++)
-            send_numbered(talker, 4, i, BYTES);
-        pvm_sendsig(talker, SIGKILL);
-        for (i = 0; i < 200; i++) {
-            send_numbered(talker, 4, i, 1000);
-            usleep(1000);
-        }
+    /* With much on its way to it. */
+    pvm_sendsig(talker, SIGSTOP);
+    for (i = 0; i < 8; i++)
+        send_numbered(talker, 4, i, BYTES);
+    pvm_sendsig(talker, SIGKILL);
+    for (i = 0; i < 200; i++) {
+        send_numbered(talker, 4, i, 1000);
+        usleep(1000);
     }
     SHOW(case_receive(-1, 71, PATIENCE) > 0);
     pvm_upkint(&i, 1, 1);

@@ -2,5 +2,4 @@
 //@ ours-only D3: skip
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 60
-#define IN_CLEAR 1
 #include "hosts_direct.c"
