@@ -296,7 +296,8 @@ fn read_hosts(words: &[&str]) -> Result<Vec<HostLine>, LineError> {
     let options = read_options(options)?;
     let (later, overload) = (marks.contains('&'), marks.contains('$'));
     let host = |word: String| {
-        let split = split_slots(&word).filter(|(name, _)| !name.starts_with(NOT_FIRST));
+        let strange = |letter: char| letter.is_whitespace() || letter.is_control();
+        let split = split_slots(&word).filter(|(name, _)| !name.starts_with(NOT_FIRST) && !name.contains(strange));
         let (name, slots) = split.ok_or_else(|| LineError::BadName(word.clone()))?;
         let options = Options { slots: options.slots.or(slots), ..options.clone() };
         Ok(HostLine { name: name.to_owned(), later, overload, options })
@@ -362,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_mark_inside_of_a_list_is_no_name() {
-        for (line, name) in [("n,$", "$"), ("n,&m", "&m"), ("n,*", "*"), ("n,#m", "#m")] {
+        for (line, name) in [("n,$", "$"), ("n,&m", "&m"), ("n,*", "*"), ("n,#m", "#m"), ("n,\u{b}#", "\u{b}#")] {
             assert_eq!(Hostfile::parse(line).errors, [(1, LineError::BadName(name.into()))]);
         }
     }
