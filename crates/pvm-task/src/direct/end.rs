@@ -19,6 +19,8 @@ use std::time::Duration;
 const WORDS: usize = 5;
 /// Bytes of a body for which memory is made ready at a time.
 const GROWTH_BYTES: usize = 256 << 10;
+/// Bytes of a body for which memory is reserved before any have come: what its head says may be false.
+const RESERVED_BYTES: usize = 16 << 20;
 /// Messages taken from one link before others have their turn.
 const MESSAGES_IN_TURN_MAX: usize = 64;
 /// Bytes of long messages taken from one link before others have their turn.
@@ -240,7 +242,8 @@ impl End {
         let mut done = bytes - self.link.body_left();
         while done < bytes {
             let room = bytes.min(done + GROWTH_BYTES);
-            if body.capacity() < bytes && body.try_reserve_exact(bytes - body.len()).is_err() {
+            let reserved = bytes.min(RESERVED_BYTES.max(2 * room));
+            if body.capacity() < room && body.try_reserve_exact(reserved - body.len()).is_err() {
                 // It stays in the socket until there is memory.
                 return Ok(None);
             }
