@@ -11,8 +11,9 @@ pub const CHOICE_BYTES_MIN: usize = 4 << 10;
 /// Long copies choose anew after so many bytes.
 pub const PIECE_BYTES: usize = 32 << 10;
 /// A copy through the caches that moves less is slow, in bytes a microsecond. Between the halves of a
-/// processor that share no cache it is half of this, where they share one at least twice as much.
-const SLOW_BYTES_PER_MICROSECOND: usize = 5000;
+/// processor that share no cache it moves some 2500; where they share one, 10000 and more, and some 4500
+/// of a body that is longer than the cache.
+const SLOW_BYTES_PER_MICROSECOND: usize = 3500;
 /// So many slow copies one after another count: one may have been interrupted, or met new pages.
 const SLOW_COPIES: u32 = 3;
 /// Bytes that go through the caches between two looks at the clock.
