@@ -41,6 +41,8 @@ pub enum Event {
 struct Host {
     key: PublicKey,
     control: Option<Control>,
+    /// It has called though it is to be called, and the log has been told.
+    has_called: bool,
 }
 
 struct Control {
@@ -130,7 +132,7 @@ impl Links {
     pub fn know(&mut self, host: Tid, key: Key) {
         self.forget(host);
         let key = PublicKey(key);
-        self.hosts.insert(host, Host { key, control: None });
+        self.hosts.insert(host, Host { key, control: None, has_called: false });
         self.keys.insert(key, host);
         self.gate.identity().known().add(key);
     }
@@ -147,7 +149,7 @@ impl Links {
     /// The host does not belong to the machine any more. What it was sent is still written.
     pub fn forget(&mut self, host: Tid) {
         self.gate.cancel(u64::from(host.0));
-        let Some(Host { key, control }) = self.hosts.remove(&host) else { return };
+        let Some(Host { key, control, .. }) = self.hosts.remove(&host) else { return };
         self.keys.remove(&key);
         self.gate.identity().known().remove(&key);
         if let Some(control) = control {
@@ -183,7 +185,7 @@ impl Links {
             GateEvent::Arrived { peer, address, pair } => match self.keys.get(&peer) {
                 // The one with the lower number calls.
                 Some(host) if *host < self.own => self.linked(*host, *pair),
-                Some(host) => self.remark(format!("{host} called from {address}, though it is to be called")),
+                Some(host) => self.called_out_of_turn(*host, address),
                 None => {}
             },
             GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
@@ -200,6 +202,14 @@ impl Links {
                 let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
                 self.remark(format!("turned away {address}: {reason}{times}"));
             }
+        }
+    }
+
+    /// Could be done time and again: the log is told once.
+    fn called_out_of_turn(&mut self, host: Tid, address: SocketAddr) {
+        let known = self.hosts.get_mut(&host);
+        if known.is_some_and(|known| !std::mem::replace(&mut known.has_called, true)) {
+            self.remark(format!("{host} called from {address}, though it is to be called"));
         }
     }
 

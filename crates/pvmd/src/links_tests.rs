@@ -193,3 +193,22 @@ fn a_host_that_lets_too_much_wait_is_given_up() {
     one.turn();
     assert!(one.is_down(tid(TWO)));
 }
+
+#[test]
+fn a_host_that_calls_out_of_turn_time_and_again_costs_one_line_in_the_log() {
+    let (mut one, mut two) = linked(false);
+    let (port, key) = (one.listen(), one.links.gate.identity().public());
+    for ticket in 0..5 {
+        let now = Instant::now();
+        let there = SocketAddr::from(([127, 0, 0, 1], port));
+        two.links.gate.connect(ticket, &[there], key, Security::Encrypted, PATIENCE, now);
+    }
+    drive(&mut [&mut one, &mut two], |ends| ends[0].links.hosts[&tid(TWO)].has_called);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        [&mut one, &mut two].into_iter().for_each(|end| end.turn());
+    }
+    let told = one.seen.iter().filter(|event| matches!(event, Event::Remark(text) if text.contains("to be called")));
+    assert_eq!(told.count(), 1);
+    assert!(!one.is_down(tid(TWO)), "the link that stood is as it was");
+}

@@ -3,6 +3,7 @@
 //! PVM 3.4 kept groups in a task of its own, and `pvm_gstat` and `pvmgroups` ask that task. There is
 //! none here: each daemon answers under a tid that no task ever gets ([`Tid::group_server`]), with
 //! what the master knows. Who waits in the memory of another host, that host is asked.
+use super::debts::Debt;
 use super::{Action, Machine};
 use crate::codes::{ENC_XDR, GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
 use crate::encoding::Writer;
@@ -89,6 +90,7 @@ impl Machine {
         self.listings.last = self.listings.last.wrapping_add(1);
         let number = self.listings.last;
         for host in &hosts {
+            self.debts.owe(*host, Debt::Barriers(number), self.now);
             self.send_host(*host, Frame::ListBarriers { number });
         }
         self.listings.unfinished.insert(number, Unfinished { listing, hosts, waiting });
@@ -102,6 +104,7 @@ impl Machine {
 
     /// Another host has told who waits in its memory.
     pub(super) fn barriers_listed(&mut self, host: Tid, number: u32, waiting: BTreeMap<u64, Waiting>) {
+        self.debts.pay(host, Debt::Barriers(number));
         let Some(unfinished) = self.listings.unfinished.get_mut(&number) else { return };
         for (group, there) in waiting.into_iter().filter(|(_, there)| there.need > 0) {
             unfinished.waiting.entry(group).or_insert(there);

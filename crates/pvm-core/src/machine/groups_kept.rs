@@ -3,6 +3,7 @@
 //! A host gets to know a group when one of its tasks asks for it, and from then on every change
 //! until the group ends. Who has joined or left is answered when all hosts that keep the group know:
 //! so nobody meets a member that he cannot find in the group.
+use super::debts::Debt;
 use super::groups::{Group, GroupAction, NO_MEMBER};
 use super::index::Index;
 use super::{Machine, groups_far};
@@ -97,7 +98,10 @@ impl Machine {
         if number != NOBODY_ELSE {
             spreading.last = number;
             spreading.unconfirmed.insert(number, Unconfirmed { missing: waited.len(), answer: None });
-            waited.iter().for_each(|host| spreading.unaware.insert(*host, number));
+            for host in &waited {
+                spreading.unaware.insert(*host, number);
+                self.debts.owe(*host, Debt::Group(number), self.now);
+            }
         }
         for host in hosts {
             let number = if waited.contains(&host) { number } else { NOBODY_ELSE };
@@ -130,6 +134,7 @@ impl Machine {
 
     /// A host knows of a change.
     pub(super) fn group_change_known(&mut self, host: Tid, number: u64) {
+        self.debts.pay(host, Debt::Group(number));
         if self.groups.spreading.unaware.remove(host, number) {
             self.one_more_knows(number);
         }

@@ -114,6 +114,24 @@ fn a_host_that_speaks_for_others_is_not_believed() {
 }
 
 #[test]
+fn a_tid_that_only_looks_like_that_of_a_host_is_none() {
+    let mut fleet = Fleet::new(3, 9);
+    let (evil, good) = (Fleet::host(2), Fleet::host(3));
+    for other in [good, MASTER] {
+        for strange in [Tid(other.0 | crate::tid::DAEMON_BIT), Tid(other.0 | 1), Tid(other.0 | crate::tid::GROUP_BIT)] {
+            for (from, to) in [(evil, MASTER), (MASTER, good)] {
+                says(&mut fleet, from, to, Frame::PleaseConnect { to: strange, from });
+                says(&mut fleet, from, to, Frame::PleaseConnect { to, from: strange });
+                says(&mut fleet, from, to, Frame::Suspect(strange));
+            }
+        }
+    }
+    fleet.pass(Duration::from_secs(60));
+    assert!(fleet.log.iter().all(|(_, _, line)| !line.contains("out of the machine")), "{:?}", fleet.log);
+    fleet.check_tables();
+}
+
+#[test]
 fn a_host_that_reaches_nobody_is_removed_itself() {
     let mut fleet = Fleet::new(6, 2);
     let asker = fleet.task(MASTER);
@@ -137,7 +155,72 @@ fn a_spawn_of_more_tasks_than_a_host_can_have_is_refused() {
         let frame = Frame::Spawn { wait: 99, parent: 1, first: i32::MAX, total: count, spawn: spawn(count) };
         says(&mut fleet, Fleet::host(2), MASTER, frame);
     }
+    for first in [i32::MAX, i32::MIN, -1] {
+        let spawn = Spawn { file: ByteBuf::from(b"worker".to_vec()), ..spawn(2) };
+        says(&mut fleet, Fleet::host(2), MASTER, Frame::Spawn { wait: 98, parent: 1, first, total: 2, spawn });
+    }
     fleet.settle();
     assert_eq!(hosts_of(&mut fleet, task), 2);
     assert_eq!(fleet.machine(MASTER).tasks.count(), 1);
+}
+
+#[test]
+fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_it() {
+    let mut fleet = Fleet::new(3, 5);
+    let (good, asker) = (Fleet::host(2), fleet.task(MASTER));
+    for life in 0..5 {
+        // The good one misses it at once; the master still has its link.
+        let evil = *fleet.living().last().expect("the last to come");
+        says(&mut fleet, good, MASTER, Frame::Suspect(evil));
+        fleet.settle();
+        assert_eq!(hosts_of(&mut fleet, asker), 2, "life {life}");
+        let added = fleet.ask(asker, Request::AddHosts(vec![ByteBuf::from(b"h3".to_vec())]));
+        assert!(matches!(added, Some(Reply::AddedHosts { count: 1, .. })), "{added:?}");
+    }
+    assert!(fleet.living().contains(&good));
+}
+
+/// The host shows that it lives, and does nothing else.
+fn only_beats(fleet: &mut Fleet, evil: Tid, seconds: u64) {
+    fleet.nodes.get_mut(&evil).expect("a host").frozen = true;
+    for _ in 0..seconds {
+        if fleet.machine(MASTER).is_known(evil) {
+            says(fleet, evil, MASTER, Frame::Beat);
+        }
+        fleet.pass(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_host_that_never_says_that_it_knows_the_table_does_not_hold_up_adds() {
+    let mut fleet = Fleet::new(3, 6);
+    let (evil, asker) = (Fleet::host(2), fleet.task(MASTER));
+    only_beats(&mut fleet, evil, 1);
+    fleet.ask(asker, Request::AddHosts(vec![ByteBuf::from(b"h4".to_vec())]));
+    only_beats(&mut fleet, evil, 40);
+    assert_eq!(hosts_of(&mut fleet, asker), 3);
+    assert!(fleet.open.is_empty(), "{:?}", fleet.open);
+}
+
+#[test]
+fn a_host_that_does_not_tell_of_its_tasks_does_not_hold_up_who_asks_for_those_of_all() {
+    let mut fleet = Fleet::new(3, 7);
+    let (evil, asker) = (Fleet::host(2), fleet.task(Fleet::host(3)));
+    only_beats(&mut fleet, evil, 1);
+    assert_eq!(fleet.ask(asker, Request::Tasks(Tid::NONE)), None);
+    only_beats(&mut fleet, evil, 40);
+    assert!(fleet.open.is_empty(), "{:?}", fleet.open);
+}
+
+#[test]
+fn a_host_that_never_says_that_it_knows_a_group_does_not_hold_up_who_joins_it() {
+    let mut fleet = Fleet::new(3, 8);
+    let evil = Fleet::host(2);
+    let (theirs, ours) = (fleet.task(evil), fleet.task(Fleet::host(3)));
+    let join = || Request::JoinGroup(ByteBuf::from(b"g".to_vec()));
+    fleet.ask(theirs, join());
+    only_beats(&mut fleet, evil, 1);
+    assert_eq!(fleet.ask(ours, join()), None);
+    only_beats(&mut fleet, evil, 40);
+    assert!(fleet.open.keys().all(|(task, _)| task.host() == evil), "{:?}", fleet.open);
 }

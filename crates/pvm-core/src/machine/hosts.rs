@@ -211,7 +211,8 @@ fn withdraw(names: &mut Names, name: &[u8], tid: Tid) {
 impl Machine {
     /// Whether frames may be sent to the host: it belongs to the machine, or is about to.
     pub(super) fn is_known(&self, host: Tid) -> bool {
-        host != self.own_host()
+        host.is_host()
+            && host != self.own_host()
             && (self.hosts.is_here(host) || self.comer(host).is_some() || host == self.hosts.master())
     }
 
@@ -219,6 +220,11 @@ impl Machine {
     pub(super) fn name_of(&self, host: Tid) -> String {
         let entry = self.hosts.member(host).map(|member| &member.entry).or_else(|| self.comer(host));
         entry.map_or_else(|| host.to_string(), |entry| format!("{} ({host})", entry.name))
+    }
+
+    /// The name as it was typed: the same for one that is added again.
+    pub(super) fn plain_name_of(&self, host: Tid) -> String {
+        self.hosts.member(host).map_or_else(|| host.to_string(), |member| member.entry.name.clone())
     }
 
     pub(super) fn addresses_of(&self, host: Tid) -> Vec<SocketAddr> {

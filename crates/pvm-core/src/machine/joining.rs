@@ -4,6 +4,7 @@
 //! more, all hosts get to know the new ones, and the new ones all others; when everybody has said so
 //! the hosts have joined, all are told, and the add is answered. So nobody ever meets a host that he
 //! does not know.
+use super::debts::Debt;
 use super::hosts::HOSTS_MAX;
 use super::{Action, HostStart, Machine, Rank, Time};
 use crate::codes::{Code, SM_ADDACK, SPEED_DEFAULT};
@@ -341,11 +342,13 @@ impl Machine {
         };
         let (version, hosts) = (self.hosts.version, self.hosts.entries());
         let joining = new.to_vec();
+        self.debts.owe(tid, Debt::Table(version), self.now);
         self.send_host(tid, Frame::Welcome { wire: wire::VERSION, version, hosts, joining, shared, options });
     }
 
     /// A host knows the table up to that change.
     pub(super) fn table_known(&mut self, host: Tid, version: u64) {
+        self.debts.pay_tables(host, version);
         if let Some((wanted, unaware)) = self.joining.adding.as_mut().and_then(|adding| adding.unaware.as_mut()) {
             if version >= *wanted {
                 unaware.remove(&host);

@@ -171,6 +171,7 @@ impl Machine {
         let slept = now.saturating_sub(self.now) > self.settings.host_timeout / SLEEPS_A_TIMEOUT;
         self.now = self.now.max(now);
         if slept {
+            self.debts.begin_again(self.now);
             for link in self.links.links.values_mut() {
                 link.heard = self.now;
                 if let State::Wanted { since, .. } = &mut link.state {

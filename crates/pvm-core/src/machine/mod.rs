@@ -8,6 +8,7 @@
 //! * `spawn`: placement, start of processes, results, siblings;
 //! * `hosts`, `joining`, `table`: the host table, adding and deleting hosts, changes spread to all;
 //! * `links`: the links to other daemons, heartbeats, loss;
+//! * `debts`, `suspicions`: hosts that hold up others, and who is to blame for a link that cannot be had;
 //! * `remote`: what other hosts are asked, and all frames between daemons;
 //! * `direct`: links between two tasks of different hosts;
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
@@ -20,6 +21,7 @@
 
 mod contexts;
 mod control;
+mod debts;
 mod direct;
 #[cfg(test)]
 mod direct_tests;
@@ -56,6 +58,7 @@ mod servers;
 #[cfg(test)]
 mod servers_tests;
 mod spawn;
+mod suspicions;
 mod table;
 mod tasks;
 #[cfg(test)]
@@ -270,6 +273,7 @@ pub struct Machine {
     links: links::Links,
     joining: joining::Joining,
     remote: remote::Remote,
+    debts: debts::Debts,
     tasks: tasks::Tasks,
     spawns: spawn::Spawns,
     directs: direct::Directs,
@@ -299,6 +303,7 @@ impl Machine {
             links: links::Links::default(),
             joining: joining::Joining::default(),
             remote: remote::Remote::default(),
+            debts: debts::Debts::default(),
             directs: direct::Directs::default(),
             notify: notify::Notify::default(),
             mailboxes: mailbox::Mailboxes::default(),
@@ -324,7 +329,7 @@ impl Machine {
     pub fn next_wakeup(&self) -> Option<Time> {
         let links = self.links.next_wakeup().into_iter().chain(self.waits_for_master());
         let looks = self.groups.next_look().map(|(when, _)| when);
-        links.chain(self.control.next_wakeup()).chain(looks).min()
+        links.chain(self.control.next_wakeup()).chain(looks).chain(self.next_overdue()).min()
     }
 
     /// The tid of the own host.
@@ -416,6 +421,7 @@ impl Machine {
         self.pass(now);
         self.look_for_master();
         self.look_at_links();
+        self.collect_debts();
         self.check_halt(now);
         self.look_again(now);
     }

@@ -3,17 +3,15 @@
 //! The deciding daemon handles a request as if the task lived there, and its answer goes back to the
 //! task's own daemon, which knows who waits. What a host owes when it is lost, its askers are told
 //! at once.
+use super::debts::Debt;
 use super::index::Index;
+use super::suspicions::Suspicions;
 use super::{Action, Machine, Time};
 use crate::codes::Code;
 use crate::proto::{Reply, Request, Role, TaskInfo, ToTask};
 use crate::tid::{DAEMON_BIT, LOCAL_MASK, Tid};
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How many others a host can have removed that the master itself reaches, because it cannot reach them.
-/// One that cannot reach more is cut off itself, or lies.
-const SUSPICIONS_MAX: usize = 2;
 
 /// Who waits for an answer of another host.
 enum Asker {
@@ -48,8 +46,8 @@ pub(super) struct Remote {
     gatherings: BTreeMap<u32, Gathering>,
     /// At the master: tasks of other hosts that it knows something of.
     pub guests: BTreeSet<Tid>,
-    /// At the master: how many others each host has had removed because it could not reach them.
-    suspicions: BTreeMap<Tid, usize>,
+    /// At the master: who could not reach whom.
+    suspicions: Suspicions,
 }
 
 impl Remote {
@@ -182,6 +180,7 @@ impl Machine {
     fn answered(&mut self, from: Tid, wait: u32, reply: Reply) {
         if self.remote.open.get(&wait).is_some_and(|open| open.host == from) {
             let open = self.remote.close(wait).expect("looked up just now");
+            self.debts.pay(from, Debt::Tasks(wait));
             self.settle(open, Some(reply));
         }
     }
@@ -226,6 +225,7 @@ impl Machine {
         self.remote.gatherings.insert(number, Gathering { asker: from, wait, missing, tasks });
         for host in hosts {
             let wait = self.remote.open(host, Asker::Gathering(number));
+            self.debts.owe(host, Debt::Tasks(wait), self.now);
             self.send_host(host, Frame::Request { wait, from: own, request: Request::Tasks(host) });
         }
         self.one_more_gathered(number);
@@ -281,7 +281,6 @@ impl Machine {
     pub(super) fn forget_guests_of(&mut self, host: Tid) {
         let guests: Vec<Tid> = self.remote.guests.range(tids_of(host)).copied().collect();
         guests.into_iter().for_each(|guest| self.guest_left(guest, true));
-        self.remote.suspicions.remove(&host);
         self.remote.gatherings.retain(|_, gathering| gathering.asker.host() != host);
         self.tasks.forget_waiting_of(host);
     }
@@ -351,14 +350,14 @@ impl Machine {
 
     /// A host cannot reach another.
     fn suspected(&mut self, from: Tid, host: Tid) {
-        if !self.hosts.is_master() || host == self.own_host() || self.control.halting() || !self.hosts.is_here(host) {
+        if !self.hosts.is_master() || self.control.halting() || !self.is_known(host) {
             return;
         }
-        let before = *self.remote.suspicions.get(&from).unwrap_or(&0);
-        if before >= SUSPICIONS_MAX && self.links.is_up(host) {
+        let (one, other) = (self.plain_name_of(from), self.plain_name_of(host));
+        // Of one that the master does not reach either nothing is to be decided.
+        if self.links.is_up(host) && !self.remote.suspicions.believed(&one, &other, self.now) {
             return self.lose_host(from, "it says of too many others that it cannot reach them");
         }
-        self.remote.suspicions.insert(from, before + 1);
         let name = self.name_of(from);
         self.lose_host(host, &format!("{name} cannot reach it"));
     }

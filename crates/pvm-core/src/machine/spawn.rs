@@ -244,6 +244,8 @@ impl Machine {
             _ if self.control.halting() => Code::SysErr,
             count if count as u32 > LOCAL_MASK && count > 0 => Code::OutOfRes,
             count if count < 1 || self.spawns.groups.contains_key(&id) => Code::BadParam,
+            // Each is told its number.
+            count if first < 0 || first.checked_add(count).is_none() => Code::BadParam,
             _ => return self.begin_part(id, parent, first, total, spawn),
         };
         let results = vec![code.number(); usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize)];

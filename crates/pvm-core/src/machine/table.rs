@@ -1,4 +1,5 @@
 //! Changes of the host table: made by the master, spread to all, the same everywhere.
+use super::debts::Debt;
 use super::{Action, Machine};
 use crate::codes::SM_HOSTX;
 use crate::encoding::Writer;
@@ -11,6 +12,7 @@ impl Machine {
         self.hosts.version += 1;
         let version = self.hosts.version;
         for host in self.hosts.others() {
+            self.debts.owe(host, Debt::Table(version), self.now);
             self.send_host(host, Frame::Table { version, added: added.to_vec(), removed: removed.to_vec() });
         }
     }
@@ -60,6 +62,7 @@ impl Machine {
             return;
         }
         self.links.remove(host);
+        self.debts.forget(host);
         self.actions.push_back(Action::ForgetHost { host });
         self.answer_for_lost(host);
         self.groups_without(host);
