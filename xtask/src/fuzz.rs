@@ -46,13 +46,13 @@ struct Target {
     coverage: Coverage,
 }
 
-/// Runs the command: `fuzz [--minutes N] [--only NAME] [--keep]`.
+/// Runs the command: `fuzz [--minutes N] [--only NAME[,NAME]…] [--keep]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let wanted = parse(arguments)?;
     let engine = Engine::build()?;
     let mut targets = engine.targets()?;
     if let Some(only) = &wanted.only {
-        targets.retain(|target| target.name.contains(only.as_str()));
+        targets.retain(|target| only.split(',').any(|part| target.name.contains(part)));
         ensure!(!targets.is_empty(), "there is no target with {only} in its name");
     }
     fuzz(&engine, &mut targets, wanted.time)?;
@@ -211,9 +211,11 @@ fn print(targets: &[Target]) {
     }
 }
 
-/// Debian's package with the programs that read the compiler's counts.
-pub fn llvm_package() -> Result<String> {
-    Ok(format!("llvm-{}", build::llvm_version()?))
+/// Debian's packages with the programs that read the compiler's counts, and a compiler of C that makes
+/// the same.
+pub fn llvm_packages() -> Result<[String; 2]> {
+    let version = build::llvm_version()?;
+    Ok([format!("llvm-{version}"), format!("clang-{version}")])
 }
 
 /// A command in the folder of the engine.

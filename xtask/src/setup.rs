@@ -40,7 +40,7 @@ const BENCH: &[&str] = &["netpipe-pvm", "pvm", "pvm-dev", "openmpi-bin", "libope
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut wanted: Vec<&str> = BUILD.to_vec();
     let fuzzes = arguments.iter().any(|argument| argument == "fuzz");
-    let llvm = if fuzzes { crate::fuzz::llvm_package()? } else { String::new() };
+    let llvm = if fuzzes { crate::fuzz::llvm_packages()? } else { Default::default() };
     if arguments.is_empty() {
         wanted.extend(TEST.iter().chain(unlike::tools::PACKAGES).chain(BENCH));
     }
@@ -50,7 +50,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "test" => wanted.extend(TEST),
             "bench" => wanted.extend(BENCH),
             "unlike" => wanted.extend(unlike::tools::PACKAGES),
-            "fuzz" => wanted.extend(["g++", &llvm]),
+            "fuzz" => wanted.extend(["g++"].into_iter().chain(llvm.iter().map(String::as_str))),
             other => bail!("setup knows build, test, unlike, bench and fuzz, not {other}"),
         }
     }

@@ -13,6 +13,8 @@ mod data;
 mod descriptors;
 mod errors;
 mod fortran;
+#[cfg(all(any(test, fuzzing), target_arch = "x86_64"))]
+pub mod fuzz;
 mod groups;
 mod handlers;
 mod hosts;

@@ -2,6 +2,7 @@
 use crate::dialogue::{self, Greeting, Line};
 use crate::flows::frames::{Head, read_head};
 use crate::flows::{Intake, Piece};
+use crate::format::Format;
 use crate::hostfile::{self, Hostfile};
 use crate::proto::{ToDaemon, ToTask};
 use crate::tid::Tid;
@@ -29,11 +30,36 @@ pub const TARGETS: &[Target] = &[
         run: hostfile,
         decoder: &[file("crates/pvm-core/src/hostfile.rs"), file("crates/pvm-core/src/ranges.rs")],
     },
-    Target { name: "default-encoding", run: default_encoding, decoder: &[file("crates/pvm-core/src/encoding.rs")] },
-    Target { name: "trace", run: trace_message, decoder: &[file("crates/pvm-core/src/trace.rs")] },
+    Target {
+        name: "default-encoding",
+        run: default_encoding,
+        decoder: &[
+            file("crates/pvm-core/src/encoding.rs"),
+            part("crates/pvm-core/src/format.rs", &["of_signature", "is_swapped", "swap"]),
+        ],
+    },
+    Target { name: "trace", run: trace_message, decoder: &[TRACE] },
 ];
 
 const PROTO: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["encode", "decode"]);
+/// Without what only writes.
+const TRACE: pvm_fuzz::Source = part(
+    "crates/pvm-core/src/trace.rs",
+    &[
+        "split",
+        "read",
+        "parts",
+        "next_part",
+        "read_record",
+        "read_user",
+        "item_numbers",
+        "data",
+        "value",
+        "int",
+        "form",
+        "microseconds",
+    ],
+);
 const TID: pvm_fuzz::Source = part("crates/pvm-core/src/tid.rs", &["fmt"]);
 
 /// What can be read is written and read back the same.
@@ -211,17 +237,33 @@ fn hostfile(bytes: &[u8]) {
     }
 }
 
-/// Reads as the bytes say: the first half of them says what is read, the second is read.
+/// Reads as the bytes say: the first half of them says of what kind of host it comes and what is read, the
+/// second is read.
 fn default_encoding(bytes: &[u8]) {
     let (steps, body) = bytes.split_at(bytes.len() / 2);
-    let mut reader = Reader::new(body);
+    let Some((kind, steps)) = steps.split_first() else { return };
+    let signature = match kind % 8 {
+        // Either byte order, longs of either width.
+        0..=3 => Format { big_endian: kind % 2 == 1, long_bytes: if kind % 4 < 2 { 4 } else { 8 } }.signature(),
+        4 => steps.first_chunk().map_or(0, |word| i32::from_ne_bytes(*word)),
+        _ => Format::NATIVE.signature(),
+    };
+    let mut reader = Reader::of(body, signature);
     let mut writer = crate::encoding::Writer::new();
     for step in steps {
         let before = reader.rest().len();
-        writer = match step % 3 {
+        writer = match step % 5 {
+            // These are read only.
+            3 => reader.long().map(|_| writer.clone()),
+            4 => {
+                let (count, width) = (usize::from(step / 20), [1, 2, 4, 8][usize::from(step / 5 % 4)]);
+                let numbers = reader.numbers(count, width);
+                assert!(numbers.as_ref().is_none_or(|numbers| numbers.len() == count * width));
+                numbers.map(|_| writer.clone())
+            }
             0 => reader.int().map(|value| writer.clone().int(value)),
             1 => reader.string().map(|text| writer.clone().string(text)),
-            _ => reader.bytes((step / 3).into()).map(|data| writer.clone().bytes(data)),
+            _ => reader.bytes((step / 5).into()).map(|data| writer.clone().bytes(data)),
         }
         .unwrap_or(writer);
         assert!(reader.rest().len() <= before);

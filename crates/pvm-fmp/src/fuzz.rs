@@ -2,7 +2,8 @@
 //!
 //! Plain bytes do not get far here: a neighbour breaks the rules in the middle of keeping them. So
 //! the bytes are a list of deeds of a hostile one, and of looks of its victim.
-use crate::group::{GroupMemory, GroupView};
+use crate::arrival::LENT;
+use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, LINE_BYTES, Line, Writer};
 use crate::segment::{HEAP_START, PeerLine, Segment};
@@ -10,6 +11,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
 use pvm_fuzz::{Target, Unstructured, file, part};
 use rustix::event::EventfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::OwnedFd;
 
 /// What this crate reads.
@@ -19,7 +21,7 @@ pub const TARGETS: &[Target] = &[
         run: neighbour,
         decoder: &[
             file("crates/pvm-fmp/src/arrival.rs"),
-            file("crates/pvm-fmp/src/offer.rs"),
+            part("crates/pvm-fmp/src/offer.rs", &["answer", "look", "still_standing", "took", "please_move"]),
             part(
                 "crates/pvm-fmp/src/queue.rs",
                 &["from_number", "stamp", "find", "next", "next_short", "has_next", "meta_of", "copy_to", "load_bytes"],
@@ -78,10 +80,15 @@ pub const TARGETS: &[Target] = &[
 const VICTIM: u32 = 0x40001;
 const ATTACKER: u32 = 0x40002;
 const DAEMON: u32 = 0x40000;
+const STRANGER: u32 = 0x40003;
 /// What is read of a body: enough to see that it is there.
 const LOOK_BYTES: usize = 4096;
 /// Rings and bodies of the hostile neighbour lie in so many bytes from the start of its heap.
 const PLAYGROUND_BYTES: u64 = 256 << 10;
+/// In these, both rings that it may have.
+const RINGS_BYTES: u64 = 64 << 10;
+/// Bytes from here on choose a deed after which there is something to be read.
+const STANDING_FIRST: u8 = 248;
 /// Deeds in one run.
 const DEEDS_MAX: usize = 200;
 
@@ -107,11 +114,16 @@ impl Looking {
             remote.append_to(&mut all);
             assert_eq!((done, all.len()), (remote.len(), remote.len()));
         }
-        assert!(remote.len() <= crate::BODY_BYTES_MAX);
+        assert!(possible(remote.len(), remote.is_empty()));
         if self.keeps {
             self.kept.push(remote);
         }
     }
+}
+
+/// What a body may say of itself.
+fn possible(bytes: usize, is_empty: bool) -> bool {
+    bytes <= crate::BODY_BYTES_MAX && is_empty == (bytes == 0)
 }
 
 impl Sink for Looking {
@@ -120,11 +132,12 @@ impl Sink for Looking {
             Arrival::Inline(inline) => {
                 let mut bytes = [0; INLINE_BYTES_MAX];
                 assert_eq!(inline.copy_to(&mut bytes), inline.len());
+                assert!(possible(inline.len(), inline.is_empty()));
             }
             Arrival::Remote(remote) => self.look_at(remote),
             Arrival::Offer(_) if self.declines => {}
             Arrival::Offer(offer) => {
-                assert!(offer.len() <= crate::BODY_BYTES_MAX);
+                assert!(possible(offer.len(), offer.is_empty()));
                 let missed = match (self.in_pieces, offer.len() <= LOOK_BYTES) {
                     (true, true) => offer.use_pieces(&mut 0, &mut |_, _, _| {}),
                     (false, true) => {
@@ -162,6 +175,10 @@ impl Hostile {
         header.peers.0.store(1, Ordering::Relaxed);
         header.table_version.store(1, Ordering::Relaxed);
         hostile
+    }
+
+    fn first_ring(&self) -> u64 {
+        HEAP_START.next_multiple_of(1024)
     }
 
     fn line(&self) -> &PeerLine {
@@ -220,6 +237,7 @@ fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (segment, bell) = hostile.descriptors();
     victim.connect(attacker, segment, bell).expect("its segment is one");
     let mut sink = Looking { keeps: flags & 2 != 0, declines: flags & 4 != 0, in_pieces: flags & 8 != 0, kept: vec![] };
+    strangers(flags >> 4, &mut victim, &hostile);
     for _ in 0..DEEDS_MAX {
         deed(from, &mut hostile)?;
         look(from, &mut victim, attacker, &mut sink)?;
@@ -239,7 +257,11 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
     let end = hostile.segment.mapping.bytes();
     let value = word(from, end)?;
     let line = hostile.line();
-    match from.arbitrary::<u8>()? % 32 {
+    let choice: u8 = from.arbitrary()?;
+    if choice >= STANDING_FIRST {
+        return standing_deed(choice - STANDING_FIRST, from, hostile, value);
+    }
+    match choice % 32 {
         0 => hostile.segment.mapping.header().peers.0.store(value as u32, Ordering::Relaxed),
         1 => drop(hostile.segment.mapping.header().table_version.fetch_add(1, Ordering::Relaxed)),
         2 => line.tid.store(value as u32, Ordering::Relaxed),
@@ -275,7 +297,7 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
             for _ in 0..2 * count {
                 words.push(word(from, end)?);
             }
-            let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let body = words_of(&words);
             hostile.write(Kind::Blocks, &[9; 6], &body[..body.len().min(INLINE_BYTES_MAX)]);
         }
         30 => {
@@ -283,12 +305,89 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
             let body = [7u8; LOOK_BYTES];
             line.offer.store(2 * (value & 0xff), Ordering::Relaxed);
             let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
-            let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let body = words_of(&words);
             hostile.write(Kind::Offer, &[8; 6], &body);
         }
         _ => hostile.writer = Writer::new(hostile.shift),
     }
     Ok(())
+}
+
+/// Deeds after which there is something to be read. Chance alone would hardly come to that.
+fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile, value: u64) -> pvm_fuzz::Result<()> {
+    let place = hostile.first_ring() + RINGS_BYTES + value % 32 * 1024;
+    let bytes: u64 = from.arbitrary::<u16>()?.into();
+    let words: Vec<u64> = match choice {
+        // A stream, a part of which is there, or all.
+        0 | 1 => {
+            let there = if choice == 0 { bytes } else { from.arbitrary::<u16>()?.into() };
+            hostile.scribble(place - HEAP_START, there);
+            vec![value, place, bytes]
+        }
+        // More of it.
+        2 => {
+            hostile.scribble(place - HEAP_START, bytes);
+            return Ok(());
+        }
+        // A body in the heap, or one that is lent, in pieces.
+        3 | 4 => {
+            let token = if choice == 3 { u64::from(LENT) } else { value };
+            let pieces = 1 + value % 3;
+            let piece = |number| [place + number * 64, bytes / pieces];
+            std::iter::once(token & 0xffff_ffff | pieces << 32).chain((0..pieces).flat_map(piece)).collect()
+        }
+        // An offer whose body has moved.
+        5 => {
+            let line = hostile.line();
+            line.offer.store(value << 1 | 1, Ordering::Relaxed);
+            line.moved_offset.store(place, Ordering::Relaxed);
+            line.moved_bytes.store(bytes, Ordering::Relaxed);
+            vec![4096, bytes, value]
+        }
+        // The queue goes on in another ring, or in one that was read before.
+        6 => {
+            let next = hostile.first_ring() + RINGS_BYTES / 2 * (value % 2);
+            hostile.write(Kind::Link, &[0; 6], &words_of(&[next, hostile.shift.into()]));
+            hostile.ring = next;
+            hostile.writer = Writer::new(hostile.shift);
+            return Ok(());
+        }
+        // A row of short messages.
+        _ => {
+            for number in 0..bytes % 64 {
+                let meta = if number % 3 > 0 { [1, 2, 0, 0x40_8c41, 0x40_8c41, 0] } else { [1, 2, 3, 4, 5, 6] };
+                hostile.write(Kind::Message, &meta, &[7; 16][..(number + value % 17) as usize % 17]);
+            }
+            return Ok(());
+        }
+    };
+    let kind = [Kind::Stream, Kind::Stream, Kind::Stream, Kind::Blocks, Kind::Blocks, Kind::Offer][usize::from(choice)];
+    hostile.write(kind, &[1, 2, 3, 4, 5, 6], &words_of(&words));
+    Ok(())
+}
+
+fn words_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// What is no segment is refused.
+fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
+    let (_, bell) = hostile.descriptors();
+    let bytes = hostile.segment.mapping.bytes();
+    let file = |bytes: u64, seals: SealFlags| {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("stranger", flags).expect("memory for a file");
+        rustix::fs::ftruncate(&file, bytes).expect("nothing is written to it");
+        rustix::fs::fcntl_add_seals(&file, seals).expect("it is ours");
+        file
+    };
+    let stranger = match choice % 4 {
+        0 => bell.try_clone().expect("a descriptor"),
+        1 => file(bytes, SealFlags::GROW),
+        2 => file(4096, SealFlags::SHRINK),
+        _ => file(bytes, SealFlags::SHRINK),
+    };
+    assert!(victim.connect(STRANGER, stranger, bell).is_err());
 }
 
 /// An entry of so many words, the first ones given.
@@ -298,7 +397,7 @@ fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: 
     while words.len() < 3 {
         words.push(word(from, end)?);
     }
-    let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let body = words_of(&words);
     let cut = if from.arbitrary::<u8>()? == 0 { 8 } else { body.len() };
     hostile.write(kind, &[1, 2, 3, 4, 5, 6], &body[..cut]);
     Ok(())
@@ -357,7 +456,7 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let outside = GroupView::open(clone(memory.list()), None).expect("a group");
     let mut arrived = 0;
     while !from.is_empty() {
-        match from.arbitrary::<u8>()? % 12 {
+        match from.arbitrary::<u8>()? % 14 {
             0..=3 => {
                 let at = u64::from(from.arbitrary::<u16>()?) % 1024 * 8;
                 let value: u64 = match from.arbitrary::<u8>()? % 4 {
@@ -387,14 +486,32 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             8 => drop(memory.take()),
             9 => memory.release(from.arbitrary()?),
             10 => memory.give(),
+            11 => drop(memory.fail(memory.look().pending)),
+            12 => match from.arbitrary::<u8>()? % 8 {
+                0 => memory.freeze(),
+                1 => memory.break_up(),
+                2 => memory.close(),
+                // Somebody else has the place.
+                _ => memory.set(1, VICTIM + 1),
+            },
             _ => {
                 assert_eq!(view.members().len(), 4);
-                assert!(outside.arrive(0, 1).is_err() && !outside.has_board());
                 assert_eq!((view.size(), view.places(), view.instance_of(VICTIM + 1)), (4, 4, Some(1)));
+                let state = |view: &GroupView| (view.version(), view.is_frozen(), view.is_broken(), view.is_closed());
+                assert_eq!(state(&view), state(&outside));
+                without_a_board(&outside);
             }
         }
     }
     Ok(())
+}
+
+/// Who is no member has nothing to do with the barrier.
+fn without_a_board(outside: &GroupView) {
+    assert!(outside.arrive(0, 1).is_err() && !outside.has_board());
+    outside.lie_down(0);
+    outside.rise(0);
+    assert_eq!((outside.passed(0), outside.sleepers(0)), (Some(Err(Failed)), Vec::new()));
 }
 
 #[cfg(test)]
@@ -414,21 +531,17 @@ mod tests {
         (table, victim, hostile)
     }
 
-    fn words(words: &[u64]) -> Vec<u8> {
-        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-    }
-
     #[test]
     fn a_queue_that_leads_in_a_circle_is_read_once() {
         for further in [0, 64, 4096] {
             let (_table, mut victim, mut hostile) = neighbours();
             hostile.write(Kind::Message, &[1; 6], b"one");
-            hostile.write(Kind::Link, &[0; 6], &words(&[hostile.ring + further, 6]));
+            hostile.write(Kind::Link, &[0; 6], &words_of(&[hostile.ring + further, 6]));
             // The ring behind leads back, or where the two overlap anywhere.
             hostile.ring += further;
             hostile.writer = Writer::new(hostile.shift);
             hostile.write(Kind::Message, &[2; 6], b"two");
-            hostile.write(Kind::Link, &[0; 6], &words(&[hostile.ring - further, 6]));
+            hostile.write(Kind::Link, &[0; 6], &words_of(&[hostile.ring - further, 6]));
             // What has come before somebody dies is read in batches, and can come again.
             assert!(victim.poll_dead(ATTACKER, &mut Looking::default()) < 1000, "{further}");
         }
@@ -438,7 +551,7 @@ mod tests {
     fn an_offer_with_a_number_that_no_word_can_hold_is_damage() {
         let (_table, mut victim, mut hostile) = neighbours();
         hostile.line().offer.store(2, Ordering::Relaxed);
-        hostile.write(Kind::Offer, &[1; 6], &words(&[4096, 8, 1 << 63 | 1]));
+        hostile.write(Kind::Offer, &[1; 6], &words_of(&[4096, 8, 1 << 63 | 1]));
         hostile.write(Kind::Message, &[1; 6], b"not believed any more");
         assert_eq!(victim.poll(&mut Looking::default()), 0);
     }
@@ -459,10 +572,10 @@ mod tests {
         let long = crate::BODY_BYTES_MAX as u64 + 1;
         let at = HEAP_START.next_multiple_of(1024);
         let entries = [
-            (Kind::Blocks, words(&[1 << 32, at, long])),
-            (Kind::Blocks, words(&[3 << 32, at, long / 2, at, long / 2, at, 1])),
-            (Kind::Stream, words(&[0, at, long])),
-            (Kind::Offer, words(&[4096, long, 1])),
+            (Kind::Blocks, words_of(&[1 << 32, at, long])),
+            (Kind::Blocks, words_of(&[3 << 32, at, long / 2, at, long / 2, at, 1])),
+            (Kind::Stream, words_of(&[0, at, long])),
+            (Kind::Offer, words_of(&[4096, long, 1])),
         ];
         for (kind, entry) in entries {
             let (_table, mut victim, mut hostile) = neighbours();

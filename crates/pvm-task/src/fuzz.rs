@@ -5,7 +5,8 @@ use crate::output::Output;
 use crate::receive::Envelope;
 use crate::types::{ANY, Filter, Kind};
 use crate::{Environment, Task};
-use pvm_core::codes::{DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
+use pvm_core::codes::{Code, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
+use pvm_core::format::Format;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};
@@ -18,7 +19,30 @@ use std::os::unix::net::UnixStream;
 
 /// What this crate reads.
 pub const TARGETS: &[Target] = &[
-    Target { name: "unpack", run: unpack, decoder: &[file("crates/pvm-task/src/unpack.rs")] },
+    Target {
+        name: "unpack",
+        run: unpack,
+        decoder: &[
+            file("crates/pvm-task/src/unpack.rs"),
+            part(
+                "crates/pvm-task/src/convert.rs",
+                &[
+                    "read",
+                    "holds",
+                    "write",
+                    "numbers",
+                    "numbers_of",
+                    "convert",
+                    "is_native",
+                    "form",
+                    "ordered",
+                    "take_converted",
+                    "make_native",
+                ],
+            ),
+            part("crates/pvm-core/src/format.rs", &["of_signature", "is_swapped", "swap"]),
+        ],
+    },
     Target {
         name: "task-variables",
         run: task_variables,
@@ -67,7 +91,12 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     let from = &mut Unstructured::new(steps);
     let mut task = Task::new(&Environment::from_lookup(|_| None));
     let enc = [ENC_XDR, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, 7][usize::from(from.arbitrary::<u8>()?) % 5];
-    let format = if from.arbitrary::<u8>()? % 4 > 0 { DSIG_X86_64 } else { from.arbitrary()? };
+    let format = match usize::from(from.arbitrary::<u8>()? % 8) {
+        // Either byte order, longs of either width.
+        choice if choice < 4 => Format { big_endian: choice % 2 == 1, long_bytes: 4 + choice / 2 * 4 }.signature(),
+        4 => from.arbitrary()?,
+        _ => Format::NATIVE.signature(),
+    };
     let entry = task.state.store.take_entry(Place::Buffer);
     let message = &mut task.state.store.table[entry as usize];
     (message.enc, message.format) = (enc, format);
@@ -77,7 +106,17 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     while !from.is_empty() {
         let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
         let count = usize::from(from.arbitrary::<u16>()?) % 3000;
-        match from.arbitrary::<u8>()? % 8 {
+        match from.arbitrary::<u8>()? % 9 {
+            8 => {
+                // What a receive by one call does with a message of another kind of host.
+                let message = task.state.store.receiving().expect("one is active");
+                if message.is_foreign_raw() {
+                    let bytes = message.len();
+                    let result = message.make_native(kind);
+                    assert!(result == Err(Code::BadMsg) || (message.is_native(kind) && message.len() <= 4 * bytes));
+                    message.position = message.position.min(message.len());
+                }
+            }
             0..=2 => drop(task.unpack(kind, &mut vec![0; count % 64 * kind.size()])),
             3 => drop(task.unpack(kind, &mut vec![0; count * kind.size()])),
             4 => {

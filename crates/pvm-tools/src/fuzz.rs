@@ -6,10 +6,12 @@ use crate::trace_text::TraceText;
 use crate::variables::Variables;
 use crate::{shape, words};
 use pvm_core::codes::Code;
-use pvm_core::proto::{self, ByteBuf, Reply, Request, Spawn, TraceSettings};
+use pvm_core::proto::{self, ByteBuf, Host, Reply, Request, Spawn, TraceSettings};
 use pvm_core::tid::Tid;
-use pvm_core::trace::{self, Stamp};
+use pvm_core::trace::{self, Part, Stamp};
 use pvm_fuzz::{Target, file, part};
+use pvm_task::{OutputEvent, OutputKind};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// What the console reads.
 pub const TARGETS: &[Target] = &[
@@ -21,6 +23,10 @@ pub const TARGETS: &[Target] = &[
             file("crates/pvm-tools/src/console/aliases.rs"),
             file("crates/pvm-tools/src/console/spawn_options.rs"),
             file("crates/pvm-tools/src/console/mod.rs"),
+            file("crates/pvm-tools/src/console/commands.rs"),
+            part("crates/pvm-tools/src/console/options.rs", &["find", "describe", "change"]),
+            part("crates/pvm-tools/src/console/spawn.rs", &["spawn", "split_place", "name_of_address"]),
+            part("crates/pvm-tools/src/console/trace.rs", &["set", "change", "option_name", "option_value"]),
             part("crates/pvm-tools/src/shape.rs", &["parse_tid"]),
             part("crates/pvm-tools/src/variables.rs", &["get", "set", "export", "unexport", "exported_names", "list"]),
         ],
@@ -37,6 +43,9 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
+/// So much the machine says in all. While it answers, a `reset` waits.
+const ANSWERS_BYTES_MAX: usize = 1024;
+
 /// A machine that answers anything: what the bytes say.
 struct Anything<'a>(&'a [u8]);
 
@@ -48,7 +57,13 @@ impl Control for Anything<'_> {
         let (first, rest) = self.0.split_at(self.0.len().min(16));
         self.0 = rest;
         let answers = (0..=first.len()).find_map(|end| proto::decode::<Reply>(&first[..end]));
-        answers.ok_or(Code::SysErr)
+        let mut answer = answers.ok_or(Code::SysErr)?;
+        if let Reply::Hosts { hosts, .. } = &mut answer {
+            // Other names would be looked up at whatever server there is.
+            let is_name = |host: &&mut Host| host.name.parse::<IpAddr>().is_err();
+            hosts.iter_mut().filter(is_name).for_each(|host| host.name = Ipv4Addr::LOCALHOST.to_string());
+        }
+        Ok(answer)
     }
     fn option(&mut self, _what: i32) -> Result<i32, Code> {
         Ok(self.0.len() as i32 % 3)
@@ -78,12 +93,11 @@ fn console_lines(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (text, answers) = (String::from_utf8_lossy(&bytes[..end]), &bytes[end..]);
     let mut console = Console::new(Variables::default(), 1, 2);
-    let mut machine = Anything(answers.get(1..).unwrap_or_default());
+    let answers = answers.get(1..).unwrap_or_default();
+    let mut machine = Anything(&answers[..answers.len().min(ANSWERS_BYTES_MAX)]);
+    console.prepare(&mut machine).expect("the machine takes all of it");
     for line in text.split_terminator('\n') {
-        let Ok(split) = words::split(line) else {
-            assert!(words::split(line).is_err_and(|error| !error.to_string().is_empty()));
-            continue;
-        };
+        let split = words::split(line).unwrap_or_default();
         match spawn_options::parse(&split) {
             Ok((_, rest)) => assert!(!rest.is_empty()),
             Err(error) => assert!(!error.to_string().is_empty()),
@@ -112,7 +126,20 @@ fn trace_files(bytes: &[u8]) {
     let mut out = Vec::new();
     let mut timeline = Timeline::new(&mut out, start).expect("memory can be written to");
     timeline.host(Tid(0x40000), &String::from_utf8_lossy(bytes)).expect("memory can be written to");
-    for part in trace::parts(pvm_core::encoding::Reader::new(bytes)) {
+    let parts = trace::parts(pvm_core::encoding::Reader::new(bytes));
+    let stamps = parts.iter().map(|part| match part {
+        Part::Record(record) => record.stamp,
+        Part::User(stamp, _) => *stamp,
+    });
+    stamps.for_each(|stamp| assert!(TraceText::head(stamp).ends_with(";;\n\n")));
+    // Hosts and output stand in the text too.
+    let name = String::from_utf8_lossy(bytes).into_owned();
+    let host = Host { tid: Tid(0x40000), name: name.clone(), arch: name, speed: 1, dsig: 0 };
+    assert!(text.host(&host, start).contains("host_add"));
+    for kind in [OutputKind::Begin, OutputKind::Line(bytes.to_vec()), OutputKind::End] {
+        assert!(text.output(&OutputEvent { task: Tid(0x40001), ctx: 0, tag: 0, kind }).ends_with(";;\n"));
+    }
+    for part in parts {
         assert!(!text.part(Tid(0x40001), &part).is_empty());
         timeline.take(Tid(0x40001), part).expect("memory can be written to");
     }

@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -87,9 +88,13 @@ fn daemon_variables(bytes: &[u8]) {
     let expanded = workplace::expand(&text, &value);
     assert!(text.contains('$') || expanded == text);
     if let Ok(line) = parse_host(&text) {
-        let words = way::Way::find(set, false).words(&line, "command");
-        assert_eq!(words.last(), Some(&"command".into()));
-        assert!(!way::daemons(&line, set, None).is_empty());
+        // Whether there is `srun` here is not for the bytes to say.
+        for way in [way::Way::find(set, false), way::Way::Srun] {
+            assert_eq!(way.words(&line, "command").last(), Some(&"command".into()));
+        }
+        for own in [None, Some(Path::new("/opt/hpvm/bin/pvmd"))] {
+            assert!(!way::daemons(&line, set, own).is_empty());
+        }
     }
 }
 

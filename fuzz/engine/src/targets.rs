@@ -3,6 +3,8 @@ use pvm_fuzz::Target;
 
 pub fn all() -> impl Iterator<Item = &'static Target> {
     [
+        #[cfg(target_arch = "x86_64")]
+        pvm3::fuzz::TARGETS,
         pvm_core::fuzz::TARGETS,
         pvm_fmp::fuzz::TARGETS,
         pvm_link::fuzz::TARGETS,

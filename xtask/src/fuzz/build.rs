@@ -2,8 +2,8 @@
 use super::coverage::{Coverage, Source};
 use super::{Target, in_engine};
 use crate::build::target_directory;
-use crate::common::{cargo, output, sh};
-use anyhow::{Context, Result};
+use crate::common::{cargo, in_path, output, sh};
+use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +11,10 @@ use std::process::Command;
 const TRACED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth";
+/// The same for what is written in C.
+const TRACED_C: &str = "-fsanitize=address -fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp";
+/// What makes a compiler of C count lines.
+const COUNTED_C: &str = "-fprofile-instr-generate -fcoverage-mapping";
 /// For both.
 const FUZZING: &str = "--cfg fuzzing";
 
@@ -29,13 +33,16 @@ impl Engine {
         let folder = target_directory()?.join("fuzz");
         let triple = host()?;
         let flags = format!("{FUZZING} -Zsanitizer=address {TRACED}");
+        let clang = tool("clang")?;
         let traced = build(&folder.join("traced"), &triple, &flags)
+            .env("HPVM_FUZZ_CC", format!("{clang} {TRACED_C}"))
             .args(["--release", "--features", "libfuzzer", "--bin", "fuzz"])
             .env("RUSTC_BOOTSTRAP", "1")
             .status();
-        anyhow::ensure!(traced.context("cannot start cargo")?.success(), "the fuzzer does not compile");
+        ensure!(traced.context("cannot start cargo")?.success(), "the fuzzer does not compile");
         let flags = format!("{FUZZING} -Cinstrument-coverage");
-        sh(build(&folder.join("counting"), &triple, &flags).args(["--bin", "replay"]))?;
+        let mut counting = build(&folder.join("counting"), &triple, &flags);
+        sh(counting.env("HPVM_FUZZ_CC", format!("{clang} {COUNTED_C}")).args(["--bin", "replay"]))?;
         let fuzzer = folder.join("traced").join(&triple).join("release/fuzz");
         let replayer = folder.join("counting").join(&triple).join("debug/replay");
         Ok(Engine { folder, fuzzer, replayer })
@@ -95,6 +102,17 @@ pub fn llvm_version() -> Result<String> {
     let version = compiler()?;
     let llvm = version.lines().find_map(|line| line.strip_prefix("LLVM version: "));
     Ok(llvm.and_then(|llvm| llvm.split('.').next()).context("rustc names no LLVM")?.to_owned())
+}
+
+/// A program of the LLVM of the compiler's version: what counts runs changes its form with it.
+pub fn tool(name: &str) -> Result<String> {
+    let major = llvm_version()?;
+    let versioned = format!("{name}-{major}");
+    ensure!(
+        in_path(&versioned),
+        "{versioned} is needed: cargo xtask setup fuzz, or the packages llvm-{major} and clang-{major} of apt.llvm.org"
+    );
+    Ok(versioned)
 }
 
 /// What `rustc -vV` says.

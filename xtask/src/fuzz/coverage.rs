@@ -1,7 +1,7 @@
 //! Which lines of a decoder its corpus reaches.
-use super::build::{Engine, llvm_version};
+use super::build::{Engine, tool};
 use super::{Target, in_tree};
-use crate::common::{in_path, output, root, sh};
+use crate::common::{output, root, sh};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -131,16 +131,6 @@ fn count(counts: &Counts, decoder: &[Source]) -> Result<Coverage> {
         }
     }
     Ok(coverage)
-}
-
-/// A program of the LLVM of the compiler's version: its form of counts changes with it.
-fn tool(name: &str) -> Result<PathBuf> {
-    let major = llvm_version()?;
-    let versioned = format!("{name}-{major}");
-    if !in_path(&versioned) {
-        bail!("{versioned} is needed: cargo xtask setup fuzz, or the package llvm-{major} of apt.llvm.org");
-    }
-    Ok(versioned.into())
 }
 
 #[cfg(test)]

@@ -1,0 +1,319 @@
+//! Bytes from nowhere, for the formats of `pvm_packf` and `pvm_unpackf` (docs/testing.md).
+//!
+//! A format says what arguments there must be, so the target reads it too, as the manual page says it is
+//! read, and makes those. What it finds in the format is what the library must have found there.
+//!
+//! Only here are arguments made that no C compiler has seen; that takes a form of `va_list` that is
+//! known: the one of x86-64.
+use crate::buffers::{pvm_freebuf, pvm_getsbuf, pvm_initsend, pvm_setrbuf};
+use crate::data::pvmautoerr;
+use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW};
+use pvm_fuzz::{Target, Unstructured, file, part};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What this crate reads.
+pub const TARGETS: &[Target] = &[Target {
+    name: "packf-formats",
+    run: packf_formats,
+    decoder: &[
+        file("crates/libpvm3/shim/format.c"),
+        part(
+            "crates/libpvm3/src/pack.rs",
+            &[
+                "checked_count",
+                "pack",
+                "unpack",
+                "pack_strided",
+                "unpack_strided",
+                "gather",
+                "scatter",
+                "unpack_string",
+                "hpvm_shim_pack",
+                "hpvm_shim_unpack",
+                "hpvm_shim_pack_string",
+                "hpvm_shim_unpack_string",
+            ],
+        ),
+    ],
+}];
+
+/// Bytes on either side of the place where the items of an argument begin.
+const ROOM_BYTES: i64 = 4096;
+/// Items of one format.
+const ITEMS_MAX: usize = 16;
+/// Room for any string that a message of such items can have.
+const STRING_BYTES: usize = ITEMS_MAX * 4 * ROOM_BYTES as usize;
+/// What strings are packed.
+const TEXT: &[u8] = b"a string\0";
+
+/// `va_list` of the System V ABI for x86-64. With the registers all used up, each argument of at most
+/// eight bytes, floats too, lies in the next eight of `overflow`.
+#[repr(C)]
+struct List {
+    integers: u32,
+    floats: u32,
+    overflow: *const u64,
+    registers: *const c_void,
+}
+
+/// The arguments of a function that takes any number, behind the format.
+const ARGUMENTS_MAX: usize = 24;
+
+unsafe extern "C" {
+    fn pvm_packf(format: *const c_char, ...) -> c_int;
+    fn pvm_unpackf(format: *const c_char, ...) -> c_int;
+    fn pvm_vpackf(format: *const c_char, list: *mut List) -> c_int;
+    fn pvm_vunpackf(format: *const c_char, list: *mut List) -> c_int;
+}
+
+/// An item of a format, and what its arguments are.
+struct Item {
+    letter: u8,
+    bytes: i64,
+    count: i64,
+    stride: i64,
+    by_value: bool,
+    /// The arguments for each `*`.
+    stars: Vec<u64>,
+    /// There is no memory behind its pointer.
+    nowhere: bool,
+}
+
+impl Item {
+    /// Whether all its places lie in the room of an argument.
+    fn fits(&self) -> bool {
+        let last = (self.count - 1).max(0).saturating_mul(self.stride).saturating_mul(self.bytes);
+        self.count.saturating_mul(self.bytes) <= ROOM_BYTES && last.abs() <= ROOM_BYTES - self.bytes
+    }
+
+    /// Where its places begin in a room.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(|index| (ROOM_BYTES + index * self.stride * self.bytes) as usize)
+    }
+
+    /// Whether its argument comes in a register for floats.
+    fn is_float(&self) -> bool {
+        self.by_value && self.letter == b'f'
+    }
+
+    /// Whether the library must refuse it.
+    fn is_refused(&self) -> bool {
+        self.nowhere && !self.by_value && (self.letter == b's' || self.count > 0)
+    }
+
+    /// The argument where the value itself is one, and the bytes that come of it.
+    fn value(&self, place: usize) -> (u64, Vec<u8>) {
+        let value = 1000 * place as i64 - 77;
+        match (self.letter, self.bytes) {
+            (b'f', 4) => ((value as f64).to_bits(), (value as f32).to_ne_bytes().into()),
+            (b'f', _) => ((value as f64).to_bits(), (value as f64).to_ne_bytes().into()),
+            (_, bytes) => (value as u64, value.to_ne_bytes()[..bytes as usize].into()),
+        }
+    }
+}
+
+/// What a format says.
+struct Reading {
+    items: Vec<Item>,
+    /// What the library must make of it.
+    code: c_int,
+}
+
+/// Reads a format. `None`: with memory that no argument has here.
+fn read(mut rest: &[u8], from: &mut Unstructured<'_>) -> Option<Reading> {
+    let mut reading = Reading { items: Vec::new(), code: 0 };
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let Some((item, after)) = read_item(&rest[at + 1..], from) else {
+            reading.code = Code::BadParam.number();
+            break;
+        };
+        if !item.fits() || reading.items.len() == ITEMS_MAX {
+            return None;
+        }
+        rest = after;
+        let refused = item.is_refused();
+        reading.items.push(item);
+        if refused {
+            reading.code = Code::BadParam.number();
+            break;
+        }
+    }
+    Some(reading)
+}
+
+fn read_item<'a>(rest: &'a [u8], from: &mut Unstructured<'_>) -> Option<(Item, &'a [u8])> {
+    let mut stars = Vec::new();
+    let (count, rest) = match rest.first() {
+        Some(byte) if *byte == b'*' || byte.is_ascii_digit() => {
+            let (number, rest) = read_number(rest, from, &mut stars);
+            (Some(number), rest)
+        }
+        _ => (None, rest),
+    };
+    let (stride, rest) = match rest.strip_prefix(b".") {
+        Some(rest) => {
+            let (number, rest) = read_number(rest, from, &mut stars);
+            (Some(number), rest)
+        }
+        None => (None, rest),
+    };
+    let end = rest.iter().position(|byte| !b"hlu".contains(byte)).unwrap_or(rest.len());
+    let (marks, rest) = rest.split_at(end);
+    let (&letter, rest) = rest.split_first()?;
+    let bytes = match (letter, marks.contains(&b'l'), marks.contains(&b'h')) {
+        (b'c' | b's', ..) => 1,
+        (b'd', false, true) => 2,
+        (b'd' | b'f', false, _) => 4,
+        (b'd' | b'f', true, _) | (b'x', false, _) => 8,
+        (b'x', true, _) => 16,
+        _ => return None,
+    };
+    let by_value = count.is_none() && stride.is_none() && b"cdf".contains(&letter);
+    let nowhere = from.arbitrary::<u8>().unwrap_or(0) == u8::MAX;
+    let (count, stride) = if letter == b's' { (1, 1) } else { (count.unwrap_or(1).max(0), stride.unwrap_or(1)) };
+    Some((Item { letter, bytes, count, stride, by_value, stars, nowhere }, rest))
+}
+
+/// Digits, or what an argument says.
+fn read_number<'a>(rest: &'a [u8], from: &mut Unstructured<'_>, stars: &mut Vec<u64>) -> (i64, &'a [u8]) {
+    if let Some(rest) = rest.strip_prefix(b"*") {
+        let number = i64::from(from.arbitrary::<i8>().unwrap_or(0));
+        stars.push(number as u64);
+        return (number, rest);
+    }
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    let (digits, rest) = rest.split_at(end);
+    let more = |value: i64, digit: &u8| (10 * value + i64::from(digit - b'0')).min(c_int::MAX.into());
+    (digits.iter().fold(0, more), rest)
+}
+
+/// A format for packing, a zero byte, one for unpacking (none: the same), a zero byte, and what chooses
+/// numbers.
+fn packf_formats(bytes: &[u8]) {
+    let mut parts = bytes.splitn(3, |byte| *byte == 0);
+    let mut part = || parts.next().unwrap_or_default();
+    let (packs, unpacks, from) = (part(), part(), &mut Unstructured::new(part()));
+    pvmautoerr.store(0, Relaxed);
+    if packs.is_empty() {
+        // SAFETY: that no format is refused is what is looked at.
+        let codes = unsafe { [pvm_packf(std::ptr::null()), pvm_unpackf(std::ptr::null())] };
+        assert_eq!(codes, [Code::BadParam.number(); 2]);
+    }
+    let encodings = [DATA_DEFAULT, DATA_RAW, DATA_IN_PLACE, -1];
+    let encoding = encodings[usize::from(from.arbitrary::<u8>().unwrap_or(0)) % encodings.len()];
+    let begins = packs.starts_with(b"%+");
+    let same = if begins { &packs[2..] } else { packs };
+    let Some(packed) = read(same, from) else { return };
+    let unpacked = if unpacks.is_empty() { None } else { Some(read(unpacks, from)) };
+    assert!(pvm_initsend(if begins || encoding < 0 { DATA_DEFAULT } else { encoding }) > 0);
+    let in_place = encoding == DATA_IN_PLACE;
+    pack(packs, begins.then_some(encoding), in_place, &packed);
+    if in_place || (begins && encoding < 0) {
+        // What was packed in place is known by its address, which nothing may read any more.
+        assert!(pvm_initsend(DATA_DEFAULT) > 0);
+        return;
+    }
+    let mid = pvm_getsbuf();
+    assert!(pvm_setrbuf(mid) >= 0);
+    match unpacked {
+        None => unpack(same, &packed, true),
+        Some(Some(reading)) => unpack(unpacks, &reading, false),
+        Some(None) => {}
+    }
+    assert_eq!(pvm_freebuf(mid), 0);
+}
+
+/// What lies in the room of an argument that is packed.
+fn content(place: usize) -> Vec<u8> {
+    (0..2 * ROOM_BYTES).map(|at| (at % 251) as u8 ^ place as u8).collect()
+}
+
+fn pack(format: &[u8], encoding: Option<c_int>, in_place: bool, reading: &Reading) {
+    let mut slots: Vec<u64> = encoding.iter().map(|encoding| i64::from(*encoding) as u64).collect();
+    let rooms: Vec<Vec<u8>> = (0..reading.items.len()).map(content).collect();
+    for (place, item) in reading.items.iter().enumerate() {
+        slots.extend(&item.stars);
+        slots.push(match item.letter {
+            _ if item.by_value => item.value(place).0,
+            _ if item.nowhere => 0,
+            b's' => TEXT.as_ptr() as u64,
+            _ => rooms[place].as_ptr() as u64 + ROOM_BYTES as u64,
+        });
+    }
+    // SAFETY: the slots hold an argument of the right kind for each item, and one more that nobody reads.
+    let code = unsafe { call(true, format, &mut slots, reading.items.iter().any(Item::is_float)) };
+    if encoding.is_some_and(|encoding| encoding < 0) {
+        assert!(code < 0);
+        return;
+    }
+    // In place more is refused.
+    assert!(code == reading.code || (in_place && code == Code::NotImpl.number()), "{code}");
+}
+
+/// Unpacks; `same`: by the format that packed, and what that packed comes back.
+fn unpack(format: &[u8], reading: &Reading, same: bool) {
+    let mut slots = Vec::new();
+    let bytes = |item: &Item| if item.letter == b's' { STRING_BYTES } else { 2 * ROOM_BYTES as usize };
+    let mut rooms: Vec<Vec<u8>> = reading.items.iter().map(|item| vec![0; bytes(item)]).collect();
+    for (item, room) in reading.items.iter().zip(&mut rooms) {
+        let start = if item.letter == b's' { 0 } else { ROOM_BYTES as u64 };
+        slots.extend(&item.stars);
+        slots.push(if item.nowhere && !item.by_value { 0 } else { room.as_mut_ptr() as u64 + start });
+    }
+    // SAFETY: the slots hold a pointer to enough room for each item, and one more that nobody reads.
+    let code = unsafe { call(false, format, &mut slots, false) };
+    if !same {
+        return;
+    }
+    assert_eq!(code, reading.code);
+    for (place, (item, room)) in
+        reading.items.iter().zip(&rooms).enumerate().filter(|(_, (item, _))| !item.is_refused())
+    {
+        let (first, content) = (ROOM_BYTES as usize, content(place));
+        match item.letter {
+            _ if item.by_value => assert_eq!(room[first..first + item.bytes as usize], item.value(place).1),
+            b's' => assert_eq!(room[..TEXT.len()], *TEXT),
+            _ => item.places().for_each(|at| {
+                let item = at..at + item.bytes as usize;
+                assert_eq!(room[item.clone()], content[item]);
+            }),
+        }
+    }
+}
+
+/// Calls with these arguments, behind which there is one more: as a C program does, or with a list.
+///
+/// # Safety
+/// They are what the format asks for; with a float among them `floats` is set.
+unsafe fn call(packs: bool, format: &[u8], slots: &mut Vec<u64>, floats: bool) -> c_int {
+    // What the letter is of the item that ends the reading is not looked at, nor its argument.
+    slots.push(0);
+    let format = CString::new(format).expect("zero bytes end it");
+    if floats || slots.len() > ARGUMENTS_MAX {
+        let mut list = List { integers: 48, floats: 176, overflow: slots.as_ptr(), registers: std::ptr::null() };
+        let function = if packs { pvm_vpackf } else { pvm_vunpackf };
+        // SAFETY: a string, and a list whose registers are used up; the slots are the caller's promise.
+        return unsafe { function(format.as_ptr(), &raw mut list) };
+    }
+    slots.resize(ARGUMENTS_MAX, 0);
+    let (f, s) = (format.as_ptr(), slots.as_slice());
+    macro_rules! with_all {
+        ($function:ident) => {
+            $function(
+                f, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14],
+                s[15], s[16], s[17], s[18], s[19], s[20], s[21], s[22], s[23],
+            )
+        };
+    }
+    // SAFETY: a string and more arguments than it asks for, all of them integers or pointers.
+    unsafe { if packs { with_all!(pvm_packf) } else { with_all!(pvm_unpackf) } }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+        pvm_fuzz::replay_all(super::TARGETS);
+    }
+}
