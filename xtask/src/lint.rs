@@ -1,6 +1,6 @@
 //! The house rules that a program can check: `cargo xtask lint`.
 use crate::common::{Checks, cargo, output, report, root};
-use crate::compatibility;
+use crate::{compatibility, limits};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
     checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("no path of one machine", no_machine_paths());
+    checks.check("docs/limits.md is new and true", limits::is_current());
     if Path::new(ORIGINAL_HEADER).exists() {
         checks.check("docs/compatibility.md is new", compatibility::is_current());
     } else {

@@ -12,6 +12,7 @@ mod demo;
 mod fuzz;
 mod hosts;
 mod install;
+mod limits;
 mod lint;
 mod machine;
 mod man;
@@ -36,6 +37,7 @@ const COMMANDS: &[Command] = &[
     ("abi", "symbols, kinds, sizes and headers against the contract", abi::run),
     ("lint", "the house rules: lengths, unsafe, paths, format, clippy", lint::run),
     ("compatibility", "write docs/compatibility.md", compatibility::run),
+    ("limits", "write docs/limits.md", limits::run),
     ("old-makefiles", "what was written for PVM 3.4 builds and runs below PVM_ROOT", old_makefiles::run),
     ("second-user", "what another user of the machine must not be able to do", second_user::run),
     ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),

@@ -9,11 +9,21 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub const PROTOCOL: u32 = 2316;
 /// The fragment size that both sides name, for the sake of the form.
 const FRAGMENT_BYTES: u32 = 4080;
-/// The longest line that is believed, in bytes.
+/// A line of what is printed by the command that starts a daemon on another host.
+///
+/// * Filled by: the host that is added
+/// * Setting: none, no daemon says as much
+/// * Reached: the line is cut into several
+/// * Test: `a_line_without_an_end_is_cut`
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// What is said of hpvm's own beside the words of PVM 3.4.6.
 const VERSION: u32 = 1;
-/// The most addresses that a daemon names.
+/// Addresses, and names, that a new daemon says it has.
+///
+/// * Filled by: the host that is added
+/// * Setting: none, no host has as many
+/// * Reached: the rest is not heeded
+/// * Test: `a_daemon_has_so_many_addresses_and_no_more`
 pub const ADDRESSES_MAX: usize = 64;
 
 /// The command line of a daemon that is to join a machine.
@@ -246,6 +256,15 @@ mod tests {
             assert_eq!(read, greeting);
             assert!(ends.iter().rev().skip(1).all(|end| !end) && ends.last() == Some(&true));
         }
+    }
+
+    #[test]
+    fn a_daemon_has_so_many_addresses_and_no_more() {
+        let addresses = vec![SocketAddr::from(([192, 0, 2, 1], 7)); ADDRESSES_MAX + 1];
+        let names = vec!["h".to_owned(); ADDRESSES_MAX + 1];
+        let started = Started { arch: "LINUX64".into(), dsig: 7, addresses, key: KEY, names };
+        let Line::Started(read) = read(&started.line()) else { panic!("not read") };
+        assert_eq!((read.addresses.len(), read.names.len()), (ADDRESSES_MAX, ADDRESSES_MAX));
     }
 
     #[test]

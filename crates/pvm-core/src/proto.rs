@@ -15,8 +15,14 @@ pub use serde_bytes::ByteBuf;
 /// Spoken by both sides; unequal versions are refused with `PvmBadVersion`.
 pub const VERSION: u32 = 1;
 
-/// The longest frame either side accepts, in bytes: a message of 2 GiB - 1 and its envelope.
-pub const FRAME_BYTES_MAX: usize = (1 << 31) + (1 << 16);
+/// A frame between a task and its daemon. The longest is one with an entry for a mailbox.
+///
+/// * Filled by: each task
+/// * Setting: none, both sides count by the same number, and memory comes with the bytes
+/// * Reached: a longer one is not sent: `pvm_putinfo` says `PvmNoMem`; a task that sends it all the same is
+///   disconnected
+/// * Test: `a_length_over_the_limit_is_an_error_and_allocates_nothing`
+pub const FRAME_BYTES_MAX: usize = (1 << 30) + (1 << 16);
 
 /// From a task to its daemon.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]

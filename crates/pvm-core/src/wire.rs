@@ -17,6 +17,14 @@ pub use crate::proto::{decode, encode};
 /// Spoken by both sides; a daemon that speaks another is refused with `PvmBadVersion`.
 pub const VERSION: u32 = 1;
 
+/// A frame on the control link between two daemons: what a task says or hears, and a little more.
+///
+/// * Filled by: each other host
+/// * Setting: none, both daemons count by the same number, and memory comes with the bytes
+/// * Reached: the link to the host is closed, and the host lost
+/// * Test: `a_frame_longer_than_any_task_can_send_ends_the_link`
+pub const HOST_FRAME_BYTES_MAX: usize = crate::proto::FRAME_BYTES_MAX + (1 << 16);
+
 /// Bytes of the public key of a daemon (Ed25519).
 pub const KEY_BYTES: usize = 32;
 
@@ -55,6 +63,8 @@ pub struct Shared {
     pub servers: Servers,
     /// The mask of `pvm_tickle` at the master.
     pub debug_mask: i32,
+    /// How many watches a host may have at each other ([`crate::machine::Limits`]).
+    pub host_watches: u64,
 }
 
 /// What only the new host needs to know (hostfile).

@@ -11,7 +11,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// The most descriptors that one frame carries.
+/// Descriptors that come with one frame.
+///
+/// * Filled by: each task
+/// * Setting: none, no frame has more than three
+/// * Reached: the task is disconnected
+/// * Test: `too_many_descriptors_are_refused_on_both_sides`
 pub const DESCRIPTORS_MAX: usize = 8;
 /// Bytes of a frame's head: length of the body, number of descriptors.
 const HEAD_BYTES: usize = 8;

@@ -24,7 +24,7 @@ mod raw;
 mod socket;
 mod tls;
 
-pub use gate::{Event, Gate, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener};
+pub use gate::{Event, Gate, HALVES_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener};
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
 pub use pipe::Pipe;

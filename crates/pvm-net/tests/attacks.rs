@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use pvm_net::{
-    Event, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIME_MAX, Link, LinkError, PublicKey, Security, UNKNOWN_MAX,
+    Event, Gate, HALVES_MAX, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIME_MAX, Link, LinkError, PublicKey, Security, UNKNOWN_MAX,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -428,6 +428,19 @@ fn one_who_is_known_and_speaks_strangely_is_turned_away() {
     link.send(50, &[], &[]).unwrap();
     assert!(refusal(&mut gate).contains("not asked for"));
     assert_eq!(gate.pending(), 0);
+}
+
+#[test]
+fn one_who_calls_again_and_again_keeps_few_places() {
+    let mut gate = gate();
+    let friend = acquaintance(&gate);
+    let mut links = Vec::new();
+    for count in 1..=HALVES_MAX + 3 {
+        let mut link = link_to(&gate, friend.identity());
+        tokens(&mut gate, &mut link, 0);
+        links.push(link);
+        assert_eq!(gate.pending(), count.min(HALVES_MAX));
+    }
 }
 
 #[test]

@@ -143,11 +143,16 @@ impl Member {
 
     // ----- sending
 
-    /// Sends a frame; a link that fails is gone.
-    pub fn send(&mut self, frame: &ToDaemon) {
-        let Some(link) = &mut self.link else { return };
-        if link.send_to_daemon(frame, &[]).is_err() {
-            self.lose_daemon();
+    /// Sends a frame; a link that fails is gone. Gives whether the frame was not too long.
+    pub fn send(&mut self, frame: &ToDaemon) -> bool {
+        let Some(link) = &mut self.link else { return true };
+        match link.send_to_daemon(frame, &[]) {
+            Ok(()) => true,
+            Err(LinkError::TooLong) => false,
+            Err(_) => {
+                self.lose_daemon();
+                true
+            }
         }
     }
 
@@ -155,7 +160,9 @@ impl Member {
     pub fn request(&mut self, request: Request, fate: Fate) -> Result<u32, Code> {
         let wait = self.next_wait;
         self.next_wait = self.next_wait.wrapping_add(1);
-        self.send(&ToDaemon::Request { wait, request });
+        if !self.send(&ToDaemon::Request { wait, request }) {
+            return Err(Code::NoMem);
+        }
         if self.link.is_none() {
             return Err(Code::SysErr);
         }

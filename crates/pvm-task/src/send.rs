@@ -7,6 +7,7 @@ use crate::receive::Envelope;
 use crate::types::{Source, Submit};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
 use pvm_core::flows::{LIST, LISTED};
+use pvm_core::machine::limits::DAEMON_MESSAGE_BYTES_MAX;
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, USUAL};
@@ -445,6 +446,9 @@ impl Member {
     /// A message for a daemon.
     fn send_to_daemon(&mut self, dst: Tid, meta: Meta, body: Vec<u8>) -> Result<(), Code> {
         let [ctx, tag, wid, enc, format, ..] = meta.map(|word| word as i32);
+        if body.len() > DAEMON_MESSAGE_BYTES_MAX {
+            return Err(Code::NoMem);
+        }
         let dst = if dst.is_task() { dst } else { Tid(dst.0 | DAEMON_BIT) };
         let body = ByteBuf::from(body);
         self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, format, body }));

@@ -1,4 +1,5 @@
 //! The daemon's end of each task: its connection, its descriptors, what waits for it.
+use crate::settings::BACKLOG_BYTES_MAX;
 use pvm_core::machine::Connection;
 use pvm_core::proto::{ToTask, Welcome};
 use pvm_core::tid::Tid;
@@ -42,8 +43,9 @@ struct Place {
     descriptors: Option<Rc<Descriptors>>,
     /// The writable segment that was made for a task which has not come yet.
     blank: Option<OwnedFd>,
-    /// Frames for it.
+    /// Frames for it, and the bytes of messages in them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
+    waiting_bytes: usize,
 }
 
 /// All connections and tasks.
@@ -55,6 +57,9 @@ pub struct Connections {
     /// Whose queue has changed since the last look.
     touched: Vec<Connection>,
     connected: u32,
+    /// Those that take nothing of what is sent to them.
+    overrun: Vec<Connection>,
+    backlog_bytes_max: usize,
     /// The own host, and the daemon's descriptors as a peer of its tasks.
     host: Tid,
     daemon: Option<Rc<Descriptors>>,
@@ -72,10 +77,29 @@ impl Connections {
             ports,
             last: 0,
             touched: Vec::new(),
+            overrun: Vec::new(),
+            backlog_bytes_max: BACKLOG_BYTES_MAX,
             connected: 0,
             host,
             daemon: None,
         })
+    }
+
+    /// So many bytes may wait for a task.
+    pub fn limit_backlog(&mut self, bytes: usize) {
+        self.backlog_bytes_max = bytes;
+    }
+
+    /// Bytes that wait for a task.
+    pub fn backlog_of(&self, tid: Tid) -> usize {
+        let Some(place) = self.places.get(&tid) else { return 0 };
+        let client = place.connection.and_then(|connection| self.clients.get(&connection));
+        client.map_or(place.waiting_bytes, |client| client.link.queued_bytes())
+    }
+
+    /// Connections for which too much waits: to be closed.
+    pub fn take_overrun(&mut self) -> Vec<Connection> {
+        std::mem::take(&mut self.overrun)
     }
 
     /// A descriptor of the port table.
@@ -158,6 +182,7 @@ impl Connections {
             }
         };
         let waiting = std::mem::take(&mut place.waiting);
+        place.waiting_bytes = 0;
         self.sent(connection, tid, result);
         self.count(1);
         for (frame, descriptors) in waiting {
@@ -203,9 +228,19 @@ impl Connections {
     fn deliver(&mut self, tid: Tid, frame: ToTask, descriptors: Option<Rc<Descriptors>>) {
         let Some(place) = self.places.get_mut(&tid) else { return };
         let Some(connection) = place.connection else {
+            if let ToTask::Message(message) = &frame {
+                if place.waiting_bytes > self.backlog_bytes_max {
+                    return;
+                }
+                place.waiting_bytes += message.body.len() + size_of_val(message);
+            }
             return place.waiting.push((frame, descriptors));
         };
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
+        if client.link.queued_bytes() > self.backlog_bytes_max {
+            client.mute = true;
+            return self.overrun.push(connection);
+        }
         let carried: Vec<BorrowedFd<'_>> = match &descriptors {
             Some(own) => vec![own.segment.as_fd(), own.bell.as_fd()],
             None => Vec::new(),
@@ -235,5 +270,26 @@ impl Connections {
         if let Some(own) = self.places.get(&tid).and_then(|place| place.descriptors.as_ref()) {
             pvm_fmp::pull_bell(own.bell.as_fd());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvm_core::proto::{ByteBuf, Message};
+
+    #[test]
+    fn what_waits_for_a_task_that_has_not_come_is_bounded() {
+        let (host, tid) = (Tid(0x40000), Tid(0x40001));
+        let mut connections = Connections::new(host).unwrap();
+        connections.limit_backlog(100_000);
+        connections.born(tid);
+        for _ in 0..1000 {
+            let body = ByteBuf::from(vec![0; 1000]);
+            let message = Message { src: host, dst: tid, ctx: 0, tag: 1, wid: 0, enc: 0, format: 0, body };
+            connections.send(tid, ToTask::Message(message));
+        }
+        assert!((100_000..110_000).contains(&connections.backlog_of(tid)), "{}", connections.backlog_of(tid));
+        assert!(connections.places[&tid].waiting.len() < 100);
     }
 }

@@ -51,7 +51,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 const OUTPUT_BYTES: usize = 64 << 10;
 /// Bytes of output read of one task before others have their turn. No pipe holds more.
 const OUTPUT_IN_TURN_MAX: usize = 16 * OUTPUT_BYTES;
-/// Bytes that may wait for a collector of output; what its tasks print beyond stays in their pipes.
+/// What waits for a collector of output.
+///
+/// * Filled by: each task whose output is collected
+/// * Setting: `HPVM_BACKLOG_MAX`, of which it is half at most
+/// * Reached: what its tasks print stays in their pipes, and they wait when they print more
+/// * Test: `a_collector_that_takes_nothing_costs_the_daemon_little`
 const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
 
 /// The bit of the debug mask for the coming and going of tasks.
@@ -128,6 +133,7 @@ impl Daemon {
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
         connections.set_daemon(route.descriptors()?);
+        connections.limit_backlog(settings.backlog_bytes_max);
         epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
         let daemon = Daemon {
             settings,
@@ -289,9 +295,7 @@ impl Daemon {
                 self.receive(connection, usize::MAX);
                 self.close(connection);
             }
-            Source::Output(tid) if self.backlog_of_collector(tid) > COLLECTOR_BACKLOG_BYTES_MAX => {
-                self.hold_back(tid);
-            }
+            Source::Output(tid) if self.backlog_of_collector(tid) > self.collector_backlog_max() => self.hold_back(tid),
             Source::Output(tid) => self.read_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
@@ -454,9 +458,20 @@ impl Daemon {
 
     fn work(&mut self) {
         // Links can break when something is sent, and then there is more to do.
-        while let Some(action) = self.machine.poll_action() {
-            self.act(action);
-            self.links_happened();
+        loop {
+            while let Some(action) = self.machine.poll_action() {
+                self.act(action);
+                self.links_happened();
+            }
+            let overrun = self.connections.take_overrun();
+            if overrun.is_empty() {
+                break;
+            }
+            for connection in overrun {
+                let who = self.connections.get_mut(connection).and_then(|client| client.tid).unwrap_or(Tid::NONE);
+                self.log.line(&format!("{who} takes nothing of what it is sent, disconnected"));
+                self.close(connection);
+            }
         }
         for connection in self.connections.take_touched() {
             self.watch_write(connection);

@@ -3,7 +3,6 @@
 //! The core says which hosts there are and when it wants a link; `pvm_net` makes links and turns
 //! strangers away. The data link of a host is handed on to the default route when both links stand.
 use crate::source::Source;
-use pvm_core::proto;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, Key};
 use pvm_net::{Event as GateEvent, Gate, Link, LinkError, Pair, Pipe, PublicKey, Security, Tokens};
@@ -17,9 +16,13 @@ use std::time::{Duration, Instant};
 
 /// The kind of every frame on a control link: a frame of the core.
 const CONTROL_FRAME: u8 = 1;
-/// Bytes that may wait for a host on its control link, beside the frame that exceeds it. A host that
-/// lets more wait is given up.
-const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// What waits for a host on its control link, beside the frame that exceeds it.
+///
+/// * Filled by: each other host that does not read
+/// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
+/// * Reached: the link to the host is closed, and the host lost
+/// * Test: `a_host_that_lets_too_much_wait_is_given_up`
+pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
 /// How long a host that leaves may take to read what was sent to it before.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,7 @@ pub struct Links {
     own: Tid,
     security: Security,
     timeout: Duration,
+    backlog_bytes_max: usize,
     hosts: BTreeMap<Tid, Host>,
     keys: HashMap<PublicKey, Tid>,
     farewells: BTreeMap<Tid, Farewell>,
@@ -82,6 +86,7 @@ impl Links {
             own,
             security: Security::Encrypted,
             timeout,
+            backlog_bytes_max: HOST_BACKLOG_BYTES_MAX,
             hosts: BTreeMap::new(),
             keys: HashMap::new(),
             farewells: BTreeMap::new(),
@@ -99,6 +104,11 @@ impl Links {
         self.security = if trusted { Security::Trusted } else { Security::Encrypted };
         self.timeout = timeout;
         self.gate.set_timeout(timeout);
+    }
+
+    /// So many bytes may wait for a host on its control link.
+    pub fn limit_backlog(&mut self, bytes: usize) {
+        self.backlog_bytes_max = bytes;
     }
 
     /// When [`Links::step`] wants to be called at the latest.
@@ -220,8 +230,8 @@ impl Links {
             self.remark(format!("{host} has lost its links"));
             return self.events.push_back(Event::Down { host });
         }
-        control.set_frame_bytes_max(proto::FRAME_BYTES_MAX);
-        control.set_queued_bytes_max(BACKLOG_BYTES_MAX);
+        control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
+        control.set_queued_bytes_max(self.backlog_bytes_max);
         if epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN).is_err() {
             return self.events.push_back(Event::Down { host });
         }

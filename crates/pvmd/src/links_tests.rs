@@ -76,7 +76,13 @@ fn tid(number: u32) -> Tid {
 
 /// Host 1, which calls, and host 2, linked.
 fn linked(trusted: bool) -> (End, End) {
+    linked_within(HOST_BACKLOG_BYTES_MAX, trusted)
+}
+
+/// The same, where so many bytes may wait.
+fn linked_within(backlog_bytes_max: usize, trusted: bool) -> (End, End) {
     let ((mut one, first), (mut two, second)) = (End::new(ONE), End::new(TWO));
+    one.links.limit_backlog(backlog_bytes_max);
     one.links.set_shared(trusted, Duration::from_secs(5));
     let port = two.listen();
     one.links.know(tid(TWO), second);
@@ -185,13 +191,31 @@ fn bytes_that_are_no_frame_end_the_link() {
 
 #[test]
 fn a_host_that_lets_too_much_wait_is_given_up() {
-    let (mut one, _two) = linked(false);
-    let frame = line(BACKLOG_BYTES_MAX / 4, 1);
-    for _ in 0..8 {
-        one.links.send(tid(TWO), &frame);
+    for (limit, is_down) in [(16 << 20, true), (HOST_BACKLOG_BYTES_MAX, false)] {
+        let (mut one, two) = linked_within(limit, false);
+        for _ in 0..8 {
+            one.links.send(tid(TWO), &line(4 << 20, 1));
+        }
+        one.turn();
+        assert_eq!(one.is_down(tid(TWO)), is_down);
+        drop(two);
     }
-    one.turn();
-    assert!(one.is_down(tid(TWO)));
+}
+
+#[test]
+fn a_frame_longer_than_any_task_can_send_ends_the_link() {
+    for (bytes, is_down) in [(wire::HOST_FRAME_BYTES_MAX, false), (wire::HOST_FRAME_BYTES_MAX + 1, true)] {
+        let (mut one, mut two) = linked(false);
+        let control = one.links.hosts.get_mut(&tid(TWO)).unwrap().control.as_mut().unwrap();
+        assert!(control.link.keep(&[&Link::frame_head(CONTROL_FRAME, &[], bytes), &[0; 100]]).unwrap());
+        one.links.send(tid(TWO), &Frame::Beat);
+        for _ in 0..200 {
+            one.turn();
+            two.turn();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        assert_eq!(two.is_down(tid(ONE)), is_down);
+    }
 }
 
 #[test]

@@ -4,6 +4,10 @@ use crate::resolve::HOSTS_FILE;
 use crate::workplace::Workplace;
 use crate::{addresses, resolve};
 use pvm_core::hostfile::{HostLine, Hostfile};
+use pvm_core::machine::limits::{
+    GROUPS_MAX, HOST_REQUESTS_MAX, HOST_WATCHES_MAX, Limits, MAILBOX_BYTES_MAX, MEMBERS_MAX, TASK_REQUESTS_MAX,
+    TASK_WATCHES_MAX,
+};
 use pvm_core::machine::{HostSettings, Rank};
 use pvm_core::wire::{HostOptions, Key};
 use pvm_core::{codes, machine};
@@ -14,8 +18,24 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The log is cut at this many bytes unless `PVMDLOGMAX` says otherwise.
+/// The log, twice: the current one and the one before.
+///
+/// * Filled by: all who have something logged: tasks by what they print, strangers by calling
+/// * Setting: `PVMDLOGMAX`
+/// * Reached: the log is kept as the one before, and a new one begun
+/// * Test: `the_log_begins_afresh_and_is_turned_over_when_full`
 const LOG_BYTES_MAX: u64 = 1_000_000;
+/// What waits for a task on its socket, beside the frame that exceeds it, or for one that has not come yet.
+///
+/// * Filled by: tasks and hosts that send by way of the daemon to a task that takes nothing
+/// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
+/// * Reached: the task is disconnected, as if its daemon had gone; to one that has not come yet nothing more is
+///   sent by way of the daemon
+/// * Test: `a_task_that_takes_nothing_of_the_daemon_is_disconnected`,
+///   `what_waits_for_a_task_that_has_not_come_is_bounded`
+pub const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// With less, output that is read in one go could be too much for who collects it.
+const BACKLOG_BYTES_MIN: usize = 4 << 20;
 /// Nobody waits for longer, whatever a variable says: a moment that far ahead can still be named.
 const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The most bytes of a line on standard input that is looked at for `PVM_VMID`.
@@ -54,6 +74,8 @@ pub struct Settings {
     pub master_key: Option<Key>,
     /// `PVMDLOGMAX`.
     pub log_bytes_max: u64,
+    /// `HPVM_BACKLOG_MAX`.
+    pub backlog_bytes_max: usize,
     /// Command lines of helpers: `PVM_TASKER` and so on.
     pub helpers: Vec<String>,
     /// What to complain about in the log.
@@ -120,6 +142,7 @@ impl Settings {
             machine_id,
             machine: machine::Settings {
                 tasks_max: tasks_max(variable("PVM_MAX_TASKS")),
+                limits: limits(variable),
                 barrier_patience: seconds(variable("HPVM_BARRIER_PATIENCE"), machine::BARRIER_PATIENCE),
                 rank,
                 key: keys.public().0,
@@ -132,6 +155,7 @@ impl Settings {
             hosts: Vec::new(),
             master_key: None,
             log_bytes_max: log_bytes_max(variable("PVMDLOGMAX")),
+            backlog_bytes_max: count(variable("HPVM_BACKLOG_MAX"), BACKLOG_BYTES_MAX).max(BACKLOG_BYTES_MIN),
             helpers: Vec::new(),
             complaints,
             places,
@@ -171,7 +195,26 @@ fn lossy(text: OsString) -> String {
 /// What `PVM_MAX_TASKS` says.
 pub(crate) fn tasks_max(text: Option<OsString>) -> usize {
     let limit = text.and_then(|text| lossy(text).trim().parse::<usize>().ok());
-    limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX)
+    limit.filter(|limit| *limit > 0).unwrap_or(machine::TASKS_MAX)
+}
+
+/// What the variables say that bound what this daemon keeps.
+pub(crate) fn limits(variable: impl Fn(&str) -> Option<OsString>) -> Limits {
+    Limits {
+        mailbox_bytes: count(variable("HPVM_MAILBOX_MAX"), MAILBOX_BYTES_MAX),
+        task_watches: count(variable("HPVM_TASK_WATCHES_MAX"), TASK_WATCHES_MAX),
+        host_watches: count(variable("HPVM_HOST_WATCHES_MAX"), HOST_WATCHES_MAX),
+        groups: count(variable("HPVM_GROUPS_MAX"), GROUPS_MAX),
+        members: count(variable("HPVM_MEMBERS_MAX"), MEMBERS_MAX),
+        task_requests: count(variable("HPVM_TASK_REQUESTS_MAX"), TASK_REQUESTS_MAX),
+        host_requests: count(variable("HPVM_HOST_REQUESTS_MAX"), HOST_REQUESTS_MAX),
+    }
+}
+
+/// What a variable says that holds a number of things, at least one.
+fn count(text: Option<OsString>, default: usize) -> usize {
+    let count = text.and_then(|text| lossy(text).trim().parse::<usize>().ok());
+    count.filter(|count| *count > 0).unwrap_or(default)
 }
 
 /// What a variable says that holds a number of seconds.
@@ -239,6 +282,22 @@ pub fn machine_id_on_input() -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_set_by_variables_that_hold_numbers() {
+        let of = |name: &'static str, text: &'static str| limits(move |it| (it == name).then(|| text.into()));
+        let usual = Limits::default();
+        assert_eq!(of("HPVM_MAILBOX_MAX", " 5 "), Limits { mailbox_bytes: 5, ..usual.clone() });
+        assert_eq!(of("HPVM_TASK_WATCHES_MAX", "6"), Limits { task_watches: 6, ..usual.clone() });
+        assert_eq!(of("HPVM_HOST_WATCHES_MAX", "7"), Limits { host_watches: 7, ..usual.clone() });
+        assert_eq!(of("HPVM_GROUPS_MAX", "8"), Limits { groups: 8, ..usual.clone() });
+        assert_eq!(of("HPVM_MEMBERS_MAX", "9"), Limits { members: 9, ..usual.clone() });
+        assert_eq!(of("HPVM_TASK_REQUESTS_MAX", "10"), Limits { task_requests: 10, ..usual.clone() });
+        assert_eq!(of("HPVM_HOST_REQUESTS_MAX", "11"), Limits { host_requests: 11, ..usual.clone() });
+        for nonsense in ["", "0", "-1", "many", "1e9", "99999999999999999999999"] {
+            assert_eq!(of("HPVM_GROUPS_MAX", nonsense), usual, "{nonsense}");
+        }
+    }
 
     #[test]
     fn times_beyond_all_clocks_are_cut_and_nonsense_leaves_the_default() {

@@ -25,7 +25,12 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use way::Way;
 
-/// How many hosts are started at the same time.
+/// Hosts that are started at the same time.
+///
+/// * Filled by: tasks that add hosts
+/// * Setting: none, it bounds processes, and all hosts are started
+/// * Reached: the next one waits until another has been started, or has failed
+/// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
 const PARALLEL_MAX: usize = 64;
 /// How long a host may take to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);

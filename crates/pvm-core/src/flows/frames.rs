@@ -5,9 +5,19 @@ use super::intake::{Letter, Strange};
 use super::{CHUNK_BYTES_MAX, Credit, Piece};
 use crate::tid::{SLOT_MASK, Tid};
 
-/// The longest frame of a daemon's own that travels with messages, in bytes.
+/// A frame of a daemon's own that travels with messages.
+///
+/// * Filled by: each other host
+/// * Setting: none, both daemons count by the same number
+/// * Reached: the link to the host is closed, and the host lost
+/// * Test: `a_frame_that_is_too_long_is_strange`
 pub const ALONG_BYTES_MAX: usize = 64 << 20;
-/// The longest head of a frame, in bytes: what comes before a body or an along-frame.
+/// The head of a frame: what comes before a body or a frame of a daemon's own, receivers and all.
+///
+/// * Filled by: each other host
+/// * Setting: none, a host has no more tasks
+/// * Reached: the link to the host is closed, and the host lost
+/// * Test: `a_frame_that_is_too_long_is_strange`
 pub const HEAD_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
 
 /// Length and kind.

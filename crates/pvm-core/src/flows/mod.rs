@@ -26,7 +26,13 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What may be on its way to one task from one host (sent, but not taken by the task), in bytes.
+/// What is on its way to one task from one host: sent, but not taken by the task. With little on its way, one
+/// message of any length.
+///
+/// * Filled by: each other host, for each task
+/// * Setting: none, both daemons count by the same number
+/// * Reached: the rest waits in its senders' memory; a host that sends it all the same is cut off
+/// * Test: `a_host_that_sends_more_than_a_window_is_found_out`
 pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
 /// Credit that the receiver may keep back, in bytes: with no more than this on its way a flow may
 /// start any message, however long it is.
@@ -35,15 +41,23 @@ pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// What a message counts beside its body, in bytes.
 pub const MESSAGE_BYTES: u64 = 64;
-/// What a daemon holds for one local sender (entries of flows and short bodies), in bytes. Above
-/// that the sender's queue is left alone; it grows in the sender's own memory.
+/// What a daemon holds for one task that sends to other hosts: entries of flows and short bodies.
+///
+/// * Filled by: each task
+/// * Setting: none, nobody notices it
+/// * Reached: the task's queue is left alone, and grows in the task's own memory
+/// * Test: `a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it`
 pub const HELD_BYTES_MAX: u64 = 8 << 20;
 /// A multicast waits for a member whose flow has no more than this ahead of it, in bytes, so that
 /// its body crosses to the host once.
 const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 
-/// What the daemon's own frames may count that wait along the flows to one host, in bytes. A host that has
-/// more asked for than it takes is lost.
+/// What the daemon's own frames count that wait along the flows to one host.
+///
+/// * Filled by: each other host that asks for news and does not take them
+/// * Setting: none, one that lives takes them
+/// * Reached: the link to the host is closed, and the host lost
+/// * Test: `a_host_that_takes_no_news_is_found_out`
 pub const ALONG_BYTES_MAX: u64 = 256 << 20;
 
 /// In the place of a receiver, from a task to its daemon: the message is the list of those who get

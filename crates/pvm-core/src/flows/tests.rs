@@ -1,5 +1,6 @@
 use super::frames::{Head, read_head, write_credit, write_piece};
 use super::*;
+use crate::tid::SLOT_MASK;
 
 const META: Meta = [1, 2, 3, 4, 5];
 
@@ -243,6 +244,23 @@ fn rubbish_is_no_frame() {
     write_piece(&Piece::Start { transfer: 9, letter, first: 10, body: Rc::new(()) }, &mut out);
     out[0] += 1;
     assert_eq!(read_head(&out), Err(Strange), "more bytes than the message has");
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_strange() {
+    let lead = |length: usize, kind: u8| [&(length as u32 + 1).to_le_bytes()[..], &[kind], &[0; 80]].concat();
+    let start = frames::HEAD_BYTES_MAX + CHUNK_BYTES_MAX - 5;
+    for (kind, length) in [(1, start), (2, 4 + CHUNK_BYTES_MAX), (3, 4 + frames::ALONG_BYTES_MAX)] {
+        if kind != 1 {
+            assert!(read_head(&lead(length, kind)).is_ok(), "{kind}");
+        }
+        assert_eq!(read_head(&lead(length + 1, kind)), Err(Strange), "{kind}");
+    }
+    let others = vec![task(2); SLOT_MASK as usize + 1];
+    let letter = Letter { src: sender(1), dst: task(1), others, meta: META, bytes: 10 };
+    let mut out = Vec::new();
+    write_piece(&Piece::Start { transfer: 9, letter, first: 10, body: Rc::new(()) }, &mut out);
+    assert_eq!(read_head(&out), Err(Strange), "more receivers than a host has");
 }
 
 #[test]

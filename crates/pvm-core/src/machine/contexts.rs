@@ -5,7 +5,12 @@ use crate::proto::Reply;
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::BTreeMap;
 
-/// The numbers above this one, within a host, are the system's.
+/// Contexts of this host at a time; the numbers above this one are the system's.
+///
+/// * Filled by: tasks of the host
+/// * Setting: none, contexts are numbers of so many bits
+/// * Reached: `pvm_newcontext` says `PvmOutOfRes`
+/// * Test: `when_all_contexts_are_given_out_the_next_is_refused`
 const CONTEXT_MAX: u32 = LOCAL_MASK - 16;
 
 /// Which contexts are given out, and to whom.

@@ -5,8 +5,13 @@ use super::{Machine, Time};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For how many times as long as it may be silent a host may owe something: what it is asked can stand behind
-/// much else on its link.
+/// For how many times as long as it may be silent a host may owe something for which others wait: what it is
+/// asked can stand behind much else on its link.
+///
+/// * Filled by: each other host
+/// * Setting: none, `HPVM_HOST_TIMEOUT` sets how long it may be silent
+/// * Reached: the host is removed
+/// * Test: `a_host_that_never_says_that_it_knows_the_table_does_not_hold_up_adds`
 const TIMEOUTS_MAX: u32 = 3;
 
 /// What is owed, by the number under which it was asked for.

@@ -11,8 +11,13 @@ use crate::tid::Tid;
 use crate::wire::{DirectCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Links between a host and this one that wait for a task to enrol, at most.
-const WAITING_MAX: usize = 4096;
+/// Links between two tasks that wait for the one of this host to enrol.
+///
+/// * Filled by: all other hosts
+/// * Setting: none, who gets no link goes on by the default route
+/// * Reached: the link is refused
+/// * Test: `so_many_links_wait_for_a_task_and_no_more`
+pub(super) const WAITING_MAX: usize = 4096;
 
 /// Names a link that is being made: the host whose task has asked for it, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

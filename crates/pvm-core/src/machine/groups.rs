@@ -6,6 +6,7 @@
 //! several hosts in `groups_far`.
 use super::groups_kept::NOBODY_ELSE;
 use super::index::Index;
+use super::limits::NAME_BYTES_MAX;
 use super::{Action, Machine, Time, groups_far, groups_kept};
 use crate::codes::Code;
 use crate::proto::{ByteBuf, Reply};
@@ -17,8 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const ALL_MEMBERS: i32 = -1;
 /// The instance of a task that is no member.
 pub(super) const NO_MEMBER: i32 = -1;
-/// Members that a group can have: as many as its memory has places.
-const MEMBERS_MAX: usize = SLOT_MASK as usize;
+/// Members of one group: as many as its memory has places.
+///
+/// * Filled by: all tasks of the machine
+/// * Setting: none, the form of the memory fixes it
+/// * Reached: `pvm_joingroup` says `PvmOutOfRes`
+/// * Test: `a_group_has_so_many_members_and_no_more`
+pub(super) const GROUP_MEMBERS_MAX: usize = SLOT_MASK as usize;
 
 /// What is to be done with the memory of a group. Actions are to be done in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -228,6 +234,10 @@ impl Machine {
         if name.is_empty() {
             return self.reply(from, wait, Err(Code::NullGroup));
         }
+        let is_new = !self.groups.names.contains_key(name.as_slice());
+        if name.len() > NAME_BYTES_MAX || is_new && self.groups.groups.len() >= self.settings.limits.groups {
+            return self.reply(from, wait, Err(Code::OutOfRes));
+        }
         let own = self.own_host();
         let group = self.groups.entry(name.into_vec());
         let id = group.id;
@@ -253,16 +263,18 @@ impl Machine {
         if !self.is_present(tid) {
             return;
         }
+        let is_full = self.groups.memberships.len() >= self.settings.limits.members;
         let Some(group) = self.groups.by_id(id) else { return };
         // Of a frozen group not even a member hears that it is one.
         let refusal = match group.instance_of(tid) {
             _ if group.frozen => Some(Code::NotInGroup),
             Some(_) => Some(Code::DupGroup),
-            None if group.size() >= MEMBERS_MAX => Some(Code::OutOfRes),
+            None if group.size() >= GROUP_MEMBERS_MAX || is_full => Some(Code::OutOfRes),
             None => None,
         };
         if let Some(code) = refusal {
-            return self.reply(tid, wait, Err(code));
+            self.reply(tid, wait, Err(code));
+            return self.drop_empty(id);
         }
         let instance = group.add(tid);
         group.shortage.somebody_joined();

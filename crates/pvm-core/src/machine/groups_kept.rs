@@ -8,7 +8,7 @@ use super::groups::{Group, GroupAction, NO_MEMBER};
 use super::index::Index;
 use super::{Machine, groups_far};
 use crate::codes::Code;
-use crate::proto::{ByteBuf, Reply, Request, ToTask};
+use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
 use crate::wire::{Frame, GroupChange, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,7 +194,7 @@ impl Machine {
         };
         if group.kept.is_made() {
             self.group_action(id, GroupAction::Show { to, member: instance != NO_MEMBER });
-            return self.send(to, ToTask::Reply { wait, reply: Reply::Group { id, instance } });
+            return self.reply(to, wait, Ok(Reply::Group { id, instance }));
         }
         self.groups.keeping.showing.entry(id).or_default().push((to, wait, instance));
         self.make_memory(id);

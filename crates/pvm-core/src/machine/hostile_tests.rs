@@ -39,7 +39,8 @@ fn spawn(count: i32) -> Spawn {
 
 /// What only the master may say, and what only the host of a task may say of it.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
-    let shared = Shared { host_timeout_ms: 1, trusted: true, servers: Servers::default(), debug_mask: -1 };
+    let servers = Servers::default();
+    let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
     let name = ByteBuf::from(b"g".to_vec());
     vec![
         Frame::Welcome {

@@ -7,7 +7,12 @@ use crate::wire::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-/// A machine has this many hosts at most.
+/// Hosts of a machine.
+///
+/// * Filled by: all tasks of the machine
+/// * Setting: none, a tid has room for no more
+/// * Reached: `pvm_addhosts` says `PvmBadParam` for more names, and gives `PvmOutOfRes` in the places of tids
+/// * Test: `a_machine_has_so_many_hosts_and_no_more`
 pub const HOSTS_MAX: usize = (HOST_MASK >> HOST_SHIFT) as usize;
 /// The number of the first host, the master.
 const FIRST: u32 = 1;

@@ -1,7 +1,7 @@
 //! Pairs, sorted: by these, what belongs to a task or a host is found without a look at all that
-//! belongs to others.
+//! belongs to others. And how many there are of something, by tid.
 use crate::tid::{LOCAL_MASK, Tid};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
 /// What can stand in a pair.
@@ -36,8 +36,12 @@ impl<A: Ordinal, B: Ordinal> Index<A, B> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    pub fn insert(&mut self, one: A, other: B) {
-        self.0.insert((one, other));
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether it was not there.
+    pub fn insert(&mut self, one: A, other: B) -> bool {
+        self.0.insert((one, other))
     }
     /// Whether it was there.
     pub fn remove(&mut self, one: A, other: B) -> bool {
@@ -60,6 +64,36 @@ impl<B: Ordinal> Index<Tid, B> {
             self.0.range((host, B::LEAST)..=(Tid(host.0 | LOCAL_MASK), B::MOST)).copied().collect();
         pairs.iter().for_each(|(tid, other)| _ = self.remove(*tid, *other));
         pairs
+    }
+}
+
+/// How many there are of something, by the tid of a task or host.
+#[derive(Default)]
+pub(super) struct Counts(HashMap<Tid, usize>);
+
+impl Counts {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub fn of(&self, tid: Tid) -> usize {
+        self.0.get(&tid).copied().unwrap_or(0)
+    }
+    pub fn add(&mut self, tid: Tid) {
+        *self.0.entry(tid).or_default() += 1;
+    }
+    /// There are so many less, if there were any.
+    pub fn subtract(&mut self, tid: Tid, less: usize) {
+        let Some(count) = self.0.get_mut(&tid) else { return };
+        *count = count.saturating_sub(less);
+        if *count == 0 {
+            self.0.remove(&tid);
+        }
+    }
+    pub fn take(&mut self, tid: Tid) -> usize {
+        self.0.remove(&tid).unwrap_or(0)
+    }
+    pub fn take_tasks_of(&mut self, host: Tid) {
+        self.0.retain(|tid, _| tid.host() != host);
     }
 }
 

@@ -30,6 +30,7 @@ impl Machine {
             ("requests to other hosts", self.remote.is_idle()),
             ("direct links", self.directs.is_idle()),
             ("mailboxes", self.mailboxes.is_idle()),
+            ("answers", self.waits.is_idle()),
         ];
         parts.into_iter().filter(|(_, idle)| !idle).map(|(name, _)| name).collect()
     }

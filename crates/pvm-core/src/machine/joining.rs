@@ -339,6 +339,7 @@ impl Machine {
             trusted: self.settings.trusted,
             servers: self.common_servers(),
             debug_mask: self.debug_mask(),
+            host_watches: self.settings.limits.host_watches as u64,
         };
         let (version, hosts) = (self.hosts.version, self.hosts.entries());
         let joining = new.to_vec();
@@ -466,6 +467,7 @@ impl Machine {
         self.hosts.version = version;
         self.settings.host_timeout = Duration::from_millis(shared.host_timeout_ms);
         self.settings.trusted = shared.trusted;
+        self.settings.limits.host_watches = usize::try_from(shared.host_watches).unwrap_or(usize::MAX);
         self.set_debug_mask(shared.debug_mask);
         self.actions.push_back(Action::Joined { shared: shared.clone(), options });
         self.servers_changed(shared.servers);

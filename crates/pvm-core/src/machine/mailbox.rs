@@ -1,5 +1,6 @@
 //! Mailboxes (contract 2.10).
 use super::Machine;
+use super::limits::NAME_BYTES_MAX;
 use crate::codes::{
     Code, MBOX_DIRECT_INDEX_SHIFT, MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE, MBOX_PERSISTENT,
     MBOX_READ_AND_DELETE, MBOX_WAIT_FOR_INFO,
@@ -8,11 +9,14 @@ use crate::proto::{ByteBuf, Mailbox, Message, Reply};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Indices go from 0 to this, less one.
+/// Entries of one class of mailboxes: indices go from 0 to this, less one.
+///
+/// * Filled by: all tasks of the machine
+/// * Setting: none, the flags of `pvm_putinfo` have room for no higher index
+/// * Reached: `pvm_putinfo` says `PvmOutOfRes`
+/// * Test: `empty_names_are_refused_and_the_last_index_is_followed_by_none`
 const INDEX_MAX: i32 = 1 << 21;
 
-/// What all entries together may hold, in bytes. Every task of the machine can put something in.
-pub const MAILBOX_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 /// What an entry counts beside its name and its body, in bytes.
 const ENTRY_BYTES: usize = 256;
 
@@ -72,8 +76,9 @@ struct Waiting {
 
 /// All mailboxes. What one task has in them is found without a look at all others': a large machine
 /// keeps much in them, and tasks end all the time.
-#[derive(Default)]
 pub(super) struct Mailboxes {
+    /// What all entries may count.
+    bytes_max: usize,
     /// By their number, in the order of their creation.
     classes: BTreeMap<u64, Class>,
     numbers: BTreeMap<Vec<u8>, u64>,
@@ -89,6 +94,18 @@ pub(super) struct Mailboxes {
 }
 
 impl Mailboxes {
+    pub fn new(bytes_max: usize) -> Mailboxes {
+        Mailboxes {
+            bytes_max,
+            classes: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            last: 0,
+            bytes: 0,
+            owned: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+        }
+    }
     pub fn is_idle(&self) -> bool {
         self.classes.is_empty() && self.waiting.is_empty() && self.owned.is_empty() && self.waiters.is_empty()
     }
@@ -147,7 +164,7 @@ impl Mailboxes {
             return Err(Code::BadParam);
         }
         let mut index = flags >> MBOX_DIRECT_INDEX_SHIFT;
-        if self.bytes + ENTRY_BYTES + name.len() + message.body.len() > MAILBOX_BYTES_MAX {
+        if self.bytes + ENTRY_BYTES + name.len() + message.body.len() > self.bytes_max {
             return Err(Code::NoMem);
         }
         let class = self.numbers.get(name).and_then(|number| self.classes.get_mut(number));
@@ -322,6 +339,9 @@ impl Machine {
 
     pub(super) fn receive_info(&mut self, from: Tid, wait: u32, name: ByteBuf, index: i32, flags: i32) {
         match self.mailboxes.get(from, &name, index, flags) {
+            Err(Code::NotFound) if flags & MBOX_WAIT_FOR_INFO != 0 && name.len() > NAME_BYTES_MAX => {
+                self.reply(from, wait, Err(Code::OutOfRes));
+            }
             Err(Code::NotFound) if flags & MBOX_WAIT_FOR_INFO != 0 => {
                 let name = name.into_vec();
                 self.mailboxes.wait(Waiting { task: from, wait, name, index, flags });

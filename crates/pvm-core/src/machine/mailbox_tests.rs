@@ -1,6 +1,8 @@
 use super::*;
 use crate::codes::ENC_XDR;
 
+/// What the mailboxes of a test hold.
+const BYTES_MAX: usize = 1 << 20;
 const ONE: Tid = Tid(0x40001);
 const OTHER: Tid = Tid(0x40002);
 
@@ -30,7 +32,7 @@ fn patterns_are_searched_for_anywhere() {
 
 #[test]
 fn a_plain_entry_is_replaced_by_its_owner_alone() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     assert_eq!(boxes.put(ONE, b"x", 0, message(1)), Ok(0));
     assert_eq!(boxes.put(OTHER, b"x", 0, message(2)), Err(Code::Denied));
     assert_eq!(boxes.put(ONE, b"x", MBOX_OVER_WRITABLE, message(3)), Ok(0));
@@ -40,7 +42,7 @@ fn a_plain_entry_is_replaced_by_its_owner_alone() {
 
 #[test]
 fn many_instances_take_the_lowest_free_index() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     let multi = MBOX_MULTI_INSTANCE;
     assert_eq!(boxes.put(ONE, b"x", 0, message(0)), Ok(0));
     assert_eq!(boxes.put(OTHER, b"x", multi, message(1)), Ok(1));
@@ -53,7 +55,7 @@ fn many_instances_take_the_lowest_free_index() {
 
 #[test]
 fn the_first_available_entry_is_the_lowest_from_the_index_on() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     for index in [2, 5] {
         boxes.put(ONE, b"x", index << 10, message(index)).unwrap();
     }
@@ -66,7 +68,7 @@ fn the_first_available_entry_is_the_lowest_from_the_index_on() {
 
 #[test]
 fn reading_away_needs_the_owner_or_an_entry_that_all_may_write() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     boxes.put(ONE, b"x", 0, message(1)).unwrap();
     boxes.put(ONE, b"y", MBOX_OVER_WRITABLE, message(2)).unwrap();
     assert_eq!(boxes.get(OTHER, b"x", 0, MBOX_READ_AND_DELETE), Err(Code::Denied));
@@ -78,7 +80,7 @@ fn reading_away_needs_the_owner_or_an_entry_that_all_may_write() {
 
 #[test]
 fn what_outlives_its_owner_belongs_to_everybody() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     boxes.put(ONE, b"gone", 0, message(1)).unwrap();
     boxes.put(ONE, b"kept", MBOX_PERSISTENT, message(2)).unwrap();
     boxes.forget(ONE);
@@ -91,7 +93,7 @@ fn what_outlives_its_owner_belongs_to_everybody() {
 
 #[test]
 fn a_reset_removes_only_what_has_no_owner() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     let multi = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE;
     for _ in 0..2 {
         boxes.put(ONE, b"x", multi, message(0)).unwrap();
@@ -107,8 +109,8 @@ fn a_reset_removes_only_what_has_no_owner() {
 }
 
 #[test]
-fn empty_names_and_the_last_index_are_refused() {
-    let mut boxes = Mailboxes::default();
+fn empty_names_are_refused_and_the_last_index_is_followed_by_none() {
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     assert_eq!(boxes.put(ONE, b"", 0, message(0)), Err(Code::BadParam));
     assert_eq!(boxes.put(ONE, b"x", -1, message(0)), Err(Code::BadParam));
     let last = (INDEX_MAX - 1) << MBOX_DIRECT_INDEX_SHIFT;
@@ -118,7 +120,7 @@ fn empty_names_and_the_last_index_are_refused() {
 
 #[test]
 fn entries_of_many_owners_take_the_first_gap() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     let put = |boxes: &mut Mailboxes, from: i32| {
         boxes.put(ONE, b"x", MBOX_MULTI_INSTANCE | from << MBOX_DIRECT_INDEX_SHIFT, message(1)).unwrap()
     };
@@ -132,7 +134,7 @@ fn entries_of_many_owners_take_the_first_gap() {
 
 #[test]
 fn nothing_is_remembered_of_owners_and_waiters_that_have_gone() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     boxes.put(ONE, b"x", 0, message(1)).unwrap();
     boxes.put(ONE, b"y", MBOX_PERSISTENT, message(1)).unwrap();
     boxes.put(OTHER, b"y", MBOX_MULTI_INSTANCE, message(1)).unwrap();
@@ -152,12 +154,12 @@ fn nothing_is_remembered_of_owners_and_waiters_that_have_gone() {
 
 #[test]
 fn mailboxes_hold_so_much_and_no_more() {
-    let mut boxes = Mailboxes::default();
+    let mut boxes = Mailboxes::new(BYTES_MAX);
     let put = |boxes: &mut Mailboxes| boxes.put(ONE, b"flood", MBOX_MULTI_INSTANCE, message(1));
     let count = std::iter::from_fn(|| put(&mut boxes).ok()).count();
-    assert!(count > 1000 && count * ENTRY_BYTES <= MAILBOX_BYTES_MAX);
+    assert!(count > 1000 && count * ENTRY_BYTES <= BYTES_MAX);
     assert_eq!(put(&mut boxes), Err(Code::NoMem));
-    let long = Message { body: ByteBuf::from(vec![0; MAILBOX_BYTES_MAX]), ..message(1) };
+    let long = Message { body: ByteBuf::from(vec![0; BYTES_MAX]), ..message(1) };
     assert_eq!(boxes.put(OTHER, b"x", 0, long), Err(Code::NoMem));
     boxes.delete(ONE, b"flood", 7, 0).unwrap();
     assert_eq!(put(&mut boxes), Ok(7));

@@ -17,7 +17,8 @@
 //! * `group_server`: what old programs ask the group server;
 //! * `traces`: events that the daemon tells of, and where new tasks trace to;
 //! * `servers`, `hoster`: hoster, tasker, resource manager, tracer;
-//! * `control`: signals, tickle, reset, halt.
+//! * `control`: signals, tickle, reset, halt;
+//! * `limits`: how much of all that there can be.
 
 mod contexts;
 mod control;
@@ -47,6 +48,9 @@ mod hosts_tests;
 mod index;
 mod inspect;
 mod joining;
+pub mod limits;
+#[cfg(test)]
+mod limits_tests;
 mod links;
 mod mailbox;
 mod notify;
@@ -74,7 +78,9 @@ pub use groups_barrier::Barrier;
 pub use groups_far::Taken;
 pub use hosts::HostSettings;
 pub use joining::WELCOME_WAIT;
+pub use limits::Limits;
 pub use spawn::{Found, SpawnId};
+pub use tasks::TASKS_MAX;
 
 use crate::codes::{Code, ENC_XDR};
 use crate::hostfile::{HostLine, Hostfile};
@@ -224,6 +230,8 @@ pub struct Settings {
     pub host: HostSettings,
     /// `PVM_MAX_TASKS`: how many tasks may live here.
     pub tasks_max: usize,
+    /// How much else may be kept here.
+    pub limits: Limits,
     /// How long a task may take to end at a halt before it is killed.
     pub halt_grace: Duration,
     /// How long a barrier waits for others in the place of members that had gone before it began.
@@ -249,7 +257,8 @@ impl Settings {
     pub fn new(host: HostSettings) -> Settings {
         Settings {
             host,
-            tasks_max: usize::MAX,
+            tasks_max: tasks::TASKS_MAX,
+            limits: Limits::default(),
             halt_grace: HALT_GRACE,
             barrier_patience: BARRIER_PATIENCE,
             rank: Rank::Master,
@@ -285,6 +294,7 @@ pub struct Machine {
     servers: servers::Servers,
     traces: traces::Traces,
     control: control::Control,
+    waits: limits::Waits,
 }
 
 impl Machine {
@@ -292,6 +302,7 @@ impl Machine {
     pub fn new(settings: Settings) -> Machine {
         let hosts = hosts::Hosts::new(&settings);
         let own = hosts.own();
+        let mailbox_bytes = settings.limits.mailbox_bytes;
         Machine {
             tasks: tasks::Tasks::new(own),
             contexts: contexts::Contexts::new(own),
@@ -306,12 +317,13 @@ impl Machine {
             debts: debts::Debts::default(),
             directs: direct::Directs::default(),
             notify: notify::Notify::default(),
-            mailboxes: mailbox::Mailboxes::default(),
+            mailboxes: mailbox::Mailboxes::new(mailbox_bytes),
             groups: groups::Groups::default(),
             listings: group_server::Listings::default(),
             servers: servers::Servers::default(),
             traces: traces::Traces::default(),
             control: control::Control::default(),
+            waits: limits::Waits::default(),
         }
     }
 
@@ -361,6 +373,9 @@ impl Machine {
     }
 
     fn handle_request(&mut self, now: Time, from: Tid, wait: u32, request: Request) {
+        if !self.may_wait(from, wait) {
+            return;
+        }
         let Some(request) = self.for_manager(from, wait, request) else { return };
         let Some(request) = self.for_other_host(from, wait, request) else { return };
         self.decide(now, from, wait, request);
@@ -424,15 +439,6 @@ impl Machine {
         self.collect_debts();
         self.check_halt(now);
         self.look_again(now);
-    }
-
-    fn reply(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {
-        let reply = answer.unwrap_or_else(Reply::Error);
-        if to.host() == self.own_host() {
-            self.send(to, ToTask::Reply { wait, reply });
-        } else {
-            self.send_host(to.host(), Frame::Reply { wait, reply });
-        }
     }
 
     /// Sends a frame to a task of this host.
@@ -500,6 +506,13 @@ impl Machine {
     /// sent it, the socket says, not the message.
     fn handle_message(&mut self, from: Tid, mut message: Message) {
         message.src = from;
+        if message.body.len() > limits::DAEMON_MESSAGE_BYTES_MAX {
+            return self.log(format!(
+                "{from}: a message of {} bytes to {} is too long",
+                message.body.len(),
+                message.dst
+            ));
+        }
         if message.dst.is_service() {
             self.ask_group_server(from, &message);
         } else if message.dst.0 & DAEMON_BIT != 0 {

@@ -1,5 +1,5 @@
 //! `pvm_notify` (contract 2.6).
-use super::index::{Index, Ordinal, all_of};
+use super::index::{Counts, Index, Ordinal, all_of};
 use super::{Action, Machine, remote};
 use crate::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::encoding::Writer;
@@ -32,6 +32,12 @@ pub(super) struct Notify {
     watchers: Index<Tid, Tid>,
     /// The same from the other side.
     watching: Index<Tid, Tid>,
+    /// How many ends of tasks and hosts each task waits for.
+    wishes: Counts,
+    /// How many pairs of a watched and a watching task there are, by the host of the watched one.
+    pairs: Counts,
+    /// How many pairs other hosts have here, by the host of the watching one.
+    watchers_of: Counts,
 }
 
 impl Notify {
@@ -41,7 +47,8 @@ impl Notify {
     }
 
     pub fn is_idle(&self) -> bool {
-        let far = self.watchers.is_empty() && self.watching.is_empty();
+        let counts = self.wishes.is_empty() && self.pairs.is_empty() && self.watchers_of.is_empty();
+        let far = self.watchers.is_empty() && self.watching.is_empty() && counts;
         self.exits.is_empty()
             && self.deletions.is_empty()
             && self.watched.is_empty()
@@ -51,9 +58,11 @@ impl Notify {
     /// A task has left: it asks no more. Gives the tasks that it watched.
     fn withdraw(&mut self, task: Tid) -> Vec<Tid> {
         self.additions.remove(&task);
+        self.wishes.take(task);
         let mut watched = self.watched.take(task);
         watched.iter().for_each(|tid| drop(self.deletions.remove(&(*tid, task))));
         watched.retain(|tid| self.exits.remove(&(*tid, task)).is_some());
+        watched.iter().for_each(|tid| self.pairs.subtract(tid.host(), 1));
         watched
     }
 
@@ -66,14 +75,45 @@ impl Notify {
     /// That one does not watch the task any more.
     fn take_exit(&mut self, tid: Tid, task: Tid) -> Vec<Target> {
         self.watched.remove(task, tid);
-        self.exits.remove(&(tid, task)).unwrap_or_default()
+        let Some(targets) = self.exits.remove(&(tid, task)) else { return Vec::new() };
+        self.pairs.subtract(tid.host(), 1);
+        self.wishes.subtract(task, targets.len());
+        targets
     }
 
     /// Those who watch a host do not any more.
     fn take_deletions(&mut self, host: Tid) -> Vec<(Target, Tid)> {
         let tasks: Vec<Tid> = self.deletions.range(all_of(host)).map(|((_, task), _)| *task).collect();
         tasks.iter().for_each(|task| _ = self.watched.remove(*task, host));
-        tasks.into_iter().filter_map(|task| self.deletions.remove(&(host, task))).flatten().collect()
+        let targets = tasks.into_iter().filter_map(|task| self.deletions.remove(&(host, task))).flatten();
+        let targets: Vec<(Target, Tid)> = targets.collect();
+        targets.iter().for_each(|(target, _)| self.wishes.subtract(target.task, 1));
+        targets
+    }
+
+    fn watch_exit(&mut self, target: Target, tid: Tid) {
+        self.wishes.add(target.task);
+        self.watched.insert(target.task, tid);
+        let targets = self.exits.entry((tid, target.task)).or_default();
+        if targets.is_empty() {
+            self.pairs.add(tid.host());
+        }
+        targets.push(target);
+    }
+
+    /// A task of another host watches one of this host.
+    fn add_watcher(&mut self, tid: Tid, watcher: Tid) {
+        if self.watchers.insert(tid, watcher) {
+            self.watching.insert(watcher, tid);
+            self.watchers_of.add(watcher.host());
+        }
+    }
+
+    fn remove_watcher(&mut self, tid: Tid, watcher: Tid) {
+        if self.watchers.remove(tid, watcher) {
+            self.watching.remove(watcher, tid);
+            self.watchers_of.subtract(watcher.host(), 1);
+        }
     }
 }
 
@@ -83,6 +123,9 @@ impl Machine {
         let what = what & !NOTIFY_CANCEL;
         if target.tag < 0 {
             return Err(Code::BadParam);
+        }
+        if !cancel && !self.may_watch(target.task, what, tids) {
+            return Err(Code::OutOfRes);
         }
         match what {
             NOTIFY_TASK_EXIT | NOTIFY_HOST_DELETE if tids.is_empty() => return Err(Code::BadParam),
@@ -106,6 +149,19 @@ impl Machine {
         Ok(Reply::Done)
     }
 
+    /// Whether the task may watch all those too.
+    fn may_watch(&self, task: Tid, what: i32, tids: &[Tid]) -> bool {
+        let (limits, own) = (&self.settings.limits, self.own_host());
+        if what == NOTIFY_HOST_ADD {
+            return self.notify.additions.get(&task).map_or(0, Vec::len) < limits.task_watches;
+        }
+        let mut pairs: BTreeMap<Tid, usize> = BTreeMap::new();
+        let far = tids.iter().filter(|tid| what == NOTIFY_TASK_EXIT && tid.host() != own);
+        far.for_each(|tid| *pairs.entry(tid.host()).or_default() += 1);
+        let has_room = |(host, more): (&Tid, &usize)| self.notify.pairs.of(*host) + more <= limits.host_watches;
+        self.notify.wishes.of(task) + tids.len() <= limits.task_watches && pairs.iter().all(has_room)
+    }
+
     fn watch_task(&mut self, target: Target, tid: Tid) {
         let here = tid.host() == self.own_host();
         if !self.may_live(tid) {
@@ -114,15 +170,15 @@ impl Machine {
         if !here && !self.notify.watches(target.task, tid) {
             self.send_host(tid.host(), Frame::Watch { tid, watcher: target.task });
         }
-        self.notify.watched.insert(target.task, tid);
-        self.notify.exits.entry((tid, target.task)).or_default().push(target);
+        self.notify.watch_exit(target, tid);
     }
 
     fn cancel_exit(&mut self, target: Target, tid: Tid) {
         let Some(targets) = self.notify.exits.get_mut(&(tid, target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == target) else { return };
         targets.remove(at);
-        if targets.is_empty() {
+        self.notify.wishes.subtract(target.task, 1);
+        if self.notify.exits.get(&(tid, target.task)).is_some_and(Vec::is_empty) {
             self.notify.take_exit(tid, target.task);
         }
         self.unwatch_unless_wanted(target.task, tid);
@@ -145,6 +201,7 @@ impl Machine {
     fn watch_host(&mut self, target: Target, tid: Tid) {
         match self.hosts.is_here(tid) {
             true => {
+                self.notify.wishes.add(target.task);
                 self.notify.watched.insert(target.task, tid.host());
                 self.notify.deletions.entry((tid.host(), target.task)).or_default().push((target, tid));
             }
@@ -156,6 +213,7 @@ impl Machine {
         let Some(targets) = self.notify.deletions.get_mut(&(tid.host(), target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == (target, tid)) else { return };
         targets.remove(at);
+        self.notify.wishes.subtract(target.task, 1);
         if targets.is_empty() {
             self.notify.deletions.remove(&(tid.host(), target.task));
             self.notify.watched.remove(target.task, tid.host());
@@ -172,8 +230,9 @@ impl Machine {
     pub(super) fn announce_exit(&mut self, tid: Tid) {
         self.ask_no_more(tid);
         self.tell_exit(tid);
-        for watcher in self.notify.watchers.take(tid) {
-            self.notify.watching.remove(watcher, tid);
+        let watchers: Vec<Tid> = self.notify.watchers.of(tid).collect();
+        for watcher in watchers {
+            self.notify.remove_watcher(tid, watcher);
             self.actions.push_back(Action::SendAlong { to: watcher, frame: Frame::Died { tid, watcher } });
         }
     }
@@ -198,17 +257,15 @@ impl Machine {
     /// A task of another host wants to hear of the end of one of this host.
     pub(super) fn watched(&mut self, tid: Tid, watcher: Tid) {
         match self.tasks.exists(tid) {
-            true => {
-                self.notify.watchers.insert(tid, watcher);
-                self.notify.watching.insert(watcher, tid);
-            }
+            // The host of the watcher keeps to the same limit, if it keeps to any rule.
+            true if self.notify.watchers_of.of(watcher.host()) >= self.settings.limits.host_watches => {}
+            true => self.notify.add_watcher(tid, watcher),
             false => self.actions.push_back(Action::SendAlong { to: watcher, frame: Frame::Died { tid, watcher } }),
         }
     }
 
     pub(super) fn unwatched(&mut self, tid: Tid, watcher: Tid) {
-        self.notify.watchers.remove(tid, watcher);
-        self.notify.watching.remove(watcher, tid);
+        self.notify.remove_watcher(tid, watcher);
     }
 
     /// A task of another host is no more, and one of this host watches it.
@@ -245,5 +302,6 @@ impl Machine {
         for (watcher, tid) in self.notify.watching.take_host(host) {
             self.notify.watchers.remove(tid, watcher);
         }
+        self.notify.watchers_of.take(host);
     }
 }

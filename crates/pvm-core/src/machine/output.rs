@@ -8,8 +8,13 @@ use crate::wire::Frame;
 
 /// The most bytes of output in one message to a collector.
 pub const CHUNK_BYTES_MAX: usize = 3999;
-/// A line of the log is cut here, in bytes.
-const LINE_BYTES_MAX: usize = 4096;
+/// A line of what a task prints where nobody but the log takes it.
+///
+/// * Filled by: each task that is spawned
+/// * Setting: none, no line is lost, and who collects output gets it as it was printed
+/// * Reached: the line is cut into several
+/// * Test: `a_line_without_an_end_is_cut_for_the_log`
+pub(super) const LINE_BYTES_MAX: usize = 4096;
 /// Instead of a length: the task was created.
 const CREATED: i32 = -2;
 /// Instead of a length: its spawner has announced it.

@@ -146,6 +146,9 @@ impl Machine {
                 | Request::HostSync(_)
                 | Request::ExitStatus(_)
         );
+        if !self.may_wait(from, wait) {
+            return;
+        }
         match (everywhere, self.hosts.is_master()) {
             // Somebody has it pass through here for nothing.
             _ if self.decider(&request).is_some() => self.reply(from, wait, Err(Code::NoHost)),
@@ -271,6 +274,7 @@ impl Machine {
         self.leave_all_groups(tid);
         self.forget_server(tid);
         self.mailboxes.stop_waiting(tid);
+        self.waits.forget(tid);
         if ended {
             self.remote.guests.remove(&tid);
             self.mailboxes.forget(tid);
@@ -283,6 +287,7 @@ impl Machine {
         guests.into_iter().for_each(|guest| self.guest_left(guest, true));
         self.remote.gatherings.retain(|_, gathering| gathering.asker.host() != host);
         self.tasks.forget_waiting_of(host);
+        self.waits.forget_host(host);
     }
 
     // ----- frames

@@ -8,7 +8,12 @@ use super::Time;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// How many others a host can have removed that the master itself reaches.
+/// Others that a host can have removed within ten minutes though the master itself reaches them.
+///
+/// * Filled by: each other host
+/// * Setting: none, two links that break at once are rare already
+/// * Reached: the host is removed itself
+/// * Test: `who_complains_of_one_time_and_again_is_believed_and_who_complains_of_many_is_not`
 const OTHERS_MAX: usize = 2;
 /// How long it is remembered: hosts fail now and then, and one of those who miss them first may not be blamed for
 /// all of them.

@@ -10,8 +10,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 const COOKIE_FIRST: u32 = 10_000_000;
 /// Cookies go round after this many.
 const COOKIES: u32 = 1 << 30;
-/// How many ended tasks' wait statuses are remembered: those of a spawn that asks after the last
+/// Tasks of this host at a time: as many as the port table has places.
+///
+/// * Filled by: all tasks and hosts of the machine
+/// * Setting: `PVM_MAX_TASKS`, for tasks that are spawned
+/// * Reached: `pvm_spawn` gives `PvmOutOfRes` in the places of tids; a task that comes by itself is refused
+/// * Test: `a_host_has_so_many_tasks_and_no_more`
+pub const TASKS_MAX: usize = SLOT_MASK as usize;
+/// Tasks that have ended of which the wait status is remembered: those of a spawn that asks after the last
 /// task has been started, however large it was.
+///
+/// * Filled by: all tasks and hosts of the machine
+/// * Setting: none, a host has no more tasks at a time
+/// * Reached: the oldest is forgotten
+/// * Test: `how_a_task_ended_is_remembered_for_a_while`
 pub const ENDED_MAX: usize = SLOT_MASK as usize;
 
 /// How a task came to be.
@@ -145,7 +157,7 @@ impl Tasks {
 
     /// Gives the task a number: the next one whose slot is free.
     fn add(&mut self, task: Task) -> Option<Tid> {
-        if self.slots.len() >= SLOT_MASK as usize {
+        if self.slots.len() >= TASKS_MAX {
             return None;
         }
         loop {
@@ -340,6 +352,7 @@ impl Machine {
         }
         self.ask_no_more(tid);
         self.remote.withdraw(tid);
+        self.waits.forget(tid);
         self.tasks.stop_waiting(tid);
         self.siblings_unwanted(tid);
         self.forget_server(tid);

@@ -17,7 +17,12 @@ const ACCEPTS_IN_TURN_MAX: usize = 16;
 /// A caller that has begun a handshake gets so long before it can lose its place to another.
 const SHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
 /// Connections of one known peer at a time that wait for its data link.
-const HALVES_MAX: usize = 8;
+///
+/// * Filled by: each other host
+/// * Setting: none, a host calls once for each address of another
+/// * Reached: the oldest is closed
+/// * Test: `one_who_calls_again_and_again_keeps_few_places`
+pub const HALVES_MAX: usize = 8;
 /// Pause when there is no descriptor left for a new connection.
 const DEAF_TIME: Duration = Duration::from_millis(100);
 /// The first byte of a TLS connection.

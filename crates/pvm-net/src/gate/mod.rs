@@ -32,9 +32,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+pub use arrivals::HALVES_MAX;
+
 /// Connections at a time whose peer is not known yet.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, whoever says nothing yields its place to the next, so more would help nobody
+/// * Reached: the one that has said nothing for longest is closed, else the new one
+/// * Test: `those_who_dawdle_lose_their_places_and_hold_up_nobody`
 pub const UNKNOWN_MAX: usize = 64;
 /// Time that a caller has until its links stand.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, it is much for the few packets of a handshake
+/// * Reached: the connection is closed; a token that was told for it is good no more
+/// * Test: `a_token_is_good_once_for_its_owner_and_for_a_short_time`
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Ports tried from the wanted one on.
 const PORTS_TRIED_MAX: u16 = 1024;
@@ -42,7 +54,12 @@ const PORTS_TRIED_MAX: u16 = 1024;
 const BACKLOG: i32 = 4096;
 /// Events handled before others of the caller's loop have their turn.
 const EVENTS_IN_TURN_MAX: usize = 64;
-/// Bytes of a frame that opens a link.
+/// A frame that opens a link.
+///
+/// * Filled by: each other host
+/// * Setting: none, the form of such frames fixes it
+/// * Reached: the connection is closed
+/// * Test: `one_who_is_known_and_speaks_strangely_is_turned_away`
 const GREETING_BYTES_MAX: usize = 128;
 /// Spoken on links between daemons.
 const VERSION: u8 = 1;

@@ -3,13 +3,28 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Refusals of an address that are told one by one.
+/// Refusals of one address that the log is told one by one; one more each 10 s.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, the rest is told by number
+/// * Reached: the log hears how many there were
+/// * Test: `ten_thousand_refusals_make_few_lines_and_all_are_counted`
 const LINES_MAX: u32 = 16;
-/// Refusals of all addresses that are told one by one.
+/// Refusals of all addresses that the log is told one by one; one more each 10 s.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, the rest is told by number
+/// * Reached: the log hears how many there were
+/// * Test: `many_addresses_are_bounded_too`
 const ALL_LINES_MAX: u32 = 128;
 /// After so long one more may be told.
 const LINE_TIME: Duration = Duration::from_secs(10);
-/// Addresses remembered.
+/// Addresses of which refusals are counted.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, it bounds a log
+/// * Reached: refusals of further addresses are counted together
+/// * Test: `many_addresses_are_bounded_too`
 const ADDRESSES_MAX: usize = 256;
 
 /// Lines that may be written now, refilled with time.

@@ -20,9 +20,19 @@ pub use receiving::HANDSHAKE_BYTES_MAX;
 
 /// Bytes of a frame's header at most.
 pub const HEADER_BYTES_MAX: usize = 128;
-/// Bytes of a frame at most, unless the link is told otherwise.
+/// A frame, unless the link is told otherwise.
+///
+/// * Filled by: each other host
+/// * Setting: none, both sides count by the same number
+/// * Reached: the link is closed
+/// * Test: `a_frame_that_is_too_long_is_refused_on_both_sides`
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
-/// Bytes that may wait for the socket before a link is given up, unless it is told otherwise.
+/// What waits for the socket of a link, beside the frame that exceeds it, unless the link is told otherwise.
+///
+/// * Filled by: each other host that does not read
+/// * Setting: none, daemons tell their links otherwise
+/// * Reached: the link is given up
+/// * Test: `a_peer_that_does_not_read_is_given_up_when_too_much_waits`
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// Bytes in front of a frame.
 const HEAD_BYTES: usize = 6;

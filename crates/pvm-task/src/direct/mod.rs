@@ -23,7 +23,12 @@ use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Direct links of a task at most.
+/// Direct links of a task, at most a quarter of the descriptors that it may have.
+///
+/// * Filled by: tasks of other hosts that ask for links to it
+/// * Setting: the limit of open files, `ulimit -n`
+/// * Reached: the link is closed, and the default route stays
+/// * Test: `a_task_has_so_many_direct_links_and_no_more`
 const LINKS_MAX: usize = 1024;
 /// Of the descriptors that the process may have, one in so many is for direct links.
 const DESCRIPTOR_SHARE: u64 = 4;
@@ -44,7 +49,6 @@ const DONT_ROUTE: i32 = 1;
 const ROUTE_DIRECT: i32 = 3;
 
 /// The direct links of a task.
-#[derive(Default)]
 pub(crate) struct Directs {
     /// By tid.
     ends: Vec<End>,
@@ -63,6 +67,15 @@ pub(crate) struct Directs {
     looks: u32,
     /// The end of this one's link comes before all that the daemon still has to say.
     pub waits_for: Option<Tid>,
+    links_max: usize,
+}
+
+impl Default for Directs {
+    fn default() -> Directs {
+        let limit = rustix::process::getrlimit(Resource::Nofile).current;
+        let links_max = limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_SHARE) as usize).min(LINKS_MAX);
+        Directs::within(links_max)
+    }
 }
 
 impl Directs {
@@ -103,9 +116,31 @@ impl Directs {
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }
 
-    fn links_max() -> usize {
-        let limit = rustix::process::getrlimit(Resource::Nofile).current;
-        limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_SHARE) as usize).min(LINKS_MAX)
+    /// So many links and no more.
+    fn within(links_max: usize) -> Directs {
+        Directs {
+            ends: Vec::new(),
+            epoll: None,
+            asked: HashSet::new(),
+            open_asks: 0,
+            route: 0,
+            arrived: VecDeque::new(),
+            events: Vec::new(),
+            active: false,
+            looks: 0,
+            waits_for: None,
+            links_max,
+        }
+    }
+
+    /// Whether one more can be asked for.
+    fn may_ask(&self) -> bool {
+        self.ends.len() + self.open_asks < self.links_max
+    }
+
+    /// Whether one more can be taken.
+    fn has_room(&self) -> bool {
+        self.ends.len() < self.links_max
     }
 
     /// Has the socket watched for what matters now.
@@ -289,8 +324,7 @@ impl Member {
             return;
         }
         self.direct.asked.insert(to);
-        let open = self.direct.ends.len() + self.direct.open_asks;
-        if open < Directs::links_max() && self.request(Request::Direct(to), Fate::Direct).is_ok() {
+        if self.direct.may_ask() && self.request(Request::Direct(to), Fate::Direct).is_ok() {
             self.direct.open_asks += 1;
         }
     }
@@ -300,7 +334,7 @@ impl Member {
         // A link that is not taken is closed, and the other side hears no hello.
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
         let Err(place) = self.direct.place(direct.peer) else { return };
-        let open = self.direct.ends.len() < Directs::links_max() && self.direct.route != DONT_ROUTE;
+        let open = self.direct.has_room() && self.direct.route != DONT_ROUTE;
         if !open || self.direct.descriptor().is_none() {
             return;
         }
@@ -445,5 +479,27 @@ impl Directs {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    #[test]
+    fn a_task_has_so_many_direct_links_and_no_more() {
+        let mut directs = Directs::within(2);
+        directs.open_asks = 1;
+        assert!(directs.may_ask() && directs.has_room());
+        for number in 1..=2 {
+            let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+            let (socket, _) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+            let direct = Direct { peer: Tid(0x80000 + number), calls: true, secret: None };
+            directs.ends.push(End::new(&direct, socket).unwrap());
+            assert!(!directs.may_ask());
+        }
+        assert!(!directs.has_room());
+        assert!(Directs::default().links_max <= LINKS_MAX);
     }
 }

@@ -58,7 +58,7 @@ impl Daemon {
     fn carried(&mut self, event: Event) {
         let now = self.now();
         match event {
-            Event::Frame { from, frame } => self.machine.handle_host_frame(now, from, frame),
+            Event::Frame { from, frame } => self.machine.handle_host_frame(now, from, *frame),
             Event::Wanted { host } => self.machine.want_link(now, host),
             Event::Broken { host, why } => {
                 self.log.line(&format!("data link to {host}: {why}"));

@@ -21,7 +21,12 @@ use std::rc::Rc;
 
 /// Of the descriptors that the daemon may have, one in so many is for direct links.
 const DESCRIPTOR_SHARE: u64 = 4;
-/// Links at a time where the daemon may have any number of descriptors.
+/// Direct links of all tasks of the host, at most a quarter of the descriptors that the daemon may have.
+///
+/// * Filled by: tasks of all hosts
+/// * Setting: the limit of open files, `ulimit -n`
+/// * Reached: the link is refused, and the default route stays
+/// * Test: `there_are_so_many_direct_links_and_no_more`
 const LINKS_MAX: usize = 4096;
 /// The bit of the debug mask for routes.
 const DEBUG_ROUTES: i32 = 0x4000;
@@ -198,5 +203,28 @@ impl Daemon {
         if self.machine.debug_mask() & DEBUG_ROUTES != 0 {
             self.log.line(text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::epoll::CreateFlags;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    #[test]
+    fn there_are_so_many_direct_links_and_no_more() {
+        let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+        let mut directs = Directs { links_max: 2, ..Directs::new(epoll) };
+        let (task, peer) = (Tid(0x40001), Tid(0x80001));
+        for _ in 0..2 {
+            assert!(directs.has_room());
+            let (socket, _) =
+                rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+            directs.hold(task, peer, socket).unwrap();
+        }
+        assert!(!directs.has_room());
+        directs.forget_host(peer.host());
+        assert!(directs.has_room());
     }
 }

@@ -22,6 +22,7 @@ pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crat
     };
     let mut links = Links::new(gate, own, machine.host_timeout, epoll)?;
     links.set_shared(machine.trusted, machine.host_timeout);
+    links.limit_backlog(settings.backlog_bytes_max);
     if let (Rank::Slave { master, .. }, Some(key)) = (machine.rank, settings.master_key) {
         links.know(master, key);
     }

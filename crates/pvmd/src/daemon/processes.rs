@@ -40,10 +40,12 @@ impl Daemon {
     /// Bytes that wait for the collector of a task's output.
     pub(super) fn backlog_of_collector(&mut self, tid: Tid) -> usize {
         let Some(collector) = self.machine.collector_of(tid) else { return 0 };
-        let connection = self.connections.of_task(collector);
-        let here =
-            connection.and_then(|it| self.connections.get_mut(it)).map_or(0, |client| client.link.queued_bytes());
-        here + self.route.along_bytes(collector)
+        self.connections.backlog_of(collector) + self.route.along_bytes(collector)
+    }
+
+    /// A collector is not disconnected for what its tasks print.
+    pub(super) fn collector_backlog_max(&self) -> usize {
+        COLLECTOR_BACKLOG_BYTES_MAX.min(self.settings.backlog_bytes_max / 2)
     }
 
     pub(super) fn hold_back(&mut self, tid: Tid) {
@@ -56,7 +58,7 @@ impl Daemon {
     /// Reads again what was held back, where the collector has caught up.
     pub(super) fn release_outputs(&mut self) {
         for tid in std::mem::take(&mut self.held_back) {
-            if self.backlog_of_collector(tid) > COLLECTOR_BACKLOG_BYTES_MAX / 2 {
+            if self.backlog_of_collector(tid) > self.collector_backlog_max() / 2 {
                 self.held_back.push(tid);
             } else if let Some(output) = self.outputs.get(&tid) {
                 // Without room in the kernel it stays unread until the process ends.

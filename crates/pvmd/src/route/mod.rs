@@ -44,7 +44,7 @@ pub trait Around {
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// A frame came out of a flow.
-    Frame { from: Tid, frame: Frame },
+    Frame { from: Tid, frame: Box<Frame> },
     /// The link to the host is of no use any more.
     Broken { host: Tid, why: String },
     /// There is something for a host to which there is no link.
@@ -334,7 +334,7 @@ impl Route {
 
     fn frame(&mut self, from: Tid, bytes: &[u8]) -> Result<(), Failure> {
         let frame = decode(bytes).ok_or(Failure::Strange)?;
-        self.events.push_back(Event::Frame { from, frame });
+        self.events.push_back(Event::Frame { from, frame: Box::new(frame) });
         Ok(())
     }
 

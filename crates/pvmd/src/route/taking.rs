@@ -5,7 +5,12 @@ use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
 use std::collections::HashMap;
 
-/// The longest list of those who get a message, in bytes: a million tids. A longer one is nobody's.
+/// A list of those of other hosts who get a multicast, four bytes each.
+///
+/// * Filled by: each task
+/// * Setting: none, no machine has a million tasks
+/// * Reached: the message goes to nobody
+/// * Test: `a_list_of_more_receivers_than_there_can_be_is_nobodys`
 pub(super) const LIST_BYTES_MAX: usize = 4 << 20;
 
 /// The body of a message of a local task.

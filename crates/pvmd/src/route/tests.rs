@@ -123,7 +123,7 @@ impl Host {
         while let Some(event) = self.route.poll_event() {
             more = true;
             match event {
-                Event::Frame { frame, .. } => self.frames.push(frame),
+                Event::Frame { frame, .. } => self.frames.push(*frame),
                 Event::Wanted { .. } => {}
                 other => panic!("{other:?}"),
             }
@@ -359,6 +359,17 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
         assert!(matches!(one.route.poll_event(), Some(Event::Broken { host, .. }) if host == other.tid));
         assert!(one.route.cables.is_empty());
     }
+}
+
+#[test]
+fn a_list_of_more_receivers_than_there_can_be_is_nobodys() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    a.multicast(&vec![b.tid; taking::LIST_BYTES_MAX / 4], 1, b"taken");
+    a.multicast(&vec![b.tid; taking::LIST_BYTES_MAX / 4 + 1], 2, b"for nobody");
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(b.numbers(a.tid), [1]);
+    assert!(one.route.departures.lists.is_empty());
 }
 
 #[test]

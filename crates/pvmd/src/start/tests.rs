@@ -1,5 +1,6 @@
 //! Starts by scripts in the place of a remote shell.
 use super::*;
+use pvm_core::dialogue::LINE_BYTES_MAX;
 use pvm_core::hostfile::parse_host;
 use std::path::{Path, PathBuf};
 
@@ -174,4 +175,18 @@ fn many_hosts_start_at_the_same_time_but_not_more_than_the_limit() {
     assert_eq!((starter.active(), starter.waiting.len()), (PARALLEL_MAX, 20));
     let (results, _) = run(&mut starter, count);
     assert!(results.len() == count && results.iter().all(Result::is_ok));
+}
+
+#[test]
+fn a_line_without_an_end_is_cut() {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut lines = attempt::Lines::new(reader).unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let mut read = Vec::new();
+    for _ in 0..40 {
+        assert_eq!(rustix::io::write(&writer, &[b'x'; 4096]).unwrap(), 4096);
+        read.extend(lines.read());
+    }
+    let longest = read.iter().map(String::len).max();
+    assert!(longest.is_some_and(|longest| longest > LINE_BYTES_MAX && longest <= LINE_BYTES_MAX + 4096), "{longest:?}");
 }

@@ -1,0 +1,69 @@
+//! What a daemon keeps for tasks that take nothing.
+#![forbid(unsafe_code)]
+mod common;
+
+use common::{Client, Daemon, Directory, PATIENCE, spawn_of, wait_for};
+use pvm_core::codes::native_dsig;
+use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, ToDaemon, TraceSettings};
+use pvm_link::LinkError;
+use std::time::{Duration, Instant};
+
+/// The tag of collected output.
+const OUTPUT_TAG: i32 = 77;
+/// How much a task prints whose output nobody takes for a while.
+const PRINTED_BYTES: usize = 48 << 20;
+
+fn resident_bytes(daemon: &Daemon) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn a_task_that_takes_nothing_of_the_daemon_is_disconnected() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(directory.command().env("HPVM_BACKLOG_MAX", "1"));
+    let (mut victim, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    let (src, dst, body) = (other.tid(), victim.tid(), ByteBuf::from(vec![0; 100_000]));
+    let message = Message { src, dst, ctx: 0, tag: 1, wid: 0, enc: 0, format: native_dsig(), body };
+    for _ in 0..100 {
+        other.link.send_to_daemon(&ToDaemon::Message(message.clone()), &[]).unwrap();
+        assert_eq!(other.ask(Request::TaskStatus(src)), Reply::Code(0));
+    }
+    let taken = (0..100).find(|_| wait_for(&mut victim.link).is_err());
+    // What the socket held is still there.
+    assert!(taken.is_some_and(|taken| taken < 60), "{taken:?}");
+    assert_eq!(wait_for(&mut victim.link).unwrap_err(), LinkError::Closed);
+    assert!(directory.log().contains("takes nothing of what it is sent, disconnected"), "{}", directory.log());
+}
+
+#[test]
+fn a_collector_that_takes_nothing_costs_the_daemon_little() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut collector = Client::enroll(&daemon.socket);
+    let before = resident_bytes(&daemon);
+    let children = TraceSettings { output_tid: collector.tid().0 as i32, output_tag: OUTPUT_TAG, ..Default::default() };
+    let script = format!("yes | head -c {PRINTED_BYTES}");
+    let tids = collector.spawn_with(Spawn { children, ..spawn_of("/bin/sh", &["-c", &script], 1) });
+    assert!(tids[0] > 0, "{tids:?}");
+    // Until nothing more is read of it.
+    let (mut last, end) = (0, Instant::now() + PATIENCE);
+    while resident_bytes(&daemon) != last || last < before + (8 << 20) {
+        assert!(Instant::now() < end);
+        last = resident_bytes(&daemon);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(last - before < 36 << 20, "{} bytes", last - before);
+    // Nothing is lost.
+    let mut printed = 0;
+    loop {
+        let (message, ints) = collector.message();
+        assert_eq!((message.tag, ints[0]), (OUTPUT_TAG, tids[0]));
+        match ints[1] {
+            0 => break,
+            length => printed += length.max(0) as usize,
+        }
+    }
+    assert_eq!(printed, PRINTED_BYTES);
+}
