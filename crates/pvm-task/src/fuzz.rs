@@ -106,12 +106,13 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     while !from.is_empty() {
         let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
         let count = usize::from(from.arbitrary::<u16>()?) % 3000;
+        // Longs of 32 bits that a one-call receive has converted are longer than before.
+        let bytes = task.state.store.receiving().expect("one is active").len();
         match from.arbitrary::<u8>()? % 9 {
             8 => {
                 // What a receive by one call does with a message of another kind of host.
                 let message = task.state.store.receiving().expect("one is active");
                 if message.is_foreign_raw() {
-                    let bytes = message.len();
                     let result = message.make_native(kind);
                     assert!(result == Err(Code::BadMsg) || (message.is_native(kind) && message.len() <= 4 * bytes));
                     message.position = message.position.min(message.len());
@@ -129,7 +130,7 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
             }
             5 => {
                 if let Ok(length) = task.string_bytes() {
-                    assert!(length <= body.len());
+                    assert!(length <= bytes);
                     assert!(task.unpack_string(&mut vec![0; length + 1]).is_err());
                     let _ = task.unpack_string(&mut vec![0; length]);
                 }
@@ -137,7 +138,7 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
             _ => {
                 if let Ok(inner) = task.unpack_message() {
                     let info = task.message_info(inner).expect("it was made just now");
-                    assert!(info.len as usize <= body.len());
+                    assert!(info.len as usize <= bytes);
                     if from.arbitrary()? {
                         task.set_receive_buffer(inner).expect("it is there");
                     }
