@@ -14,14 +14,21 @@ use std::rc::Rc;
 
 /// What this crate reads.
 pub const TARGETS: &[Target] = &[
-    Target { name: "daemon-frames", run: daemon_frames, decoder: &[file("crates/pvm-core/src/wire.rs"), PROTO, TID] },
-    Target { name: "control-frames", run: control_frames, decoder: &[PROTO, TID] },
+    Target {
+        name: "daemon-frames",
+        run: daemon_frames,
+        decoder: &[part("crates/pvm-core/src/wire.rs", &["fmt"]), PROTO],
+    },
+    Target { name: "control-frames", run: control_frames, decoder: &[PROTO, PROTO_TEXT] },
     Target {
         name: "data-link",
         run: data_link,
         decoder: &[
             file("crates/pvm-core/src/flows/frames.rs"),
-            part("crates/pvm-core/src/flows/intake.rs", &["begin", "place", "placed", "arriving"]),
+            part(
+                "crates/pvm-core/src/flows/intake.rs",
+                &["receivers", "expect", "begin", "place", "placed", "host_gone"],
+            ),
         ],
     },
     Target { name: "start-dialogue", run: start_dialogue, decoder: &[file("crates/pvm-core/src/dialogue.rs")] },
@@ -41,7 +48,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace", run: trace_message, decoder: &[TRACE] },
 ];
 
+/// What reads the frames is made from their declarations, which have no lines to count: a test sees
+/// that the corpora have all kinds.
 const PROTO: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["encode", "decode"]);
+const PROTO_TEXT: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["fmt"]);
 /// Without what only writes.
 const TRACE: pvm_fuzz::Source = part(
     "crates/pvm-core/src/trace.rs",
@@ -60,7 +70,6 @@ const TRACE: pvm_fuzz::Source = part(
         "microseconds",
     ],
 );
-const TID: pvm_fuzz::Source = part("crates/pvm-core/src/tid.rs", &["fmt"]);
 
 /// What can be read is written and read back the same.
 fn survives<T>(bytes: &[u8])
@@ -95,12 +104,15 @@ fn data_link(bytes: &[u8]) {
             Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => *bytes,
             Head::Credit { .. } => 0,
         };
-        let Some((body, after)) = rest.split_at_checked(follow) else { return };
+        let Some((body, after)) = rest.split_at_checked(follow) else { break };
         rest = after;
         if !takes(&mut intake, host, head, body) {
-            return;
+            break;
         }
     }
+    // It is cut off, and nothing of it is left.
+    intake.host_gone(host);
+    assert_eq!((intake.arriving(), intake.poll_credit()), (0, None));
 }
 
 /// As a receiving daemon does with it; `false` when the other side breaks the rules.
@@ -108,7 +120,9 @@ fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: Head, body: &[u8]) -> bo
     match head {
         Head::Start { transfer, letter, first } => {
             rewritten(&Piece::Start { transfer, letter: letter.clone(), first, body: Rc::new(()) }, first);
-            first == letter.bytes || intake.begin(host, transfer, letter, body.to_vec(), first).is_ok()
+            let is_whole = first == letter.bytes;
+            intake.expect(host, &letter).is_ok()
+                && (is_whole || intake.begin(host, transfer, letter, body.to_vec(), first).is_ok())
         }
         Head::Chunk { transfer, bytes } => {
             let Ok(at) = intake.place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
@@ -289,8 +303,72 @@ fn trace_message(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::proto::{Reply, Request};
+    use crate::wire::GroupChange;
+    use serde::{Deserialize, Serialize};
+    use std::collections::BTreeSet;
+
     #[test]
     fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
+    }
+
+    /// The kinds of a part of the protocol that are in a corpus. A kind is what its wire form begins with.
+    #[derive(Default)]
+    struct Kinds(BTreeSet<u8>);
+
+    impl Kinds {
+        fn note(&mut self, value: &impl Serialize) {
+            self.0.extend(encode(value).first());
+        }
+
+        fn are_all<T: for<'a> Deserialize<'a>>(&self) {
+            let is_unknown = |kind: &u8| {
+                postcard::from_bytes::<T>(&[*kind]).is_err_and(|error| error == postcard::Error::SerdeDeCustom)
+            };
+            let count = (0..).find(is_unknown).expect("there are fewer than 255");
+            assert_eq!(self.0, BTreeSet::from_iter(0..count), "{}", std::any::type_name::<T>());
+        }
+    }
+
+    fn read_all<T: for<'a> Deserialize<'a>>(target: &str) -> Vec<T> {
+        let files = pvm_fuzz::files_of(&pvm_fuzz::corpus(target));
+        files.iter().filter_map(|file| decode(&std::fs::read(file).expect("a file that was listed"))).collect()
+    }
+
+    #[test]
+    fn each_kind_of_frame_between_daemons_is_in_the_corpus() {
+        let (mut frames, mut changes) = (Kinds::default(), Kinds::default());
+        for frame in read_all::<Frame>("daemon-frames") {
+            frames.note(&frame);
+            if let Frame::GroupChanged { change, .. } = &frame {
+                changes.note(change);
+            }
+        }
+        frames.are_all::<Frame>();
+        changes.are_all::<GroupChange>();
+    }
+
+    #[test]
+    fn each_kind_of_frame_between_task_and_daemon_is_in_the_corpus() {
+        let (mut to_daemon, mut requests) = (Kinds::default(), Kinds::default());
+        for frame in read_all::<ToDaemon>("control-frames") {
+            to_daemon.note(&frame);
+            if let ToDaemon::Request { request, .. } = &frame {
+                requests.note(request);
+            }
+        }
+        let (mut to_task, mut replies) = (Kinds::default(), Kinds::default());
+        for frame in read_all::<ToTask>("control-frames") {
+            to_task.note(&frame);
+            if let ToTask::Reply { reply, .. } = &frame {
+                replies.note(reply);
+            }
+        }
+        to_daemon.are_all::<ToDaemon>();
+        requests.are_all::<Request>();
+        to_task.are_all::<ToTask>();
+        replies.are_all::<Reply>();
     }
 }
