@@ -1,14 +1,15 @@
 //! Bytes from nowhere, for what comes over the network (docs/testing.md). TLS is rustls's affair; what
 //! comes out of it, and what comes without it, is ours.
+mod dialling;
+
 use crate::gate::Gate;
-use crate::link::{HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Link, LinkError};
+use crate::link::{HEADER_BYTES_MAX, Link, LinkError};
 use crate::{Event, Identity, KeyPair, Token, Tokens};
 use pvm_fuzz::{Target, Unstructured, part};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use std::io::{IoSlice, Write};
+use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// What this crate reads.
@@ -19,7 +20,19 @@ pub const TARGETS: &[Target] = &[
         decoder: &[
             part(
                 "crates/pvm-net/src/link/receiving.rs",
-                &["receive", "parse", "take", "read_straight", "broken", "read_bytes", "receive_whole", "fill"],
+                &[
+                    "receive",
+                    "parse",
+                    "take",
+                    "read_straight",
+                    "broken",
+                    "read_bytes",
+                    "read_by",
+                    "receive_whole",
+                    "fill",
+                    "advance",
+                    "handshake",
+                ],
             ),
             part("crates/pvm-net/src/buffer.rs", &["consume", "take_front", "space", "commit"]),
         ],
@@ -27,25 +40,36 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "gate",
         run: gate,
-        decoder: &[part(
-            "crates/pvm-net/src/gate/arrivals.rs",
-            &[
-                "greet",
-                "arrival_goes_on",
-                "listen_to",
-                "shake",
-                "opened",
-                "half_open",
-                "make_room_for_half",
-                "complete",
-                "expected_by",
-                "half_of",
-                "expect",
-                "forget_expected",
-            ],
-        )],
+        decoder: &[
+            part(
+                "crates/pvm-net/src/gate/arrivals.rs",
+                &[
+                    "greet",
+                    "make_room",
+                    "arrival_expired",
+                    "arrival_goes_on",
+                    "listen_to",
+                    "shake",
+                    "opened",
+                    "half_open",
+                    "make_room_for_half",
+                    "halves_of",
+                    "complete",
+                    "expected_by",
+                    "half_of",
+                    "expect",
+                    "forget_expected",
+                    "expectations_end",
+                ],
+            ),
+            part(
+                "crates/pvm-net/src/gate/mod.rs",
+                &["words", "of", "progress", "expire", "pair", "finished", "refuse"],
+            ),
+        ],
     },
-    Target { name: "keys", run: keys, decoder: &[part("crates/pvm-net/src/keys.rs", &["from_str"])] },
+    Target { name: "dialling", run: dialling::dialling, decoder: dialling::DECODER },
+    Target { name: "keys", run: keys, decoder: &[part("crates/pvm-net/src/keys.rs", &["from_str", "from_info"])] },
 ];
 
 /// The longest frame in these tests, in bytes.
@@ -60,25 +84,28 @@ fn link_frames(bytes: &[u8]) {
 }
 
 fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
-    let (mut link, mut far) = (Link::clear(near), Some(UnixStream::from(far)));
+    let first: u8 = from.arbitrary()?;
+    let (mut link, far) = ends(first & 2 != 0);
+    let mut far = Some(far);
     link.set_frame_bytes_max(FRAME_BYTES_MAX);
-    let is_stranger: bool = from.arbitrary()?;
-    if !is_stranger {
+    if first & 1 == 0 {
         link.trust_as_it_is();
     }
-    let mut written = 0;
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 8 {
-            0 => written += write(&mut far, from.bytes_of_some_length()?),
+            0 => write(&far, from.bytes_of_some_length()?),
             1..=3 => {
                 let (kind, header) = (from.arbitrary()?, from.bytes_of_some_length()?);
                 let body = vec![kind; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
-                let header = &header[..header.len().min(HEADER_BYTES_MAX)];
-                written += write(&mut far, &[&Link::frame_head(kind, header, body.len())[..], &body].concat());
+                say(&mut far, kind, &header[..header.len().min(HEADER_BYTES_MAX)], &body);
             }
-            4 => far = None,
+            4 => {
+                // What it leaves unread makes the system tell of its end in another way.
+                if from.arbitrary()? {
+                    let _ = link.send(1, &[], &[&[0]]);
+                }
+                far = None;
+            }
             _ => {
                 let whole = from.arbitrary()?;
                 let step = usize::from(from.arbitrary::<u16>()?) + 1;
@@ -89,16 +116,39 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 }
             }
         }
-        assert!(!is_stranger || written <= 2 * HANDSHAKE_BYTES_MAX + 4 * ROOM_BYTES || link.is_ready());
     }
     let mut pipe = link.into_pipe();
     let _ = pipe.read(&mut [0; 100]);
+    let _ = pipe.read_by(100, &mut |bytes| assert!(bytes.len() <= 100));
     Ok(())
 }
 
-/// Writes what the socket takes.
-fn write(far: &mut Option<UnixStream>, bytes: &[u8]) -> usize {
-    far.as_mut().and_then(|far| far.write(bytes).ok()).unwrap_or(0)
+/// Two ends of a link, in clear or with hands shaken.
+fn ends(encrypted: bool) -> (Link, Link) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
+    if !encrypted {
+        return (Link::clear(near), Link::clear(far));
+    }
+    let own = identity(1);
+    own.known().add(own.public());
+    let mut far = Link::secure_to(far, &own, own.public()).expect("a link");
+    let mut near = Link::secure_from(near, &own).expect("a link");
+    while !near.handshake().expect("a key that is known") | !far.handshake().expect("a key that is known") {}
+    (near, far)
+}
+
+/// Writes what the socket takes, past all encryption.
+fn write(far: &Option<Link>, bytes: &[u8]) {
+    let _ = far.as_ref().map(|far| crate::socket::write(far, &[IoSlice::new(bytes)]));
+}
+
+/// Sends a frame, or what the socket takes of it.
+fn say(far: &mut Option<Link>, kind: u8, header: &[u8], body: &[u8]) {
+    match far {
+        Some(far) if far.is_encrypted() => drop(far.send(kind, header, &[body])),
+        far => write(far, &[&Link::frame_head(kind, header, body.len())[..], body].concat()),
+    }
 }
 
 /// Takes the frames that are there.
@@ -132,6 +182,8 @@ fn tcp_pair(listener: &TcpListener) -> (OwnedFd, OwnedFd) {
     let (far, _) = listener.accept().expect("a connection");
     for socket in [&near, &far] {
         socket.set_nonblocking(true).expect("a socket");
+        // What is said comes at once.
+        socket.set_nodelay(true).expect("a socket");
         sockopt::set_socket_linger(socket, Some(Duration::ZERO)).expect("a socket");
     }
     (near.into(), far.into())
@@ -142,38 +194,67 @@ fn gate(bytes: &[u8]) {
     let _ = calls(&mut Unstructured::new(bytes));
 }
 
+/// Callers that say something, at most.
+const CALLERS_MAX: usize = 12;
+/// Callers from which on no more come that say nothing.
+const CROWD_MAX: usize = 100;
+
+fn identity(number: u8) -> Identity {
+    Identity::new(KeyPair::from_secret(&[number; 32]))
+}
+
 /// A token that the bytes can name by one byte.
 fn token(number: u8) -> Token {
     Token::from_bytes([number % 4; 32])
 }
 
 fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-    let identity = |number: u8| Identity::new(KeyPair::from_secret(&[number; 32]));
-    let (own, peer) = (identity(1), identity(2));
+    let [own, peer, stranger] = [1, 2, 3].map(identity);
     own.known().add(peer.public());
-    peer.known().add(own.public());
+    [&peer, &stranger].into_iter().for_each(|caller| caller.known().add(own.public()));
     let (key, mut now) = (own.public(), Instant::now());
     let mut gate = Gate::new(own, Duration::from_secs(10)).expect("a gate");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-    let mut callers: Vec<Link> = Vec::new();
+    let (mut callers, mut crowd, mut own_calls): (Vec<Link>, Vec<OwnedFd>, usize) = (Vec::new(), Vec::new(), 0);
     while !from.is_empty() {
-        match from.arbitrary::<u8>()? % 8 {
-            0 | 1 if callers.len() < 4 => {
+        let deed: u8 = from.arbitrary()?;
+        match deed % 8 {
+            0 | 1 if callers.len() < CALLERS_MAX => {
                 let (near, far) = tcp_pair(&listener);
                 gate.greet(near, address, now);
-                let secure = from.arbitrary::<u8>()? % 4 > 0;
-                let link = if secure { Link::secure_to(far, &peer, key) } else { Ok(Link::clear(far)) };
-                callers.extend(link);
+                callers.extend(match from.arbitrary::<u8>()? % 8 {
+                    0 => Ok(Link::clear(far)),
+                    4 => Link::secure_to(far, &stranger, key),
+                    5 => Link::secure_to(far, &peer, stranger.public()),
+                    _ => Link::secure_to(far, &peer, key),
+                });
+            }
+            3 if deed > 127 && crowd.len() < CROWD_MAX => {
+                let count = from.arbitrary::<u8>()? % 100;
+                for _ in 0..count {
+                    let (near, far) = tcp_pair(&listener);
+                    // One byte of a frame, or nothing.
+                    let _ = (count % 2 == 1).then(|| rustix::io::write(&far, &[32]));
+                    gate.greet(near, address, now);
+                    crowd.push(far);
+                }
+                assert!(gate.pending() <= crate::UNKNOWN_MAX + callers.len() + own_calls);
             }
             2 => {
                 let (ticket, number) = (from.arbitrary::<u8>()?, from.arbitrary()?);
                 let tokens = Tokens { shown: token(number), back: token(number ^ 1) };
                 let who = if from.arbitrary()? { Some(peer.public()) } else { None };
-                gate.expect(ticket.into(), who, tokens, Duration::from_secs(1), now);
+                if ticket < 128 {
+                    gate.expect(ticket.into(), who, tokens, Duration::from_secs(1), now);
+                } else {
+                    // Meanwhile it calls somebody who is not there.
+                    gate.meet(ticket.into(), &[address], who, tokens, Duration::from_secs(1), now);
+                    own_calls += 1;
+                }
             }
             3 => now += Duration::from_millis(from.arbitrary::<u16>()?.into()),
-            _ => say(from, &mut callers)?,
+            _ => call_out(from, &mut callers)?,
         }
         for caller in &mut callers {
             let _ = caller.handshake();
@@ -189,7 +270,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 /// One of the callers says something: what would open a link, or any bytes in a frame or without one.
-fn say(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::Result<()> {
+fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::Result<()> {
     let Some(last) = callers.len().checked_sub(1) else { return Ok(()) };
     let place = usize::from(from.arbitrary::<u8>()?) % (last + 1);
     let caller = &mut callers[place];
@@ -218,8 +299,11 @@ fn say(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::Result
     Ok(())
 }
 
-/// A key as text.
+/// A key as text, and as TLS carries it.
 fn keys(bytes: &[u8]) {
+    if let Some(key) = crate::PublicKey::from_info(bytes) {
+        assert_eq!(key.to_info(), bytes);
+    }
     let text = String::from_utf8_lossy(bytes);
     if let Ok(key) = text.parse::<crate::PublicKey>() {
         assert_eq!(key.to_string().parse(), Ok(key));
