@@ -29,6 +29,8 @@ pub const TARGETS: &[Target] = &[
                 "read_once",
                 "receive_from_task",
                 "receive_from_daemon",
+                "fmt",
+                "from",
             ],
         )],
     },
@@ -68,7 +70,13 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 send(&far, &head, 0);
                 (0..4).for_each(|_| send(&far, &[0; 30_000], 0));
             }
-            6 => far = None,
+            6 => {
+                // What it leaves unread makes the system tell of its end in another way.
+                if choice > 127 {
+                    let _ = link.send(b"unread", &[]);
+                }
+                far = None;
+            }
             _ => {
                 let there = link.has_frame();
                 let error = match as_task {

@@ -78,10 +78,19 @@ pub(crate) struct Member {
 impl Member {
     /// Connects to the daemon and waits to be let in.
     pub fn enroll(environment: &Environment, cookie: Option<u32>) -> Result<(Member, TraceSettings), EnrollError> {
-        let mut link = environment.places.connect().map_err(|error| match error {
+        let link = environment.places.connect().map_err(|error| match error {
             FindError::Absent => EnrollError::NoDaemon,
             error => EnrollError::Unreachable(error),
         })?;
+        Member::enter(link, environment, cookie)
+    }
+
+    /// Says who it is, and waits to be let in.
+    pub(crate) fn enter(
+        mut link: Link,
+        environment: &Environment,
+        cookie: Option<u32>,
+    ) -> Result<(Member, TraceSettings), EnrollError> {
         let mut endpoint = Endpoint::new().map_err(EnrollError::System)?;
         let descriptors = endpoint.descriptors().map_err(EnrollError::System)?;
         let name = ByteBuf::from(environment.name.clone());

@@ -1,4 +1,6 @@
 //! Bytes from nowhere, for what a task reads of others (docs/testing.md).
+mod control;
+
 use crate::direct::end::{End, News, Wanted};
 use crate::message::Place;
 use crate::output::Output;
@@ -10,12 +12,11 @@ use pvm_core::format::Format;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};
-use pvm_net::Link;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use pvm_net::{Identity, KeyPair, Link};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 
 /// What this crate reads.
 pub const TARGETS: &[Target] = &[
@@ -56,6 +57,7 @@ pub const TARGETS: &[Target] = &[
             &["read", "go_on", "read_straight", "words", "envelope", "turn", "say_hello", "interest"],
         )],
     },
+    Target { name: "task-control", run: control::task_control, decoder: control::DECODER },
     Target {
         name: "child-output",
         run: child_output,
@@ -171,18 +173,24 @@ fn direct_link(bytes: &[u8]) {
 fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
-    let direct = Direct { peer: Tid(0x80001), calls: from.arbitrary()?, secret: None };
-    let (mut end, mut far) = (End::new(&direct, near).expect("a link"), Some(UnixStream::from(far)));
+    let first: u8 = from.arbitrary()?;
+    let secret = (first & 2 != 0).then_some([7; 32]);
+    let direct = Direct { peer: Tid(0x80001), calls: first & 1 != 0, secret };
+    let mut far = Some(match &secret {
+        None => Link::clear(far),
+        Some(secret) => other_side(far, secret, direct.calls),
+    });
+    let mut end = End::new(&direct, near).expect("a link");
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 10 {
-            0 => write(&mut far, from.bytes_of_some_length()?),
-            1 | 2 => write(&mut far, &Link::frame_head(1, &[], 0)),
+            0 => write(&far, from.bytes_of_some_length()?),
+            1 | 2 => say(&mut far, &Link::frame_head(1, &[], 0)),
             3 => {
                 let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
                 let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
-                write(&mut far, &[&End::head(meta, body.len())[..], &body].concat());
+                say(&mut far, &[&End::head(meta, body.len())[..], &body].concat());
             }
-            4 => write(&mut far, &End::head([0; 6], from.arbitrary::<u32>()? as usize)),
+            4 => say(&mut far, &End::head([0; 6], from.arbitrary::<u32>()? as usize)),
             5 => end.turn(),
             6 if from.arbitrary::<u8>()? == 0 => far = None,
             7 => {
@@ -207,14 +215,34 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
         end.interest();
+        let _ = far.as_mut().map(Link::handshake);
     }
     Ok(())
 }
 
-/// Writes what the socket takes.
-fn write(far: &mut Option<UnixStream>, bytes: &[u8]) {
-    // What it does not take never comes.
-    let _ = far.as_mut().map(|far| far.write(bytes));
+/// The other end of an encrypted link, by the secret that both have.
+fn other_side(socket: OwnedFd, secret: &[u8; 32], is_called: bool) -> Link {
+    let pair = KeyPair::from_secret(secret);
+    let (public, identity) = (pair.public(), Identity::new(pair));
+    identity.known().add(public);
+    match is_called {
+        true => Link::secure_from(socket, &identity),
+        false => Link::secure_to(socket, &identity, public),
+    }
+    .expect("a link")
+}
+
+/// Writes what the socket takes, past all encryption. What it does not take never comes.
+fn write(far: &Option<Link>, bytes: &[u8]) {
+    let _ = far.as_ref().map(|far| rustix::net::send(far, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
+}
+
+/// Says it as the other task does: encrypted, if both are known to each other.
+fn say(far: &mut Option<Link>, bytes: &[u8]) {
+    match far {
+        Some(far) if far.is_encrypted() => drop(far.is_ready().then(|| far.offer(&[bytes]))),
+        far => write(far, bytes),
+    }
 }
 
 /// Messages in which daemons send the output of children: a length each, then the body.
