@@ -3,7 +3,7 @@ use crate::arguments::{self, Command};
 use crate::start::attempt::Lines;
 use crate::start::reason::{End, Failure, is_not_found};
 use crate::start::{read_answer, way};
-use crate::{resolve, settings, workplace};
+use crate::{resolve, route, settings, workplace};
 use pvm_core::dialogue::{self, Call, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;
 use pvm_core::tid::Tid;
@@ -32,6 +32,7 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvmd/src/start/way.rs", &["words", "daemons"]),
         ],
     },
+    Target { name: "data-inlet", run: route::fuzz::data_inlet, decoder: route::fuzz::DECODER },
     Target {
         name: "name-answers",
         run: name_answers,

@@ -6,6 +6,8 @@
 //! So the daemon's own memory is bounded: by `HELD_BYTES_MAX` for each sender, and for each receiver
 //! by a window for each host (or one long message).
 mod cable;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod inlet;
 mod outlet;
 mod taking;
