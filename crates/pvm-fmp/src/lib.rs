@@ -84,8 +84,13 @@ pub fn is_daemon(tid: u32) -> bool {
 /// Tasks that can live on a host at a time (plus slot 0, which is the daemon's).
 pub const SLOTS: usize = 65_536;
 
-/// The longest body that a task takes from a peer, in bytes: lengths are C `int`s. A peer that tells of
-/// a longer one breaks the rules.
+/// A body that a task takes from a peer.
+///
+/// * Filled by: each task of the host
+/// * Default: 2 GiB - 1 byte
+/// * Setting: none, lengths are C `int`s
+/// * Reached: the queue of that task is read no further
+/// * Test: `a_body_longer_than_any_message_is_damage`
 pub const BODY_BYTES_MAX: usize = i32::MAX as usize;
 
 /// The longest body that travels in the queue itself, in bytes.

@@ -15,7 +15,7 @@ const UNCHECKED_BYTES: u64 = 4 << 20;
 
 /// Keeps account of what one segment takes.
 pub struct Allowance {
-    limit_bytes: u64,
+    limit_bytes: Cell<u64>,
     taken_bytes: Cell<u64>,
     unchecked_bytes: Cell<u64>,
 }
@@ -25,12 +25,19 @@ impl Allowance {
     /// cautious sites.
     pub fn new() -> Allowance {
         let limit = std::env::var("HPVM_HEAP_MAX").ok().and_then(|text| text.parse().ok());
-        Allowance { limit_bytes: limit.unwrap_or(u64::MAX), taken_bytes: Cell::new(0), unchecked_bytes: Cell::new(0) }
+        let limit_bytes = Cell::new(limit.unwrap_or(u64::MAX));
+        Allowance { limit_bytes, taken_bytes: Cell::new(0), unchecked_bytes: Cell::new(0) }
+    }
+
+    /// No more than that from now on.
+    #[cfg(test)]
+    pub fn limit(&self, bytes: u64) {
+        self.limit_bytes.set(bytes);
     }
 
     /// Whether `bytes` more can be taken; if so they count as taken.
     pub fn take(&self, bytes: u64) -> bool {
-        if self.taken_bytes.get().saturating_add(bytes) > self.limit_bytes {
+        if self.taken_bytes.get().saturating_add(bytes) > self.limit_bytes.get() {
             return false;
         }
         let unchecked = self.unchecked_bytes.get() + bytes;

@@ -12,6 +12,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// Offers are numbered up to this: a word has room for twice the number, and one bit.
 pub const NUMBER_MAX: u64 = u64::MAX / 2;
 
+/// The length of a body that was moved nowhere: its offer is withdrawn.
+pub const WITHDRAWN_BYTES: u64 = u64::MAX;
+
 /// What the receiver sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {

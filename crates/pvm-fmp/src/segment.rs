@@ -15,7 +15,12 @@ use std::ptr::NonNull;
 
 /// "hpvmseg1".
 const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg1");
-/// Peers that a task can have at a time.
+/// Peers that a task has at a time, or says it has.
+///
+/// * Filled by: each task of the host
+/// * Setting: none, a host has no more tasks
+/// * Reached: the rest of its table is not looked at, and the table is not searched all the time
+/// * Test: `a_long_table_that_changes_all_the_time_is_not_searched_all_the_time`
 pub const PEERS_MAX: usize = 65_536;
 /// Smallest virtual size of a segment, in bytes; less than this is no use.
 const SEGMENT_BYTES_MIN: u64 = 32 << 20;
@@ -180,7 +185,7 @@ pub struct Segment {
     pub mapping: Mapping,
     writable: OwnedFd,
     readable: OwnedFd,
-    allowance: memory::Allowance,
+    pub(crate) allowance: memory::Allowance,
 }
 
 impl Segment {

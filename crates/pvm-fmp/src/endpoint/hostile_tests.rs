@@ -200,6 +200,25 @@ fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
 }
 
 #[test]
+fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
+    b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
+    let limit = |a: &Endpoint, bytes| a.heap.borrow().source().allowance.limit(bytes);
+    limit(&a, 0);
+    let sent = a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(40_000_000, 1));
+    assert!(matches!(sent, Err(crate::SendError::NoMemory)));
+    limit(&a, u64::MAX);
+    a.send_bytes(B, [3, 0, 0, 0, 0, 0], &body(40_000_000, 2)).map(|_| ()).unwrap();
+    let mut kept = Kept::default();
+    while b.poll(&mut kept) > 0 {}
+    let tags: Vec<u32> = kept.messages.iter().map(|(_, meta, _)| meta[0]).collect();
+    assert_eq!(tags, [1, 3]);
+    assert!(kept.messages[1].2 == body(40_000_000, 2));
+}
+
+#[test]
 fn a_sender_that_never_ends_its_part_of_a_copy_does_not_hold_up_the_receiver() {
     let host = Host::new();
     let (mut a, b) = host.pair();

@@ -43,6 +43,15 @@ const WATCH_LOOKS: usize = 16;
 const FIRST_LOOKS: usize = 32;
 /// How long a sender waits for the answer to an offer, beside the time for the copy itself.
 const OFFER_PATIENCE: Duration = Duration::from_millis(2);
+/// How long a sender whose offer finds no memory in the heap waits for the receiver, which has said that it
+/// waits for just that.
+///
+/// * Filled by: a task that says so and does nothing, or is stopped
+/// * Default: 30 s
+/// * Setting: none, without such an offer the send would fail at once
+/// * Reached: the offer is withdrawn, `pvm_psend` says `PvmNoMem`, and the receiver gets nothing of it
+/// * Test: `an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn`
+const OFFER_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(30) };
 /// The slowest copy that is still waited for, in bytes a microsecond.
 const OFFER_BYTES_PER_MICROSECOND: usize = 500;
 /// How long a sender of a long body waits for the peer to begin its receive.

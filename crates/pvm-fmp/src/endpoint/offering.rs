@@ -1,6 +1,6 @@
 //! The sender's side of offers: long bodies go straight to a receiver that waits for them.
 
-use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE};
+use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE, OFFER_WAIT_MAX};
 use crate::copying;
 use crate::heap::Block;
 use crate::offer::{self, Answer};
@@ -99,10 +99,10 @@ impl Endpoint {
         Ok(sent)
     }
 
-    /// Moves an offered body to the heap and tells the peer. Where there is no memory the offer
-    /// stands until the peer takes it: it has said that it waits for it.
+    /// Moves an offered body to the heap and tells the peer. Where there is no memory the offer stands
+    /// for a while: the peer has said that it waits for it.
     fn move_offer(&mut self, index: usize, number: u64, body: &[u8]) -> Result<(), SendError> {
-        let (heap, us) = (self.heap.clone(), self.tid);
+        let (heap, us, start) = (self.heap.clone(), self.tid, Instant::now());
         let block = loop {
             match Block::allocate(&heap, body.len()) {
                 Ok(block) => break block,
@@ -112,6 +112,9 @@ impl Endpoint {
                     let lives = self.ports.as_ref().is_none_or(|ports| ports.alive(peer.tid));
                     if taken || !lives {
                         return Ok(());
+                    }
+                    if start.elapsed() > OFFER_WAIT_MAX {
+                        return self.withdraw_offer(index, number);
                     }
                     std::thread::sleep(Duration::from_micros(100));
                 }
@@ -128,6 +131,20 @@ impl Endpoint {
         offer::moved(&line.get().offer, number);
         peer.offers.moved = Some(token);
         Ok(())
+    }
+
+    /// Takes an offer back whose body can be moved nowhere: the peer passes its entry over.
+    fn withdraw_offer(&mut self, index: usize, number: u64) -> Result<(), SendError> {
+        let us = self.tid;
+        let peer = self.peers[index].as_mut().expect("connected");
+        let line = peer.our_line;
+        line.get().moved_bytes.store(offer::WITHDRAWN_BYTES, Ordering::Relaxed);
+        offer::moved(&line.get().offer, number);
+        // Until the entry has been read the words of another offer would be taken for those of this one.
+        peer.offers.refused = true;
+        // It may have been taken in the last moment.
+        let taken = peer.theirs(us).is_some_and(|line| offer::answer(&line.taken, number) == Answer::Taken);
+        if taken { Ok(()) } else { Err(SendError::NoMemory) }
     }
 }
 

@@ -461,6 +461,7 @@ fn receive_offer(
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
             }
+            None if theirs.moved_bytes.load(Ordering::Relaxed) == offer::WITHDRAWN_BYTES => Step::Other,
             None => Step::Damaged,
         },
         // It was asked to move the body, and will. Trying again would only cost time.

@@ -15,7 +15,7 @@ mod taking;
 mod tests;
 
 use cable::Cable;
-use pvm_core::flows::{Flows, Intake, Letter, Strange};
+use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, Letter, MESSAGE_BYTES, Strange};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -29,6 +29,10 @@ use taking::{Departures, Taking};
 
 /// How long a message that finds no memory waits for its next try.
 pub const PAUSE: Duration = Duration::from_millis(20);
+
+/// Messages taken of a task before the daemon heeds what the task says on its socket: as many as the
+/// daemon holds for a task.
+const TAKEN_MESSAGES_MAX: usize = (HELD_BYTES_MAX / MESSAGE_BYTES) as usize;
 
 /// What the route has to know of the daemon around it.
 pub trait Around {
@@ -226,7 +230,14 @@ impl Route {
     pub fn take_from(&mut self, task: Tid, around: &dyn Around) {
         if self.endpoint.is_connected(task.0) {
             let mut taking = Taking { departures: &mut self.departures, around };
-            self.endpoint.poll_peer(task.0, &mut taking);
+            let mut taken = 0;
+            // Each look takes a batch; a task that writes on and on is not read for ever.
+            while taken < TAKEN_MESSAGES_MAX {
+                match self.endpoint.poll_peer(task.0, &mut taking) {
+                    0 => break,
+                    count => taken += count,
+                }
+            }
             self.ask_for_links();
         }
     }

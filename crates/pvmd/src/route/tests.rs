@@ -362,6 +362,19 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
 }
 
 #[test]
+fn all_that_a_task_has_queued_is_taken_before_what_it_says_is_heeded() {
+    const COUNT: u32 = 5000;
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    (0..COUNT).for_each(|number| a.send(b.tid, number, b"before"));
+    one.route.take_from(a.tid, &one.places);
+    assert!(one.route.departures.flows.held_bytes() >= u64::from(COUNT) * MESSAGE_BYTES);
+    a.send(b.tid, COUNT, b"after");
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(b.numbers(a.tid), (0..=COUNT).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_list_of_more_receivers_than_there_can_be_is_nobodys() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
