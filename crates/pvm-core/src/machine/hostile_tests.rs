@@ -37,6 +37,11 @@ fn spawn(count: i32) -> Spawn {
     }
 }
 
+fn message(src: Tid, dst: Tid) -> Message {
+    let (body, format) = (ByteBuf::from(vec![0; 8]), crate::codes::native_dsig());
+    Message { src, dst, ctx: 0, tag: EXIT_TAG, wid: 0, enc: 0, format, body }
+}
+
 /// What only the master may say, and what only the host of a task may say of it.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
@@ -74,16 +79,10 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         Frame::PleaseConnect { to: other, from: MASTER },
         Frame::PleaseConnect { to: Tid::host_number(9), from: Tid::host_number(8) },
         Frame::Signal { tid: Tid::host_number(9), signal: 9 },
-        Frame::Deliver(Message {
-            src: task,
-            dst: watcher,
-            ctx: 0,
-            tag: EXIT_TAG,
-            wid: 0,
-            enc: 0,
-            format: crate::codes::native_dsig(),
-            body: ByteBuf::from(vec![0; 8]),
-        }),
+        Frame::Deliver(message(task, watcher)),
+        Frame::Deliver(message(Tid::DAEMON, watcher)),
+        Frame::Deliver(message(Tid::group_server(MASTER), watcher)),
+        Frame::Deliver(message(Tid::group_server(other), watcher)),
     ]
 }
 

@@ -27,10 +27,22 @@ struct Open {
     asker: Asker,
 }
 
-/// A list of the tasks of all hosts, as far as they have answered.
+/// Tasks of one host that can wait for a list of the tasks of all hosts.
+///
+/// * Filled by: tasks of each host
+/// * Setting: none, each waits for one answer
+/// * Reached: `pvm_tasks` says `PvmOutOfRes`
+/// * Test: `hosts_are_not_asked_for_their_tasks_more_often_than_they_answer`
+const LISTENERS_A_HOST_MAX: usize = 4096;
+
+/// Who waits for a list of the tasks of all hosts, by host: task, request.
+type Listeners = BTreeMap<Tid, Vec<(Tid, u32)>>;
+
+/// A list of the tasks of all hosts, as far as they have answered. There is one at a time: who asks meanwhile
+/// is told by the next one, so that hosts are not asked more often than they answer.
 struct Gathering {
-    asker: Tid,
-    wait: u32,
+    number: u32,
+    askers: Listeners,
     missing: usize,
     tasks: BTreeMap<Tid, Vec<TaskInfo>>,
 }
@@ -43,7 +55,9 @@ pub(super) struct Remote {
     /// The requests that are open, by the task that waits and by the host that owes.
     by_task: Index<Tid, u32>,
     by_host: Index<Tid, u32>,
-    gatherings: BTreeMap<u32, Gathering>,
+    gathering: Option<Gathering>,
+    /// For the next one.
+    listeners: Listeners,
     /// At the master: tasks of other hosts that it knows something of.
     pub guests: BTreeSet<Tid>,
     /// At the master: who could not reach whom.
@@ -53,7 +67,7 @@ pub(super) struct Remote {
 impl Remote {
     pub fn is_idle(&self) -> bool {
         let none_open = self.open.is_empty() && self.by_task.is_empty() && self.by_host.is_empty();
-        none_open && self.gatherings.is_empty() && self.guests.is_empty()
+        none_open && self.gathering.is_none() && self.listeners.is_empty() && self.guests.is_empty()
     }
     fn open(&mut self, host: Tid, asker: Asker) -> u32 {
         // Never the number of one that was withdrawn just now: its answer may be on its way.
@@ -216,16 +230,27 @@ impl Machine {
 
     // ----- tasks of all hosts
 
-    /// Asks all other hosts for their tasks.
+    /// A task wants to know the tasks of all hosts.
     pub(super) fn gather_tasks(&mut self, from: Tid, wait: u32) {
+        let listeners = self.remote.listeners.entry(from.host()).or_default();
+        if listeners.len() >= LISTENERS_A_HOST_MAX {
+            return self.reply(from, wait, Err(Code::OutOfRes));
+        }
+        listeners.push((from, wait));
+        if self.remote.gathering.is_none() {
+            self.gather();
+        }
+    }
+
+    /// Asks all other hosts for their tasks.
+    fn gather(&mut self) {
         let own = self.own_host();
         let hosts: Vec<Tid> = self.hosts.tids().filter(|host| *host != own).collect();
         self.remote.last = self.remote.last.wrapping_add(1);
         let number = self.remote.last;
-        let here = self.tasks_here(own);
-        let tasks = BTreeMap::from([(own, here)]);
-        let missing = hosts.len() + 1;
-        self.remote.gatherings.insert(number, Gathering { asker: from, wait, missing, tasks });
+        let tasks = BTreeMap::from([(own, self.tasks_here(own))]);
+        let (askers, missing) = (std::mem::take(&mut self.remote.listeners), hosts.len() + 1);
+        self.remote.gathering = Some(Gathering { number, askers, missing, tasks });
         for host in hosts {
             let wait = self.remote.open(host, Asker::Gathering(number));
             self.debts.owe(host, Debt::Tasks(wait), self.now);
@@ -235,21 +260,28 @@ impl Machine {
     }
 
     fn gathered(&mut self, number: u32, host: Tid, tasks: Vec<TaskInfo>) {
-        if let Some(gathering) = self.remote.gatherings.get_mut(&number) {
+        if let Some(gathering) = self.remote.gathering.as_mut().filter(|gathering| gathering.number == number) {
             gathering.tasks.insert(host, tasks);
             self.one_more_gathered(number);
         }
     }
 
     fn one_more_gathered(&mut self, number: u32) {
-        let Some(gathering) = self.remote.gatherings.get_mut(&number) else { return };
+        let Some(gathering) = self.remote.gathering.as_mut().filter(|gathering| gathering.number == number) else {
+            return;
+        };
         gathering.missing -= 1;
         if gathering.missing > 0 {
             return;
         }
-        let Some(Gathering { asker, wait, tasks, .. }) = self.remote.gatherings.remove(&number) else { return };
-        let tasks = tasks.into_values().flatten().collect();
-        self.reply(asker, wait, Ok(Reply::Tasks(tasks)));
+        let Some(Gathering { askers, tasks, .. }) = self.remote.gathering.take() else { return };
+        let tasks: Vec<TaskInfo> = tasks.into_values().flatten().collect();
+        for (asker, wait) in askers.into_values().flatten() {
+            self.reply(asker, wait, Ok(Reply::Tasks(tasks.clone())));
+        }
+        if !self.remote.listeners.is_empty() {
+            self.gather();
+        }
     }
 
     // ----- guests of the master
@@ -285,7 +317,10 @@ impl Machine {
     pub(super) fn forget_guests_of(&mut self, host: Tid) {
         let guests: Vec<Tid> = self.remote.guests.range(tids_of(host)).copied().collect();
         guests.into_iter().for_each(|guest| self.guest_left(guest, true));
-        self.remote.gatherings.retain(|_, gathering| gathering.asker.host() != host);
+        self.remote.listeners.remove(&host);
+        if let Some(gathering) = &mut self.remote.gathering {
+            gathering.askers.remove(&host);
+        }
         self.tasks.forget_waiting_of(host);
         self.waits.forget_host(host);
     }
@@ -379,7 +414,8 @@ impl Machine {
     /// A message that came from another host by way of the daemons.
     fn delivered(&mut self, from: Tid, message: crate::proto::Message) {
         let src = message.src;
-        if src.host() != from && !src.is_service() {
+        // What the group server says comes from the master, to tasks of each host in that host's name.
+        if src.host() != from && !(src.is_service() && from == self.hosts.master()) {
             return;
         }
         if message.dst.is_service() {
@@ -394,7 +430,31 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fleet_tests::{Fleet, MASTER};
     use super::*;
+
+    #[test]
+    fn hosts_are_not_asked_for_their_tasks_more_often_than_they_answer() {
+        let mut fleet = Fleet::new(3, 11);
+        let (asker, flood) = (fleet.task(Fleet::host(3)), LISTENERS_A_HOST_MAX as u32 + 500);
+        fleet.nodes.get_mut(&Fleet::host(2)).expect("a host").frozen = true;
+        for wait in 0..flood {
+            let from = Tid(Fleet::host(2).0 | (1 + wait));
+            let frame = Frame::Request { wait, from, request: Request::Tasks(Tid::NONE) };
+            let now = fleet.now;
+            fleet.machine(MASTER).handle_host_frame(now, Fleet::host(2), frame);
+        }
+        fleet.work(MASTER);
+        assert_eq!(fleet.ask(asker, Request::Tasks(Tid::NONE)), None);
+        let remote = &fleet.machine(MASTER).remote;
+        assert!(remote.open.len() <= 2, "{} questions are open", remote.open.len());
+        assert_eq!(remote.listeners[&Fleet::host(2)].len(), LISTENERS_A_HOST_MAX);
+        // The others are answered when the host answers or is gone.
+        fleet.kill(Fleet::host(2));
+        fleet.settle();
+        assert!(fleet.open.is_empty(), "{:?}", fleet.open);
+        assert!(fleet.machine(MASTER).remote.gathering.is_none());
+    }
 
     #[test]
     fn an_answer_to_one_that_has_gone_is_not_taken_for_that_of_another() {

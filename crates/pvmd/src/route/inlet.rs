@@ -280,5 +280,26 @@ impl Route {
 
 /// Whether that host may send that to us: for its own tasks, to ours.
 fn is_proper(host: Tid, own: Tid, letter: &Letter) -> bool {
-    letter.src.host() == host && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
+    let named_well = letter.src.host() == host && letter.src.is_task();
+    named_well && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvm_core::tid::{DAEMON_BIT, GROUP_BIT};
+
+    #[test]
+    fn a_host_sends_for_its_own_tasks_alone_and_not_in_the_name_of_its_daemon() {
+        let (host, own) = (Tid::host_number(2), Tid::host_number(3));
+        let letter = |src, dst| Letter { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
+        let (task, receiver) = (Tid(host.0 | 1), Tid(own.0 | 1));
+        assert!(is_proper(host, own, &letter(task, receiver)));
+        for src in [host, Tid::DAEMON, Tid(task.0 | DAEMON_BIT), Tid(task.0 | GROUP_BIT), receiver, Tid::NONE] {
+            assert!(!is_proper(host, own, &letter(src, receiver)), "{src}");
+        }
+        for dst in [own, Tid(receiver.0 | DAEMON_BIT), task, Tid::NONE] {
+            assert!(!is_proper(host, own, &letter(task, dst)), "{dst}");
+        }
+    }
 }
