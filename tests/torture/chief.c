@@ -2,7 +2,8 @@
  * The chief: starts the workers, kills and replaces them, leads from phase to phase, and notices
  * when something hangs. Speaks with its caller by lines:
  *
- *     out: quiet ROUND PID:KIND:HEAP .. everything is received, nobody sends; waits for a line
+ *     out: quiet ROUND PID:KIND:HEAP .. everything is received, nobody sends; waits for a line, which
+ *                                       may be "more": then there is another round, late as it may be
  *     out: running                      (lose=1 only) traffic has begun
  *     out: error TEXT                   the run has failed; waits for a line, then kills its tasks
  *     out: total NAME=NUMBER ...        the last line of a run that did not fail
@@ -31,6 +32,7 @@ enum {
 static struct random killing;
 static unsigned seconds = 20, round_seconds = 8, lose, kills, leaves, notifies;
 static char program[4096], table_path[4096];
+static char hosts[4096];              /* where the workers live in turn, with commas; empty: wherever */
 static int closing;                   /* workers end by themselves now */
 
 static _Noreturn void give_up(const char *format, ...)
@@ -57,6 +59,20 @@ static struct log *at_position(unsigned position)
 
 /* ---- births and deaths ---- */
 
+/* The host of a position. */
+static const char *home_of(unsigned position)
+{
+    static char name[256];
+    const char *place = hosts, *comma;
+    unsigned count = 1, turn;
+    for (comma = hosts; (comma = strchr(comma, ',')) != NULL; comma++)
+        count++;
+    for (turn = position % count; turn > 0; turn--)
+        place = strchr(place, ',') + 1;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(place, ","), place);
+    return name;
+}
+
 /* One task at `position`, or (-1) one at each. */
 static void start_tasks(int position)
 {
@@ -69,7 +85,8 @@ static void start_tasks(int position)
         table->logs[first + index].position = position < 0 ? index : (unsigned)position;
     table->incarnations = first + count;
     doing("pvm_spawn of %u", count);
-    started = pvm_spawn(program, arguments, PvmTaskDefault, NULL, (int)count, tids);
+    started = pvm_spawn(program, arguments, hosts[0] ? PvmTaskHost : PvmTaskDefault,
+                        hosts[0] ? (char *)home_of((unsigned)position) : NULL, (int)count, tids);
     if (started < 0)
         failed_call("pvm_spawn", started);
     if (started < (int)count)
@@ -308,7 +325,8 @@ static void run(unsigned round)
     wait_for_all(DRAINED, "everything is received");
 }
 
-static void report_quiet(unsigned round)
+/* Whether there is to be another round, whatever the time. */
+static int report_quiet(unsigned round)
 {
     char line[200];
     unsigned position, wait;
@@ -321,6 +339,7 @@ static void report_quiet(unsigned round)
     printf("\n");
     while (fgets(line, sizeof line, stdin) == NULL)
         exit(5); /* the caller is gone */
+    return strcmp(line, "more\n") == 0;
 }
 
 /* ---- the end ---- */
@@ -407,6 +426,8 @@ static void parse(int argc, char **argv)
             *number = (unsigned)atoi(value);
         else if (strcmp(*argv, "seed") == 0)
             table->seed = strtoull(value, NULL, 10);
+        else if (strcmp(*argv, "hosts") == 0)
+            snprintf(hosts, sizeof hosts, "%s", value);
         else if (strcmp(*argv, "mutate") == 0)
             snprintf(table->mutation, sizeof table->mutation, "%s", value);
         else
@@ -421,6 +442,7 @@ int lead(int argc, char **argv)
 {
     uint64_t start = now_ns();
     unsigned round = 0;
+    int more;
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     int tid;
     mine = table->logs;
@@ -437,13 +459,16 @@ int lead(int argc, char **argv)
         give_up("pvm_mytid gave %d", tid);
     mine->pid = (unsigned)getpid();
     mine->tid = mine->own_tid = (unsigned)tid;
-    start_tasks(-1);
+    if (hosts[0] == 0)
+        start_tasks(-1);
+    while (hosts[0] != 0 && table->incarnations <= table->tasks)
+        start_tasks((int)table->incarnations - 1);
     do {
         round++;
         ring(round);
         run(round);
-        report_quiet(round);
-    } while (now_ns() - start < seconds * 1000000000ull || round < 2);
+        more = report_quiet(round);
+    } while (more || now_ns() - start < seconds * 1000000000ull || round < 2);
     stop(round);
     print_total(round);
     pvm_exit();

@@ -13,6 +13,10 @@ const TORTURE_SECONDS: &str = "20";
 /// Neighbours that break the rules of shared memory; `cargo xtask torture --hostile` goes on for longer.
 const HOSTILE: [&str; 6] = ["--hostile", "2", "--seconds", "8", "--tasks", "16"];
 
+/// A host that holds a valid key and breaks every other rule.
+const HOSTILE_HOSTS: [&str; 9] =
+    ["--hostile-hosts", "1", "--seconds", "12", "--round", "3", "--tasks", "8", build::AS_IT_IS];
+
 type Part = (&'static str, fn() -> Result<(usize, usize)>);
 
 /// What makes up the test. Cheap parts first.
@@ -28,6 +32,7 @@ const PARTS: &[Part] = &[
     ("unlike hosts", || unlike::counted(&[])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
     ("hostile neighbours", || torture::counted(&HOSTILE.map(String::from))),
+    ("hostile hosts", || torture::counted(&HOSTILE_HOSTS.map(String::from))),
     ("demo", || demo::counted(&[])),
     ("orders of memory accesses", loom),
     ("house rules", || lint::counted(&[])),

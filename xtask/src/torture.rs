@@ -4,12 +4,14 @@
 //! surrounds them: the machine, the watchdog, memory and descriptors, what is left at the end.
 mod groups;
 mod hostile;
+mod hostile_hosts;
 mod memory;
 mod report;
 mod self_test;
 
 use crate::build;
 use crate::common::{Checks, dist, report as report_counts, root, sh};
+use crate::hosts::sandbox;
 use crate::machine::{END_TIME_MAX, Machine, Talker, Whose};
 use anyhow::{Context, Result, bail, ensure};
 use memory::Watch;
@@ -42,6 +44,8 @@ pub struct Plan {
     killing: bool,
     /// Tasks that break every rule of the shared memory meanwhile.
     hostiles: u64,
+    /// Hosts that send what is well-formed and wrong meanwhile.
+    hostile_hosts: u64,
     /// Whether every round is told of.
     talkative: bool,
 }
@@ -59,6 +63,7 @@ impl Plan {
             mutation: None,
             killing: true,
             hostiles: 0,
+            hostile_hosts: 0,
             talkative: true,
         };
         let mut self_test_only = false;
@@ -73,13 +78,14 @@ impl Plan {
                 "--patience" => plan.patience = number()?,
                 "--round" => plan.round_seconds = number()?,
                 "--hostile" => plan.hostiles = number()?,
+                "--hostile-hosts" => plan.hostile_hosts = number()?,
                 "--no-kills" => plan.killing = false,
                 "--theirs" => plan.whose = Whose::Theirs,
                 "--as-it-is" => {} // build nothing
                 "--self-test" => self_test_only = true,
                 _ => bail!(
-                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--hostile N] [--no-kills] \
-                     [--theirs] [--as-it-is] [--self-test]"
+                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--hostile N] \
+                     [--hostile-hosts N] [--no-kills] [--theirs] [--as-it-is] [--self-test]"
                 ),
             }
         }
@@ -94,12 +100,18 @@ impl Plan {
     }
 
     fn chief(&self, machine: &Machine, program: &Path, lose_daemon: bool) -> Command {
-        let mut command = machine.command(program);
-        command.arg("chief").arg(table(machine));
+        self.chief_by(machine.command(program), &table(machine), lose_daemon)
+    }
+
+    /// The chief of the tasks, as that command starts it.
+    fn chief_by(&self, mut command: Command, table: &Path, lose_daemon: bool) -> Command {
+        command.arg("chief").arg(table);
         command.arg(format!("seconds={}", self.seconds)).arg(format!("round={}", self.round_seconds));
         command.arg(format!("seed={}", self.seed)).arg(format!("tasks={}", self.tasks));
         command.arg(format!("immortals={}", self.immortals())).arg(format!("patience={}", self.patience));
-        command.arg(format!("lose={}", u32::from(lose_daemon))).arg(format!("strangers={}", self.hostiles));
+        command
+            .arg(format!("lose={}", u32::from(lose_daemon)))
+            .arg(format!("strangers={}", self.hostiles + self.hostile_hosts));
         if let Some(mutation) = self.mutation {
             command.arg(format!("mutate={mutation}"));
         }
@@ -119,6 +131,9 @@ fn table(machine: &Machine) -> PathBuf {
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
+    if let Some(folder) = sandbox::folder() {
+        return hostile_hosts::inside(&folder, &Plan::new(arguments)?.0);
+    }
     if !arguments.iter().any(|argument| argument == "--theirs" || argument == "--as-it-is") {
         build::build()?;
     }
@@ -131,6 +146,9 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     let (plan, self_test_only) = Plan::new(arguments)?;
     let program = compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
     let mut checks = Checks::default();
+    if plan.hostile_hosts > 0 {
+        return hostile_hosts::counted(arguments);
+    }
     if plan.hostiles > 0 {
         hostile::run(&plan, &program, &mut checks)?;
         return Ok(checks.counts());
@@ -201,42 +219,11 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     let mut machine = Machine::start_with(plan.whose, "torture", OFFERS)?;
     let mut chief = Talker::start(&mut plan.chief(&machine, program, false))?;
     let mut hostiles = hostile::Hostiles::start(plan, &machine)?;
-    let mut watch = Watch::new(machine.daemon(), Duration::from_secs(plan.patience));
-    let mut trouble = Ok(());
-    let began = Instant::now();
-    let traffic = loop {
-        let line = match chief.hear(Duration::from_secs(plan.round_seconds + 2 * plan.patience) + WATCHDOG) {
-            Ok(Some(line)) => line,
-            Ok(None) => break Err(anyhow::anyhow!("the chief of the tasks ended; the log says\n{}", machine.log())),
-            Err(error) => {
-                report::stacks(&machine);
-                break Err(error);
-            }
-        };
-        if let Some(error) = line.strip_prefix("error ") {
-            if error.starts_with("hang") && plan.talkative {
-                report::stacks(&machine);
-            }
-            let log = machine.log();
-            chief.say("seen");
-            break Err(anyhow::anyhow!("{error}\nthe daemon's log says\n{log}"));
-        } else if let Some(rest) = line.strip_prefix("quiet ") {
-            let look = watch.look(rest);
-            if plan.talkative {
-                println!(
-                    "  {:4} s  {}",
-                    began.elapsed().as_secs(),
-                    look.as_ref().map_or_else(|e| e.to_string(), |t| t.clone())
-                );
-            }
-            if let (Err(error), true) = (look, trouble.is_ok()) {
-                trouble = Err(error);
-            }
-            chief.say("go on");
-        } else if line.starts_with("total ") {
-            break Total::parse(&line);
-        }
-    };
+    let mut watch = Watch::new(vec![machine.daemon()], Duration::from_secs(plan.patience));
+    if plan.hostiles > 0 {
+        watch.limits = hostile::limits(plan.hostiles, plan.seconds);
+    }
+    let (traffic, trouble) = converse(plan, &mut chief, &machine, &mut |line, _| (watch.look(line), false));
     if traffic.is_ok() && !chief.end(END_TIME_MAX)? {
         bail!("the chief of the tasks failed at its end");
     }
@@ -249,6 +236,72 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     // Of a machine that halts as it should nothing is left; PVM 3.4 has its own ways.
     let left = if plan.whose == Whose::Ours { left } else { Ok(()) };
     Ok(Outcome { traffic, memory, left })
+}
+
+/// The machine around the tasks, as far as it says what has become of them.
+trait Ground {
+    /// The end of what the daemons' logs say.
+    fn last_words(&self) -> String;
+    /// All processes.
+    fn all_processes(&self) -> Vec<u32>;
+}
+
+impl Ground for Machine {
+    fn last_words(&self) -> String {
+        self.log()
+    }
+    fn all_processes(&self) -> Vec<u32> {
+        self.processes()
+    }
+}
+
+/// What a look at memory after a round gives: a text, or what is wrong; and whether there must be another round.
+type Looked = (Result<String>, bool);
+
+/// Hears the chief until the traffic is over, and looks at the memory of all after each round; who looks says
+/// whether there must be another round. Gives what the traffic came to, and what was wrong with memory first.
+fn converse(
+    plan: &Plan,
+    chief: &mut Talker,
+    ground: &dyn Ground,
+    look: &mut dyn FnMut(&str, Duration) -> Looked,
+) -> (Result<Total>, Result<()>) {
+    let mut trouble = Ok(());
+    let began = Instant::now();
+    let patience = Duration::from_secs(plan.round_seconds + 2 * plan.patience) + WATCHDOG;
+    let traffic = loop {
+        let line = match chief.hear(patience) {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                break Err(anyhow::anyhow!("the chief of the tasks ended; the log says\n{}", ground.last_words()));
+            }
+            Err(error) => {
+                report::stacks(&ground.all_processes());
+                break Err(error);
+            }
+        };
+        if let Some(error) = line.strip_prefix("error ") {
+            if error.starts_with("hang") && plan.talkative {
+                report::stacks(&ground.all_processes());
+            }
+            let log = ground.last_words();
+            chief.say("seen");
+            break Err(anyhow::anyhow!("{error}\nthe daemon's log says\n{log}"));
+        } else if let Some(rest) = line.strip_prefix("quiet ") {
+            let (look, more) = look(rest, began.elapsed());
+            if plan.talkative {
+                let text = look.as_ref().map_or_else(|error| error.to_string(), String::clone);
+                println!("  {:4} s  {text}", began.elapsed().as_secs());
+            }
+            if let (Err(error), true) = (look, trouble.is_ok()) {
+                trouble = Err(error);
+            }
+            chief.say(if more { "more" } else { "go on" });
+        } else if line.starts_with("total ") {
+            break Total::parse(&line);
+        }
+    };
+    (traffic, trouble)
 }
 
 /// The daemon is killed in the middle of the traffic.

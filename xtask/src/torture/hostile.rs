@@ -1,4 +1,5 @@
 //! Neighbours that break every rule beside the torture: `tests/torture/hostile.c`.
+use super::memory::Limits;
 use super::{Plan, compile, traffic};
 use crate::common::Checks;
 use crate::machine::{Machine, Talker};
@@ -6,8 +7,30 @@ use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
+/// Bytes that one neighbour may leave with one task in a second.
+const KEPT_A_SECOND_MAX: u64 = 64 << 10;
+/// By how much the daemon's private memory may grow: it serves neighbours that ask for much and read nothing.
+const DAEMON_GROWTH_MAX: u64 = 4 << 20;
+/// Descriptors of a process that a neighbour may cost while it lives: connection, process, segment, doorbell.
+const DESCRIPTORS_A_NEIGHBOUR: usize = 6;
 /// How long a neighbour may go on beyond its time: its last life must end.
 const LAST_LIFE: Duration = Duration::from_secs(20);
+
+/// By how much memory may grow in a run of so many seconds beside so many neighbours. What a neighbour sends with
+/// words of nobody stays with its receiver, as with PVM 3.4: that is bounded by what it sends. The daemon keeps
+/// nothing of those that have gone.
+pub fn limits(hostiles: u64, seconds: u64) -> Limits {
+    let usual = Limits::default();
+    let sent = hostiles * seconds * KEPT_A_SECOND_MAX;
+    Limits {
+        heap: usual.heap + sent,
+        private: 2 * usual.private + sent,
+        daemon: DAEMON_GROWTH_MAX,
+        shared: 2 * usual.shared,
+        descriptors: usual.descriptors + DESCRIPTORS_A_NEIGHBOUR * hostiles as usize,
+        mappings: 2 * usual.mappings,
+    }
+}
 
 /// The neighbours of one run.
 pub struct Hostiles(Vec<Talker>);
@@ -47,7 +70,8 @@ pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
         total.print();
     }
     checks.check("hostile neighbours: others lose no message and no notify", outcome.traffic.map(drop));
-    // What a neighbour sends with words of nobody stays with its receiver, as with PVM 3.4; so memory may grow.
+    let memory = outcome.memory.map(|text| println!("  {text}"));
+    checks.check("hostile neighbours: memory and descriptors of the others are bounded", memory);
     checks.check("hostile neighbours: nothing is left after halt", outcome.left);
     Ok(())
 }

@@ -5,19 +5,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// How much the heap of a task that lives through it all may have gained, in bytes in use.
-const HEAP_GROWTH_MAX: u64 = 1 << 20;
-/// How much its private memory may have gained, in bytes: what malloc keeps after a peak included.
-const PRIVATE_GROWTH_MAX: u64 = 16 << 20;
-/// How much the daemon's private memory may have gained, in bytes.
-const DAEMON_GROWTH_MAX: u64 = 1 << 20;
-/// How much the shared memory of all processes together may have gained, in bytes a task. An idle
-/// task keeps some MiB for its next messages, sometimes more of them, sometimes fewer.
-const SHARED_GROWTH_MAX: u64 = 1 << 20;
-/// How many descriptors a process may have gained.
-const DESCRIPTOR_GROWTH_MAX: usize = 2;
-/// How many mappings a process may have gained: segments of the dead must not stay mapped.
-const MAPPING_GROWTH_MAX: usize = 64;
 /// How long idle tasks may take to give memory back.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(8);
 /// Until the first look, which the later ones are compared with.
@@ -48,18 +35,46 @@ struct Look {
     memory_file_bytes: u64,
 }
 
+/// By how much everything may have grown since the first look; memory in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The heap of a task that lives through it all, as far as it is in use.
+    pub heap: u64,
+    /// Its private memory: what malloc keeps after a peak included.
+    pub private: u64,
+    /// A daemon's private memory.
+    pub daemon: u64,
+    /// The shared memory of all processes together, for each task. An idle task keeps some MiB for its next
+    /// messages, sometimes more of them, sometimes fewer.
+    pub shared: u64,
+    /// Descriptors of a process.
+    pub descriptors: usize,
+    /// Its mappings: segments of the dead must not stay mapped.
+    pub mappings: usize,
+}
+
+impl Default for Limits {
+    /// Of tasks and daemons that all keep to the rules.
+    fn default() -> Limits {
+        Limits { heap: 1 << 20, private: 16 << 20, daemon: 1 << 20, shared: 1 << 20, descriptors: 2, mappings: 64 }
+    }
+}
+
 /// Compares every look with the first one.
 pub struct Watch {
-    daemon: u32,
+    daemons: Vec<u32>,
+    /// How much each may have gained.
+    pub limits: Limits,
     settle_time: Duration,
     first: Option<Look>,
     last: Option<Look>,
 }
 
 impl Watch {
-    /// For the machine of this daemon. Idle tasks may take at most `patience` to give memory back.
-    pub fn new(daemon: u32, patience: Duration) -> Watch {
-        Watch { daemon, settle_time: patience.min(SETTLE_TIME_MAX), first: None, last: None }
+    /// For the machine of these daemons. Idle tasks may take at most `patience` to give memory back.
+    pub fn new(daemons: Vec<u32>, patience: Duration) -> Watch {
+        let (limits, settle_time) = (Limits::default(), patience.min(SETTLE_TIME_MAX));
+        Watch { daemons, limits, settle_time, first: None, last: None }
     }
 
     /// Looks at the processes in a line of the chief (`ROUND PID:KIND:HEAP …`), again and again until
@@ -69,7 +84,7 @@ impl Watch {
         std::thread::sleep(SETTLE_TIME_MIN);
         loop {
             let look = self.take(line)?;
-            let verdict = self.first.as_ref().map_or(Ok(()), |first| compare(first, &look, self.daemon));
+            let verdict = self.first.as_ref().map_or(Ok(()), |first| self.compare(first, &look));
             let text = self.describe(&look);
             self.first.get_or_insert_with(|| look.clone());
             match verdict {
@@ -94,8 +109,8 @@ impl Watch {
     fn take(&self, line: &str) -> Result<Look> {
         let mut look = Look::default();
         let mut files = BTreeMap::new();
-        let daemon = format!("{}:daemon:0", self.daemon);
-        for word in line.split_whitespace().skip(1).chain([daemon.as_str()]) {
+        let daemons: Vec<String> = self.daemons.iter().map(|daemon| format!("{daemon}:daemon:0")).collect();
+        for word in line.split_whitespace().skip(1).chain(daemons.iter().map(String::as_str)) {
             let [pid, kind, heap] = word.split(':').collect::<Vec<_>>()[..] else { bail!("not PID:KIND:HEAP: {word}") };
             let mut used = used_by(pid, &mut files).with_context(|| format!("process {pid}, a {kind}"))?;
             used.heap_bytes = heap.parse()?;
@@ -110,53 +125,58 @@ impl Watch {
     }
 
     fn describe(&self, look: &Look) -> String {
-        let daemon = look.survivors.get(&self.daemon).copied().unwrap_or_default();
-        let most = look.survivors.iter().filter(|(pid, _)| **pid != self.daemon).map(|(_, used)| used.private_bytes);
+        let daemons = self.daemons.iter().map(|daemon| look.survivors.get(daemon).copied().unwrap_or_default());
+        let daemons: Vec<String> = daemons
+            .map(|daemon| {
+                format!("daemon {:.1} MiB and {} descriptors", mebibytes(daemon.private_bytes), daemon.descriptors)
+            })
+            .collect();
+        let tasks = look.survivors.iter().filter(|(pid, _)| !self.daemons.contains(pid));
         format!(
-            "shared {:.1} MiB, daemon {:.1} MiB and {} descriptors, largest survivor {:.1} MiB",
+            "shared {:.1} MiB, {}, largest survivor {:.1} MiB",
             mebibytes(look.shared_bytes.max(look.memory_file_bytes)),
-            mebibytes(daemon.private_bytes),
-            daemon.descriptors,
-            mebibytes(most.max().unwrap_or_default()),
+            daemons.join(", "),
+            mebibytes(tasks.map(|(_, used)| used.private_bytes).max().unwrap_or_default()),
         )
+    }
+
+    fn compare(&self, first: &Look, now: &Look) -> Result<()> {
+        let limits = self.limits;
+        for (pid, used) in &now.survivors {
+            let Some(before) = first.survivors.get(pid) else { bail!("process {pid} is new") };
+            if used.heap_bytes > before.heap_bytes + limits.heap {
+                bail!("memory of process {pid}: {} bytes of heap, it had {}", used.heap_bytes, before.heap_bytes);
+            }
+            let growth_max = if self.daemons.contains(pid) { limits.daemon } else { limits.private };
+            if used.private_bytes > before.private_bytes + growth_max {
+                bail!(
+                    "memory of process {pid}: {:.1} MiB, it was {:.1} MiB",
+                    mebibytes(used.private_bytes),
+                    mebibytes(before.private_bytes)
+                );
+            }
+            if used.descriptors > before.descriptors + limits.descriptors {
+                bail!("descriptors of process {pid}: {}, it had {}", used.descriptors, before.descriptors);
+            }
+            if used.mappings > before.mappings + limits.mappings {
+                bail!("mappings of process {pid}: {}, it had {}", used.mappings, before.mappings);
+            }
+        }
+        let shared = [
+            ("shared memory", first.shared_bytes, now.shared_bytes),
+            ("anonymous files", first.memory_file_bytes, now.memory_file_bytes),
+        ];
+        for (what, before, after) in shared {
+            if after > before + now.tasks * limits.shared {
+                bail!("{what}: {:.1} MiB, it was {:.1} MiB", mebibytes(after), mebibytes(before));
+            }
+        }
+        Ok(())
     }
 }
 
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
-}
-
-fn compare(first: &Look, now: &Look, daemon: u32) -> Result<()> {
-    for (pid, used) in &now.survivors {
-        let Some(before) = first.survivors.get(pid) else { bail!("process {pid} is new") };
-        if used.heap_bytes > before.heap_bytes + HEAP_GROWTH_MAX {
-            bail!("memory of process {pid}: {} bytes of heap, it had {}", used.heap_bytes, before.heap_bytes);
-        }
-        let growth_max = if *pid == daemon { DAEMON_GROWTH_MAX } else { PRIVATE_GROWTH_MAX };
-        if used.private_bytes > before.private_bytes + growth_max {
-            bail!(
-                "memory of process {pid}: {:.1} MiB, it was {:.1} MiB",
-                mebibytes(used.private_bytes),
-                mebibytes(before.private_bytes)
-            );
-        }
-        if used.descriptors > before.descriptors + DESCRIPTOR_GROWTH_MAX {
-            bail!("descriptors of process {pid}: {}, it had {}", used.descriptors, before.descriptors);
-        }
-        if used.mappings > before.mappings + MAPPING_GROWTH_MAX {
-            bail!("mappings of process {pid}: {}, it had {}", used.mappings, before.mappings);
-        }
-    }
-    let shared = [
-        ("shared memory", first.shared_bytes, now.shared_bytes),
-        ("anonymous files", first.memory_file_bytes, now.memory_file_bytes),
-    ];
-    for (what, before, after) in shared {
-        if after > before + now.tasks * SHARED_GROWTH_MAX {
-            bail!("{what}: {:.1} MiB, it was {:.1} MiB", mebibytes(after), mebibytes(before));
-        }
-    }
-    Ok(())
 }
 
 fn used_by(pid: &str, files: &mut BTreeMap<u64, u64>) -> Result<Use> {
@@ -198,15 +218,19 @@ mod tests {
         }
     }
 
+    fn watch(daemon: u32) -> Watch {
+        Watch::new(vec![daemon], Duration::ZERO)
+    }
+
     #[test]
     fn growth_beyond_the_limits_is_noticed() {
         let first = look(1 << 20, 10);
-        assert!(compare(&first, &look(2 << 20, 12), 0).is_ok());
-        assert!(compare(&first, &look(18 << 20, 10), 0).is_err());
-        assert!(compare(&look(1 << 20, 10), &look(5 << 20, 10), 1).is_err());
-        assert!(compare(&first, &look(1 << 20, 13), 0).is_err());
+        assert!(watch(0).compare(&first, &look(2 << 20, 12)).is_ok());
+        assert!(watch(0).compare(&first, &look(18 << 20, 10)).is_err());
+        assert!(watch(1).compare(&look(1 << 20, 10), &look(5 << 20, 10)).is_err());
+        assert!(watch(0).compare(&first, &look(1 << 20, 13)).is_err());
         let shared = Look { memory_file_bytes: 2 << 20, ..look(1 << 20, 10) };
-        assert!(compare(&first, &shared, 0).is_err());
+        assert!(watch(0).compare(&first, &shared).is_err());
     }
 
     #[test]

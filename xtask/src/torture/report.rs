@@ -73,12 +73,12 @@ pub fn all_have_ended(machine: &Machine) -> Result<()> {
 }
 
 /// After a hang: where every process stands, as far as a debugger is at hand.
-pub fn stacks(machine: &Machine) {
+pub fn stacks(processes: &[u32]) {
     if !in_path("gdb") {
         return;
     }
     let mut text = String::new();
-    for pid in machine.processes() {
+    for pid in processes {
         let output = Command::new("gdb").args(["--batch", "-nx", "-ex", "bt", "-p", &pid.to_string()]).output();
         if let Ok(output) = output {
             text += &format!("== process {pid}\n{}\n", String::from_utf8_lossy(&output.stdout));

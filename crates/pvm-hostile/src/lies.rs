@@ -1,0 +1,193 @@
+//! Frames that say what is not so, or what only others may say.
+use crate::life::Life;
+use pvm_core::codes;
+use pvm_core::machine::{Taken, Waiting};
+use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
+use pvm_core::tid::Tid;
+use pvm_core::wire::{
+    DirectCall, Entry, Frame, GroupChange, GroupState, HostOptions, KEY_BYTES, SECRET_BYTES, Servers, Shared,
+};
+use std::collections::BTreeMap;
+
+/// Frames in one go.
+const BURST: std::ops::Range<u64> = 1..40;
+/// The longest body of a lie, in bytes.
+const BODY_BYTES_MAX: usize = 20_000;
+/// The highest context that a message is given: those of groups are beyond.
+const CONTEXT_OF_ALL: i32 = 0;
+
+/// Says some to a host.
+pub fn some(life: &mut Life) {
+    let count = life.dice.u64(BURST);
+    let host = life.some_peer();
+    life.note("lies", count);
+    for _ in 0..count {
+        let frame = one(life);
+        life.say(host, &frame);
+    }
+}
+
+/// One of all kinds.
+pub fn one(life: &mut Life) -> Frame {
+    match life.dice.u32(..8) {
+        0..2 => of_the_master(life),
+        2 => of_groups(life),
+        3..5 => of_tasks(life),
+        5 => answer(life),
+        6 => direct(life),
+        _ => Frame::Deliver(message(life)),
+    }
+}
+
+fn entry(life: &mut Life) -> Entry {
+    let tid = match life.dice.u32(..3) {
+        0 => life.some_peer(),
+        1 => Tid::host_number(life.dice.u32(..)),
+        _ => life.any_tid(),
+    };
+    let name = ["alfa", "localhost", "", "nowhere", "a b\nc"][life.dice.usize(..5)].to_owned();
+    let addresses = vec!["10.77.0.1:1".parse().expect("an address"), "255.255.255.255:9".parse().expect("one")];
+    let (speed, dsig) = (life.dice.i32(..), life.dice.i32(..));
+    Entry {
+        tid,
+        name,
+        aliases: vec!["bravo".into()],
+        arch: "LINUX64".into(),
+        speed,
+        dsig,
+        addresses,
+        key: [6; KEY_BYTES],
+    }
+}
+
+/// A number of the past, of the future, or of now.
+fn version(life: &mut Life) -> u64 {
+    let low = life.dice.u64(..64);
+    [0, low, u64::MAX, u64::MAX - low, life.dice.u64(..)][life.dice.usize(..5)]
+}
+
+fn of_the_master(life: &mut Life) -> Frame {
+    let (tid, watcher, version) = (life.any_tid(), life.any_tid(), version(life));
+    let hosts = vec![life.some_peer(), tid.host()];
+    match life.dice.u32(..9) {
+        0 => {
+            let servers = Servers { manager: Some(tid), tracer: Some(watcher), wish: None };
+            let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: u64::MAX };
+            let (hosts, joining) = (vec![entry(life)], vec![tid]);
+            Frame::Welcome {
+                wire: life.dice.u32(..3),
+                version,
+                hosts,
+                joining,
+                shared,
+                options: HostOptions::default(),
+            }
+        }
+        1 => Frame::Table { version, added: vec![entry(life), entry(life)], removed: hosts },
+        2 => Frame::Table { version, added: Vec::new(), removed: hosts },
+        3 => Frame::TableAck { version },
+        4 => Frame::Joined { hosts },
+        5 => {
+            Frame::Servers(Servers { manager: Some(tid), tracer: Some(watcher), wish: Some(TraceSettings::default()) })
+        }
+        6 => Frame::PleaseConnect { to: tid, from: watcher },
+        7 => Frame::ListBarriers { number: life.dice.u32(..) },
+        // Of one that there is, that would be a right of its own.
+        _ => Frame::Suspect(Tid::host_number(life.dice.u32(2000..5000))),
+    }
+}
+
+fn of_groups(life: &mut Life) -> Frame {
+    let (tid, number, id) = (life.any_tid(), version(life), version(life));
+    let instance = life.dice.u32(..);
+    let changes = [
+        GroupChange::Joined { instance, tid },
+        GroupChange::Gone { instance },
+        GroupChange::Freeze,
+        GroupChange::Break,
+        GroupChange::Close,
+        GroupChange::Take,
+        GroupChange::Give,
+        GroupChange::Release { opened: true },
+    ];
+    let waiting = Waiting::default();
+    match life.dice.u32(..6) {
+        0 => Frame::GroupChanged { id, number, change: changes[life.dice.usize(..changes.len())].clone() },
+        1 => {
+            let name = ByteBuf::from(b"hostile".to_vec());
+            let members = vec![(instance, tid), (0, tid)];
+            Frame::GroupKnown(GroupState { id, name, members, frozen: true, broken: true, meets_here: true })
+        }
+        2 => Frame::GroupSeen { number },
+        3 => Frame::GroupTaken { id, taken: Taken::default() },
+        4 => Frame::BarriersListed { number: instance, waiting: BTreeMap::from([(id, waiting)]) },
+        _ => Frame::Request {
+            wait: instance,
+            from: tid,
+            request: Request::LeaveGroup(ByteBuf::from(b"hostile".to_vec())),
+        },
+    }
+}
+
+fn of_tasks(life: &mut Life) -> Frame {
+    let (tid, watcher) = (life.any_tid(), life.any_tid());
+    let (line, role) = (b"not said".to_vec(), [Role::Tasker, Role::Hoster, Role::ResourceManager, Role::Tracer]);
+    match life.dice.u32(..9) {
+        0 => Frame::Left { tid, ended: life.dice.bool() },
+        1 => Frame::Died { tid, watcher },
+        2 => Frame::Watch { tid, watcher },
+        3 => Frame::Unwatch { tid, watcher },
+        4 => Frame::Log { tid, line },
+        // Offices are anybody's who has a task; so only in the names of others.
+        5 => Frame::Serves { role: role[life.dice.usize(..4)], tid: life.victim(), on: life.dice.bool() },
+        6 => Frame::Signal { tid: Tid(life.some_peer().0 | 0x3_fff0 | life.dice.u32(..16)), signal: life.dice.i32(..) },
+        7 => Frame::Siblings { wait: life.dice.u32(..64), tids: vec![tid; life.dice.usize(..50)] },
+        _ => Frame::Request { wait: life.dice.u32(..), from: life.victim(), request: Request::Halt },
+    }
+}
+
+fn answer(life: &mut Life) -> Frame {
+    let (tid, wait) = (life.any_tid(), life.dice.u32(..200));
+    let codes = vec![tid.0 as i32; life.dice.usize(..100)];
+    let replies = [
+        Reply::Done,
+        Reply::Int(life.dice.i32(..)),
+        Reply::Tids(codes.clone()),
+        Reply::Tasks(Vec::new()),
+        Reply::Group { id: version(life), instance: life.dice.i32(..) },
+        Reply::Manager { previous: tid, hosts: Vec::new() },
+    ];
+    match life.dice.u32(..3) {
+        0 => Frame::Spawned { wait, results: codes },
+        _ => Frame::Reply { wait, reply: replies[life.dice.usize(..replies.len())].clone() },
+    }
+}
+
+fn direct(life: &mut Life) -> Frame {
+    let secret = [life.dice.u8(..); SECRET_BYTES];
+    let call = DirectCall { shown: secret, back: secret, secret };
+    let (number, from, to) = (life.dice.u32(..64), life.any_tid(), life.any_tid());
+    match life.dice.u32(..4) {
+        0 => Frame::Direct { number, from, to, call: None },
+        // Two tasks that could be asked to: nobody is where that call leads.
+        1 => Frame::Direct { number, from: life.own_task(), to: life.victim(), call: Some(call) },
+        2 => Frame::DirectCall { number, call },
+        _ => Frame::DirectRefused { number },
+    }
+}
+
+/// A message by way of the daemons, in anybody's name, to anybody.
+pub fn message(life: &mut Life) -> Message {
+    let (src, dst) = (life.any_tid(), life.any_tid());
+    let body = vec![life.dice.u8(..); life.dice.usize(..BODY_BYTES_MAX) >> life.dice.u32(..14)];
+    Message {
+        src,
+        dst,
+        ctx: CONTEXT_OF_ALL,
+        tag: life.dice.i32(1..1 << 30),
+        wid: 0,
+        enc: life.dice.i32(..),
+        format: codes::native_dsig(),
+        body: ByteBuf::from(body),
+    }
+}

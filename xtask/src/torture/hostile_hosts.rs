@@ -1,0 +1,193 @@
+//! Hosts that mean harm beside the torture: `crates/pvm-hostile`.
+//!
+//! The tasks of the torture live on two honest hosts, and lose nothing. Beside them are hosts that
+//! hold a valid key and send what is well-formed and wrong; whenever one has been cut off it is added
+//! again. In the first round and in the last there are none, so that the one shows whether the honest
+//! daemons gave back what the others have cost them.
+mod keeper;
+mod logs;
+
+use super::memory::{Limits, Watch};
+use super::{Ground, OFFERS, Plan, compile, converse};
+use crate::build;
+use crate::common::{Checks, cargo, sh};
+use crate::conform::machine::Side;
+use crate::hosts::machine::Machine;
+use crate::hosts::network::{Host, Network, Wiring};
+use crate::hosts::sandbox;
+use crate::machine::{END_TIME_MAX, Talker, Whose, wait_until};
+use anyhow::{Context, Result, bail, ensure};
+use keeper::Keeper;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Hosts on which the tasks live.
+const HONEST: usize = 2;
+/// How long a console may take.
+const CONSOLE_TIME: Duration = Duration::from_secs(30);
+/// The name of the program, by cargo.
+const PROGRAM: &str = "hostile-host";
+/// Hosts that share the few processors of one may get none for long.
+const HOST_TIMEOUT_SECONDS: &str = "20";
+/// The log is never turned over: all of it is looked at.
+const LOG_BYTES_MAX: &str = "1000000000";
+/// While there are hostile hosts: what they may ask daemons to keep for them, and honest tasks to receive.
+const MEANWHILE: Limits = Limits {
+    heap: 4 << 20,
+    private: 160 << 20,
+    daemon: 512 << 20,
+    shared: 8 << 20,
+    descriptors: 5_000,
+    mappings: 10_000,
+};
+/// When they have gone. What the allocator had asked for it does not give back at once: a long body from another
+/// host is copied to a task's own memory.
+const AFTERWARDS: Limits =
+    Limits { heap: 1 << 20, private: 160 << 20, daemon: 64 << 20, shared: 8 << 20, descriptors: 3, mappings: 64 };
+
+/// Runs it, in namespaces of its own.
+pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+    if let Some(obstacle) = sandbox::obstacle() {
+        println!("skipped: {obstacle}");
+        return Ok((0, 0));
+    }
+    // Nobody measures it, and its libraries have been built for the unit tests.
+    sh(cargo().args(["build", "--quiet", "--package", "pvm-hostile"]))?;
+    let words: Vec<&str> = std::iter::once("torture").chain(arguments.iter().map(String::as_str)).collect();
+    let last = sandbox::run(&words)?;
+    match last.split(' ').collect::<Vec<_>>()[..] {
+        ["torture:", passed, "passed", failed, "failed"] => Ok((passed.parse()?, failed.parse()?)),
+        _ => bail!("the command inside the namespaces ended early"),
+    }
+}
+
+/// The same, inside.
+pub fn inside(folder: &Path, plan: &Plan) -> Result<()> {
+    let Plan { hostile_hosts, tasks, seconds, seed, .. } = plan;
+    println!("torture: {tasks} tasks on {HONEST} hosts, {hostile_hosts} hostile hosts, {seconds} s, seed {seed}");
+    let mut checks = Checks::default();
+    if let Err(error) = run(folder, plan, &mut checks) {
+        checks.check("hostile hosts: the run", Err(error));
+    }
+    let (passed, failed) = checks.counts();
+    println!("torture: {passed} passed {failed} failed");
+    Ok(())
+}
+
+struct Ring<'a>(&'a Machine<'a>);
+
+impl Ring<'_> {
+    fn honest(&self) -> &[Host] {
+        &self.0.network.hosts()[..HONEST]
+    }
+}
+
+impl Ground for Ring<'_> {
+    fn last_words(&self) -> String {
+        let last = |host: &Host| {
+            let log = self.0.log(host);
+            let lines: Vec<&str> = log.lines().collect();
+            format!("{}:\n{}\n", host.name, lines[lines.len().saturating_sub(12)..].join("\n"))
+        };
+        let errors = std::fs::read_to_string(self.0.folder.join("stderr")).unwrap_or_default();
+        self.honest().iter().map(last).collect::<String>() + &errors
+    }
+    fn all_processes(&self) -> Vec<u32> {
+        self.honest().iter().flat_map(Host::processes).collect()
+    }
+}
+
+fn run(folder: &Path, plan: &Plan, checks: &mut Checks) -> Result<()> {
+    let program = compiled(plan)?;
+    let hostile = build::target_directory()?.join("debug").join(PROGRAM);
+    let network = Network::new(folder, HONEST + plan.hostile_hosts as usize, Wiring::Bridge)?;
+    let environment: Vec<(String, String)> = [
+        ("HOSTILE_FOLDER", folder.display().to_string()),
+        ("HOSTILE_SEED", plan.seed.to_string()),
+        ("PVMDLOGMAX", LOG_BYTES_MAX.to_owned()),
+        ("HPVM_HOST_TIMEOUT", HOST_TIMEOUT_SECONDS.to_owned()),
+    ]
+    .into_iter()
+    .chain(OFFERS.iter().map(|(name, value)| (*name, (*value).to_owned())))
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect();
+    let mut machine = Machine::new(Side::Ours, &network, &environment)?;
+    let hosts = &network.hosts()[HONEST..];
+    let hostfile: Vec<String> = hosts.iter().map(|host| format!("&{} dx={}", host.name, hostile.display())).collect();
+    machine.start(HONEST, &hostfile)?;
+    let ring = Ring(&machine);
+    let daemons: Vec<u32> = ring.honest().iter().filter_map(Host::daemon).collect();
+    ensure!(daemons.len() == HONEST, "{HONEST} daemons should run");
+    let keeper = Keeper::new(&machine, hosts, &daemons, folder);
+    let (traffic, trouble, memory) = std::thread::scope(|scope| {
+        scope.spawn(|| keeper.keep());
+        let outcome = talk(plan, &ring, &program, &daemons, &keeper);
+        keeper.stop();
+        outcome
+    })?;
+    match traffic {
+        Ok(total) => {
+            total.print();
+            checks.check("hostile hosts: others lose no message and no notify", Ok(()));
+        }
+        Err(error) => checks.check("hostile hosts: others lose no message and no notify", Err(error)),
+    }
+    let memory = trouble.and(memory).map(|text| println!("  {text}"));
+    checks.check("hostile hosts: memory and descriptors of the others are bounded, and return", memory);
+    keeper.report(checks);
+    checks.check("hostile hosts: the machine halts, and nothing is left", halt(&machine, &ring));
+    for host in ring.honest() {
+        let log = machine.log(host);
+        std::fs::write(build::target_directory()?.join("torture").join(format!("{}.log", host.name)), &log)?;
+        let told = logs::look(&host.name, &log, keeper.lives());
+        checks.check("hostile hosts: the log has a line for each cause", told.map(|text| println!("  {text}")));
+    }
+    Ok(())
+}
+
+fn compiled(plan: &Plan) -> Result<PathBuf> {
+    ensure!(plan.whose == Whose::Ours, "hostile hosts speak hpvm's protocol");
+    compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])
+}
+
+type Talked = (Result<super::Total>, Result<()>, Result<String>);
+
+/// The traffic of the honest tasks.
+fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &Keeper<'_>) -> Result<Talked> {
+    let machine = ring.0;
+    let names: Vec<&str> = ring.honest().iter().map(|host| host.name.as_str()).collect();
+    let mut command = plan.chief_by(machine.command(machine.first(), program), &machine.folder.join("table"), false);
+    let mut chief = Talker::start(command.arg(format!("hosts={}", names.join(","))).stderr(Stdio::null()))?;
+    let mut watch = Watch::new(daemons.to_vec(), Duration::from_secs(plan.patience));
+    let calm_from = Duration::from_secs(plan.seconds.saturating_sub(plan.round_seconds));
+    let mut calm = false;
+    let (traffic, trouble) = converse(plan, &mut chief, ring, &mut |line, time| {
+        watch.limits = if calm { AFTERWARDS } else { MEANWHILE };
+        let said = watch.look(line);
+        // What follows is another round, if this was not the calm one.
+        let more = !std::mem::replace(&mut calm, time >= calm_from);
+        if calm {
+            keeper.calm()
+        } else {
+            keeper.go()
+        }
+        (said, more)
+    });
+    if traffic.is_ok() {
+        ensure!(chief.end(END_TIME_MAX)?, "the chief of the tasks failed at its end");
+    }
+    Ok((traffic, trouble, watch.verdict()))
+}
+
+fn halt(machine: &Machine<'_>, ring: &Ring<'_>) -> Result<()> {
+    machine.console(&ring.honest()[1], "halt\n", CONSOLE_TIME)?;
+    ensure!(wait_until(END_TIME_MAX, || ring.all_processes().is_empty()), "left running: {:?}", ring.all_processes());
+    for host in ring.honest() {
+        let files = std::fs::read_dir(host.path(&machine.temporary(host))).context("PVM_TMP")?.flatten();
+        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        let left: Vec<String> = names.filter(|name| !name.starts_with("pvml.")).collect();
+        ensure!(left.is_empty(), "left on {}: {left:?}", host.name);
+    }
+    Ok(())
+}
