@@ -222,11 +222,15 @@ fn reduce_at_root(entry: &mut Entry, operation: &Collective, this: &Call, combin
     let mut scratch = std::mem::take(&mut entry.state().scratch);
     scratch.resize(data.bytes.div_ceil(size_of::<u128>()).max(scratch.len()), 0);
     let share = Memory { start: scratch.as_mut_ptr().cast(), bytes: data.bytes };
+    let ours = combiner(combine, this.data_type);
     let mut result = Ok(());
     for member in operation.others() {
         let received = receive(entry, operation, member, share);
         result = first(result, received);
-        if result.is_ok() {
+        if let (Ok(()), Some(ours)) = (&result, ours) {
+            // SAFETY: both places hold so many items of that type.
+            unsafe { ours(data.start.cast(), share.start.cast(), this.count as usize) };
+        } else if result.is_ok() {
             let mut info = 0;
             entry.user_code(|| {
                 // SAFETY: a function of the caller, called as it must be; both places hold so many

@@ -61,8 +61,9 @@ pub(super) const AHEAD_MAX: usize = 2;
 /// So many short shares count as a long one.
 const SHORT_SHARES: u32 = 512;
 /// After so many short shares the sender of the last one is woken, should it sleep. A prime, so
-/// that each of any number of senders has its turn.
-const TAKEN_SHARES: u32 = 61;
+/// that each of any number of senders has its turn, and just below [`SHORT_SHARES`]: a sender has then
+/// little to wait for any more, and has not run out of shares yet.
+const TAKEN_SHARES: u32 = 509;
 
 impl Known {
     /// Whether a share of so many bytes is one to count.
@@ -135,8 +136,7 @@ impl Task {
         if known.is_over() {
             return Err(Code::NoGroup);
         }
-        let at = roll.members.binary_search_by_key(&root, |(instance, _)| *instance).map_err(|_| Code::NoInst)?;
-        let root = Share { instance: root, tid: roll.members[at].1 };
+        let root = Share { instance: root, tid: roll.tid_of(root).ok_or(Code::NoInst)? };
         Ok(Collective { known, roll, instance, root, tag, kind })
     }
 
@@ -167,8 +167,20 @@ impl Task {
     /// Whether this task is so far ahead that it had better wait a little.
     #[inline]
     pub fn is_far_ahead(&mut self, operation: &Collective) -> bool {
-        let Some(mark) = operation.known.ahead.get()[AHEAD_MAX - 1] else { return false };
-        self.member.as_mut().is_some_and(|member| !member.endpoint.has_read(mark.root, mark.written))
+        operation.known.ahead.get()[AHEAD_MAX - 1].is_some_and(|mark| self.is_unread(operation, mark))
+    }
+
+    /// Whether the root has not read as far as that. What it has read is not asked for again: each look takes
+    /// a cache line from the root that it writes for every share.
+    fn is_unread(&mut self, operation: &Collective, mark: Mark) -> bool {
+        let Some(member) = &mut self.member else { return false };
+        if !member.endpoint.has_read(mark.root, mark.written) {
+            return true;
+        }
+        let mut ahead = operation.known.ahead.get();
+        ahead[AHEAD_MAX - 1] = None;
+        operation.known.ahead.set(ahead);
+        false
     }
 
     /// This task waits for a share of so many bytes from now on, until [`Task::end_share`].

@@ -44,6 +44,20 @@ pub(crate) struct Roll {
     members: Vec<(u32, u32)>,
 }
 
+impl Roll {
+    /// Who has that instance. Mostly there are no holes, and it is the place in the list.
+    #[inline]
+    fn tid_of(&self, instance: u32) -> Option<u32> {
+        match self.members.get(instance as usize) {
+            Some((there, tid)) if *there == instance => Some(*tid),
+            _ => {
+                let at = self.members.binary_search_by_key(&instance, |(instance, _)| *instance).ok()?;
+                Some(self.members[at].1)
+            }
+        }
+    }
+}
+
 impl Known {
     /// The members, if they are those of last time.
     #[inline]
@@ -289,5 +303,18 @@ impl Task {
     /// Whether a wait in a group may go on: not without a daemon, which alone notices deaths.
     pub(crate) fn is_watched_over(&self) -> Result<(), Code> {
         if self.is_connected() { Ok(()) } else { Err(Code::SysErr) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_beside_holes_too() {
+        let whole = Roll { version: 0, members: vec![(0, 40), (1, 41), (2, 42)] };
+        assert_eq!([0, 2, 3].map(|instance| whole.tid_of(instance)), [Some(40), Some(42), None]);
+        let holed = Roll { version: 0, members: vec![(1, 41), (2, 42), (5, 45)] };
+        assert_eq!([0, 1, 2, 5].map(|instance| holed.tid_of(instance)), [None, Some(41), Some(42), Some(45)]);
     }
 }
