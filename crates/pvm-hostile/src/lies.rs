@@ -93,7 +93,7 @@ fn of_the_master(life: &mut Life) -> Frame {
         6 => Frame::PleaseConnect { to: tid, from: watcher },
         7 => Frame::ListBarriers { number: life.dice.u32(..) },
         // Of one that there is, that would be a right of its own.
-        _ => Frame::Suspect(Tid::host_number(life.dice.u32(2000..5000))),
+        _ => Frame::Suspect(Tid::host_number(life.dice.u32(2000..4096))),
     }
 }
 
