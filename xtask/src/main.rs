@@ -8,6 +8,7 @@ mod common;
 mod compatibility;
 mod conform;
 mod contract;
+mod debian_rust;
 mod demo;
 mod fuzz;
 mod hosts;
@@ -17,6 +18,7 @@ mod lint;
 mod machine;
 mod man;
 mod old_makefiles;
+mod sanitize;
 mod second_user;
 mod setup;
 mod sim;
@@ -30,7 +32,7 @@ type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>)
 
 /// One line a command; `help` prints this table.
 const COMMANDS: &[Command] = &[
-    ("setup", "install what a fresh Debian machine lacks: setup [build|test|unlike|bench|fuzz]", setup::run),
+    ("setup", "install what a fresh Debian machine lacks: setup [build|test|unlike|sanitize|bench|fuzz]", setup::run),
     ("build", "build the distribution tree target/dist (release)", build::run),
     ("install", "install target/dist: install PREFIX", install::run),
     ("test", "every test; the last line is `N passed, N failed`", test::run),
@@ -50,6 +52,7 @@ const COMMANDS: &[Command] = &[
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
     ("unlike", "one machine of hosts that write numbers differently: unlike [--only ROW]", unlike::run),
     ("fuzz", "bytes from nowhere for every decoder: fuzz [--minutes N] [--only NAME] [--keep]", fuzz::run),
+    ("sanitize", "unit tests under a sanitizer: sanitize address", sanitize::run),
     ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
     ("man", "the manual pages of the calls, and whether they are true: man [--only NAME]", man::run),
     ("demo", "the main job: a farm on this host, its speed, a small table", demo::run),

@@ -1,8 +1,9 @@
 //! `cargo xtask setup`: installs what a Debian machine lacks. Quick, and without the package
 //! manager, when nothing is lacking.
 use crate::common::{in_path, output, sh};
-use crate::unlike;
-use anyhow::{Result, bail};
+use crate::debian_rust::{self, Part};
+use crate::{fuzz, sanitize, unlike};
+use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
@@ -36,42 +37,83 @@ const TEST: &[&str] = &[
 /// To compare speeds. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
 const BENCH: &[&str] = &["netpipe-pvm", "pvm", "pvm-dev", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
-/// Runs the command: `setup [build|test|unlike|bench|fuzz]...`; without a word, all but what fuzzing needs.
+/// What no word stands for.
+const ALL: [&str; 4] = ["test", "unlike", "sanitize", "bench"];
+/// What `cargo xtask test` takes where it can be had.
+const TAKEN_IF_THERE: [&str; 1] = ["sanitize"];
+
+/// Packages of the system, and what is only unpacked.
+#[derive(Default)]
+struct Wanted {
+    packages: Vec<String>,
+    parts: Vec<&'static Part>,
+}
+
+/// Runs the command: `setup [build|test|unlike|sanitize|bench|fuzz]...`; without a word, all but what fuzzing
+/// needs.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let mut wanted: Vec<&str> = BUILD.to_vec();
-    let fuzzes = arguments.iter().any(|argument| argument == "fuzz");
-    let llvm = if fuzzes { crate::fuzz::llvm_packages()? } else { Default::default() };
-    if arguments.is_empty() {
-        wanted.extend(TEST.iter().chain(unlike::tools::PACKAGES).chain(BENCH));
-    }
-    for argument in arguments {
-        match argument.as_str() {
-            "build" => {}
-            "test" => wanted.extend(TEST),
-            "bench" => wanted.extend(BENCH),
-            "unlike" => wanted.extend(unlike::tools::PACKAGES),
-            "fuzz" => wanted.extend(["g++"].into_iter().chain(llvm.iter().map(String::as_str))),
-            other => bail!("setup knows build, test, unlike, bench and fuzz, not {other}"),
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    wanted(if words.is_empty() { &ALL } else { &words })?.get()?;
+    if words.contains(&"test") {
+        if let Err(error) = wanted(&TAKEN_IF_THERE).and_then(Wanted::get) {
+            println!("without sanitizers, which will not be used: {error:#}");
         }
     }
-    let wants_unlike = unlike::tools::PACKAGES.iter().all(|package| wanted.contains(package));
-    wanted.sort_unstable();
-    wanted.dedup();
-    if !in_path("dpkg-query") || !in_path("apt-get") {
-        println!("not a Debian system; needed, by Debian's names: {}", wanted.join(" "));
-        return Ok(());
+    Ok(())
+}
+
+fn wanted(words: &[&str]) -> Result<Wanted> {
+    let mut wanted = Wanted::default();
+    wanted.add(BUILD);
+    for word in words {
+        match *word {
+            "build" => {}
+            "test" => wanted.add(TEST),
+            "bench" => wanted.add(BENCH),
+            "unlike" => {
+                wanted.add(unlike::tools::PACKAGES);
+                wanted.parts.push(&unlike::tools::LIBRARIES);
+            }
+            "sanitize" => wanted.parts.push(&sanitize::LIBRARIES),
+            "fuzz" => {
+                wanted.add(&["g++"]);
+                wanted.packages.extend(fuzz::llvm_packages()?);
+            }
+            other => bail!("setup knows build, test, unlike, sanitize, bench and fuzz, not {other}"),
+        }
     }
-    let installed = installed()?;
-    // Where cargo is Debian's, its companions are Debian's too.
-    if installed.contains("cargo-web") && wanted.contains(&"pvm-examples") {
-        wanted.extend(["rust-web-clippy", "rustfmt-web"]);
+    Ok(wanted)
+}
+
+impl Wanted {
+    fn add(&mut self, packages: &[&str]) {
+        self.packages.extend(packages.iter().map(|name| name.to_string()));
     }
-    let lacking: Vec<&str> = wanted.into_iter().filter(|package| !installed.contains(*package)).collect();
-    if !lacking.is_empty() {
-        println!("installing {}", lacking.join(" "));
-        install(&lacking)?;
+
+    fn get(self) -> Result<()> {
+        let mut wanted: Vec<&str> = self.packages.iter().map(String::as_str).collect();
+        if !self.parts.is_empty() {
+            ensure!(std::env::consts::ARCH == "x86_64", "only for x86-64");
+            wanted.extend(debian_rust::PACKAGES);
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        if !in_path("dpkg-query") || !in_path("apt-get") {
+            println!("not a Debian system; needed, by Debian's names: {}", wanted.join(" "));
+            return debian_rust::fetch(&self.parts);
+        }
+        let installed = installed()?;
+        // Where cargo is Debian's, its companions are Debian's too.
+        if installed.contains("cargo-web") && wanted.contains(&"pvm-examples") {
+            wanted.extend(["rust-web-clippy", "rustfmt-web"]);
+        }
+        let lacking: Vec<&str> = wanted.into_iter().filter(|package| !installed.contains(*package)).collect();
+        if !lacking.is_empty() {
+            println!("installing {}", lacking.join(" "));
+            install(&lacking)?;
+        }
+        debian_rust::fetch(&self.parts)
     }
-    if wants_unlike { unlike::tools::fetch() } else { Ok(()) }
 }
 
 /// The packages that are installed, and what they stand in for (pkgconf for pkg-config).

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test there is. The last line is `N passed, N failed`.
 use crate::common::{cargo, report};
-use crate::{abi, build, conform, demo, hosts, lint, man, old_makefiles, second_user, sim, torture, unlike};
+use crate::{abi, build, conform, demo, hosts, lint, man, old_makefiles, sanitize, second_user, sim, torture, unlike};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -35,6 +35,7 @@ const PARTS: &[Part] = &[
     ("hostile hosts", || torture::counted(&HOSTILE_HOSTS.map(String::from))),
     ("demo", || demo::counted(&[])),
     ("orders of memory accesses", loom),
+    ("sanitizer", sanitize::counted),
     ("house rules", || lint::counted(&[])),
 ];
 
@@ -90,7 +91,8 @@ fn loom() -> Result<(usize, usize)> {
     )
 }
 
-fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<(usize, usize)> {
+/// Runs `cargo test` and counts; shows what says more than that all is well.
+pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<(usize, usize)> {
     let mut child = cargo()
         .args(["test", "--quiet", "--no-fail-fast"])
         .args(arguments)

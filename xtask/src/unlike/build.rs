@@ -1,13 +1,12 @@
 //! hpvm and its tests for each kind of host.
 
 use super::kinds::{KINDS, Kind, folder};
-use super::tools;
 use crate::build::{SONAME, is_newer, shared_library};
 use crate::common::{cargo, root, sh};
+use crate::debian_rust::{self, write_command};
 use anyhow::{Context, Result};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The program of the tests.
@@ -29,7 +28,7 @@ pub fn all() -> Result<()> {
     let mut build = cargo();
     build.args(["build", "--quiet", "--profile", "unlike"]);
     build.args(["--package", "libpvm3", "--package", "pvmd", "--package", "pvm-tools"]);
-    build.env("RUSTC", tools::rustc()).env("CARGO_TARGET_DIR", folder().join("build")).env_remove("RUSTFLAGS");
+    build.env("RUSTC", debian_rust::rustc()).env("CARGO_TARGET_DIR", folder().join("build")).env_remove("RUSTFLAGS");
     for (kind, target) in foreign() {
         let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
         build.env(variable, kind.compiler()).args(["--target", target]);
@@ -73,14 +72,4 @@ pub fn test_programs() -> Result<()> {
         sh(command.arg("-o").arg(&program)).with_context(|| format!("the tests for {}", kind.name))?;
     }
     Ok(())
-}
-
-/// A command that is another with something in front of its words.
-pub fn write_command(path: &Path, line: &str) -> Result<()> {
-    let text = format!("#!/bin/sh\n{line} \"$@\"\n");
-    if fs::read_to_string(path).is_ok_and(|old| old == text) {
-        return Ok(());
-    }
-    fs::write(path, text)?;
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
