@@ -11,6 +11,7 @@ mod buffers;
 mod catchout;
 mod data;
 mod descriptors;
+mod ending;
 mod errors;
 mod fortran;
 #[cfg(all(any(test, fuzzing), target_arch = "x86_64"))]

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The process is new, or the child of a fork: the word of a wiped page.
 const FRESH: u32 = 0;
@@ -15,6 +15,9 @@ const FREE: u32 = 1;
 const HELD: u32 = 2;
 /// Held, and somebody sleeps on the word.
 const CONTENDED: u32 = 3;
+
+/// How often [`take_in_time`] looks whether another thread has gone.
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the word is before there is a page.
 static NO_PAGE: AtomicU32 = AtomicU32::new(FRESH);
@@ -68,6 +71,20 @@ pub fn take() -> Taken {
         return Taken::Held;
     }
     take_slowly()
+}
+
+/// Takes the lock of a process that has used it before, waiting at most so long for another thread.
+pub fn take_in_time(limit: Duration) -> Option<Taken> {
+    let (word, end) = (word(), Instant::now() + limit);
+    loop {
+        match word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
+            Ok(_) => return Some(taken(Taken::Held)),
+            Err(FRESH) => return None,
+            Err(_) if alone() || OWNER.load(Relaxed) == this_thread() => return Some(Taken::Already),
+            Err(_) if Instant::now() >= end => return None,
+            Err(_) => std::thread::sleep(LOOK_PAUSE),
+        }
+    }
 }
 
 /// Takes the lock if it is free and this thread is the only one.

@@ -113,6 +113,13 @@ pub fn enter() -> Option<Entry> {
     }
 }
 
+/// Goes inside while the process ends, if it has ever been there and no other thread stays there for so
+/// long. A child of `fork()` that has not called the library has never been there.
+pub fn enter_in_time(limit: Duration) -> Option<Entry> {
+    let taken = lock::take_in_time(limit)?;
+    enter_slowly(Entry { nested: false, not_send: PhantomData }, taken)
+}
+
 #[cold]
 fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
     match taken {

@@ -59,6 +59,7 @@ pub use {
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },
     heap::Block,
+    memory::can_have,
     spin::{Spinner, Wait},
 };
 

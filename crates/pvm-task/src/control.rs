@@ -133,13 +133,19 @@ impl Member {
     pub fn leave(mut self) -> Result<(), Code> {
         self.bed.nudge();
         self.send(&ToDaemon::Bye);
-        let mut link = self.link.take().ok_or(Code::SysErr)?;
+        self.send_last_frames();
+        self.link.take().map(drop).ok_or(Code::SysErr)
+    }
+
+    /// Waits until the socket has taken what the daemon has to hear; a link that fails is gone.
+    pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
-        while link.wants_write() && Instant::now() < end {
-            ready(&link, PollFlags::OUT, Duration::from_millis(100));
-            link.flush().map_err(|_| Code::SysErr)?;
+        while let Some(link) = self.link.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
+            ready(link, PollFlags::OUT, Duration::from_millis(100));
+            if link.flush().is_err() {
+                self.lose_daemon();
+            }
         }
-        Ok(())
     }
 
     /// Where the daemon listens.

@@ -136,7 +136,7 @@ impl Task {
     /// daemon was gone already (the task is not enrolled afterwards either way).
     pub fn leave(&mut self) -> Result<(), Code> {
         let Some(mut member) = self.member.take() else { return Ok(()) };
-        member.flush_directs();
+        member.hand_over_directs();
         self.state.store.clear_queue();
         for message in &mut self.state.store.table {
             message.detach();

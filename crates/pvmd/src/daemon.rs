@@ -302,7 +302,7 @@ impl Daemon {
             // The loop looks anyway.
             Source::Bell => {}
             Source::Data(host) => self.data_ready(host, flags),
-            Source::Direct(number) => self.directs.ready(number),
+            Source::Direct(number) => self.directs.ready(number, flags),
             Source::Gate => self.step_links(),
             Source::Control(host) => self.control_ready(host, flags),
             Source::Starts => self.step_starts(),
@@ -345,6 +345,11 @@ impl Daemon {
             match client.link.receive_from_task() {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
+                Ok(Some((ToDaemon::Rest { peer, bytes }, descriptors))) => {
+                    if let (Some(tid), Ok([memory])) = (client.tid, <[OwnedFd; 1]>::try_from(descriptors)) {
+                        self.directs.take_over(tid, peer, bytes, memory);
+                    }
+                }
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => {
                         match frame {

@@ -47,6 +47,11 @@ impl Link {
         self.outbox.len()
     }
 
+    /// What waits for the socket, as it goes there. Whoever sends it in the link's place takes it all.
+    pub fn queued(&self) -> &[u8] {
+        self.outbox.filled()
+    }
+
     /// Sends a frame: as much as the socket takes at once, the rest, of which a copy is kept, later.
     pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
         let body_bytes = body.iter().map(|part| part.len()).sum();

@@ -304,6 +304,16 @@ impl End {
         self.mute || !self.link.wants_write()
     }
 
+    /// What waits for the socket, as it goes there.
+    pub fn rest(&self) -> &[u8] {
+        self.link.queued()
+    }
+
+    /// Somebody else sends the rest: nothing can be sent here any more.
+    pub fn leave_rest(&mut self) {
+        self.mute = true;
+    }
+
     /// The beginning of a message of so many bytes.
     pub fn head(meta: Meta, bytes: usize) -> Vec<u8> {
         let mut header = [0; 4 * WORDS];

@@ -5,6 +5,7 @@
 //! writes to the socket, and waits only as long as the other side takes what is sent; the rest is
 //! kept and goes out whenever the task is in the library.
 pub(crate) mod end;
+mod rest;
 
 use crate::control::{Fate, Member};
 use crate::message::OWN_DSIG;
@@ -38,8 +39,6 @@ const READ_UNASKED_MAX: usize = 2;
 const BUSY_LOOKS: u32 = 16;
 /// How long a sender waits for a receiver that takes nothing.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How long a task that leaves sleeps at a time while the other sides take what it has sent.
-const LEAVE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of a body in the heap that are sent at a time.
 const STEP_BYTES: usize = 64 << 10;
@@ -429,17 +428,6 @@ impl Member {
             }
         }
         self.settle_directs(state);
-    }
-
-    /// Before leaving: waits until the other sides have taken what was sent to them.
-    pub(crate) fn flush_directs(&mut self) {
-        loop {
-            self.direct.ends.iter_mut().for_each(End::flush);
-            let Some(peer) = self.direct.ends.iter().find(|end| !end.is_flushed()).map(|end| end.peer) else { return };
-            self.direct.wait_for_room(peer, LEAVE_PAUSE);
-            // Nobody receives it any more.
-            self.direct.arrived.clear();
-        }
     }
 }
 

@@ -4,6 +4,9 @@
 //! happens, the kernel still has what the task wrote last; the daemon says that this was all, and
 //! holds the connection until the other side has read it. When a host is lost, its links are closed
 //! at this end, so that nobody waits for more from them.
+//!
+//! A task that leaves hands over what its links have not taken yet, in memory of nobody's. The daemon
+//! writes it to the socket as the other side takes it, and only then says that this was all.
 use super::Daemon;
 use crate::source::Source;
 use pvm_core::machine::{Action, DirectTicket};
@@ -13,7 +16,7 @@ use pvm_core::wire::DirectCall;
 use pvm_net::{KeyPair, Link, NoRandomness, Token, Tokens};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use rustix::net::Shutdown;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use rustix::process::Resource;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,6 +35,10 @@ const LINKS_MAX: usize = 4096;
 const DEBUG_ROUTES: i32 = 0x4000;
 /// Bytes of a link without a reader that are thrown away at a time.
 const DISCARD_BYTES: usize = 64 << 10;
+/// Bytes that are sent at a time in the place of a task that has left.
+const REST_STEP_BYTES: usize = 64 << 10;
+/// How often, before others have their turn.
+const REST_STEPS_IN_TURN: usize = 16;
 
 /// A link that is being made.
 struct Meeting {
@@ -42,6 +49,35 @@ struct Meeting {
     calls: bool,
 }
 
+/// What a task that has left still had to send.
+struct Rest {
+    memory: OwnedFd,
+    at: u64,
+    end: u64,
+}
+
+impl Rest {
+    /// Sends as much as the socket takes. Says whether that was all; an error also where nobody takes it
+    /// any more.
+    fn go_on(&mut self, socket: &OwnedFd) -> Result<bool, Errno> {
+        let mut bytes = [0; REST_STEP_BYTES];
+        for _ in 0..REST_STEPS_IN_TURN {
+            let wanted = bytes.len().min((self.end - self.at) as usize);
+            let count = rustix::io::pread(&self.memory, &mut bytes[..wanted], self.at)?;
+            if count == 0 {
+                return Ok(true);
+            }
+            // The task had the socket too and may have told it to wait.
+            match rustix::net::send(socket, &bytes[..count], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(sent) => self.at += sent as u64,
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(self.at == self.end)
+    }
+}
+
 /// A link that a task has, or has had.
 struct Held {
     task: Tid,
@@ -49,6 +85,29 @@ struct Held {
     socket: OwnedFd,
     /// The task is gone.
     runs_out: bool,
+    /// What is to be sent in its place.
+    rest: Option<Rest>,
+}
+
+impl Held {
+    /// What is watched for.
+    fn interest(&self) -> EventFlags {
+        let mut flags = EventFlags::RDHUP;
+        flags.set(EventFlags::IN, self.runs_out);
+        flags.set(EventFlags::OUT, self.rest.is_some());
+        flags
+    }
+
+    /// Goes on with the rest; when all is sent for a task that is gone, says so to the other side.
+    fn go_on(&mut self) -> Result<(), Errno> {
+        if let Some(rest) = &mut self.rest {
+            if !rest.go_on(&self.socket)? {
+                return Ok(());
+            }
+            self.rest = None;
+        }
+        if self.runs_out { rustix::net::shutdown(&self.socket, Shutdown::Write) } else { Ok(()) }
+    }
 }
 
 /// The direct links of this host.
@@ -91,7 +150,7 @@ impl Directs {
             }
         }
         epoll::add(&self.epoll, &socket, Source::Direct(self.last).data(), EventFlags::RDHUP)?;
-        self.held.insert(self.last, Held { task, peer, socket, runs_out: false });
+        self.held.insert(self.last, Held { task, peer, socket, runs_out: false, rest: None });
         Ok(())
     }
 
@@ -102,17 +161,46 @@ impl Directs {
         }
     }
 
-    /// The other side has closed, or there is something for a task that is gone.
-    pub fn ready(&mut self, number: u32) {
+    /// The other side has closed, or there is something for a task that is gone, or room for its rest.
+    pub fn ready(&mut self, number: u32, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) && self.go_on(number).is_err() {
+            return self.close(number);
+        }
+        if !flags.intersects(!EventFlags::OUT) {
+            return;
+        }
         let Some(held) = self.held.get(&number) else { return };
         if !held.runs_out {
             // What that side sent stays for the task; what the task still sends nobody wants.
             return self.close(number);
         }
         let mut rubbish = [0; DISCARD_BYTES];
-        match rustix::io::read(&held.socket, &mut rubbish) {
-            Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
+        match rustix::net::recv(&held.socket, &mut rubbish[..], RecvFlags::DONTWAIT) {
+            Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR) => {}
             _ => self.close(number),
+        }
+    }
+
+    /// Goes on with what is to be sent for a task, and watches for what matters then.
+    fn go_on(&mut self, number: u32) -> Result<(), Errno> {
+        let Some(held) = self.held.get_mut(&number) else { return Ok(()) };
+        held.go_on()?;
+        epoll::modify(&self.epoll, &held.socket, Source::Direct(number).data(), held.interest())
+    }
+
+    /// A task that leaves hands over what the link to that peer has not taken: so many bytes of that memory.
+    pub fn take_over(&mut self, task: Tid, peer: Tid, bytes: u64, memory: OwnedFd) {
+        // A file on a disk, or a pipe, could make the daemon wait.
+        if rustix::fs::fcntl_get_seals(&memory).is_err() {
+            return;
+        }
+        let is_meant = |held: &Held| held.task == task && held.peer == peer && !held.runs_out && held.rest.is_none();
+        // The other side may have closed it meanwhile: then nobody wants the rest.
+        let Some((number, held)) = self.held.iter_mut().find(|(_, held)| is_meant(held)) else { return };
+        held.rest = Some(Rest { memory, at: 0, end: bytes });
+        let number = *number;
+        if self.go_on(number).is_err() {
+            self.close(number);
         }
     }
 
@@ -120,17 +208,16 @@ impl Directs {
     /// what the other side has not got yet.
     pub fn let_run_out(&mut self, task: Tid) {
         let ours = self.held.iter_mut().filter(|(_, held)| held.task == task && !held.runs_out);
-        let mut over = Vec::new();
+        let mut numbers = Vec::new();
         for (number, held) in ours {
             held.runs_out = true;
-            let flags = EventFlags::IN | EventFlags::RDHUP;
-            let shut = rustix::net::shutdown(&held.socket, Shutdown::Write);
-            let data = Source::Direct(*number).data();
-            if shut.and_then(|()| epoll::modify(&self.epoll, &held.socket, data, flags)).is_err() {
-                over.push(*number);
+            numbers.push(*number);
+        }
+        for number in numbers {
+            if self.go_on(number).is_err() {
+                self.close(number);
             }
         }
-        over.into_iter().for_each(|number| self.close(number));
     }
 
     /// The host is lost: nothing more comes from there.

@@ -1,0 +1,150 @@
+/* Tasks that end with much on their direct links that nobody has taken: they do not wait, and it comes. */
+//@ ours-only D3: skip
+//@ timeout 90
+#include "hosts.h"
+
+#define BYTES (1 << 20)
+#define MESSAGES 48
+
+static char bytes[BYTES];
+
+static void send_numbered(int tid, int tag, int number, int size)
+{
+    memset(bytes, number, size);
+    pvm_initsend(PvmDataRaw);
+    pvm_pkint(&number, 1, 1);
+    pvm_pkint(&size, 1, 1);
+    pvm_pkbyte(bytes, size, 1);
+    pvm_send(tid, tag);
+}
+
+static int is_numbered(int number)
+{
+    int found, size, i;
+    pvm_upkint(&found, 1, 1);
+    pvm_upkint(&size, 1, 1);
+    if (pvm_upkbyte(bytes, size, 1) < 0 || found != number)
+        return 0;
+    for (i = 0; i < size; i += 997)
+        if (bytes[i] != (char)number)
+            return 0;
+    return 1;
+}
+
+/* After the C library's own handlers, where programs send their last words too. */
+static int parent;
+static void last_words(void)
+{
+    send_numbered(parent, 9, MESSAGES, 10);
+}
+
+/* Answers until it is told to send much and to end in one of three ways. */
+static int leaver(void)
+{
+    int tag, i;
+    parent = pvm_parent();
+    for (;;) {
+        pvm_bufinfo(pvm_recv(parent, -1), NULL, &tag, NULL);
+        if (tag == 1) {
+            pvm_initsend(PvmDataRaw);
+            pvm_send(parent, 1);
+            continue;
+        }
+        for (i = 0; i < MESSAGES; i++)
+            send_numbered(parent, 9, i, i % 2 ? BYTES : 10);
+        if (tag == 2) {
+            last_words();
+            pvm_exit();
+        } else {
+            atexit(last_words);
+        }
+        if (tag == 3)
+            exit(0);
+        return 0;
+    }
+}
+
+/* Is told of tasks, and says which of them have ended. */
+static void watcher(void)
+{
+    int tid, ended = 0, tag, master = pvm_parent();
+    for (;;) {
+        pvm_bufinfo(pvm_recv(-1, -1), NULL, &tag, NULL);
+        switch (tag) {
+        case 20:
+            pvm_upkint(&tid, 1, 1);
+            pvm_notify(PvmTaskExit, 21, 1, &tid);
+            pvm_initsend(PvmDataRaw);
+            pvm_send(master, 20);
+            break;
+        case 21:
+            ended++;
+            break;
+        case 22:
+            pvm_initsend(PvmDataRaw);
+            pvm_pkint(&ended, 1, 1);
+            pvm_send(master, 22);
+            break;
+        }
+    }
+}
+
+static int is_linked(int tid)
+{
+    pvm_notify(PvmRouteDelete, 72, 1, &tid);
+    if (pvm_nrecv(-1, 72) > 0)
+        return 0;
+    pvm_notify(PvmRouteDelete | PvmNotifyCancel, 72, 1, &tid);
+    return 1;
+}
+
+/* One that ends in that way: whether it had ended while this task took nothing, and what came of it. */
+static void leaves(int how, int eye)
+{
+    int tid = spawn_on("bravo", "leaver"), i, linked, ended, count = 0, tag, source;
+    for (i = 0; i < 2000 && !is_linked(tid); i++) {
+        pvm_initsend(PvmDataRaw);
+        pvm_send(tid, 1);
+        case_receive(tid, 1, PATIENCE);
+        usleep(2000);
+    }
+    linked = is_linked(tid);
+    pvm_initsend(PvmDataRaw);
+    pvm_pkint(&tid, 1, 1);
+    pvm_send(eye, 20);
+    case_receive(eye, 20, PATIENCE);
+    pvm_notify(PvmTaskExit, 77, 1, &tid);
+    pvm_initsend(PvmDataRaw);
+    pvm_send(tid, how);
+    sleep(4);
+    pvm_initsend(PvmDataRaw);
+    pvm_send(eye, 22);
+    ended = -1;
+    if (case_receive(eye, 22, PATIENCE) > 0)
+        pvm_upkint(&ended, 1, 1);
+    while (case_receive(tid, 9, PATIENCE) > 0 && is_numbered(count)) {
+        count++;
+        if (count == MESSAGES + 1)
+            break;
+    }
+    tag = case_receive(-1, 77, PATIENCE) > 0;
+    source = 0;
+    pvm_upkint(&source, 1, 1);
+    printf("way %d: linked %d, ended %d, messages %d, end told %d\n", how, linked, ended, count, tag && source == tid);
+}
+
+int main(int argc, char **argv)
+{
+    int eye, how;
+    case_begin();
+    if (argc > 1)
+        return strcmp(argv[1], "leaver") == 0 ? leaver() : (watcher(), 1);
+    pvm_mytid();
+    eye = spawn_on("charlie", "watcher");
+    pvm_setopt(PvmRoute, PvmRouteDirect);
+    for (how = 2; how <= 4; how++)
+        leaves(how, eye);
+    pvm_kill(eye);
+    pvm_exit();
+    return 0;
+}
