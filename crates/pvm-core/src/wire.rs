@@ -1,7 +1,7 @@
 //! What the daemons of a machine say to each other.
 //!
 //! Frames travel on the control link between two hosts, in order (crate `pvm-net` authenticates,
-//! encrypts and bounds them), or along the flow of messages to a task ([`Frame::Deliver`] and
+//! encrypts and bounds them), or along the flow of messages to a task ([`Frame::Deliver`], [`Frame::Output`] and
 //! [`Frame::Died`], so that they do not overtake what was sent before). Nothing here is recursive,
 //! so that no frame can exhaust the reader's stack.
 use crate::codes::Code;
@@ -176,6 +176,10 @@ pub enum Frame {
         #[serde(with = "serde_bytes")]
         line: Vec<u8>,
     },
+    /// Along the flow to `message.dst`, a collector: what a task has printed.
+    Output(Message),
+    /// The collector has taken so much of that, or takes nothing any more.
+    OutputTaken { collector: Tid, bytes: u64 },
 }
 
 /// A group, as the master tells a host that has not known it.

@@ -31,7 +31,10 @@ impl World {
             Action::Refuse { connection, code } => {
                 self.send_to_task(connection as TaskId, ToTask::Refused(code));
             }
-            Action::Send { to, frame } => self.send(node, to, frame),
+            Action::Send { to, frame } => {
+                self.send(node, to, frame);
+                self.nodes[node].machine.handle_output_taken(to);
+            }
             Action::Introduce { one, other } => {
                 self.send(node, one, ToTask::Peer(other));
                 if one != other && other.is_task() {

@@ -295,8 +295,7 @@ impl Daemon {
                 self.receive(connection, usize::MAX);
                 self.close(connection);
             }
-            Source::Output(tid) if self.backlog_of_collector(tid) > self.collector_backlog_max() => self.hold_back(tid),
-            Source::Output(tid) => self.read_output(tid),
+            Source::Output(tid) => self.take_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
             // The loop looks anyway.
@@ -442,6 +441,7 @@ impl Daemon {
             client.mute = true;
         }
         self.watch_write(connection);
+        self.collector_took(connection);
         self.release_outputs();
     }
 
@@ -462,24 +462,25 @@ impl Daemon {
     // ----- what the machine says
 
     fn work(&mut self) {
-        // Links can break when something is sent, and then there is more to do.
         loop {
+            // Links can break when something is sent, and then there is more to do.
             while let Some(action) = self.machine.poll_action() {
                 self.act(action);
                 self.links_happened();
             }
-            let overrun = self.connections.take_overrun();
-            if overrun.is_empty() {
-                break;
+            let (overrun, touched) = (self.connections.take_overrun(), self.connections.take_touched());
+            if overrun.is_empty() && touched.is_empty() {
+                return;
             }
             for connection in overrun {
                 let who = self.connections.get_mut(connection).and_then(|client| client.tid).unwrap_or(Tid::NONE);
                 self.log.line(&format!("{who} takes nothing of what it is sent, disconnected"));
                 self.close(connection);
             }
-        }
-        for connection in self.connections.take_touched() {
-            self.watch_write(connection);
+            for connection in touched {
+                self.watch_write(connection);
+                self.collector_took(connection);
+            }
         }
     }
 

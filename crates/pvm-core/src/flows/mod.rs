@@ -157,25 +157,15 @@ struct Flow<P> {
     carried: bool,
     /// It stands among those that take turns.
     in_turn: bool,
-    /// Bytes ever queued, ever begun, and of along-frames that wait.
+    /// Bytes ever queued, and ever begun.
     queued: u64,
     begun: u64,
-    along_bytes: u64,
 }
 
 impl<P> Default for Flow<P> {
     fn default() -> Self {
         let items = VecDeque::new();
-        Flow {
-            items,
-            in_flight: 0,
-            transfer: None,
-            carried: false,
-            in_turn: false,
-            queued: 0,
-            begun: 0,
-            along_bytes: 0,
-        }
+        Flow { items, in_flight: 0, transfer: None, carried: false, in_turn: false, queued: 0, begun: 0 }
     }
 }
 
@@ -283,7 +273,6 @@ impl<P> Flows<P> {
     /// A frame of the daemon's own for a task: it stays behind what is queued for that task already.
     pub fn along(&mut self, dst: Tid, frame: Vec<u8>) {
         let lane = self.lanes.entry(dst.host()).or_default();
-        lane.flows.entry(dst).or_default().along_bytes += frame.len() as u64;
         lane.along_bytes += cost(frame.len());
         self.push(dst, Item::Along(frame));
     }
@@ -342,11 +331,6 @@ impl<P> Flows<P> {
     /// Whether more frames wait along the flows to a host than a host can ask for that keeps to the rules.
     pub fn is_overrun(&self, host: Tid) -> bool {
         self.lanes.get(&host).is_some_and(|lane| lane.along_bytes > ALONG_BYTES_MAX)
-    }
-
-    /// Bytes of along-frames that wait for a task.
-    pub fn along_bytes(&self, dst: Tid) -> u64 {
-        self.flow(dst).map_or(0, |flow| flow.along_bytes)
     }
 
     /// Hosts for which something was sent, now or lately.
@@ -418,7 +402,6 @@ impl<P> Lane<P> {
             Item::Along(_) => {
                 let Some(Item::Along(frame)) = flow.items.pop_front() else { return None };
                 flow.begun += cost(frame.len());
-                flow.along_bytes -= frame.len() as u64;
                 self.along_bytes -= cost(frame.len());
                 Some(Piece::Along { dst, frame })
             }

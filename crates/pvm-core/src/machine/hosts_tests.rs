@@ -254,6 +254,43 @@ fn output_goes_to_collectors_elsewhere_or_to_the_log_of_the_master() {
 }
 
 #[test]
+fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_no_more() {
+    many(4, |fleet| {
+        let (printer, collector) = (fleet.task(Fleet::host(2)), fleet.task(MASTER));
+        let settings = TraceSettings { output_tid: collector.0 as i32, output_tag: 44, ..Default::default() };
+        fleet.ask(printer, Request::SetOwn(settings));
+        fleet.settle();
+        let piece = vec![b'x'; 200 << 10];
+        let print = |fleet: &mut Fleet| {
+            fleet.machine(Fleet::host(2)).handle_output(printer, &piece);
+            fleet.work(Fleet::host(2));
+            fleet.settle();
+            fleet.machine(Fleet::host(2)).output_under_way(collector)
+        };
+        let first = print(fleet);
+        assert!(first > piece.len() as u64);
+        assert_eq!(print(fleet), 2 * first);
+        assert!(fleet.machine(MASTER).is_given_output(collector));
+        fleet.machine(MASTER).handle_output_taken(collector);
+        fleet.work(MASTER);
+        fleet.settle();
+        assert!(!fleet.machine(MASTER).is_given_output(collector));
+        assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
+        // It takes nothing, and ends: the printer need not wait for it.
+        assert_eq!(print(fleet), first);
+        fleet.leave(collector);
+        fleet.settle();
+        assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
+        assert_eq!(print(fleet), 0);
+        fleet.leave(printer);
+        fleet.settle();
+        for host in [MASTER, Fleet::host(2)] {
+            assert_eq!(fleet.machine(host).leftovers(), [""; 0]);
+        }
+    });
+}
+
+#[test]
 fn servers_of_the_machine_serve_all_hosts() {
     let mut fleet = Fleet::new(3, 4);
     let (far, near) = (fleet.task(Fleet::host(2)), fleet.task(MASTER));

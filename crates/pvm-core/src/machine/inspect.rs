@@ -26,6 +26,7 @@ impl Machine {
             ("lists of groups", self.listings.is_idle()),
             ("servers", self.servers.is_idle()),
             ("traces", self.traces.is_idle()),
+            ("output for other hosts", self.far_output.is_idle()),
             ("adds", self.joining.is_idle()),
             ("requests to other hosts", self.remote.is_idle()),
             ("direct links", self.directs.is_idle()),

@@ -55,6 +55,7 @@ mod links;
 mod mailbox;
 mod notify;
 mod output;
+mod output_far;
 #[cfg(test)]
 mod random_tests;
 mod remote;
@@ -79,6 +80,7 @@ pub use groups_far::Taken;
 pub use hosts::HostSettings;
 pub use joining::WELCOME_WAIT;
 pub use limits::Limits;
+pub use output_far::FAR_OUTPUT_BYTES_MAX;
 pub use spawn::{Found, SpawnId};
 pub use tasks::TASKS_MAX;
 
@@ -293,6 +295,7 @@ pub struct Machine {
     listings: group_server::Listings,
     servers: servers::Servers,
     traces: traces::Traces,
+    far_output: output_far::FarOutput,
     control: control::Control,
     waits: limits::Waits,
 }
@@ -322,6 +325,7 @@ impl Machine {
             listings: group_server::Listings::default(),
             servers: servers::Servers::default(),
             traces: traces::Traces::default(),
+            far_output: output_far::FarOutput::default(),
             control: control::Control::default(),
             waits: limits::Waits::default(),
         }
@@ -490,17 +494,12 @@ impl Machine {
 
     /// Sends a message of the daemon's own.
     fn tell(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) {
-        let body = ByteBuf::from(body);
-        self.send_message(Message {
-            src: Tid::DAEMON,
-            dst: to,
-            ctx,
-            tag,
-            wid,
-            enc: ENC_XDR,
-            format: crate::codes::native_dsig(),
-            body,
-        });
+        self.send_message(self.own_message(to, ctx, tag, wid, body));
+    }
+
+    fn own_message(&self, dst: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) -> Message {
+        let (body, format) = (ByteBuf::from(body), crate::codes::native_dsig());
+        Message { src: Tid::DAEMON, dst, ctx, tag, wid, enc: ENC_XDR, format, body }
     }
 
     /// A message that a task sends by way of the daemon: to the daemon itself, or to a task. Who

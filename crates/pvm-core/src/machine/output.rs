@@ -2,8 +2,8 @@
 use super::{Action, Machine};
 use crate::codes::Code;
 use crate::encoding::Writer;
-use crate::proto::{Reply, TraceSettings};
-use crate::tid::Tid;
+use crate::proto::{Message, Reply, TraceSettings};
+use crate::tid::{DAEMON_BIT, Tid};
 use crate::wire::Frame;
 
 /// The most bytes of output in one message to a collector.
@@ -69,8 +69,21 @@ impl Machine {
         }
         for chunk in data.chunks(CHUNK_BYTES_MAX) {
             let body = Writer::new().int(tid.0 as i32).int(chunk.len() as i32).bytes(chunk);
-            self.tell_collector(&settings, body);
+            self.give_collector(&settings, body.finish());
         }
+    }
+
+    /// Output goes to its collector; on its way to another host it counts.
+    fn give_collector(&mut self, settings: &TraceSettings, body: Vec<u8>) {
+        let Some(to) = self.collector(settings) else { return };
+        let own = self.own_host();
+        if to.host() == own {
+            return self.tell(to, settings.output_ctx, settings.output_tag, 0, body);
+        }
+        self.output_sent(to, body.len());
+        let src = Tid(DAEMON_BIT | own.0);
+        let message = Message { src, ..self.own_message(to, settings.output_ctx, settings.output_tag, 0, body) };
+        self.actions.push_back(Action::SendAlong { to, frame: Frame::Output(message) });
     }
 
     fn log_output(&mut self, tid: Tid, data: &[u8]) {

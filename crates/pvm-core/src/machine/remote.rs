@@ -365,6 +365,8 @@ impl Machine {
             Frame::Unwatch { tid, watcher } if watcher.host() == from => self.unwatched(tid, watcher),
             Frame::Died { tid, watcher } if tid.host() == from => self.announce_far_exit(tid, watcher),
             Frame::Deliver(message) => self.delivered(from, message),
+            Frame::Output(message) => self.output_came(from, message),
+            Frame::OutputTaken { collector, bytes } => self.output_was_taken(from, collector, bytes),
             Frame::Log { tid, line } if tid.host() == from => self.actions.push_back(Action::Log { tid, line }),
             Frame::Leave => self.told_to_leave(now, from),
             frame if from == self.hosts.master() => self.told_by_master(frame),

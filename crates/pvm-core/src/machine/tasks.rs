@@ -342,6 +342,7 @@ impl Machine {
         self.leave_all_groups(tid);
         self.show_no_more(tid);
         self.forget_directs_of(tid);
+        self.collects_no_more(tid);
         let Some(task) = self.tasks.get_mut(tid) else { return };
         let peers = std::mem::take(&mut task.peers);
         for peer in peers.into_iter().filter(|peer| *peer != tid) {

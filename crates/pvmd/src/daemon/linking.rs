@@ -91,6 +91,12 @@ impl Daemon {
 
     /// Takes frames of a host.
     pub(super) fn receive_from_host(&mut self, host: Tid) {
+        self.take_frames_of_host(host);
+        // Collectors there may have taken what is printed here.
+        self.release_outputs();
+    }
+
+    fn take_frames_of_host(&mut self, host: Tid) {
         for _ in 0..FRAMES_IN_TURN_MAX {
             let Some(frame) = self.links.receive(host) else {
                 // A part of one is a sign of life too.

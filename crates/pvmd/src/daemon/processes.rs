@@ -2,7 +2,7 @@
 use super::{COLLECTOR_BACKLOG_BYTES_MAX, Daemon, OUTPUT_BYTES, OUTPUT_IN_TURN_MAX, Running, Source};
 use crate::children::Process;
 use pvm_core::codes::Code;
-use pvm_core::machine::Start;
+use pvm_core::machine::{Connection, FAR_OUTPUT_BYTES_MAX, Start};
 use pvm_core::tid::Tid;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
@@ -37,18 +37,19 @@ impl Daemon {
         }
     }
 
-    /// Bytes that wait for the collector of a task's output.
-    pub(super) fn backlog_of_collector(&mut self, tid: Tid) -> usize {
-        let Some(collector) = self.machine.collector_of(tid) else { return 0 };
-        self.connections.backlog_of(collector) + self.route.along_bytes(collector)
+    /// Whether the collector of a task's output has more to take than one part in so many of the most.
+    fn is_behind(&mut self, tid: Tid, part: usize) -> bool {
+        let Some(collector) = self.machine.collector_of(tid) else { return false };
+        if collector.host() != self.machine.own_host() {
+            return self.machine.output_under_way(collector) > self.machine.far_output_max() / part as u64;
+        }
+        // A collector is not disconnected for what its tasks print.
+        let most = COLLECTOR_BACKLOG_BYTES_MAX.min(self.settings.backlog_bytes_max / 2);
+        self.connections.backlog_of(collector) > most / part
     }
 
-    /// A collector is not disconnected for what its tasks print.
-    pub(super) fn collector_backlog_max(&self) -> usize {
-        COLLECTOR_BACKLOG_BYTES_MAX.min(self.settings.backlog_bytes_max / 2)
-    }
-
-    pub(super) fn hold_back(&mut self, tid: Tid) {
+    /// A task's pipe is left alone until its collector has caught up.
+    fn hold_back(&mut self, tid: Tid) {
         let Some(output) = self.outputs.get(&tid) else { return };
         if epoll::delete(&self.epoll, output).is_ok() {
             self.held_back.push(tid);
@@ -58,7 +59,7 @@ impl Daemon {
     /// Reads again what was held back, where the collector has caught up.
     pub(super) fn release_outputs(&mut self) {
         for tid in std::mem::take(&mut self.held_back) {
-            if self.backlog_of_collector(tid) > self.collector_backlog_max() / 2 {
+            if self.is_behind(tid, 2) {
                 self.held_back.push(tid);
             } else if let Some(output) = self.outputs.get(&tid) {
                 // Without room in the kernel it stays unread until the process ends.
@@ -67,21 +68,49 @@ impl Daemon {
         }
     }
 
-    pub(super) fn read_output(&mut self, tid: Tid) {
-        let mut data = [0; OUTPUT_BYTES];
-        let mut total = 0;
-        while total < OUTPUT_IN_TURN_MAX {
-            let Some(output) = self.outputs.get(&tid) else { return };
-            match rustix::io::read(output, &mut data) {
-                Ok(count) if count > 0 => {
-                    total += count;
-                    self.machine.handle_output(tid, &data[..count]);
-                }
-                Err(Errno::AGAIN | Errno::INTR) => return,
-                // The end, or a pipe that is broken.
-                _ => drop(self.outputs.remove(&tid)),
-            }
+    /// The socket of a connection has taken something: what other hosts have printed for that task may be
+    /// taken, then.
+    pub(super) fn collector_took(&mut self, connection: Connection) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        let Some(tid) = client.tid else { return };
+        let caught_up = client.mute || client.link.queued_bytes() as u64 <= FAR_OUTPUT_BYTES_MAX / 2;
+        if caught_up && self.machine.is_given_output(tid) {
+            self.machine.handle_output_taken(tid);
         }
+    }
+
+    /// Takes what a task has printed, as far as its collector keeps up.
+    pub(super) fn take_output(&mut self, tid: Tid) {
+        for _ in 0..OUTPUT_IN_TURN_MAX / OUTPUT_BYTES {
+            if self.is_behind(tid, 1) {
+                return self.hold_back(tid);
+            }
+            if !self.read_piece(tid) {
+                return;
+            }
+            self.work();
+        }
+    }
+
+    /// Takes all that a task has printed, the task having ended: no pipe holds more.
+    pub(super) fn read_output(&mut self, tid: Tid) {
+        let mut pieces = OUTPUT_IN_TURN_MAX / OUTPUT_BYTES;
+        while pieces > 0 && self.read_piece(tid) {
+            pieces -= 1;
+        }
+    }
+
+    /// Reads once. Says whether there may be more.
+    fn read_piece(&mut self, tid: Tid) -> bool {
+        let mut data = [0; OUTPUT_BYTES];
+        let Some(output) = self.outputs.get(&tid) else { return false };
+        match rustix::io::read(output, &mut data) {
+            Ok(count) if count > 0 => self.machine.handle_output(tid, &data[..count]),
+            Err(Errno::AGAIN | Errno::INTR) => return false,
+            // The end, or a pipe that is broken.
+            _ => drop(self.outputs.remove(&tid)),
+        }
+        true
     }
 
     /// A process has ended: first everything that it sent and printed, then its end.

@@ -213,11 +213,6 @@ impl Route {
         self.want(host);
     }
 
-    /// Bytes of such frames that wait for the task.
-    pub fn along_bytes(&self, to: Tid) -> usize {
-        self.departures.flows.along_bytes(to) as usize
-    }
-
     fn want(&mut self, host: Tid) {
         if !self.cables.contains_key(&host) && self.wanted.insert(host) {
             self.events.push_back(Event::Wanted { host });
