@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use pvm_net::{Event, Security};
+use pvm_net::{Event, Gate, HANDSHAKE_TIME_MAX, Link, Security};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -130,4 +130,52 @@ fn of_several_calls_of_one_peer_at_once_none_spoils_the_others() {
             }
         }
     }
+}
+
+/// The next connection of a caller.
+fn accepted(caller: &mut Gate, listener: &TcpListener) -> OwnedFd {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < end, "nobody calls");
+        caller.step(Instant::now());
+        if let Ok((socket, _)) = listener.accept() {
+            socket.set_nonblocking(true).unwrap();
+            return socket.into();
+        }
+    }
+}
+
+/// The kind of the frame with which a caller opens a link.
+fn opening(caller: &mut Gate, link: &mut Link) -> u8 {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < end, "nobody says what it wants");
+        caller.step(Instant::now());
+        if link.handshake().unwrap() {
+            if let Some(head) = link.receive().unwrap() {
+                return head.kind;
+            }
+        }
+    }
+}
+
+#[test]
+fn links_that_stand_for_the_other_side_are_not_given_up_for_a_late_answer() {
+    let (mut caller, called) = (gate(), identity());
+    called.known().add(caller.identity().public());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let to = [listener.local_addr().unwrap()];
+    caller.connect(7, &to, called.public(), Security::Trusted, PATIENCE, Instant::now());
+    let mut control = Link::secure_from(accepted(&mut caller, &listener), &called).unwrap();
+    assert_eq!(opening(&mut caller, &mut control), 1);
+    control.send(2, &[[5; 32], [6; 32]].concat(), &[]).unwrap();
+    let mut data = Link::clear(accepted(&mut caller, &listener));
+    assert_eq!(opening(&mut caller, &mut data), 3);
+    // A network that is cut for as long as somebody who is not known may take.
+    caller.step(Instant::now() + HANDSHAKE_TIME_MAX);
+    assert!(events(&mut caller).is_empty());
+    data.send(4, &[6; 32], &[]).unwrap();
+    let event = await_events(&mut caller, 1).remove(0);
+    assert!(matches!(event, Event::Connected { ticket: 7, .. }), "{event:?}");
 }

@@ -231,8 +231,14 @@ impl Gate {
         });
         match result {
             Ok(Next::Wait(stage)) => {
-                if let Stage::Opening { link, .. } = &stage {
+                let mut deadline = deadline;
+                if let Stage::Opening { link, asked } = &stage {
                     self.watch(id, link.as_fd(), Watch::of(link));
+                    if *asked && half.is_some() {
+                        // For the other side both links may stand already: to give them up would be to lose
+                        // links that it uses. If the answer was lost the system sends it again.
+                        deadline = dial.give_up;
+                    }
                 }
                 self.entries.insert(id, Entry::Attempt(Attempt { ticket, address, deadline, stage, half }));
             }
