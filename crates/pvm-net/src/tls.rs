@@ -106,13 +106,13 @@ impl Identity {
         config.enable_sni = false;
         let name = ServerName::try_from("hpvm").expect("a name");
         let connection = UnbufferedClientConnection::new(Arc::new(config), name)?;
-        Ok(Tls { side: Side::Client(connection), cipher: Buffer::default(), gather: Vec::new() })
+        Ok(Tls { side: Side::Client(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
     }
 
     /// The called side, which lets in those that it knows.
     pub(crate) fn server(&self) -> Result<Tls, Error> {
         let connection = UnbufferedServerConnection::new(self.server.clone())?;
-        Ok(Tls { side: Side::Server(connection), cipher: Buffer::default(), gather: Vec::new() })
+        Ok(Tls { side: Side::Server(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
     }
 }
 
@@ -279,6 +279,9 @@ pub(crate) struct Tls {
     cipher: Buffer,
     /// Where small pieces are put together for one record.
     gather: Vec<u8>,
+    /// It has broken, and the peer has been told. Nothing more goes either way: rustls takes it for
+    /// our mistake when it is asked again.
+    failed: Option<Error>,
 }
 
 /// What the protocol wants next.
@@ -353,6 +356,9 @@ impl Tls {
 
     /// Goes on until the protocol waits for the peer and `data` is encrypted.
     fn drive(&mut self, out: &mut Buffer, plain: &mut Buffer, data: &mut &[u8]) -> Result<bool, Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let mut open = true;
         loop {
             let incoming = self.cipher.filled_mut();
@@ -367,6 +373,7 @@ impl Tls {
                 Ok(Step::Closed) => open = false,
                 Err(error) => {
                     self.last_words(out, plain);
+                    self.failed = Some(error.clone());
                     return Err(error);
                 }
             }

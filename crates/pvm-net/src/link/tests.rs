@@ -203,6 +203,23 @@ fn a_changed_byte_ends_an_encrypted_link() {
 }
 
 #[test]
+fn one_that_has_broken_the_encryption_is_sent_nothing_more() {
+    let (mut one, other) = encrypted();
+    crate::socket::write(&other, &[std::io::IoSlice::new(&[23, 3, 3, 0, 3, 1, 2, 3])]).unwrap();
+    let error = loop {
+        match one.receive() {
+            Ok(None) => {}
+            Ok(Some(_)) => panic!("taken"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, LinkError::Tls(_)), "{error}");
+    // It has been told by an alert, which is sent once.
+    assert_eq!(one.send(1, &[], &[b"text"]), Err(error.clone()));
+    assert_eq!(one.receive().err(), Some(error));
+}
+
+#[test]
 fn a_pipe_carries_bytes_and_says_when_it_is_full() {
     for (one, other) in each() {
         let (mut one, mut other) = (one.into_pipe(), other.into_pipe());
