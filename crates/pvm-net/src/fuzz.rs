@@ -285,7 +285,7 @@ fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::R
         5 => {
             let _ = crate::socket::write(&*caller, &[IoSlice::new(from.bytes_of_some_length()?)]);
         }
-        6 => {
+        6 if caller.body_left() == 0 => {
             // Its answer names the token that opens the second link.
             if let Ok(Some(head)) = caller.receive() {
                 let shown = head.header().get(..32).map(<[u8]>::to_vec);
@@ -294,6 +294,7 @@ fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::R
                 }
             }
         }
+        6 => {}
         _ => drop(callers.swap_remove(place)),
     }
     Ok(())
