@@ -45,6 +45,12 @@ pub enum Effort {
 
 use System::{Hpvm, Limit, Mpich, MpichCopy, OpenMpi, OpenMpiCopy, Pvm, PvmDirect};
 
+/// How long a repetition takes at least in a full run, in ms.
+const REPETITION_MS: usize = 15;
+/// How long a task has its core while others wait for it, in ms. Where tasks crowd the cores, no repetition
+/// is to be shorter than a turn of each: before, it tells where the last one left them.
+const TURN_MS: usize = 3;
+
 const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, Mpich];
 const LONG_MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, OpenMpiCopy, Mpich, MpichCopy];
 /// MPICH is missing here: it spins, so that a step takes as long as the kernel's time slices.
@@ -64,7 +70,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         systems,
         rounds,
         repetitions: if full { 3 } else { 2 },
-        repetition_ms: if full { 15 } else { 5 },
+        repetition_ms: if full { REPETITION_MS } else { 5 },
         time_max: Duration::from_secs(if full { 60 } else { 30 }),
     };
     let idle = |measure, tasks| Group {
@@ -73,9 +79,10 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         repetition_ms: if full { 10_000 } else { 2_000 },
         ..group("idle", tasks, TWO_PVMS, 1)
     };
-    let members = |measure, tasks| Group {
+    let members = |measure, tasks: usize| Group {
         measure,
         repetitions: if full { 3 } else { 1 },
+        repetition_ms: if full { (TURN_MS * tasks).max(REPETITION_MS) } else { 5 },
         ..group("groups", tasks, MANY, rounds(5, 2))
     };
     let mut groups = vec![
