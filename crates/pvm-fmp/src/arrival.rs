@@ -163,7 +163,7 @@ impl Remote {
             let (piece, tail) = data.split_at_mut(count);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
             // reference into it exists, and its bytes may be anything.
-            unsafe { pieces::copy(fragment.address.add(offset), piece.as_mut_ptr(), count) };
+            unsafe { pieces::copy_well(fragment.address.add(offset), piece.as_mut_ptr(), count) };
             (data, offset) = (tail, 0);
             if data.is_empty() {
                 return;

@@ -4,7 +4,7 @@
 //! best fit, neighbours joined. Free runs are *resident* (memory still taken, the first choice)
 //! or *hollow* (never taken, or given back).
 use crate::NoMemory;
-use crate::pace::{CHOICE_BYTES_MIN, PIECE_BYTES, Pace, Way};
+use crate::pace::{CHOICE_BYTES_MIN, PAST_BYTES_MIN, PIECE_BYTES, Pace, Way};
 use crate::pieces;
 use crate::segment::{HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
@@ -329,6 +329,9 @@ impl Block {
     /// [`Block::write`] by the way that is the quicker one now.
     #[inline(never)]
     fn write_long(&self, mut offset: usize, data: &[u8]) {
+        if data.len() >= PAST_BYTES_MIN {
+            return self.write_past_caches(offset, data);
+        }
         for piece in data.chunks(PIECE_BYTES) {
             let way = self.0.heap.borrow_mut().pace.way(piece.len());
             match way {

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 /// Copies from this size on have a choice, in bytes.
 pub const CHOICE_BYTES_MIN: usize = 4 << 10;
+/// Copies from this size on go past the caches, in bytes. Sent through them, such a body drives the data of
+/// both programs out, and is gone itself before all of it has been read (decision 15).
+pub const PAST_BYTES_MIN: usize = 8 << 20;
 /// Long copies choose anew after so many bytes.
 pub const PIECE_BYTES: usize = 32 << 10;
 /// A copy through the caches that moves less is slow, in bytes a microsecond. Between the halves of a

@@ -1,4 +1,5 @@
 //! Copies to and from shared memory.
+use crate::pace::PAST_BYTES_MIN;
 
 /// The longest piece that the C library copies by vector instructions, in bytes. For more it takes
 /// the processor's string instructions, which read what another core has just written at half the
@@ -20,6 +21,16 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
+/// Copies bytes: past the caches where they are more than these hold.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_well(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { if bytes >= PAST_BYTES_MIN { copy_past_caches(from, to, bytes) } else { copy(from, to, bytes) } }
+}
+
 /// Copies bytes past the caches, for another core to read them: what lies changed in this core's
 /// cache is slower to get for the other one than what lies in memory.
 ///
@@ -29,8 +40,10 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        use std::arch::x86_64::{__m128i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
         const LINE: usize = 64;
+        /// So far ahead what is copied is asked for, in bytes; it drives nothing else out of the caches.
+        const AHEAD: usize = 1024;
         let head = (to.addr().next_multiple_of(LINE) - to.addr()).min(bytes);
         let whole = head + (bytes - head) / LINE * LINE;
         // SAFETY: a part of the ranges for which the caller promises.
@@ -39,6 +52,8 @@ pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
             // SAFETY: parts of the ranges for which the caller promises, the target aligned; SSE2
             // is part of x86-64.
             unsafe {
+                // Behind the end too: it is never read there.
+                _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(at + AHEAD).cast());
                 let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
                 let words = [0, 1, 2, 3].map(|word| _mm_loadu_si128(from.add(word)));
                 for (word, value) in words.into_iter().enumerate() {

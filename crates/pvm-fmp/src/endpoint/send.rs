@@ -4,6 +4,7 @@ use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::bell;
 use crate::heap::Block;
+use crate::pace::PAST_BYTES_MIN;
 use crate::peer::{Outbound, Peer};
 use crate::queue::{FIRST_BYTES, Kind};
 use crate::stream;
@@ -89,7 +90,7 @@ impl Endpoint {
             peer.outstanding.remove(token);
             return first;
         }
-        let past_caches = PAST_CACHES_BYTES.contains(&body.len());
+        let past_caches = PAST_CACHES_BYTES.contains(&body.len()) || body.len() >= PAST_BYTES_MIN;
         let mut done = 0;
         for piece in body.chunks(stream_piece_bytes(body.len())) {
             if past_caches {
@@ -186,7 +187,7 @@ impl Endpoint {
 }
 
 /// Bodies that would lie in the sender's own cache when the receiver wants them, in bytes: shorter
-/// ones are soon had anyway, longer ones have left the cache by then.
+/// ones are soon had anyway, longer ones have left it for the cache that all cores share.
 const PAST_CACHES_BYTES: std::ops::Range<usize> = 48 << 10..768 << 10;
 
 /// Short pieces begin the overlap early, long ones cost fewer looks.
