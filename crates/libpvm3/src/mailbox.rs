@@ -5,7 +5,7 @@ use crate::memory::{bytes, required_bytes, store};
 use crate::process::Entry;
 use crate::trace::{ints, text, traced, traced_code};
 use crate::wait::{request, unexpected};
-use pvm_core::codes::{CLASS_NO_RESET, Code, ENC_XDR, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT};
+use pvm_core::codes::{CLASS_NO_RESET, Code, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT};
 use pvm_core::encoding::Writer;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Mailbox, Message, Reply, Request};
@@ -64,17 +64,7 @@ fn put(entry: &mut Entry, name: &[u8], flags: c_int, message: Message) -> Outcom
 pub fn put_body(entry: &mut Entry, name: &[u8], flags: c_int, body: Vec<u8>) -> Outcome {
     entry.enrolled()?;
     let src = entry.task().tid().unwrap_or(Tid::NONE);
-    let body = ByteBuf::from(body);
-    let message = Message {
-        src,
-        dst: Tid::NONE,
-        ctx: 0,
-        tag: 0,
-        wid: 0,
-        enc: ENC_XDR,
-        format: pvm_core::codes::native_dsig(),
-        body,
-    };
+    let message = Message::new(src, Tid::NONE, 0, 0, body);
     put(entry, name, flags, message)
 }
 

@@ -157,6 +157,12 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message whose body was made on this host, in the common order (`ENC_XDR`), without wait id.
+    pub fn new(src: Tid, dst: Tid, ctx: i32, tag: i32, body: impl Into<ByteBuf>) -> Message {
+        let format = crate::codes::native_dsig();
+        Message { src, dst, ctx, tag, wid: 0, enc: crate::codes::ENC_XDR, format, body: body.into() }
+    }
+
     /// Reads the body.
     pub fn reader(&self) -> Reader<'_> {
         Reader::of(&self.body, self.format)

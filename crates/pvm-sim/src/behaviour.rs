@@ -248,16 +248,7 @@ impl World {
     pub fn put_into(&mut self, task: TaskId, name: &str, flags: i32) -> Request {
         let src = self.tasks[task].tid;
         let body = ByteBuf::from(vec![1; 16]);
-        let message = Message {
-            src,
-            dst: Tid::DAEMON,
-            ctx: 0,
-            tag: 1,
-            wid: 0,
-            enc: 0,
-            format: pvm_core::codes::native_dsig(),
-            body,
-        };
+        let message = Message { enc: 0, ..Message::new(src, Tid::DAEMON, 0, 1, body) };
         Request::PutInfo { name: text(name), flags, message }
     }
 

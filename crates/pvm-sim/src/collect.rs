@@ -3,9 +3,8 @@
 use crate::network::NodeId;
 use crate::program::TaskId;
 use crate::world::{Event, World};
-use pvm_core::codes::ENC_XDR;
 use pvm_core::encoding::Writer;
-use pvm_core::proto::{ByteBuf, Message, Request, Role, TraceSettings};
+use pvm_core::proto::{Message, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::trace::Record;
 
@@ -67,18 +66,9 @@ impl World {
     pub fn make_trace(&mut self, node: NodeId, place: (Tid, i32, i32), record: &Record, describe: bool) {
         let (dst, ctx, tag) = place;
         let body = Writer::new().int(record.event as i32).int(record.tid.0 as i32).int(i32::from(describe));
-        let body = ByteBuf::from(body.int(self.nodes[node].tid.0 as i32).finish());
-        let message = Message {
-            src: Tid::DAEMON,
-            dst,
-            ctx,
-            tag,
-            wid: 0,
-            enc: ENC_XDR,
-            format: pvm_core::codes::native_dsig(),
-            body,
-        };
-        self.nodes[node].machine.handle_message_made(message);
+        let body = body.int(self.nodes[node].tid.0 as i32).finish();
+        let message = Message::new(Tid::DAEMON, dst, ctx, tag, body);
+        self.nodes[node].machine.handle_messages_made([message]);
     }
 
     /// A program becomes the tracer of the machine, says what it wants, or is it no more.

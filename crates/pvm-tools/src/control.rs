@@ -111,16 +111,7 @@ fn put(control: &mut dyn Control, request: Request) -> Result<i32, Code> {
 
 /// A message to be kept in a mailbox.
 pub fn own_message(tid: Tid, body: Vec<u8>) -> Message {
-    Message {
-        src: tid,
-        dst: Tid::DAEMON,
-        ctx: 0,
-        tag: 0,
-        wid: 0,
-        enc: codes::ENC_XDR,
-        format: pvm_core::codes::native_dsig(),
-        body: ByteBuf::from(body),
-    }
+    Message { enc: codes::ENC_XDR, ..Message::new(tid, Tid::DAEMON, 0, 0, ByteBuf::from(body)) }
 }
 
 /// The hosts and the number of data formats.

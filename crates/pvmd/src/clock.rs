@@ -1,6 +1,5 @@
 //! What the daemon tells with the time of day in it.
-use pvm_core::codes::ENC_XDR;
-use pvm_core::proto::{ByteBuf, Message, Reply};
+use pvm_core::proto::{Message, Reply};
 use pvm_core::tid::Tid;
 use pvm_core::trace::{Record, Stamp, write_data_list};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,8 +30,5 @@ pub fn trace(
     let mut body = Vec::new();
     record.write(describe, &mut body);
     let (dst, ctx, tag) = to;
-    list.into_iter().chain([body]).map(move |body| {
-        let body = ByteBuf::from(body);
-        Message { src: Tid::DAEMON, dst, ctx, tag, wid: 0, enc: ENC_XDR, format: pvm_core::codes::native_dsig(), body }
-    })
+    list.into_iter().chain([body]).map(move |body| Message::new(Tid::DAEMON, dst, ctx, tag, body))
 }

@@ -526,10 +526,8 @@ impl Daemon {
             }
             Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, self.groups.waiting()),
             Action::Trace { to, ctx, tag, record, describe, introduce } => {
-                let frames = clock::trace((to, ctx, tag), record, describe, introduce);
-                for message in frames {
-                    self.machine.handle_message_made(message);
-                }
+                let messages = clock::trace((to, ctx, tag), record, describe, introduce);
+                self.machine.handle_messages_made(messages);
             }
             Action::TellTime { to, wait } => {
                 self.machine.handle_time_told(to, wait, clock::time_of_day());

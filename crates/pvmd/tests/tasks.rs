@@ -192,16 +192,7 @@ fn mailboxes_keep_long_messages() {
     let daemon = Daemon::start(&directory);
     let (mut one, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
     let body: Vec<u8> = (0..5_000_000_u32).map(|number| number as u8).collect();
-    let message = Message {
-        src: one.tid(),
-        dst: Tid::DAEMON,
-        ctx: 1,
-        tag: 2,
-        wid: 3,
-        enc: 4,
-        format: pvm_core::codes::native_dsig(),
-        body: body.into(),
-    };
+    let message = Message { wid: 3, enc: 4, ..Message::new(one.tid(), Tid::DAEMON, 1, 2, body) };
     let waiting =
         other.begin(Request::RecvInfo { name: text("box"), index: 0, flags: pvm_core::codes::MBOX_WAIT_FOR_INFO });
     let put = Request::PutInfo { name: text("box"), flags: 0, message: message.clone() };
@@ -218,16 +209,7 @@ fn a_task_that_does_not_read_hinders_nobody() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);
     let (mut slow, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
-    let message = |dst| Message {
-        src: Tid::NONE,
-        dst,
-        ctx: 0,
-        tag: 1,
-        wid: 0,
-        enc: 0,
-        format: pvm_core::codes::native_dsig(),
-        body: vec![7; 100_000].into(),
-    };
+    let message = |dst| Message { enc: 0, ..Message::new(Tid::NONE, dst, 0, 1, vec![7; 100_000]) };
     for _ in 0..100 {
         other.link.send_to_daemon(&ToDaemon::Message(message(slow.tid())), &[]).unwrap();
     }

@@ -2,12 +2,11 @@
 //@ ours-only D3: skip
 //@ timeout 60
 #include "hosts.h"
+#include "numbered.h"
 #include <signal.h>
 
 #define BYTES (2 << 20)
 #define MESSAGES 40
-
-static char bytes[BYTES];
 
 /* Whether there is a direct route: news of its end come at once where there is none. */
 static int is_linked(int tid)
@@ -30,25 +29,6 @@ static int talk(int tid, int count)
         usleep(2000);
     }
     return is_linked(tid);
-}
-
-static void send_numbered(int tid, int tag, int number, int size)
-{
-    memset(bytes, number, size);
-    pvm_initsend(PvmDataRaw);
-    pvm_pkint(&number, 1, 1);
-    pvm_pkint(&size, 1, 1);
-    pvm_pkbyte(bytes, size, 1);
-    pvm_send(tid, tag);
-}
-
-/* Whether the active message is that one, and whole. */
-static int is_numbered(int number)
-{
-    int found, size;
-    pvm_upkint(&found, 1, 1);
-    pvm_upkint(&size, 1, 1);
-    return pvm_upkbyte(bytes, size, 1) == 0 && found == number && (size == 0 || bytes[size - 1] == (char)number);
 }
 
 static int child(void)

@@ -2,34 +2,10 @@
 //@ ours-only D3: skip
 //@ timeout 90
 #include "hosts.h"
+#include "numbered.h"
 
 #define BYTES (1 << 20)
 #define MESSAGES 48
-
-static char bytes[BYTES];
-
-static void send_numbered(int tid, int tag, int number, int size)
-{
-    memset(bytes, number, size);
-    pvm_initsend(PvmDataRaw);
-    pvm_pkint(&number, 1, 1);
-    pvm_pkint(&size, 1, 1);
-    pvm_pkbyte(bytes, size, 1);
-    pvm_send(tid, tag);
-}
-
-static int is_numbered(int number)
-{
-    int found, size, i;
-    pvm_upkint(&found, 1, 1);
-    pvm_upkint(&size, 1, 1);
-    if (pvm_upkbyte(bytes, size, 1) < 0 || found != number)
-        return 0;
-    for (i = 0; i < size; i += 997)
-        if (bytes[i] != (char)number)
-            return 0;
-    return 1;
-}
 
 /* After the C library's own handlers, where programs send their last words too. */
 static int parent;

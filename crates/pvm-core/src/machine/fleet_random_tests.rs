@@ -98,16 +98,7 @@ impl Story {
             13 => Request::Signal { tid: self.any_tid(), signal: 0 },
             14 | 15 => {
                 let flags = [0, MBOX_PERSISTENT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT | MBOX_MULTI_INSTANCE];
-                let message = Message {
-                    src: from,
-                    dst: Tid::NONE,
-                    ctx: 0,
-                    tag: 0,
-                    wid: 0,
-                    enc: 0,
-                    format: crate::codes::native_dsig(),
-                    body: ByteBuf::new(),
-                };
+                let message = Message { enc: 0, ..Message::new(from, Tid::NONE, 0, 0, ByteBuf::new()) };
                 Request::PutInfo { name: self.name(), flags: flags[self.roll(4)], message }
             }
             16 => {

@@ -5,9 +5,9 @@
 //! what the master knows. Who waits in the memory of another host, that host is asked.
 use super::debts::Debt;
 use super::{Action, Machine};
-use crate::codes::{ENC_XDR, GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
+use crate::codes::{GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
 use crate::encoding::Writer;
-use crate::proto::{ByteBuf, Message};
+use crate::proto::Message;
 use crate::tid::Tid;
 use crate::wire::Frame;
 use serde::{Deserialize, Serialize};
@@ -144,18 +144,9 @@ impl Machine {
             }
             body = barrier.tids.iter().fold(body, |body, tid| body.int(tid.0 as i32));
         }
-        let body = ByteBuf::from(body.finish());
+        let body = body.finish();
         let src = Tid::group_server(to);
-        self.send_message(Message {
-            src,
-            dst: to,
-            ctx,
-            tag: GROUP_SERVER_LIST,
-            wid: 0,
-            enc: ENC_XDR,
-            format: crate::codes::native_dsig(),
-            body,
-        });
+        self.send_message(Message::new(src, to, ctx, GROUP_SERVER_LIST, body));
     }
 
     fn log_groups(&mut self, from: Tid, waiting: &BTreeMap<u64, Waiting>) {
@@ -188,16 +179,7 @@ mod tests {
     const SERVER: Tid = Tid(0x70000);
 
     fn ask(world: &mut World, tag: i32) -> Vec<Message> {
-        let message = Message {
-            src: ONE,
-            dst: SERVER,
-            ctx: 9,
-            tag,
-            wid: 0,
-            enc: ENC_XDR,
-            format: crate::codes::native_dsig(),
-            body: ByteBuf::new(),
-        };
+        let message = Message::new(ONE, SERVER, 9, tag, Vec::new());
         world.forget_seen();
         world.machine.handle_frame(Duration::ZERO, TWO, ToDaemon::Message(message));
         world.run();

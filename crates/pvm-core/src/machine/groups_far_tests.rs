@@ -384,16 +384,7 @@ fn the_group_server_of_every_host_knows_all_groups_and_who_waits() {
     fleet.arrive(tasks[1], 2);
     let server = Tid::group_server(tasks[2]);
     let body = ByteBuf::new();
-    let message = Message {
-        src: tasks[2],
-        dst: server,
-        ctx: 9,
-        tag: GROUP_SERVER_LIST,
-        wid: 0,
-        enc: ENC_XDR,
-        format: crate::codes::native_dsig(),
-        body,
-    };
+    let message = Message::new(tasks[2], server, 9, GROUP_SERVER_LIST, body);
     for joins in [false, true] {
         if joins {
             fleet.join(tasks[2]).unwrap();

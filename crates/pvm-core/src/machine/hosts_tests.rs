@@ -202,16 +202,7 @@ fn ends_are_told_to_watchers_on_other_hosts_once_for_each_wish() {
 fn mailboxes_are_the_same_everywhere_and_the_dead_leave_them() {
     many(3, |fleet| {
         let (one, two) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
-        let message = Message {
-            src: one,
-            dst: Tid::NONE,
-            ctx: 0,
-            tag: 3,
-            wid: 0,
-            enc: 0,
-            format: crate::codes::native_dsig(),
-            body: text("body"),
-        };
+        let message = Message { enc: 0, ..Message::new(one, Tid::NONE, 0, 3, text("body")) };
         let wait = fleet.send(two, Request::RecvInfo { name: text("a"), index: 0, flags: MBOX_WAIT_FOR_INFO });
         fleet.settle();
         let put = |flags, name: &str| Request::PutInfo { name: text(name), flags, message: message.clone() };

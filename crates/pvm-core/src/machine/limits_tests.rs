@@ -23,8 +23,7 @@ fn awaited(name: &str) -> Request {
 }
 
 fn message(dst: Tid, bytes: usize) -> Message {
-    let (format, body) = (crate::codes::native_dsig(), ByteBuf::from(vec![0; bytes]));
-    Message { src: TWO, dst, ctx: 0, tag: 1, wid: 0, enc: ENC_XDR, format, body }
+    Message::new(TWO, dst, 0, 1, vec![0; bytes])
 }
 
 fn joined(reply: Option<Reply>) -> bool {

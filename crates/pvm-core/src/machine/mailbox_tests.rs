@@ -1,5 +1,4 @@
 use super::*;
-use crate::codes::ENC_XDR;
 
 /// What the mailboxes of a test hold.
 const BYTES_MAX: usize = 1 << 20;
@@ -7,16 +6,7 @@ const ONE: Tid = Tid(0x40001);
 const OTHER: Tid = Tid(0x40002);
 
 fn message(tag: i32) -> Message {
-    Message {
-        src: ONE,
-        dst: Tid::DAEMON,
-        ctx: 0,
-        tag,
-        wid: 0,
-        enc: ENC_XDR,
-        format: crate::codes::native_dsig(),
-        body: ByteBuf::new(),
-    }
+    Message::new(ONE, Tid::DAEMON, 0, tag, ByteBuf::new())
 }
 
 #[test]

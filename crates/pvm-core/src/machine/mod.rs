@@ -84,7 +84,7 @@ pub use output_far::FAR_OUTPUT_BYTES_MAX;
 pub use spawn::{Found, SpawnId};
 pub use tasks::TASKS_MAX;
 
-use crate::codes::{Code, ENC_XDR};
+use crate::codes::Code;
 use crate::hostfile::{HostLine, Hostfile};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
@@ -135,7 +135,7 @@ pub enum Action {
     /// Append output of a task to the log.
     Log { tid: Tid, line: Vec<u8> },
     /// Tell a collector of an event, stamped with the time of day, by
-    /// [`Machine::handle_message_made`]. `describe`: for the first time.
+    /// [`Machine::handle_messages_made`]. `describe`: for the first time.
     /// `introduce`: tell it before what data there are.
     Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
     /// Tell the time of day, by [`Machine::handle_time_told`].
@@ -482,9 +482,13 @@ impl Machine {
         }
     }
 
-    /// A message that the edge has made for the machine, like the records of [`Action::Trace`].
-    pub fn handle_message_made(&mut self, message: Message) {
-        self.send_message(message);
+    /// Messages that the edge has made for the machine of one action, like the records of
+    /// [`Action::Trace`]. They go before all that was decided after that action: who collects traces
+    /// and output hears of a task's end before its output ends.
+    pub fn handle_messages_made(&mut self, messages: impl IntoIterator<Item = Message>) {
+        let mut later = std::mem::take(&mut self.actions);
+        messages.into_iter().for_each(|message| self.send_message(message));
+        self.actions.append(&mut later);
     }
 
     /// The time of day, as [`Action::TellTime`] has asked.
@@ -498,8 +502,7 @@ impl Machine {
     }
 
     fn own_message(&self, dst: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) -> Message {
-        let (body, format) = (ByteBuf::from(body), crate::codes::native_dsig());
-        Message { src: Tid::DAEMON, dst, ctx, tag, wid, enc: ENC_XDR, format, body }
+        Message { wid, ..Message::new(Tid::DAEMON, dst, ctx, tag, body) }
     }
 
     /// A message that a task sends by way of the daemon: to the daemon itself, or to a task. Who

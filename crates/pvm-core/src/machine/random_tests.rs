@@ -39,16 +39,7 @@ impl Dice {
             count: dice.roll(4) as i32,
             ..spawn_of(["prog", "missing", "broken"][dice.roll(3) as usize], 1)
         };
-        let message = Message {
-            src: self.tid(),
-            dst: self.tid(),
-            ctx: self.int(),
-            tag: self.int(),
-            wid: 0,
-            enc: 0,
-            format: crate::codes::native_dsig(),
-            body: self.name(),
-        };
+        let message = Message { enc: 0, ..Message::new(self.tid(), self.tid(), self.int(), self.int(), self.name()) };
         match self.roll(31) {
             0 | 1 => Request::Connect(self.tid()),
             2..=4 => Request::Spawn(spawn(self)),

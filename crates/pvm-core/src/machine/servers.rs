@@ -2,7 +2,7 @@
 use super::tasks::{Origin, State};
 use super::{Machine, Start, hoster, joining, notify, spawn};
 use crate::codes::{
-    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, ENC_XDR, MBOX_MULTI_INSTANCE, NOTIFY_CANCEL,
+    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, MBOX_MULTI_INSTANCE, NOTIFY_CANCEL,
     NOTIFY_TASK_EXIT, SM_ADD, SM_ADDHOST, SM_CONFIG, SM_DELHOST, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN,
     SM_STHOSTACK, SM_STTASK, SM_TASK, SM_TASKX, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
 };
@@ -113,17 +113,8 @@ impl Machine {
             }
             return self.send_host(self.hosts.master(), Frame::Serves { role, tid, on: true });
         }
-        let body = ByteBuf::from(Writer::new().int(tid.0 as i32).finish());
-        let message = Message {
-            src: tid,
-            dst: Tid::DAEMON,
-            ctx: 0,
-            tag: 0,
-            wid: 0,
-            enc: ENC_XDR,
-            format: crate::codes::native_dsig(),
-            body,
-        };
+        let body = Writer::new().int(tid.0 as i32).finish();
+        let message = Message::new(tid, Tid::DAEMON, 0, 0, body);
         // Where another task has put something under that name, both entries stand.
         let _ = self.put_info(tid, ByteBuf::from(class.as_bytes().to_vec()), MBOX_MULTI_INSTANCE, message);
     }
@@ -305,16 +296,7 @@ impl Machine {
         let bound = self.tasks.get(from).is_some_and(|task| manager == Some(task.manager));
         let (true, Some(manager)) = (bound, manager) else { return Some(request) };
         let Some((tag, body)) = manager_request(&request) else { return Some(request) };
-        let message = Message {
-            src: from,
-            dst: manager,
-            ctx: 0,
-            tag,
-            wid: wait as i32,
-            enc: ENC_XDR,
-            format: crate::codes::native_dsig(),
-            body: ByteBuf::from(body.finish()),
-        };
+        let message = Message { wid: wait as i32, ..Message::new(from, manager, 0, tag, body.finish()) };
         self.send_message(message);
         if tag == SM_NOTIFY {
             // The manager passes it on or notifies by itself; it sends no answer.

@@ -124,16 +124,7 @@ fn a_manager_that_was_followed_by_another_still_answers_or_the_daemon_does() {
     assert_eq!(world.ask(four, Request::Tasks(Tid::NONE)), None);
     assert!(matches!(world.ask(TWO, register), Some(Reply::Manager { previous: ONE, .. })));
     let answer = Writer::new().int(0).int(1).finish();
-    let message = Message {
-        src: ONE,
-        dst: three,
-        ctx: 0,
-        tag: SM_CONFIG,
-        wid: 42,
-        enc: ENC_XDR,
-        format: crate::codes::native_dsig(),
-        body: answer.into(),
-    };
+    let message = Message { wid: 42, ..Message::new(ONE, three, 0, SM_CONFIG, answer) };
     world.seen.clear();
     world.machine.handle_frame(NOW, ONE, ToDaemon::Message(message));
     world.run();

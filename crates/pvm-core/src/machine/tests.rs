@@ -152,17 +152,8 @@ impl World {
 
     pub fn message(&mut self, from: Tid, tag: i32, wid: i32, body: Writer) {
         self.seen.clear();
-        let body = ByteBuf::from(body.finish());
-        let message = Message {
-            src: from,
-            dst: Tid::DAEMON,
-            ctx: 0,
-            tag,
-            wid,
-            enc: ENC_XDR,
-            format: crate::codes::native_dsig(),
-            body,
-        };
+        let body = body.finish();
+        let message = Message { wid, ..Message::new(from, Tid::DAEMON, 0, tag, body) };
         self.machine.handle_frame(NOW, from, ToDaemon::Message(message));
         self.run();
     }
@@ -509,16 +500,7 @@ fn who_waits_for_a_mailbox_entry_gets_it_when_it_comes() {
     let mut world = World::new();
     world.tasks(2);
     let wait = || Request::RecvInfo { name: text("box"), index: 0, flags: MBOX_WAIT_FOR_INFO };
-    let message = Message {
-        src: ONE,
-        dst: TWO,
-        ctx: 3,
-        tag: 4,
-        wid: 5,
-        enc: 6,
-        format: crate::codes::native_dsig(),
-        body: text("body"),
-    };
+    let message = Message { wid: 5, enc: 6, ..Message::new(ONE, TWO, 3, 4, text("body")) };
     let put = || Request::PutInfo { name: text("box"), flags: MBOX_PERSISTENT, message: message.clone() };
     assert_eq!(world.ask(ONE, wait()), None);
     assert_eq!(world.ask(TWO, put()), Some(Reply::Int(0)));
@@ -582,16 +564,7 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
 fn a_message_by_way_of_the_daemon_carries_its_true_sender() {
     let mut world = World::new();
     world.tasks(2);
-    let message = Message {
-        src: THREE,
-        dst: TWO,
-        ctx: 1,
-        tag: 2,
-        wid: 0,
-        enc: 3,
-        format: crate::codes::native_dsig(),
-        body: text("x"),
-    };
+    let message = Message { enc: 3, ..Message::new(THREE, TWO, 1, 2, text("x")) };
     world.machine.handle_frame(NOW, ONE, ToDaemon::Message(message));
     world.run();
     assert_eq!(world.messages(TWO)[0].src, ONE);
@@ -668,16 +641,7 @@ fn contexts_of_the_dead_are_free_and_tickles_answer() {
 fn a_reset_of_mailboxes_spares_what_living_tasks_keep() {
     let mut world = World::new();
     world.tasks(2);
-    let message = Message {
-        src: ONE,
-        dst: TWO,
-        ctx: 0,
-        tag: 0,
-        wid: 0,
-        enc: 0,
-        format: crate::codes::native_dsig(),
-        body: text(""),
-    };
+    let message = Message { enc: 0, ..Message::new(ONE, TWO, 0, 0, text("")) };
     for (task, name) in [(ONE, "orphan"), (TWO, CLASS_NO_RESET)] {
         world.ask(task, Request::PutInfo { name: text(name), flags: MBOX_PERSISTENT, message: message.clone() });
     }

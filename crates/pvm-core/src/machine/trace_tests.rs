@@ -1,8 +1,9 @@
 //! Traces, driven by hand.
 use super::tests::{World, spawn_of};
 use super::*;
+use crate::encoding::Writer;
 use crate::events::{Datum, Event};
-use crate::proto::{Role, TraceSettings};
+use crate::proto::{Message, Role, ToTask, TraceSettings};
 
 fn wish(tracer: Tid) -> TraceSettings {
     TraceSettings {
@@ -74,6 +75,30 @@ fn a_spawner_that_traces_its_children_hears_of_start_and_end() {
         _ => None,
     });
     assert_eq!(status, Some(0x300));
+}
+
+#[test]
+fn a_collector_hears_of_the_end_of_a_task_before_its_output_ends() {
+    let mut world = World::new();
+    let collector = registered(&mut world);
+    let tid = world.hello(99, None).tid;
+    world.take_seen();
+    world.machine.handle_disconnect(tid);
+    let mut tags = Vec::new();
+    while let Some(action) = world.machine.poll_action() {
+        match action {
+            Action::Trace { to, ctx, tag, .. } => {
+                let made = [1, 2].map(|body| Message::new(Tid::DAEMON, to, ctx, tag, vec![body]));
+                world.machine.handle_messages_made(made);
+            }
+            Action::Send { to, frame: ToTask::Message(message) } if to == collector => {
+                tags.push((message.tag, message.body.to_vec()));
+            }
+            _ => {}
+        }
+    }
+    let end_of_output = Writer::new().int(tid.0 as i32).int(0).finish();
+    assert_eq!(tags, [(2, vec![1]), (2, vec![2]), (3, end_of_output)]);
 }
 
 #[test]

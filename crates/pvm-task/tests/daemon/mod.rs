@@ -1,7 +1,7 @@
 //! As much of a daemon as tests of tasks need: lets tasks in, introduces them, tells of deaths.
-use pvm_core::codes::{Code, DSIG_X86_64, ENC_XDR};
+use pvm_core::codes::{Code, DSIG_X86_64};
 use pvm_core::encoding::Writer;
-use pvm_core::proto::{ByteBuf, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
+use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
 use pvm_link::Link;
@@ -198,18 +198,9 @@ impl Daemon {
             }
             let watched: Vec<_> = self.clients[at].watched.iter().filter(|(tid, ..)| *tid == dead).copied().collect();
             for (_, ctx, tag) in watched {
-                let body = ByteBuf::from(Writer::new().int(dead.0 as i32).finish());
+                let body = Writer::new().int(dead.0 as i32).finish();
                 let dst = self.clients[at].tid;
-                let message = Message {
-                    src: Tid::DAEMON,
-                    dst,
-                    ctx,
-                    tag,
-                    wid: 0,
-                    enc: ENC_XDR,
-                    format: pvm_core::codes::native_dsig(),
-                    body,
-                };
+                let message = Message::new(Tid::DAEMON, dst, ctx, tag, body);
                 self.send(at, &ToTask::Message(message));
             }
         }
