@@ -101,7 +101,7 @@ fn program(case: &Case) -> PathBuf {
 pub fn compile(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(programs())?;
     let helpers = root().join("tests/conform");
-    let inputs = [helpers.join("case.h"), folder().join("hosts.h")];
+    let inputs = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
     for case in cases.iter().filter(|case| case.kind == Kind::Program) {
         let mut command = compile::c(&helpers);
         command.arg("-I").arg(folder()).arg(&case.source);
