@@ -486,6 +486,53 @@ static const char *check_passed(const struct cell *cell, int appended)
     return check_count(cell, before, (appended ? 2 : 1) * (TYPES - 1) * ITEMS);
 }
 
+/* ----- a handler: it is called with the message, which is received by no call */
+
+static struct {
+    int handler, calls;
+    double real;
+    long whole;
+} handled;
+
+static int handle(int mid)
+{
+    int old = pvm_setrbuf(mid);
+    handled.calls++;
+    if (pvm_upkdouble(&handled.real, 1, 1) < 0 || pvm_upklong(&handled.whole, 1, 1) < 0)
+        handled.real = handled.whole = 0;
+    pvm_setrbuf(old);
+    return 0;
+}
+
+static const char *add_handler(const struct cell *cell, int argument)
+{
+    (void)argument;
+    handled.calls = 0;
+    WELL(handled.handler = pvm_addmhf(cell->sender, cell->tag, pvm_getcontext(), handle));
+    return NULL;
+}
+
+static const char *send_handled(const struct cell *cell, int whole)
+{
+    WELL(pvm_initsend(PvmDataDefault));
+    EXPECT(pvm_pkdouble(&(double){-0.375}, 1, 1), 0);
+    EXPECT(pvm_pklong(&(long){whole}, 1, 1), 0);
+    EXPECT(pvm_send(cell->receiver, cell->tag), 0);
+    return NULL;
+}
+
+static const char *check_handled(const struct cell *cell, int whole)
+{
+    struct timeval pause = {0, 50000};
+    int pauses;
+    for (pauses = 0; !handled.calls && pauses < PATIENCE * 20; pauses++)
+        EXPECT(pvm_trecv(cell->sender, cell->tag, &pause), 0);
+    EXPECT(pvm_delmhf(handled.handler), 0);
+    EXPECT(handled.calls, 1);
+    MUST(handled.real == -0.375 && handled.whole == whole, "%g and %ld", handled.real, handled.whole);
+    return NULL;
+}
+
 void messages_rows(void)
 {
     char name[40];
@@ -506,6 +553,8 @@ void messages_rows(void)
     make_pair("psend large long", T_LONG, send_psend_large, check_psend_large);
     make_pair("psend large ulong", T_ULONG, send_psend_large, check_psend_large);
     make_pair("psend, long message", 1, send_long, check_long);
+    make_row("message handler", -70000, -1,
+             (struct step[STEPS_MAX]){{RECEIVER, add_handler}, {SENDER, send_handled}, {RECEIVER, check_handled}});
     make_pair("pkmesg", 0, send_embedded, check_embedded);
     for (i = 0; i < KINDS; i++) {
         snprintf(name, sizeof name, "pkmesg by %s", kinds[i].label);

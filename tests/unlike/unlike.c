@@ -140,9 +140,34 @@ static const char *together(int members, int direct)
     return NULL;
 }
 
+/* Asks to be told when that host goes, and when one comes. */
+static const char *watch(int host)
+{
+    EXPECT(pvm_notify(PvmHostDelete, TAG_LOST, 1, &host), 0);
+    EXPECT(pvm_notify(PvmHostAdd, TAG_ADDED, 1, NULL), 0);
+    return NULL;
+}
+
+/* Whether it was told of both. */
+static const char *was_told(int lost, int added)
+{
+    int host = 0, count = 0;
+    WELL(receive(-1, TAG_LOST));
+    EXPECT(pvm_upkint(&host, 1, 1), 0);
+    EXPECT(host, lost);
+    WELL(receive(-1, TAG_ADDED));
+    EXPECT(pvm_upkint(&count, 1, 1), 0);
+    EXPECT(count, 1);
+    EXPECT(pvm_upkint(&host, 1, 1), 0);
+    EXPECT(host, added);
+    return NULL;
+}
+
 #define ROW_TOGETHER (-1)
 #define ROW_QUIT (-2)
 #define ROW_ROUTE (-3)
+#define ROW_WATCH (-4)
+#define ROW_TOLD (-5)
 
 static void work(void)
 {
@@ -156,6 +181,10 @@ static void work(void)
         cell = (struct cell){words[0], words[2], words[3], words[4], words[5], words[6], words[7], words[8]};
         if (cell.row == ROW_TOGETHER) {
             report(together(step, words[2]));
+        } else if (cell.row == ROW_WATCH) {
+            report(watch(step));
+        } else if (cell.row == ROW_TOLD) {
+            report(was_told(step, words[2]));
         } else if (cell.row == ROW_ROUTE) {
             pvm_setopt(PvmRoute, step);
             report(NULL);
@@ -245,10 +274,61 @@ static void ask_all(const char *name, int row, int argument, int second)
     printf("all\t%s\t%s\n", name, error ? error : "ok");
 }
 
-int main(int argc, char **argv)
+static int spawn_workers(int kind)
 {
     char *arguments[] = {"work", NULL};
-    int kind, who;
+    int who;
+    for (who = 0; who < 3; who++)
+        if (pvm_spawn("unlike", arguments, PvmTaskHost, (char *)kinds[kind].host, 1, &workers[kind][who]) != 1) {
+            printf("no worker on %s: %d\n", kinds[kind].host, workers[kind][who]);
+            return 0;
+        }
+    return 1;
+}
+
+/* A command to one worker on each other host. */
+static const char *ask_others(int kind, int row, int argument, int second)
+{
+    const char *error = NULL;
+    int other;
+    for (other = 0; other < KINDS; other++)
+        if (other != kind)
+            command(workers[other][RECEIVER], (int[9]){row, argument, second});
+    for (other = 0; other < KINDS; other++) {
+        const char *said = other == kind ? NULL : answer(workers[other][RECEIVER]);
+        if (said && !error)
+            error = wrong("%s: %s", kinds[other].label, said);
+    }
+    return error;
+}
+
+/* A host is deleted and added again, which the others are told. */
+static const char *replace_host(int kind)
+{
+    char *name = (char *)kinds[kind].host;
+    int lost = pvm_tidtohost(workers[kind][0]), info = 0, added = 0;
+    const char *error = ask_others(kind, ROW_WATCH, lost, 0);
+    if (error)
+        return error;
+    EXPECT(pvm_delhosts(&name, 1, &info), 1);
+    EXPECT(pvm_addhosts(&name, 1, &added), 1);
+    MUST(spawn_workers(kind), "no workers on the new host");
+    return ask_others(kind, ROW_TOLD, lost, added);
+}
+
+static void replace_hosts(void)
+{
+    int kind;
+    /* The first host is that of the chief. */
+    for (kind = 1; kind < KINDS; kind++) {
+        const char *error = replace_host(kind);
+        printf("all\tnotify of hosts: %s is deleted and added\t%s\n", kinds[kind].label, error ? error : "ok");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int kind;
     setvbuf(stdout, NULL, _IOLBF, 0);
     make_rows();
     if (argc > 1 && !strcmp(argv[1], "work")) {
@@ -259,16 +339,15 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "chief"))
         return child_main(argc, argv);
     for (kind = 0; kind < KINDS; kind++)
-        for (who = 0; who < 3; who++)
-            if (pvm_spawn("unlike", arguments, PvmTaskHost, (char *)kinds[kind].host, 1, &workers[kind][who]) != 1) {
-                printf("no worker on %s: %d\n", kinds[kind].host, workers[kind][who]);
-                return 1;
-            }
+        if (!spawn_workers(kind))
+            return 1;
     matrix(argc > 2 ? argv[2] : NULL, 0);
     ask_all("barrier, mcast, bcast, reduce", ROW_TOGETHER, 3 * KINDS, 0);
     ask_all("direct route", ROW_ROUTE, PvmRouteDirect, 0);
     matrix(argc > 2 ? argv[2] : NULL, 1);
     ask_all("barrier, mcast, bcast, reduce; direct", ROW_TOGETHER, 3 * KINDS, 1);
+    if (argc <= 2)
+        replace_hosts();
     tell_all(ROW_QUIT, 0, 0);
     pvm_exit();
     printf("done\n");

@@ -125,6 +125,8 @@ int child_main(int count, char **arguments);
 #define TAG_COMMAND 1
 #define TAG_REPORT 2
 #define TAG_CHILD 4
+#define TAG_LOST 5
+#define TAG_ADDED 6
 /* Each cell has a tag of its own from here on. */
 #define TAG_CELLS 1000
 
