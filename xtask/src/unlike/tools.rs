@@ -12,6 +12,7 @@ pub const PACKAGES: &[&str] = &[
     "gcc-aarch64-linux-gnu",
     "gcc-i686-linux-gnu",
     "gcc-s390x-linux-gnu",
+    "iproute2",
     "libc6-dev-arm64-cross",
     "libc6-dev-i386-cross",
     "libc6-dev-s390x-cross",
