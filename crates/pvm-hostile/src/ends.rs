@@ -54,6 +54,7 @@ pub fn one(life: &mut Life) -> String {
 /// What no daemon may put up with.
 fn nonsense(life: &mut Life) -> String {
     let master = life.master;
+    life.say_all();
     let what = match life.dice.u32(..7) {
         0 => {
             life.say_bytes(master, CONTROL_FRAME, &[], &[0xff; 30]);

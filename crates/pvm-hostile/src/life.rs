@@ -20,6 +20,8 @@ const SEARCH_TIME: Duration = Duration::from_millis(400);
 const CALL_TIME: Duration = Duration::from_secs(5);
 /// What may wait to be sent on one link, in bytes; what is beyond is not said.
 const WAITING_BYTES_MAX: usize = 32 << 20;
+/// How long others may take to take what it has said.
+const SAY_TIME_MAX: Duration = Duration::from_secs(60);
 /// The number of the request for all tasks.
 const SEARCH: u32 = 0x7ea5;
 
@@ -184,6 +186,14 @@ impl Life {
     /// Sends a frame, if the host still listens.
     pub fn say(&mut self, host: Tid, frame: &Frame) {
         self.say_bytes(host, CONTROL_FRAME, &[], &wire::encode(frame));
+    }
+
+    /// Waits until all that it has said is taken, so that what it says next is said in any case.
+    pub fn say_all(&mut self) {
+        let end = Instant::now() + SAY_TIME_MAX;
+        while self.has_unsent() && !self.cut_off && Instant::now() < end {
+            self.step(Duration::from_millis(20));
+        }
     }
 
     /// Sends the bytes of a frame, whatever they mean.

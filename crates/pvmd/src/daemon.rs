@@ -10,6 +10,7 @@ use crate::route::{self, Route};
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::start::Starter;
+use crate::turn::Turn;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Connection, Machine, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
@@ -41,8 +42,6 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 /// Events taken in one go.
 const EVENTS_MAX: usize = 256;
-/// Frames taken from one task before others have their turn.
-const FRAMES_IN_TURN_MAX: usize = 64;
 /// Connections accepted before others have their turn.
 const ACCEPTS_IN_TURN_MAX: usize = 64;
 /// Pause when there is no descriptor left for a new connection.
@@ -218,7 +217,7 @@ impl Daemon {
                 self.work();
             }
             for connection in std::mem::take(&mut self.unfinished) {
-                self.receive(connection, FRAMES_IN_TURN_MAX);
+                self.receive(connection, Turn::begin());
                 self.work();
             }
             for host in std::mem::take(&mut self.unfinished_hosts) {
@@ -288,11 +287,11 @@ impl Daemon {
                     self.flush(connection);
                 }
                 if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                    self.receive(connection, FRAMES_IN_TURN_MAX);
+                    self.receive(connection, Turn::begin());
                 }
             }
             Source::Peer(connection) => {
-                self.receive(connection, usize::MAX);
+                self.receive(connection, Turn::unending());
                 self.close(connection);
             }
             Source::Output(tid) => self.take_output(tid),
@@ -338,8 +337,8 @@ impl Daemon {
     }
 
     /// Takes frames of a connection.
-    fn receive(&mut self, connection: Connection, frames_max: usize) {
-        for _ in 0..frames_max {
+    fn receive(&mut self, connection: Connection, mut turn: Turn) {
+        while turn.goes_on() {
             let Some(client) = self.connections.get_mut(connection) else { return };
             match client.link.receive_from_task() {
                 Ok(None) => return,

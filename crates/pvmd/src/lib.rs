@@ -22,6 +22,7 @@ mod settings;
 mod slave;
 mod source;
 mod start;
+mod turn;
 mod workplace;
 
 use arguments::{Command, Options};

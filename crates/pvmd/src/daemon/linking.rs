@@ -2,6 +2,7 @@
 use super::Daemon;
 use crate::links::{Event, Links};
 use crate::settings::Settings;
+use crate::turn::Turn;
 use pvm_core::machine::{Action, Rank};
 use pvm_core::tid::Tid;
 use pvm_net::Gate;
@@ -9,9 +10,6 @@ use rustix::event::epoll::EventFlags;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// Frames taken from one host before others have their turn.
-const FRAMES_IN_TURN_MAX: usize = 64;
 
 /// The links of a daemon; the master may call if there is one.
 pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crate::Result<Links> {
@@ -97,7 +95,8 @@ impl Daemon {
     }
 
     fn take_frames_of_host(&mut self, host: Tid) {
-        for _ in 0..FRAMES_IN_TURN_MAX {
+        let mut turn = Turn::begin();
+        while turn.goes_on() {
             let Some(frame) = self.links.receive(host) else {
                 // A part of one is a sign of life too.
                 self.machine.handle_heard(self.now(), host);

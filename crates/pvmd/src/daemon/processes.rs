@@ -1,6 +1,7 @@
 //! Processes of tasks, and what they print.
 use super::{COLLECTOR_BACKLOG_BYTES_MAX, Daemon, OUTPUT_BYTES, OUTPUT_IN_TURN_MAX, Running, Source};
 use crate::children::Process;
+use crate::turn::Turn;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, FAR_OUTPUT_BYTES_MAX, Start};
 use pvm_core::tid::Tid;
@@ -118,7 +119,7 @@ impl Daemon {
         let Some(running) = self.running.get_mut(&tid) else { return };
         let Ok(Some(status)) = running.child.try_wait() else { return };
         if let Some(connection) = self.connections.of_task(tid) {
-            self.receive(connection, usize::MAX);
+            self.receive(connection, Turn::unending());
         }
         self.drain(tid);
         self.work();

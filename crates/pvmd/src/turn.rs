@@ -1,0 +1,49 @@
+//! How much of one peer is handled before others have their turn.
+use std::time::{Duration, Instant};
+
+/// The most frames.
+const FRAMES_MAX: usize = 64;
+/// The longest time. A request may be dear: a list of all mailboxes takes milliseconds.
+const TIME_MAX: Duration = Duration::from_millis(1);
+
+/// The turn of a peer.
+pub struct Turn {
+    frames: usize,
+    end: Option<Instant>,
+}
+
+impl Turn {
+    /// One that begins now.
+    pub fn begin() -> Turn {
+        Turn { frames: FRAMES_MAX, end: Some(Instant::now() + TIME_MAX) }
+    }
+
+    /// One that lasts as long as there is something.
+    pub fn unending() -> Turn {
+        Turn { frames: usize::MAX, end: None }
+    }
+
+    /// Whether another frame may be taken. The first one may in any case.
+    pub fn goes_on(&mut self) -> bool {
+        let first = self.frames == FRAMES_MAX;
+        if self.frames == 0 || !first && self.end.is_some_and(|end| Instant::now() >= end) {
+            return false;
+        }
+        self.frames -= 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_after_so_many_frames_or_after_so_long() {
+        let count = |mut turn: Turn| (0..2 * FRAMES_MAX).take_while(|_| turn.goes_on()).count();
+        let far = Some(Instant::now() + Duration::from_secs(1000));
+        assert_eq!(count(Turn { end: far, ..Turn::begin() }), FRAMES_MAX);
+        assert_eq!(count(Turn { end: Some(Instant::now()), ..Turn::begin() }), 1);
+        assert_eq!(count(Turn::unending()), 2 * FRAMES_MAX);
+    }
+}
