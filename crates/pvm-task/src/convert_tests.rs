@@ -1,4 +1,5 @@
 use super::*;
+use crate::message::OWN_DSIG;
 use crate::types::Filter;
 use crate::{ANY, Environment};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR};
@@ -206,8 +207,11 @@ fn the_body_of_another_format_goes_into_an_empty_buffer_only() {
     task.init_send(DATA_DEFAULT).unwrap();
     task.pack(Kind::Int, &[0; 4]).unwrap();
     assert_eq!(task.pack_message_body(mid), Err(Code::Mismatch));
-    task.init_send(DATA_RAW).unwrap();
+    let raw = task.init_send(DATA_RAW).unwrap();
     assert_eq!(task.pack_message_body(mid), Err(Code::Mismatch));
+    // What is packed now is of the own format, and says so.
+    task.pack(Kind::Int, &[0; 4]).unwrap();
+    assert_eq!(task.export_message(raw).unwrap().format, OWN_DSIG);
 }
 
 #[test]

@@ -139,13 +139,11 @@ impl Task {
         let source = self.state.store.get(mid)?;
         let (enc, format, body) = (source.enc, source.format, source.body()?);
         let (message, heap) = self.packing()?;
-        if message.len() == 0 {
-            // What follows is converted.
-            message.format = format;
-        }
-        if message.enc != enc || message.format != format {
+        if message.enc != enc || message.len() > 0 && message.format != format {
             return Err(Code::Mismatch);
         }
+        // What follows is converted.
+        message.format = format;
         match &mut message.large {
             Large::Pieces(pieces) => pieces.push(Box::new(Copied(body))),
             _ => message.append(heap, &body)?,

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::process::{Pid, PidfdFlags};
 use rustix::time::Timespec;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -95,9 +95,9 @@ pub struct Daemon {
     next_look: Instant,
     next_refresh: Instant,
     /// Connections from which more frames were read than handled in their turn.
-    unfinished: Vec<Connection>,
+    unfinished: BTreeSet<Connection>,
     /// The same for hosts.
-    unfinished_hosts: Vec<Tid>,
+    unfinished_hosts: BTreeSet<Tid>,
     stopped: bool,
 }
 
@@ -156,8 +156,8 @@ impl Daemon {
             started: Instant::now(),
             next_look: Instant::now() + LOOK_INTERVAL,
             next_refresh: Instant::now() + REFRESH_INTERVAL,
-            unfinished: Vec::new(),
-            unfinished_hosts: Vec::new(),
+            unfinished: BTreeSet::new(),
+            unfinished_hosts: BTreeSet::new(),
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
@@ -286,7 +286,9 @@ impl Daemon {
                 if flags.contains(EventFlags::OUT) {
                     self.flush(connection);
                 }
-                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                let came = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+                // One turn for each.
+                if came && !self.unfinished.contains(&connection) {
                     self.receive(connection, Turn::begin());
                 }
             }
@@ -372,7 +374,7 @@ impl Daemon {
             self.work();
         }
         if self.connections.get_mut(connection).is_some_and(|client| client.link.has_frame()) {
-            self.unfinished.push(connection);
+            self.unfinished.insert(connection);
         }
     }
 

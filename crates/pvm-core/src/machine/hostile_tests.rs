@@ -181,6 +181,22 @@ fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_
 }
 
 /// The host shows that it lives, and does nothing else.
+#[test]
+fn a_host_that_is_joining_is_not_turned_away_because_others_do_not_reach_it() {
+    for seed in 0..20 {
+        let mut fleet = Fleet::new(2, seed);
+        let (evil, asker, comer) = (Fleet::host(2), fleet.task(MASTER), Fleet::host(3));
+        let wait = fleet.send(asker, Request::AddHosts(vec![ByteBuf::from(b"h3".to_vec())]));
+        while fleet.answer(asker, wait).is_none() && fleet.step() {
+            if fleet.machine(MASTER).comer(comer).is_some() {
+                says(&mut fleet, evil, MASTER, Frame::Suspect(comer));
+            }
+        }
+        fleet.settle();
+        assert_eq!(hosts_of(&mut fleet, asker), 3);
+    }
+}
+
 fn only_beats(fleet: &mut Fleet, evil: Tid, seconds: u64) {
     fleet.nodes.get_mut(&evil).expect("a host").frozen = true;
     for _ in 0..seconds {

@@ -392,7 +392,9 @@ impl Machine {
 
     /// A host cannot reach another.
     fn suspected(&mut self, from: Tid, host: Tid) {
-        if !self.hosts.is_master() || self.control.halting() || !self.is_known(host) {
+        // Of one that is joining the master knows best: others have no link to it yet.
+        let member = host.is_host() && host != self.own_host() && self.hosts.is_here(host);
+        if !self.hosts.is_master() || self.control.halting() || !member {
             return;
         }
         let (one, other) = (self.plain_name_of(from), self.plain_name_of(host));

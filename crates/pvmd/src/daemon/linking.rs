@@ -61,7 +61,7 @@ impl Daemon {
                     self.machine.handle_link_up(self.now(), host);
                     self.attach_data(host, data);
                     // What came with the handshake shows on no socket.
-                    self.unfinished_hosts.push(host);
+                    self.unfinished_hosts.insert(host);
                 }
                 Event::Down { host } => self.link_down(host),
                 Event::Met { ticket, link } => self.direct_met(ticket, &link),
@@ -82,7 +82,9 @@ impl Daemon {
             self.links.flush(host);
             self.links_happened();
         }
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+        let came = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+        // One turn for each.
+        if came && !self.unfinished_hosts.contains(&host) {
             self.receive_from_host(host);
         }
     }
@@ -107,7 +109,7 @@ impl Daemon {
             self.work();
         }
         if self.links.has_unread(host) {
-            self.unfinished_hosts.push(host);
+            self.unfinished_hosts.insert(host);
         }
     }
 }

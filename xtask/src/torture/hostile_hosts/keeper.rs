@@ -65,10 +65,10 @@ impl<'a> Keeper<'a> {
 
     /// They come no more, and those that are there end.
     pub fn calm(&self) {
-        self.wanted.store(false, Ordering::Relaxed);
+        self.wanted.store(false, Ordering::SeqCst);
         let there = || self.hostile.iter().flat_map(Host::processes);
         there().for_each(|process| signal(process, Signal::KILL));
-        wait_until(CONSOLE_TIME, || self.adding.load(Ordering::Relaxed) == 0 && there().next().is_none());
+        wait_until(CONSOLE_TIME, || self.adding.load(Ordering::SeqCst) == 0 && there().next().is_none());
         // One that was on its way.
         there().for_each(|process| signal(process, Signal::KILL));
     }
@@ -106,19 +106,23 @@ impl<'a> Keeper<'a> {
     }
 
     fn add_those_that_lack(&self) {
-        if !self.wanted.load(Ordering::Relaxed) {
-            return;
+        // Counted before it looks whether they are wanted: who sees none of them being added, after
+        // they are wanted no more, sees none come.
+        self.adding.fetch_add(1, Ordering::SeqCst);
+        if self.wanted.load(Ordering::SeqCst) {
+            self.add();
         }
+        self.adding.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn add(&self) {
         let lacking: Vec<&str> =
             self.hostile.iter().filter(|host| host.processes().is_empty()).map(|host| host.name.as_str()).collect();
         if lacking.is_empty() {
             return;
         }
-        self.adding.fetch_add(1, Ordering::Relaxed);
         // What it says is of no interest: it may be gone again before the answer comes.
-        let said = self.ask(self.machine.first(), &format!("add {}\n", lacking.join(" ")));
-        self.adding.fetch_sub(1, Ordering::Relaxed);
-        match said {
+        match self.ask(self.machine.first(), &format!("add {}\n", lacking.join(" "))) {
             Ok(text) if text.contains(" successful") && !text.contains("\n0 successful") => {
                 self.seen(|seen| seen.added += 1)
             }
