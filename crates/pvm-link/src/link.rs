@@ -82,6 +82,8 @@ pub struct Link {
     peer_process: i32,
     outgoing: VecDeque<Outgoing>,
     outgoing_bytes: usize,
+    /// Bytes of the longest frame that waits, or has waited before it in the same queue.
+    longest: usize,
     incoming: Vec<u8>,
     /// The descriptors of frames that are not complete yet, one entry for each frame.
     batches: VecDeque<Batch>,
@@ -113,6 +115,7 @@ impl Link {
             peer_process: credentials.pid.as_raw_nonzero().get(),
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
+            longest: 0,
             incoming: Vec::new(),
             batches: VecDeque::new(),
         })
@@ -146,6 +149,13 @@ impl Link {
         self.outgoing_bytes
     }
 
+    /// Whether more waits than that, apart from the longest frame that is longer by itself: one who reads
+    /// that takes its time.
+    pub fn lets_wait_more_than(&self, bytes_max: usize) -> bool {
+        let outsize = if self.longest > bytes_max { self.longest } else { 0 };
+        self.outgoing_bytes > bytes_max + outsize
+    }
+
     /// Sends a frame, or keeps for [`Link::flush`] what the socket does not take now.
     pub fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         if frame.len() > FRAME_BYTES_MAX {
@@ -176,6 +186,7 @@ impl Link {
         let mut bytes = Vec::with_capacity(head.len() + frame.len() - sent);
         bytes.extend_from_slice(head.get(sent..).unwrap_or_default());
         bytes.extend_from_slice(&frame[sent.saturating_sub(head.len())..]);
+        self.longest = if self.outgoing.is_empty() { bytes.len() } else { self.longest.max(bytes.len()) };
         self.outgoing_bytes += bytes.len();
         self.outgoing.push_back(Outgoing { bytes, sent: 0, descriptors });
         Ok(())

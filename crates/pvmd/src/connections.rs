@@ -237,7 +237,7 @@ impl Connections {
             return place.waiting.push((frame, descriptors));
         };
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
-        if client.link.queued_bytes() > self.backlog_bytes_max {
+        if client.link.lets_wait_more_than(self.backlog_bytes_max) {
             client.mute = true;
             return self.overrun.push(connection);
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// The kind of every frame on a control link: a frame of the core.
 const CONTROL_FRAME: u8 = 1;
-/// What waits for a host on its control link, beside the frame that exceeds it.
+/// What waits for a host on its control link, beside the frame that exceeds it and one that is longer by itself.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least

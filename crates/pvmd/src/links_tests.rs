@@ -204,6 +204,16 @@ fn a_host_that_lets_too_much_wait_is_given_up() {
 }
 
 #[test]
+fn a_host_that_reads_a_long_frame_is_not_given_up_for_what_comes_behind_it() {
+    let (mut one, mut two) = linked_within(4 << 20, false);
+    one.links.send(tid(TWO), &line(20 << 20, 1));
+    (0..10).for_each(|_| one.links.send(tid(TWO), &Frame::Beat));
+    one.links.send(tid(TWO), &Frame::Leave);
+    drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 12);
+    assert!(!one.is_down(tid(TWO)));
+}
+
+#[test]
 fn a_frame_longer_than_any_task_can_send_ends_the_link() {
     for (bytes, is_down) in [(wire::HOST_FRAME_BYTES_MAX, false), (wire::HOST_FRAME_BYTES_MAX + 1, true)] {
         let (mut one, mut two) = linked(false);

@@ -25,7 +25,8 @@ use std::time::Duration;
 /// * Reached: the log is kept as the one before, and a new one begun
 /// * Test: `the_log_begins_afresh_and_is_turned_over_when_full`
 const LOG_BYTES_MAX: u64 = 1_000_000;
-/// What waits for a task on its socket, beside the frame that exceeds it, or for one that has not come yet.
+/// What waits for a task on its socket, beside the frame that exceeds it and one that is longer by itself, or for one
+/// that has not come yet.
 ///
 /// * Filled by: tasks and hosts that send by way of the daemon to a task that takes nothing
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least

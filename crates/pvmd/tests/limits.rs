@@ -5,6 +5,7 @@ mod common;
 use common::{Client, Daemon, Directory, PATIENCE, spawn_of, wait_for};
 use pvm_core::codes::native_dsig;
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, ToDaemon, TraceSettings};
+use pvm_core::tid::Tid;
 use pvm_link::LinkError;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,27 @@ fn a_task_that_takes_nothing_of_the_daemon_is_disconnected() {
     assert!(taken.is_some_and(|taken| taken < 60), "{taken:?}");
     assert_eq!(wait_for(&mut victim.link).unwrap_err(), LinkError::Closed);
     assert!(directory.log().contains("takes nothing of what it is sent, disconnected"), "{}", directory.log());
+}
+
+#[test]
+fn a_task_that_reads_a_long_entry_is_not_disconnected_for_what_comes_behind_it() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(directory.command().env("HPVM_BACKLOG_MAX", "1"));
+    let (mut reader, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    let message = |dst, bytes: usize| Message::new(Tid::NONE, dst, 0, 1, vec![7; bytes]);
+    let name = ByteBuf::from(b"box".to_vec());
+    let long = message(Tid::NONE, 24 << 20);
+    assert_eq!(other.ask(Request::PutInfo { name: name.clone(), flags: 0, message: long.clone() }), Reply::Int(0));
+    let wait = reader.begin(Request::RecvInfo { name, index: 0, flags: 0 });
+    for _ in 0..20 {
+        other.link.send_to_daemon(&ToDaemon::Message(message(reader.tid(), 10_000)), &[]).unwrap();
+        assert_eq!(other.ask(Request::TaskStatus(other.tid())), Reply::Code(0));
+    }
+    let Reply::Info(entry) = reader.finish(wait) else { panic!() };
+    assert!(entry.body == long.body);
+    for _ in 0..20 {
+        assert_eq!(reader.message().0.body.len(), 10_000);
+    }
 }
 
 #[test]

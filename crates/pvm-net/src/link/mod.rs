@@ -27,7 +27,8 @@ pub const HEADER_BYTES_MAX: usize = 128;
 /// * Reached: the link is closed
 /// * Test: `a_frame_that_is_too_long_is_refused_on_both_sides`
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
-/// What waits for the socket of a link, beside the frame that exceeds it, unless the link is told otherwise.
+/// What waits for the socket of a link, beside the frame that exceeds it and one that is longer by itself, unless
+/// the link is told otherwise.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: none, daemons tell their links otherwise
@@ -123,6 +124,9 @@ pub struct Link {
     trusted: bool,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
+    /// Bytes of the longest frame, of those that wait, that is longer than all may be that waits. One who
+    /// reads it takes its time, and is not to be given up for what comes meanwhile.
+    outsize: usize,
     /// Nothing more can be read, and why; what came before can still be taken.
     broken: Option<LinkError>,
 }
@@ -141,6 +145,7 @@ impl Link {
             trusted: false,
             frame_bytes_max: FRAME_BYTES_MAX,
             queued_bytes_max: QUEUED_BYTES_MAX,
+            outsize: 0,
             broken: None,
         }
     }
@@ -181,7 +186,8 @@ impl Link {
         self.frame_bytes_max = bytes;
     }
 
-    /// Sets how much may wait for the socket: a frame is taken while no more than this waits.
+    /// Sets how much may wait for the socket: a frame is taken while no more than this waits, apart from
+    /// a frame that is longer by itself.
     pub fn set_queued_bytes_max(&mut self, bytes: usize) {
         self.queued_bytes_max = bytes;
     }

@@ -56,8 +56,14 @@ impl Link {
     pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
         let body_bytes = body.iter().map(|part| part.len()).sum();
         self.check(header, body_bytes)?;
-        if self.outbox.len() > self.queued_bytes_max {
+        if self.outbox.is_empty() {
+            self.outsize = 0;
+        }
+        if self.outbox.len() > self.queued_bytes_max.saturating_add(self.outsize) {
             return Err(LinkError::Backlog);
+        }
+        if body_bytes > self.queued_bytes_max {
+            self.outsize = self.outsize.max(body_bytes);
         }
         let lead = Lead::new(kind, header, body_bytes);
         let lead = lead.as_slice();

@@ -110,6 +110,33 @@ fn a_peer_that_does_not_read_is_given_up_when_too_much_waits() {
 }
 
 #[test]
+fn who_is_reading_a_long_frame_is_not_given_up_for_what_comes_behind_it() {
+    for (mut one, mut other) in each() {
+        one.set_queued_bytes_max(100_000);
+        one.set_frame_bytes_max(usize::MAX);
+        other.set_frame_bytes_max(usize::MAX);
+        let long = 50 << 20;
+        one.send(1, &[], &[&vec![7; long]]).unwrap();
+        assert!(one.queued_bytes() > 100_000, "the sockets hold it all");
+        for _ in 0..10 {
+            one.send(2, &[], &[&[1; 1000]]).unwrap();
+        }
+        let mut lengths = Vec::new();
+        while lengths.len() < 11 {
+            one.flush().unwrap();
+            if let Some((_, body)) = other.receive_whole().unwrap() {
+                lengths.push(body.len());
+            }
+        }
+        assert_eq!(lengths, [&[long][..], &[1000; 10]].concat());
+        // From now on it is as ever.
+        let error = (0..10_000).find_map(|_| one.send(1, &[], &[&[0; 50_000]]).err());
+        assert_eq!(error, Some(LinkError::Backlog));
+        assert!(one.queued_bytes() < 200_000);
+    }
+}
+
+#[test]
 fn a_frame_that_is_too_long_is_refused_on_both_sides() {
     for (mut one, mut other) in each() {
         other.set_frame_bytes_max(1000);
