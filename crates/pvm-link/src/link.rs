@@ -82,6 +82,7 @@ pub struct Link {
     peer_process: i32,
     outgoing: VecDeque<Outgoing>,
     outgoing_bytes: usize,
+    taken_bytes: u64,
     /// Bytes of the longest frame that waits, or has waited before it in the same queue.
     longest: usize,
     incoming: Vec<u8>,
@@ -115,6 +116,7 @@ impl Link {
             peer_process: credentials.pid.as_raw_nonzero().get(),
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
+            taken_bytes: 0,
             longest: 0,
             incoming: Vec::new(),
             batches: VecDeque::new(),
@@ -149,6 +151,11 @@ impl Link {
         self.outgoing_bytes
     }
 
+    /// Bytes that the socket has taken since the beginning.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
     /// Whether more waits than that, apart from the longest frame that is longer by itself: one who reads
     /// that takes its time.
     pub fn lets_wait_more_than(&self, bytes_max: usize) -> bool {
@@ -169,6 +176,7 @@ impl Link {
             true => write(&self.socket, &[IoSlice::new(&head), IoSlice::new(frame)], descriptors)?,
             false => 0,
         };
+        self.taken_bytes += sent as u64;
         if sent < HEAD_BYTES + frame.len() {
             self.keep(&head, frame, sent, descriptors)?;
         }
@@ -203,6 +211,7 @@ impl Link {
             first.descriptors.clear();
             first.sent += count;
             self.outgoing_bytes -= count;
+            self.taken_bytes += count as u64;
             if first.sent == first.bytes.len() {
                 self.outgoing.pop_front();
             }

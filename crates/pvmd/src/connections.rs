@@ -34,6 +34,22 @@ pub struct Client {
     pub process: Option<OwnedFd>,
     /// Nothing can be sent any more; what the task has sent before is still to be read.
     pub mute: bool,
+    /// Where what waited ended, see [`Client::has_taken_what_waited`].
+    mark: Option<u64>,
+}
+
+impl Client {
+    /// Whether the socket has taken all that waited for it when this was first asked since it last had. So
+    /// it comes true though more and more waits.
+    pub fn has_taken_what_waited(&mut self) -> bool {
+        let taken = self.link.taken_bytes();
+        let mark = *self.mark.get_or_insert(taken + self.link.queued_bytes() as u64);
+        let has = taken >= mark;
+        if has {
+            self.mark = None;
+        }
+        has
+    }
 }
 
 /// A task as the daemon's edge sees it.
@@ -115,7 +131,8 @@ impl Connections {
     /// A new connection.
     pub fn add(&mut self, link: Link) -> Connection {
         self.last += 1;
-        let client = Client { link, tid: None, offered: None, watches_write: false, process: None, mute: false };
+        let client =
+            Client { link, tid: None, offered: None, watches_write: false, process: None, mute: false, mark: None };
         self.clients.insert(self.last, client);
         self.last
     }
@@ -277,6 +294,32 @@ impl Connections {
 mod tests {
     use super::*;
     use pvm_core::proto::{ByteBuf, Message};
+
+    #[test]
+    fn what_waited_is_taken_though_more_and_more_waits() {
+        let (mut reader, link) = Link::pair().unwrap();
+        let mut connections = Connections::new(Tid(0x40000)).unwrap();
+        let number = connections.add(link);
+        let client = connections.get_mut(number).unwrap();
+        assert!(client.has_taken_what_waited(), "nothing waits");
+        let message = |tag| Message::new(Tid::DAEMON, Tid(0x40001), 0, tag, vec![0; 100_000]);
+        for tag in 0..40 {
+            client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
+        }
+        assert!(!client.has_taken_what_waited());
+        for tag in 40..100 {
+            client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
+            while reader.receive_from_daemon().unwrap().is_none() {
+                client.link.flush().unwrap();
+            }
+            client.link.flush().unwrap();
+            if client.has_taken_what_waited() {
+                assert!(tag < 80 && client.link.queued_bytes() > 1_000_000, "{tag}");
+                return;
+            }
+        }
+        panic!("what waited was never taken");
+    }
 
     #[test]
     fn what_waits_for_a_task_that_has_not_come_is_bounded() {

@@ -80,7 +80,6 @@ pub use groups_far::Taken;
 pub use hosts::HostSettings;
 pub use joining::WELCOME_WAIT;
 pub use limits::Limits;
-pub use output_far::FAR_OUTPUT_BYTES_MAX;
 pub use spawn::{Found, SpawnId};
 pub use tasks::TASKS_MAX;
 

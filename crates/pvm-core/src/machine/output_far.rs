@@ -2,7 +2,7 @@
 //!
 //! The collector's daemon says what the collector has taken; while too much is on its way the printers'
 //! daemon leaves the rest in their pipes. So what waits at a collector's daemon is bounded whatever the
-//! number of hosts.
+//! number of hosts: by twice that much, since what comes while it takes what waited counts with it.
 use super::Machine;
 use crate::proto::{Message, ToTask};
 use crate::tid::Tid;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Output that may be on its way from one host to a collector of another one, in bytes. What is printed
 /// beyond waits in its pipe.
-pub const FAR_OUTPUT_BYTES_MAX: u64 = 256 << 10;
+const FAR_OUTPUT_BYTES_MAX: u64 = 256 << 10;
 /// The same from all hosts together, in bytes, of which each has its share; it has a few messages' worth always.
 const ALL_HOSTS_BYTES_MAX: u64 = 16 << 20;
 const SHARE_BYTES_MIN: u64 = 16 << 10;

@@ -51,7 +51,7 @@ enum Stage {
     Connecting(OwnedFd),
     /// Handshake, then the answer to what we want.
     Opening {
-        link: Link,
+        link: Box<Link>,
         asked: bool,
     },
 }
@@ -226,7 +226,7 @@ impl Gate {
             stage @ Stage::Opening { .. } => Ok(stage),
         };
         let result = result.and_then(|stage| match stage {
-            Stage::Opening { link, asked } => opening(link, asked, &dial.errand, half.as_deref()),
+            Stage::Opening { link, asked } => opening(*link, asked, &dial.errand, half.as_deref()),
             stage => Ok(Next::Wait(stage)),
         });
         match result {
@@ -283,7 +283,7 @@ impl Gate {
             None => Link::clear(socket),
         };
         link.set_frame_bytes_max(GREETING_BYTES_MAX);
-        Ok(Stage::Opening { link, asked: false })
+        Ok(Stage::Opening { link: Box::new(link), asked: false })
     }
 }
 
@@ -309,7 +309,7 @@ fn opening(mut link: Link, mut asked: bool, errand: &Errand, half: Option<&Half>
         link.receive()
     };
     let answer = go_on().map_err(|error| words(&error))?;
-    let Some(head) = answer else { return Ok(Next::Wait(Stage::Opening { link, asked })) };
+    let Some(head) = answer else { return Ok(Next::Wait(Stage::Opening { link: Box::new(link), asked })) };
     match (head.kind, tokens, head.body_bytes) {
         (kind::ACCEPT_CONTROL, None, 0) => {
             let tokens = two_tokens(head.header()).ok_or("answers strangely")?;

@@ -3,7 +3,7 @@ use super::{COLLECTOR_BACKLOG_BYTES_MAX, Daemon, OUTPUT_BYTES, OUTPUT_IN_TURN_MA
 use crate::children::Process;
 use crate::turn::Turn;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Connection, FAR_OUTPUT_BYTES_MAX, Start};
+use pvm_core::machine::{Connection, Start};
 use pvm_core::tid::Tid;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
@@ -74,8 +74,11 @@ impl Daemon {
     pub(super) fn collector_took(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         let Some(tid) = client.tid else { return };
-        let caught_up = client.mute || client.link.queued_bytes() as u64 <= FAR_OUTPUT_BYTES_MAX / 2;
-        if caught_up && self.machine.is_given_output(tid) {
+        if !self.machine.is_given_output(tid) {
+            return;
+        }
+        // What has come since then counts as taken too: it is no more than may be under way.
+        if client.mute || client.has_taken_what_waited() {
             self.machine.handle_output_taken(tid);
         }
     }
