@@ -219,8 +219,12 @@ fn a_machine_has_so_many_hosts_and_no_more() {
     world.task();
     let names = (0..=hosts::HOSTS_MAX).map(|number| text(&format!("h{number}"))).collect();
     assert_eq!(world.ask(ONE, Request::AddHosts(names)), Some(Reply::Error(Code::BadParam)));
-    assert!(world.machine.hosts.new_number(|_| false).is_some());
-    assert_eq!(world.machine.hosts.new_number(|_| true), None);
+    // All numbers but that of the own host, each once.
+    let mut taken = std::collections::BTreeSet::new();
+    while let Some(tid) = world.machine.hosts.new_number(|tid| taken.contains(&tid)) {
+        assert!(tid.is_host() && tid != world.machine.own_host() && taken.insert(tid), "{tid}");
+    }
+    assert_eq!(taken.len(), hosts::HOSTS_MAX - 1);
 }
 
 #[test]
