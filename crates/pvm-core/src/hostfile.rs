@@ -218,6 +218,10 @@ impl Hostfile {
             Some((&"*", options)) => self.defaults = read_options(options)?,
             Some(_) => {
                 let mut hosts = read_hosts(&words)?;
+                // Each of them is looked for among all of them.
+                if self.hosts.len() + hosts.len() > ranges::NAMES_MAX {
+                    return Err(RangeError::TooMany.into());
+                }
                 for host in &mut hosts {
                     host.options = std::mem::take(&mut host.options).or(&self.defaults);
                 }
@@ -359,6 +363,13 @@ mod tests {
         assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         assert_eq!(file.errors[4].1, LineError::TooLong);
         assert_eq!(file.errors[6].1, LineError::BadName("-oX".into()));
+    }
+
+    #[test]
+    fn a_file_has_no_more_hosts_than_a_machine_can() {
+        let file = Hostfile::parse("n[1-4000]\nm[1-96]\nm[1-95]\nlast\n");
+        assert_eq!(file.hosts.len(), ranges::NAMES_MAX);
+        assert_eq!(file.errors, [2, 4].map(|line| (line, LineError::Range(RangeError::TooMany))));
     }
 
     #[test]
