@@ -10,6 +10,7 @@ use crate::stream;
 use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Fragments that a body in the heap can have; a descriptor with so many fits the queue.
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
@@ -19,6 +20,10 @@ const COPIED_BYTES: usize = 64 * stream::UNIT_BYTES;
 
 /// Up to here an offered body is taken without a look at how much memory there is, in bytes.
 const UNCHECKED_BYTES_MAX: usize = 64 << 20;
+
+/// How long a receiver that has claimed an offered body waits for a sender that is just deciding whether to take
+/// it back. A sender that needs longer has been stopped between two instructions, or never meant to decide.
+const DECISION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The token of a body that is lent: that its entry has been read tells that its block is free.
 pub(crate) const LENT: u32 = u32::MAX;
@@ -352,22 +357,27 @@ impl OfferedMemory<'_> {
         if self.allowed.get() {
             let header = owner.mapping.header();
             match copying::receive(header, self.theirs, self.ours, self.number, self.address, data, lives) {
-                Ok(()) if offer::still_standing(&self.theirs.offer, self.number) == Look::Standing => {
-                    offer::took(&self.ours.taken, self.number);
-                    return Ok(());
-                }
+                Ok(()) if self.claim(lives) == Look::Standing => return Ok(()),
                 Ok(()) | Err(Refusal::Gone) => {}
                 Err(Refusal::Forbidden) => self.allowed.set(false),
             }
         }
-        if offer::look(&self.theirs.offer, self.number) == Look::Moved {
-            return Err(moved_body(owner, self.theirs).map_or(OfferMissed::Lost, OfferMissed::Moved));
+        match offer::look(&self.theirs.offer, self.number) {
+            Look::Moved => return Err(moved_body(owner, self.theirs).map_or(OfferMissed::Lost, OfferMissed::Moved)),
+            Look::Withdrawn => return Err(OfferMissed::Lost),
+            Look::Standing | Look::InDoubt | Look::Other => {}
         }
         if !lives() {
             return Err(OfferMissed::Lost);
         }
         offer::please_move(&self.ours.taken, self.number);
         Err(OfferMissed::Later)
+    }
+
+    fn claim(&self, lives: &dyn Fn() -> bool) -> Look {
+        let mut start = None;
+        let patient = || lives() && start.get_or_insert_with(Instant::now).elapsed() < DECISION_PATIENCE;
+        offer::claim(&self.theirs.offer, &self.ours.taken, self.number, patient)
     }
 }
 
@@ -395,7 +405,7 @@ pub enum OfferMissed {
     Moved(Remote),
     /// The message will arrive once more, through the sender's heap; this one does not count.
     Later,
-    /// The sender died before it had sent the message completely.
+    /// The sender died before it had sent the message completely, or has taken it back.
     Lost,
 }
 

@@ -21,7 +21,7 @@ pub const TARGETS: &[Target] = &[
         run: neighbour,
         decoder: &[
             file("crates/pvm-fmp/src/arrival.rs"),
-            part("crates/pvm-fmp/src/offer.rs", &["answer", "look", "still_standing", "took", "please_move"]),
+            part("crates/pvm-fmp/src/offer.rs", &["answer", "look", "claim", "please_move"]),
             part(
                 "crates/pvm-fmp/src/queue.rs",
                 &["from_number", "stamp", "find", "next", "next_short", "has_next", "meta_of", "copy_to", "load_bytes"],
@@ -303,7 +303,7 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
         30 => {
             // An offer that stands, of memory that there is.
             let body = [7u8; LOOK_BYTES];
-            line.offer.store(2 * (value & 0xff), Ordering::Relaxed);
+            line.offer.store(4 * (value & 0xff), Ordering::Relaxed);
             let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
             let body = words_of(&words);
             hostile.write(Kind::Offer, &[8; 6], &body);
@@ -339,7 +339,7 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
         // An offer whose body has moved.
         5 => {
             let line = hostile.line();
-            line.offer.store(value << 1 | 1, Ordering::Relaxed);
+            line.offer.store(value << 2 | 1, Ordering::Relaxed);
             line.moved_offset.store(place, Ordering::Relaxed);
             line.moved_bytes.store(bytes, Ordering::Relaxed);
             vec![4096, bytes, value]
@@ -550,8 +550,8 @@ mod tests {
     #[test]
     fn an_offer_with_a_number_that_no_word_can_hold_is_damage() {
         let (_table, mut victim, mut hostile) = neighbours();
-        hostile.line().offer.store(2, Ordering::Relaxed);
-        hostile.write(Kind::Offer, &[1; 6], &words_of(&[4096, 8, 1 << 63 | 1]));
+        hostile.line().offer.store(4, Ordering::Relaxed);
+        hostile.write(Kind::Offer, &[1; 6], &words_of(&[4096, 8, 1 << 62 | 1]));
         hostile.write(Kind::Message, &[1; 6], b"not believed any more");
         assert_eq!(victim.poll(&mut Looking::default()), 0);
     }
@@ -579,7 +579,7 @@ mod tests {
         ];
         for (kind, entry) in entries {
             let (_table, mut victim, mut hostile) = neighbours();
-            hostile.line().offer.store(2, Ordering::Relaxed);
+            hostile.line().offer.store(4, Ordering::Relaxed);
             hostile.write(kind, &[1; 6], &entry);
             hostile.write(Kind::Message, &[1; 6], b"not believed any more");
             assert_eq!(victim.poll(&mut Looking::default()), 0, "{kind:?}");

@@ -196,20 +196,46 @@ fn an_offered_body_is_never_read_after_its_reuse() {
             Look::Standing => {
                 let copy = words.memory.load(Ordering::Relaxed);
                 fence(Ordering::Acquire);
-                match offer::still_standing(&words.offer, 1) {
-                    Look::Standing => {
-                        offer::took(&words.taken, 1);
-                        copy
-                    }
+                match offer::claim(&words.offer, &words.taken, 1, || unreachable!()) {
+                    Look::Standing => copy,
                     Look::Moved => words.heap.load(Ordering::Relaxed),
-                    Look::Other => unreachable!(),
+                    _ => unreachable!(),
                 }
             }
             Look::Moved => words.heap.load(Ordering::Relaxed),
-            Look::Other => unreachable!(),
+            _ => unreachable!(),
         };
         assert_eq!(got, 7);
         sender.join().unwrap();
+    });
+}
+
+/// Either the receiver has the body or the sender knows that it will not; in both cases the sender uses its
+/// memory again, and makes another offer only if the receiver has this one.
+#[test]
+fn an_offer_is_either_taken_or_withdrawn() {
+    loom::model(|| {
+        let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(7)]);
+        offer::stand(&words[0], 1);
+        let there = words.clone();
+        let sender = thread::spawn(move || {
+            let [offer, taken, memory] = &*there;
+            let withdrawn = offer::withdraw(offer, 1, || offer::answer(taken, 1));
+            memory.store(666, Ordering::Relaxed);
+            if !withdrawn {
+                offer::stand(offer, 2);
+            }
+            withdrawn
+        });
+        let [offer, taken, memory] = &*words;
+        let mut got = None;
+        if offer::look(offer, 1) == Look::Standing {
+            let copy = memory.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            got = (offer::claim(offer, taken, 1, || true) == Look::Standing).then_some(copy);
+        }
+        let withdrawn = sender.join().unwrap();
+        assert_eq!(got, (!withdrawn).then_some(7));
     });
 }
 

@@ -1,19 +1,34 @@
 //! The words by which a sender offers its own memory and takes the offer back.
 //!
 //! The sender writes `offer` (in its line for the receiver), the receiver writes `taken` (in its
-//! line for the sender). Both hold the offer's number times two; the low bit says "moved to the
-//! heap" in `offer` and "please move it" in `taken`.
+//! line for the sender). Both hold the offer's number times four, and what became of it.
 //!
 //! The sender may reuse its memory once it has seen `taken`, or once it has moved the body and
 //! said so. The receiver copies first and looks at `offer` afterwards: it believes the copy only
 //! if the offer still stood then.
-use crate::sync::{AtomicU64, Ordering, fence};
+//!
+//! A body that is moved can be had in both places, so nobody has to know which one the receiver took. An
+//! offer that is withdrawn cannot: the sender first says that it is in doubt, then looks whether the receiver
+//! has claimed it, and decides. A receiver that finds its claim in doubt waits for that decision. One
+//! compare-exchange would do, if the two could write the same word; neither can write what the other does.
+use crate::sync::{AtomicU64, Ordering, fence, yield_now};
 
-/// Offers are numbered up to this: a word has room for twice the number, and one bit.
-pub const NUMBER_MAX: u64 = u64::MAX / 2;
+/// Offers are numbered up to this: a word has room for four times the number, and two bits.
+pub const NUMBER_MAX: u64 = u64::MAX / 4;
 
-/// The length of a body that was moved nowhere: its offer is withdrawn.
-pub const WITHDRAWN_BYTES: u64 = u64::MAX;
+/// What `offer` says beside the number: the body is where it was offered.
+const STANDING: u64 = 0;
+/// It lies in the heap.
+const MOVED: u64 = 1;
+/// It was moved nowhere, and the sender is about to decide whether it takes the offer back.
+pub const IN_DOUBT: u64 = 2;
+/// It cannot be had any more.
+const WITHDRAWN: u64 = 3;
+
+/// What `taken` says beside the number: the receiver has the body.
+const TAKEN: u64 = 0;
+/// It cannot copy it.
+const PLEASE_MOVE: u64 = 1;
 
 /// What the receiver sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +37,10 @@ pub enum Look {
     Standing,
     /// The body is in the heap.
     Moved,
+    /// The sender is about to decide.
+    InDoubt,
+    /// There is no body any more.
+    Withdrawn,
     /// Not that offer: the sender broke the rules.
     Other,
 }
@@ -39,50 +58,79 @@ pub enum Answer {
 
 /// The sender makes an offer; call before the entry is queued.
 pub fn stand(offer: &AtomicU64, number: u64) {
-    offer.store(number * 2, Ordering::Release);
+    offer.store(number * 4 + STANDING, Ordering::Release);
 }
 
 /// The sender says that the body has moved; the place must have been written before. When this
 /// returns, the offered memory may change.
 pub fn moved(offer: &AtomicU64, number: u64) {
     // The release pairs with the acquire in `look`: who sees it sees the place of the body.
-    offer.store(number * 2 + 1, Ordering::Release);
+    offer.store(number * 4 + MOVED, Ordering::Release);
     // Orders this store before the owner's later writes to the offered memory; pairs with the
-    // fence in `still_standing`: a copy that holds such a write finds the offer moved.
+    // first fence in `claim`: a copy that holds such a write finds the offer moved.
     fence(Ordering::SeqCst);
+}
+
+/// The sender takes the offer back, unless `answer` tells that the receiver has the body. Says whether it did:
+/// then the receiver gets nothing of it. When this returns, the offered memory may change.
+pub fn withdraw(offer: &AtomicU64, number: u64, answer: impl FnOnce() -> Answer) -> bool {
+    offer.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
+    // Pairs with both fences in `claim`: with the first one as in `moved`; with the second one either we
+    // see the claim, or the receiver sees the doubt.
+    fence(Ordering::SeqCst);
+    let withdrawn = answer() != Answer::Taken;
+    // Who waits for the decision acts on nothing but this word.
+    offer.store(number * 4 + if withdrawn { WITHDRAWN } else { STANDING }, Ordering::Release);
+    withdrawn
 }
 
 /// The sender looks for an answer.
 pub fn answer(taken: &AtomicU64, number: u64) -> Answer {
-    // Pairs with the release in `took`: the receiver's reads are over.
+    // Pairs with the release in `claim`: the receiver's reads are over.
     match taken.load(Ordering::Acquire) {
-        word if word == number * 2 => Answer::Taken,
-        word if word == number * 2 + 1 => Answer::PleaseMove,
+        word if word == number * 4 + TAKEN => Answer::Taken,
+        word if word == number * 4 + PLEASE_MOVE => Answer::PleaseMove,
         _ => Answer::Open,
     }
 }
 
 /// The receiver looks at an offer.
 pub fn look(offer: &AtomicU64, number: u64) -> Look {
-    match offer.load(Ordering::Acquire) {
-        word if word == number * 2 => Look::Standing,
-        word if word == number * 2 + 1 => Look::Moved,
+    match offer.load(Ordering::Acquire).checked_sub(number * 4) {
+        Some(STANDING) => Look::Standing,
+        Some(MOVED) => Look::Moved,
+        Some(IN_DOUBT) => Look::InDoubt,
+        Some(WITHDRAWN) => Look::Withdrawn,
         _ => Look::Other,
     }
 }
 
-/// The receiver looks again after its copy: was the memory valid all the time?
-pub fn still_standing(offer: &AtomicU64, number: u64) -> Look {
+/// The receiver, after its copy: says that it has the body, if the memory was valid all the time. Standing means
+/// that the copy counts, and the sender knows or will; else it does not, whatever the offer has become.
+/// `patient` tells whether to wait on for a sender that is about to decide.
+pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> Look {
+    // Pairs with the fences in `moved` and `withdraw`: see there.
     fence(Ordering::SeqCst);
-    look(offer, number)
-}
-
-/// The receiver has the body.
-pub fn took(taken: &AtomicU64, number: u64) {
-    taken.store(number * 2, Ordering::Release);
+    let look_after_copy = look(offer, number);
+    if look_after_copy != Look::Standing {
+        return look_after_copy;
+    }
+    taken.store(number * 4 + TAKEN, Ordering::Release);
+    // Pairs with the fence in `withdraw`: either the sender sees the claim, or we see its doubt.
+    fence(Ordering::SeqCst);
+    loop {
+        match look(offer, number) {
+            Look::Withdrawn => return Look::Withdrawn,
+            Look::InDoubt if patient() => yield_now(),
+            // Also a body that has just moved: the copy was good before. And also the next offer: a sender
+            // that has withdrawn one makes no other. And a doubt that never ends, for want of anything better:
+            // a sender that was stopped just there finds the claim.
+            _ => return Look::Standing,
+        }
+    }
 }
 
 /// The receiver asks for the body in the heap.
 pub fn please_move(taken: &AtomicU64, number: u64) {
-    taken.store(number * 2 + 1, Ordering::Release);
+    taken.store(number * 4 + PLEASE_MOVE, Ordering::Release);
 }

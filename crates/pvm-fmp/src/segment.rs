@@ -73,7 +73,7 @@ pub struct PeerLine {
     pub ring_shift: AtomicU32,
     /// Where the first ring to the peer begins; 0 for none yet.
     pub ring: AtomicU64,
-    /// The number of the last offer, times two, plus one when its body has moved to the heap.
+    /// The number of the last offer, times four, and what became of it ([`crate::offer`]).
     pub offer: AtomicU64,
     /// Where the body of that offer has moved to, its length, its token.
     pub moved_offset: AtomicU64,
@@ -84,7 +84,7 @@ pub struct PeerLine {
     pub back_done: AtomicU64,
     /// Half lines read from the peer's queue, over all its rings.
     pub consumed: AtomicU64,
-    /// The number of the last offer of the peer that has been dealt with, times two, plus one
+    /// The number of the last offer of the peer that has been dealt with, times four, plus one
     /// when it could not be copied.
     pub taken: AtomicU64,
     /// The offer for which the receive buffer below is open to its sender; 0 for none.

@@ -239,7 +239,7 @@ fn what_a_dead_task_had_sent_is_still_received() {
 }
 
 /// Runs `with` in a thread as task B, connected to `a`.
-fn beside<T: Send + 'static>(
+pub(crate) fn beside<T: Send + 'static>(
     host: &Host,
     a: &mut Endpoint,
     with: impl FnOnce(Endpoint) -> T + Send + 'static,

@@ -8,8 +8,8 @@ use crate::{EnrollError, Environment};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
 use pvm_core::tid::Tid;
-use pvm_fmp::Endpoint;
 use pvm_fmp::ports::PortView;
+use pvm_fmp::{Endpoint, Meta};
 use pvm_link::rendezvous::FindError;
 use pvm_link::{Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -169,6 +169,19 @@ impl Member {
                 true
             }
         }
+    }
+
+    /// Queues bytes to a connected peer. Where the peer must wake up while the call lasts, the daemon rings it then.
+    #[inline]
+    pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
+        let (link, mut lost) = (&mut self.link, false);
+        let mut ring =
+            || lost |= link.as_mut().is_some_and(|link| link.send_to_daemon(&ToDaemon::Ring(to), &[]).is_err());
+        let sent = self.endpoint.send_bytes_ringing(to.0, meta, body, &mut ring);
+        if lost {
+            self.lose_daemon();
+        }
+        self.conclude(to, sent)
     }
 
     /// Sends a request.

@@ -57,7 +57,7 @@ impl Outgoing<'_> {
     #[inline]
     fn send(&self, member: &mut Member, to: Tid, meta: Meta) -> Result<(), Code> {
         let sent = match self {
-            Outgoing::Bytes(bytes) => member.endpoint.send_bytes(to.0, meta, bytes),
+            Outgoing::Bytes(bytes) => return member.send_bytes(to, meta, bytes),
             Outgoing::Blocks(blocks) => member.endpoint.send_blocks(to.0, meta, blocks),
             Outgoing::Gathered(blocks) => member.endpoint.send_blocks(to.0, meta, blocks),
             Outgoing::Short(bytes) => member.endpoint.send_bytes(to.0, meta, bytes),
@@ -363,8 +363,7 @@ impl Task {
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
         match member.route(to)? {
             Route::Shared => {
-                let sent = member.endpoint.send_bytes(to.0, meta, body);
-                member.conclude(to, sent)?;
+                member.send_bytes(to, meta, body)?;
                 self.collect_returned_blocks();
             }
             Route::Far => {

@@ -206,6 +206,7 @@ fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
     b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     let limit = |a: &Endpoint, bytes| a.heap.borrow().source().allowance.limit(bytes);
+    a.offer_wait_max = Duration::from_millis(100);
     limit(&a, 0);
     let sent = a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(40_000_000, 1));
     assert!(matches!(sent, Err(crate::SendError::NoMemory)));
@@ -216,6 +217,24 @@ fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
     let tags: Vec<u32> = kept.messages.iter().map(|(_, meta, _)| meta[0]).collect();
     assert_eq!(tags, [1, 3]);
     assert!(kept.messages[1].2 == body(40_000_000, 2));
+}
+
+#[test]
+fn a_sender_that_never_decides_about_its_offer_holds_nobody_up() {
+    let host = Host::new();
+    let [mut a, mut b, mut c] = three(&host);
+    let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
+    line.get().offer.store(9 * 4 + crate::offer::IN_DOUBT, std::sync::atomic::Ordering::Release);
+    push(&mut a, B, Kind::Offer, &[4096, 1 << 20, 9]);
+    push(&mut a, B, Kind::Message, &[7]);
+    let mut kept = Kept::default();
+    for _ in 0..50 {
+        assert_eq!(b.poll(&mut kept), 0);
+    }
+    talk(&mut c, &mut b);
+    // When the sender is dead, what has no body is passed over, and the rest is had.
+    host.table.clear(A);
+    assert_eq!((b.poll_dead(A, &mut kept), kept.offers), (1, 0));
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod send;
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod offering_tests;
 
 pub use first::{FirstShort, FirstTiny};
 
@@ -51,7 +53,7 @@ const OFFER_PATIENCE: Duration = Duration::from_millis(2);
 /// * Setting: none, without such an offer the send would fail at once
 /// * Reached: the offer is withdrawn, `pvm_psend` says `PvmNoMem`, and the receiver gets nothing of it
 /// * Test: `an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn`
-const OFFER_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(30) };
+const OFFER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The slowest copy that is still waited for, in bytes a microsecond.
 const OFFER_BYTES_PER_MICROSECOND: usize = 500;
 /// How long a sender of a long body waits for the peer to begin its receive.
@@ -97,6 +99,7 @@ pub struct Endpoint {
     dirty: Rc<Cell<bool>>,
     copy_allowed: Rc<Cell<bool>>,
     offer_bytes_min: usize,
+    offer_wait_max: Duration,
     sends: u32,
     sent_bytes: usize,
     /// Messages taken by the shortest way since the last poll.
@@ -158,6 +161,7 @@ impl Endpoint {
             dirty: Rc::default(),
             copy_allowed: Rc::new(Cell::new(true)),
             offer_bytes_min: offer_bytes_min(),
+            offer_wait_max: OFFER_WAIT_MAX,
             sends: 0,
             sent_bytes: 0,
             shorts: 0,

@@ -1,6 +1,7 @@
 //! The sender's side of offers: long bodies go straight to a receiver that waits for them.
 
-use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE, OFFER_WAIT_MAX};
+use super::send::{Ringer, ring};
+use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE};
 use crate::copying;
 use crate::heap::Block;
 use crate::offer::{self, Answer};
@@ -45,7 +46,13 @@ impl Endpoint {
     }
 
     /// Offers `body` to the waiting peer; after a while without answer it goes through the heap.
-    pub(super) fn send_offer(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+    pub(super) fn send_offer(
+        &mut self,
+        index: usize,
+        meta: Meta,
+        body: &[u8],
+        ringer: Ringer<'_>,
+    ) -> Result<Sent, SendError> {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
         let ours = peer.our_line;
@@ -60,10 +67,9 @@ impl Endpoint {
         let to = peer.tid;
         let sent = self.queue(to, Kind::Offer, &meta, &words)?;
         let patience = OFFER_PATIENCE + Duration::from_micros((body.len() / OFFER_BYTES_PER_MICROSECOND) as u64);
-        if sent == Sent::RingByDaemon {
-            // The caller rings when we return, so there is nothing to wait for.
-            self.move_offer(index, number, body)?;
-            return Ok(sent);
+        if let (Sent::RingByDaemon, Some(ring_by_daemon)) = (sent, ringer) {
+            // Now: nobody would take what we wait for, if the caller rang when we return.
+            ring_by_daemon();
         }
         let start = Instant::now();
         let mut spins = 0u32;
@@ -73,7 +79,7 @@ impl Endpoint {
             match answer {
                 Answer::Taken => {
                     peer.offers.linger = 4;
-                    return Ok(sent);
+                    return Ok(Sent::Done);
                 }
                 Answer::PleaseMove => {
                     peer.offers.refused = true;
@@ -84,7 +90,7 @@ impl Endpoint {
             spins += 1;
             if spins % 64 == 0 {
                 if self.ports.as_ref().is_some_and(|ports| !ports.alive(to)) {
-                    return Ok(sent);
+                    return Ok(Sent::Done);
                 }
                 if start.elapsed() > patience {
                     break;
@@ -95,13 +101,12 @@ impl Endpoint {
             }
             std::hint::spin_loop();
         }
-        self.move_offer(index, number, body)?;
-        Ok(sent)
+        self.move_offer(index, number, body)
     }
 
     /// Moves an offered body to the heap and tells the peer. Where there is no memory the offer stands
     /// for a while: the peer has said that it waits for it.
-    fn move_offer(&mut self, index: usize, number: u64, body: &[u8]) -> Result<(), SendError> {
+    fn move_offer(&mut self, index: usize, number: u64, body: &[u8]) -> Result<Sent, SendError> {
         let (heap, us, start) = (self.heap.clone(), self.tid, Instant::now());
         let block = loop {
             match Block::allocate(&heap, body.len()) {
@@ -111,9 +116,9 @@ impl Endpoint {
                     let taken = peer.theirs(us).is_some_and(|line| offer::answer(&line.taken, number) == Answer::Taken);
                     let lives = self.ports.as_ref().is_none_or(|ports| ports.alive(peer.tid));
                     if taken || !lives {
-                        return Ok(());
+                        return Ok(Sent::Done);
                     }
-                    if start.elapsed() > OFFER_WAIT_MAX {
+                    if start.elapsed() > self.offer_wait_max {
                         return self.withdraw_offer(index, number);
                     }
                     std::thread::sleep(Duration::from_micros(100));
@@ -130,21 +135,23 @@ impl Endpoint {
         line.get().moved_token.store(u64::from(token), Ordering::Relaxed);
         offer::moved(&line.get().offer, number);
         peer.offers.moved = Some(token);
-        Ok(())
+        // The peer may have gone to sleep over an offer that it could not take.
+        Ok(ring(peer, self.barriers))
     }
 
-    /// Takes an offer back whose body can be moved nowhere: the peer passes its entry over.
-    fn withdraw_offer(&mut self, index: usize, number: u64) -> Result<(), SendError> {
+    /// Takes an offer back whose body can be moved nowhere: the peer passes its entry over, unless it has taken
+    /// it in the last moment.
+    fn withdraw_offer(&mut self, index: usize, number: u64) -> Result<Sent, SendError> {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
         let line = peer.our_line;
-        line.get().moved_bytes.store(offer::WITHDRAWN_BYTES, Ordering::Relaxed);
-        offer::moved(&line.get().offer, number);
+        let answer = || peer.theirs(us).map_or(Answer::Open, |line| offer::answer(&line.taken, number));
+        if !offer::withdraw(&line.get().offer, number, answer) {
+            return Ok(Sent::Done);
+        }
         // Until the entry has been read the words of another offer would be taken for those of this one.
         peer.offers.refused = true;
-        // It may have been taken in the last moment.
-        let taken = peer.theirs(us).is_some_and(|line| offer::answer(&line.taken, number) == Answer::Taken);
-        if taken { Ok(()) } else { Err(SendError::NoMemory) }
+        Err(SendError::NoMemory)
     }
 }
 

@@ -461,9 +461,12 @@ fn receive_offer(
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
             }
-            None if theirs.moved_bytes.load(Ordering::Relaxed) == offer::WITHDRAWN_BYTES => Step::Other,
             None => Step::Damaged,
         },
+        Look::Withdrawn => Step::Other,
+        // Nobody will decide any more: the message was not sent.
+        Look::InDoubt if !sender_lives() => Step::Other,
+        Look::InDoubt => Step::Wait,
         // It was asked to move the body, and will. Trying again would only cost time.
         Look::Standing if offer::answer(&ours.taken, number) == Answer::PleaseMove && sender_lives() => Step::Wait,
         Look::Standing => {

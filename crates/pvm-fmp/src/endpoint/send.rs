@@ -11,6 +11,9 @@ use crate::stream;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent, Tiny};
 use std::os::fd::AsFd;
 
+/// Has the daemon ring the peer to which something is being sent; `None` where only the caller can, later.
+pub(super) type Ringer<'a> = Option<&'a mut dyn FnMut()>;
+
 impl Endpoint {
     /// A block of at least `bytes` in the own heap.
     pub fn allocate(&mut self, bytes: usize) -> Result<Block, NoMemory> {
@@ -48,20 +51,38 @@ impl Endpoint {
 
     /// Sends bytes: in the queue when they are few, straight from `body` when they are many and
     /// the peer waits for them, else through the heap. `body` is free when the call returns.
-    /// Never waits for the peer to receive.
+    /// Waits for the peer to receive only where it waits for this and there is no memory.
     #[inline]
     pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         if body.len() <= INLINE_BYTES_MAX {
             return self.queue(to, Kind::Message, &meta, body);
         }
-        self.send_long(to, meta, body)
+        self.send_long(to, meta, body, None)
     }
 
-    fn send_long(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+    /// [`Endpoint::send_bytes`] for who can have the daemon ring at once, while the call lasts: then bytes go
+    /// straight also to a peer that sleeps and whose doorbell is not at hand.
+    #[inline]
+    pub fn send_bytes_ringing(
+        &mut self,
+        to: u32,
+        meta: Meta,
+        body: &[u8],
+        ring_by_daemon: &mut dyn FnMut(),
+    ) -> Result<Sent, SendError> {
+        if body.len() <= INLINE_BYTES_MAX {
+            return self.queue(to, Kind::Message, &meta, body);
+        }
+        self.send_long(to, meta, body, Some(ring_by_daemon))
+    }
+
+    fn send_long(&mut self, to: u32, meta: Meta, body: &[u8], ringer: Ringer<'_>) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let waits = !crate::is_daemon(to);
-        if waits && body.len() >= self.offer_bytes_min && self.peer_waits_for(index, &meta) {
-            return self.send_offer(index, meta, body);
+        let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
+        let offers = waits && body.len() >= self.offer_bytes_min && self.peers[index].as_deref().is_some_and(reached);
+        if offers && self.peer_waits_for(index, &meta) {
+            return self.send_offer(index, meta, body, ringer);
         }
         // A daemon never waits. While tasks crowd the cores the peer would often have to wait in the middle for us.
         if waits && body.len() >= STREAM_BYTES_MIN && !self.crowded() {

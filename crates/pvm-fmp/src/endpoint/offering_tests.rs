@@ -1,0 +1,158 @@
+//! Offers for which the sender has no memory: the receiver takes them, or they are withdrawn.
+use super::*;
+use crate::tests::{A, B, Host, Kept, beside, body};
+use crate::{Arrival, Meta, Posted, SendError, Sent, Sink};
+use std::sync::mpsc;
+use std::time::Instant;
+
+const BODY_BYTES: usize = 256 << 10;
+const ANY: Posted = Posted { from: 0, mask: [0; 6], value: [0; 6] };
+
+/// Opens the queue to B while there still is memory, and then there is none.
+fn leave_no_memory(a: &mut Endpoint) {
+    a.offer_bytes_min = BODY_BYTES;
+    a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
+    a.heap.borrow().source().allowance.limit(0);
+}
+
+#[test]
+fn an_offer_that_is_taken_near_the_end_of_the_wait_is_taken_or_withdrawn() {
+    const WAIT: Duration = Duration::from_millis(40);
+    let patience = OFFER_PATIENCE + Duration::from_micros((BODY_BYTES / OFFER_BYTES_PER_MICROSECOND) as u64);
+    let mut taken = 0;
+    for round in 0..40u32 {
+        let host = Host::new();
+        let mut a = host.endpoint(A);
+        a.offer_wait_max = WAIT;
+        let (posted, is_posted) = mpsc::channel();
+        let (begun, begin) = mpsc::channel::<Instant>();
+        let (decided, is_decided) = mpsc::channel();
+        let thread = beside(&host, &mut a, move |mut b| {
+            let mut kept = Kept::default();
+            b.post(Some(ANY));
+            posted.send(()).unwrap();
+            // From well before the end to well behind it.
+            let moment = begin.recv().unwrap() + patience + WAIT * (20 + round) / 40;
+            while Instant::now() < moment {
+                std::hint::spin_loop();
+            }
+            b.poll(&mut kept);
+            is_decided.recv().unwrap();
+            while b.poll(&mut kept) > 0 {}
+            kept.messages
+        });
+        is_posted.recv().unwrap();
+        leave_no_memory(&mut a);
+        let mut long = body(BODY_BYTES, 3);
+        begun.send(Instant::now()).unwrap();
+        let sent = a.send_bytes(B, [2, 0, 0, 0, 0, 0], &long);
+        long.fill(0);
+        decided.send(()).unwrap();
+        let messages = thread.join().unwrap();
+        match sent {
+            Ok(sent) => {
+                assert_eq!((sent, messages.len()), (Sent::Done, 2), "round {round}");
+                assert!(messages[1].2 == body(BODY_BYTES, 3), "round {round}");
+                taken += 1;
+            }
+            Err(error) => assert_eq!((error, messages.len()), (SendError::NoMemory, 1), "round {round}"),
+        }
+    }
+    assert!(taken < 40, "the last ones came too late");
+}
+
+#[test]
+fn a_sleeper_that_only_the_daemon_can_wake_is_woken_before_it_is_waited_for() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let (posted, is_posted) = mpsc::channel();
+    let (rung, is_rung) = mpsc::channel();
+    let thread = beside(&host, &mut a, move |mut b| {
+        let mut kept = Kept::default();
+        b.post(Some(ANY));
+        b.prepare_sleep();
+        posted.send(()).unwrap();
+        while kept.messages.len() < 2 && is_rung.recv().is_ok() {
+            b.awake();
+            while b.poll(&mut kept) > 0 {}
+            b.prepare_sleep();
+        }
+        kept.messages
+    });
+    is_posted.recv().unwrap();
+    a.peers[0].as_mut().unwrap().bell = None;
+    leave_no_memory(&mut a);
+    rung.send(()).unwrap();
+    while a.peers[0].as_ref().unwrap().owner.mapping.header().waiting.0.sleeper(false) != Some(2) {
+        std::thread::yield_now();
+    }
+    let mut rings = 0;
+    let mut ring = || {
+        rings += 1;
+        rung.send(()).unwrap();
+    };
+    let sent = a.send_bytes_ringing(B, [2, 0, 0, 0, 0, 0], &body(BODY_BYTES, 3), &mut ring);
+    assert_eq!((sent, rings), (Ok(Sent::Done), 1));
+    let messages = thread.join().unwrap();
+    assert!(messages[1].2 == body(BODY_BYTES, 3));
+}
+
+#[test]
+fn who_cannot_ring_offers_nothing_to_a_peer_that_only_the_daemon_can_wake() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    b.post(Some(ANY));
+    a.peers[0].as_mut().unwrap().bell = None;
+    leave_no_memory(&mut a);
+    assert_eq!(a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(BODY_BYTES, 3)), Err(SendError::NoMemory));
+    a.heap.borrow().source().allowance.limit(u64::MAX);
+    a.send_bytes(B, [3, 0, 0, 0, 0, 0], &body(BODY_BYTES, 3)).map(|_| ()).unwrap();
+    let mut kept = Kept::default();
+    while b.poll(&mut kept) > 0 {}
+    assert_eq!((kept.messages.len(), kept.offers), (2, 0));
+}
+
+/// Refuses offers, and counts them and what else comes.
+#[derive(Default)]
+struct Refusing {
+    offers: usize,
+    bodies: usize,
+}
+
+impl Sink for Refusing {
+    fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
+        match body {
+            Arrival::Offer(_) => self.offers += 1,
+            _ => self.bodies += 1,
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_has_gone_to_sleep_over_an_offer_is_woken_when_the_body_has_moved() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    let (posted, is_posted) = mpsc::channel();
+    let thread = beside(&host, &mut a, move |mut b| {
+        let mut refusing = Refusing::default();
+        b.post(Some(ANY));
+        posted.send(()).unwrap();
+        while refusing.offers == 0 && refusing.bodies == 0 {
+            b.poll(&mut refusing);
+        }
+        b.prepare_sleep();
+        if b.poll(&mut refusing) == 0 && refusing.bodies == 0 {
+            let mut bell = [rustix::event::PollFd::from_borrowed_fd(b.bell(), rustix::event::PollFlags::IN)];
+            let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+            assert_eq!(rustix::event::poll(&mut bell, Some(&limit)), Ok(1), "nobody has rung");
+        }
+        b.awake();
+        while refusing.bodies == 0 {
+            b.poll(&mut refusing);
+        }
+    });
+    is_posted.recv().unwrap();
+    // So long that the receiver sleeps before all of it is moved.
+    a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(OFFER_BYTES_MIN, 3)).map(|_| ()).unwrap();
+    thread.join().unwrap();
+}
