@@ -181,6 +181,11 @@ fn signal_handlers_do_no_harm() {
 }
 
 #[test]
+fn a_wait_in_which_handlers_may_call_asks_for_no_memory() {
+    passes("allocations", Linked::Shared);
+}
+
+#[test]
 fn long_messages_arrive_whole_or_cut_off() {
     passes("large", Linked::Shared);
 }

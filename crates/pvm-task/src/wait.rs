@@ -34,6 +34,8 @@ const LONELY_PAUSE: Duration = Duration::from_secs(1);
 /// The longest sleep until the task looks again by itself. Every peer has its doorbell, so one that breaks
 /// the rules can swallow what another has rung.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// The descriptors of the task itself on which it sleeps.
+const OWN_DESCRIPTORS_MAX: usize = 4;
 
 /// The descriptors on which a thread sleeps, kept open by the sleeper.
 struct Descriptors {
@@ -233,29 +235,55 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// Sleeps until something comes, a signal arrives, or the time is over.
+    /// Sleeps until something comes, a signal arrives, or the time is over. Takes no memory and gives none
+    /// back: the handler of a signal that arrives now may call the library, and must not have interrupted
+    /// the allocator.
     pub fn sleep(&self) {
-        self.sleep_with(&[]);
+        let Some(descriptors) = &self.descriptors else {
+            self.poll(&mut []);
+            return;
+        };
+        let (mut list, count) = self.own(descriptors);
+        self.poll(&mut list[..count]);
     }
 
     /// Sleeps on other descriptors too; says which of them are ready.
     pub(crate) fn sleep_with(&self, others: &[BorrowedFd<'_>]) -> Vec<bool> {
         let mut list: Vec<PollFd<'_>> = others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         if let Some(descriptors) = &self.descriptors {
-            let writing = if self.writing { PollFlags::OUT } else { PollFlags::empty() };
-            list.push(PollFd::new(&descriptors.bell, PollFlags::IN));
-            list.push(PollFd::new(&descriptors.nudge, PollFlags::IN));
-            list.extend(descriptors.links.iter().map(|links| PollFd::new(links, PollFlags::IN)));
-            let socket = descriptors.socket.iter().filter(|_| !self.deaf);
-            list.extend(socket.map(|socket| PollFd::new(socket, PollFlags::IN | writing)));
+            let (own, count) = self.own(descriptors);
+            list.extend(own.into_iter().take(count));
         }
+        let success = self.poll(&mut list);
+        list[..others.len()].iter().map(|fd| success && !fd.revents().is_empty()).collect()
+    }
+
+    /// The descriptors of the task, in the first places of the list, and how many they are.
+    fn own<'a>(&self, descriptors: &'a Descriptors) -> ([PollFd<'a>; OWN_DESCRIPTORS_MAX], usize) {
+        let mut list = [const { None }; OWN_DESCRIPTORS_MAX];
+        let mut count = 0;
+        let mut add = |descriptor: &'a OwnedFd, wanted| {
+            list[count] = Some(PollFd::new(descriptor, wanted));
+            count += 1;
+        };
+        add(&descriptors.bell, PollFlags::IN);
+        add(&descriptors.nudge, PollFlags::IN);
+        if let Some(links) = &descriptors.links {
+            add(links, PollFlags::IN);
+        }
+        if let Some(socket) = descriptors.socket.as_ref().filter(|_| !self.deaf) {
+            add(socket, if self.writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN });
+        }
+        (list.map(|place| place.unwrap_or(PollFd::new(&descriptors.bell, PollFlags::empty()))), count)
+    }
+
+    /// Whether it ended otherwise than by a signal.
+    fn poll(&self, list: &mut [PollFd<'_>]) -> bool {
         let timeout = self.timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
-        let result = rustix::event::poll(&mut list, timeout.as_ref());
-        let ready = |fd: &PollFd<'_>| result.is_ok() && !fd.revents().is_empty();
-        list[..others.len()].iter().map(ready).collect()
+        rustix::event::poll(list, timeout.as_ref()).is_ok()
     }
 }
 
