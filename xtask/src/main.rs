@@ -52,7 +52,7 @@ const COMMANDS: &[Command] = &[
     ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
     ("unlike", "one machine of hosts that write numbers differently: unlike [--only ROW]", unlike::run),
     ("fuzz", "bytes from nowhere for every decoder: fuzz [--minutes N] [--only NAME] [--keep]", fuzz::run),
-    ("sanitize", "unit tests under a sanitizer: sanitize address", sanitize::run),
+    ("sanitize", "tests under a sanitizer: sanitize address|thread [--short]", sanitize::run),
     ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
     ("man", "the manual pages of the calls, and whether they are true: man [--only NAME]", man::run),
     ("demo", "the main job: a farm on this host, its speed, a small table", demo::run),

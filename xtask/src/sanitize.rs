@@ -1,99 +1,239 @@
-//! `cargo xtask sanitize address`: unit tests under AddressSanitizer, which looks for accesses outside of what
-//! they are for. Whether it finds anything is tried with a planted error first.
+//! `cargo xtask sanitize address|thread`: tests under a sanitizer.
+//!
+//! AddressSanitizer looks for accesses outside of what they are for, ThreadSanitizer for two threads at the
+//! same bytes without an order. ThreadSanitizer must see how threads meet inside Rust's own library, which is
+//! therefore compiled anew. Whether each of them finds anything is tried with planted errors first.
 
 use crate::build::target_directory;
 use crate::common::{cargo, report};
 use crate::debian_rust::{self, Part};
 use crate::test::cargo_test;
 use anyhow::{Context, Result, bail, ensure};
+use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
-/// Where nearly all unsafe code is, and what uses it.
-const PACKAGES: [&str; 2] = ["pvm-fmp", "pvm-task"];
-/// The sanitizer's own library, and what names functions for it.
-pub const LIBRARIES: Part = Part { name: "sanitize", packages: &["libclang-rt-19-dev:amd64", "llvm-19:amd64"] };
+/// The packages with unsafe code, and what stands between them.
+const PACKAGES: [&str; 3] = ["pvm-fmp", "pvm-task", "libpvm3"];
+/// The sanitizers' own libraries, what names functions for them, and the source of Rust's library.
+pub const LIBRARIES: Part =
+    Part { name: "sanitize", packages: &["libclang-rt-19-dev:amd64", "llvm-19:amd64", "rust-web-src:all"] };
 const RUNTIMES: &str = "usr/lib/llvm-19/lib/clang/19/lib/linux";
-const RUNTIME: &str = "libclang_rt.asan-x86_64.so";
 const SYMBOLIZER: &str = "usr/lib/llvm-19/bin/llvm-symbolizer";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The package in `tests/sanitize`, and the error of it that has to be found.
-const PLANTED: &str = "hpvm-planted-errors";
-const PLANTED_ERROR: &str = "use-after-free";
+const PROFILE: &str = "sanitize";
+/// How much of a report is shown, in lines.
+const REPORT_LINES_MAX: usize = 80;
+
+/// A test with a reason why no sanitizer can run it.
+const OWN_ALLOCATOR: (&str, &str) =
+    ("a_wait_in_which_handlers_may_call_asks_for_no_memory", "it has an allocator of its own, as the sanitizer has");
+
+const SANITIZERS: [Sanitizer; 2] = [
+    Sanitizer {
+        name: "address",
+        library: "asan",
+        flags: "",
+        builds_std: false,
+        variables: &[],
+        short: &["pvm-fmp", "pvm-task"],
+        left_out: &[OWN_ALLOCATOR],
+        planted: &[Planted::Program("use-after-free")],
+    },
+    Sanitizer {
+        name: "thread",
+        library: "tsan",
+        // Rust's library is compiled fast, and what of it is generic well, where it is used. And see
+        // `pvm-fmp/src/mapping.rs`.
+        flags: "-Zshare-generics=no --cfg one_mapping",
+        builds_std: true,
+        // Long bodies would take long.
+        variables: &[("HPVM_OFFER_MIN", "1000000")],
+        short: &["pvm-fmp"],
+        left_out: &[
+            OWN_ALLOCATOR,
+            ("offers_of_what_is_not_there_are_tried_once", "it has one thread, and takes 8 GiB here"),
+            ("signal_handlers_do_no_harm", "signals are held back here until the next call that the sanitizer knows"),
+        ],
+        planted: &[Planted::Program("race"), Planted::Test("pvm-fmp", "tests::a_planted_race_in_shared_memory")],
+    },
+];
+
+struct Sanitizer {
+    name: &'static str,
+    /// What its own library is called for short.
+    library: &'static str,
+    /// For the compiler, besides.
+    flags: &'static str,
+    /// Whether Rust's own library has to be compiled with it.
+    builds_std: bool,
+    /// For the tests.
+    variables: &'static [(&'static str, &'static str)],
+    /// The packages of which the short form runs the unit tests.
+    short: &'static [&'static str],
+    /// Tests that are left out, and why.
+    left_out: &'static [(&'static str, &'static str)],
+    /// Errors that it has to find.
+    planted: &'static [Planted],
+}
+
+/// An error to be found.
+enum Planted {
+    /// Of the program in `tests/sanitize`.
+    Program(&'static str),
+    /// A test of a package that is for this alone.
+    Test(&'static str, &'static str),
+}
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
-    if arguments != ["address"] {
-        bail!("sanitize address");
-    }
+    let sanitizer = SANITIZERS.iter().find(|known| arguments.first().is_some_and(|name| name == known.name));
+    let (Some(sanitizer), [_] | [_, _]) = (sanitizer, arguments) else { bail!("sanitize address|thread [--short]") };
+    let is_short = match arguments.get(1).map(String::as_str) {
+        None => false,
+        Some("--short") => true,
+        Some(other) => bail!("sanitize knows --short, not {other}"),
+    };
     if let Some(obstacle) = obstacle() {
         bail!("{obstacle}");
     }
-    report(tests()?)
+    report(sanitizer.counted(is_short)?)
 }
 
-/// Runs the command as a part of `cargo xtask test`.
-pub fn counted() -> Result<(usize, usize)> {
+/// The short form of both, as a part of `cargo xtask test`.
+pub fn counted_short() -> Result<(usize, usize)> {
     if let Some(obstacle) = obstacle() {
         println!("skipped: {obstacle}");
         return Ok((0, 0));
     }
-    tests()
+    let mut total = (0, 0);
+    for sanitizer in &SANITIZERS {
+        let (passed, failed) = sanitizer.counted(true)?;
+        total = (total.0 + passed, total.1 + failed);
+    }
+    Ok(total)
 }
 
-/// Why there is no sanitizer here.
+/// Why there are no sanitizers here.
 fn obstacle() -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
-        return Some("the sanitizer is set up for x86-64".into());
+        return Some("the sanitizers are set up for x86-64".into());
     }
-    (!LIBRARIES.is_there()).then(|| "the sanitizer is missing (see `cargo xtask setup sanitize`)".into())
+    (!LIBRARIES.is_there()).then(|| "the sanitizers are missing (see `cargo xtask setup sanitize`)".into())
 }
 
-fn tests() -> Result<(usize, usize)> {
-    finds_planted_error()?;
-    let mut arguments = vec!["--lib"];
-    PACKAGES.iter().for_each(|package| arguments.extend(["--package", package]));
-    let (passed, failed) = cargo_test(&arguments, &environment()?)?;
-    // The planted error is one more.
-    Ok((passed + 1, failed))
-}
+impl Sanitizer {
+    fn counted(&self, is_short: bool) -> Result<(usize, usize)> {
+        let planted = self.find_planted_errors()?;
+        let (packages, targets): (_, &[&str]) =
+            if is_short { (self.short, &["--lib"]) } else { (&PACKAGES[..], &["--lib", "--tests"]) };
+        let mut arguments = vec!["--profile", PROFILE];
+        arguments.extend(targets);
+        packages.iter().for_each(|package| arguments.extend(["--package", package]));
+        arguments.push("--");
+        for (test, reason) in self.left_out {
+            arguments.extend(["--skip", test]);
+            if !is_short {
+                println!("left out: {test}: {reason}");
+            }
+        }
+        let reports = self.folder()?.join("reports");
+        let _ = fs::remove_dir_all(&reports);
+        fs::create_dir_all(&reports)?;
+        // Processes of all kinds are started, and not of all does a test see what they say.
+        let (passed, failed) =
+            cargo_test(&arguments, &self.environment(&format!("log_path={}/of", reports.display()))?)?;
+        let told = show(&reports)?;
+        Ok((passed + planted, failed.max(told)))
+    }
 
-/// Whether a program without errors runs, and one with an error is told of it.
-fn finds_planted_error() -> Result<()> {
-    let run = |error: &str| {
+    /// Where the compiled files lie: apart, or each run would throw away those of the others.
+    fn folder(&self) -> Result<PathBuf> {
+        Ok(target_directory()?.join("sanitize").join(self.name))
+    }
+
+    /// Makes sure that a program without errors runs, and that all planted errors are told of.
+    fn find_planted_errors(&self) -> Result<usize> {
+        let sound = self.planted_program("none")?.output()?;
+        ensure!(sound.status.success(), "without an error: {}", String::from_utf8_lossy(&sound.stderr));
+        for planted in self.planted {
+            let (name, mut command) = match planted {
+                Planted::Program(error) => (error, self.planted_program(error)?),
+                Planted::Test(package, test) => {
+                    let mut command = self.cargo()?;
+                    command.args(["test", "--quiet", "--profile", PROFILE, "--lib", "--package", package]);
+                    command.args(["--", "--ignored", "--nocapture", "--exact", test]);
+                    (test, command)
+                }
+            };
+            let output = command.output().context("cannot start cargo")?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let is_found = said.contains("Sanitizer: ") && said.contains("planted_");
+            ensure!(!output.status.success() && is_found, "{name} is not found: {said}");
+        }
+        Ok(self.planted.len())
+    }
+
+    fn planted_program(&self, error: &str) -> Result<Command> {
+        let mut command = self.cargo()?;
+        command.args(["run", "--quiet", "--profile", PROFILE, "--package", "hpvm-planted-errors", "--", error]);
+        Ok(command)
+    }
+
+    fn cargo(&self) -> Result<Command> {
         let mut command = cargo();
-        command.args(["run", "--quiet", "--package", PLANTED, "--", error]);
-        command.envs(environment()?).output().context("cannot start cargo")
-    };
-    let sound = run("none")?;
-    ensure!(sound.status.success(), "without an error: {}", String::from_utf8_lossy(&sound.stderr));
-    let planted = run(PLANTED_ERROR)?;
-    let said = String::from_utf8_lossy(&planted.stderr).into_owned();
-    let is_found = said.contains("AddressSanitizer: ") && said.contains("planted_");
-    ensure!(!planted.status.success() && is_found, "{PLANTED_ERROR} is not found: {said}");
-    Ok(())
+        command.envs(self.environment("")?);
+        Ok(command)
+    }
+
+    /// For cargo and the tests; `options` are more of the sanitizer's own.
+    fn environment(&self, options: &str) -> Result<Vec<(&'static str, PathBuf)>> {
+        let runtimes = debian_rust::folder().join(RUNTIMES);
+        let runtime = runtimes.join(format!("libclang_rt.{}-x86_64.so", self.library));
+        let flags = format!(
+            // It has to be the first library of a program.
+            "-Zsanitizer={} {} -Zexternal-clangrt -Zpre-link-arg=-Wl,--no-as-needed -Zpre-link-arg={} \
+             -Clink-arg=-Wl,-rpath,{}",
+            self.name,
+            self.flags,
+            runtime.display(),
+            runtimes.display()
+        );
+        let options = format!("external_symbolizer_path={} {options}", symbolizer()?.display());
+        let mut environment: Vec<(&str, PathBuf)> = vec![
+            ("RUSTC", debian_rust::rustc()),
+            // Sanitizers are for unstable compilers; this one is told to be one.
+            ("RUSTC_BOOTSTRAP", "1".into()),
+            ("RUSTFLAGS", flags.into()),
+            ("CARGO_BUILD_TARGET", TARGET.into()),
+            ("CARGO_TARGET_DIR", self.folder()?),
+            // The tests of libpvm3 link C programs.
+            ("HPVM_SANITIZER_RUNTIME", runtime),
+            ("ASAN_OPTIONS", options.clone().into()),
+            // Programs of the tests fork.
+            ("TSAN_OPTIONS", format!("{options} die_after_fork=0").into()),
+        ];
+        if self.builds_std {
+            environment.push(("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind,test".into()));
+            environment.push(("CARGO_UNSTABLE_BUILD_STD_FEATURES", "panic-unwind".into()));
+        }
+        environment.extend(self.variables.iter().map(|(name, value)| (*name, value.into())));
+        Ok(environment)
+    }
 }
 
-/// For cargo. The compiled files lie apart: each run would throw away those of the others else.
-fn environment() -> Result<Vec<(&'static str, PathBuf)>> {
-    let runtimes = debian_rust::folder().join(RUNTIMES);
-    let flags = format!(
-        // It has to be the first library of a program.
-        "-Zsanitizer=address -Zexternal-clangrt -Zpre-link-arg=-Wl,--no-as-needed -Zpre-link-arg={} \
-         -Clink-arg=-Wl,-rpath,{}",
-        runtimes.join(RUNTIME).display(),
-        runtimes.display()
-    );
-    Ok(vec![
-        ("RUSTC", debian_rust::rustc()),
-        // Sanitizers are for unstable compilers; this one is told to be one.
-        ("RUSTC_BOOTSTRAP", "1".into()),
-        ("RUSTFLAGS", flags.into()),
-        ("CARGO_BUILD_TARGET", TARGET.into()),
-        ("CARGO_TARGET_DIR", target_directory()?.join("sanitize/address")),
-        ("CARGO_PROFILE_DEV_OPT_LEVEL", "1".into()),
-        ("CARGO_PROFILE_DEV_DEBUG", "line-tables-only".into()),
-        ("ASAN_OPTIONS", format!("external_symbolizer_path={}", symbolizer()?.display()).into()),
-    ])
+/// Shows the reports in a folder, and says how many files there are of them.
+fn show(reports: &PathBuf) -> Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(reports)? {
+        let path = entry?.path();
+        let text = fs::read(&path)?;
+        let text = String::from_utf8_lossy(&text);
+        println!("{}:", path.display());
+        text.lines().take(REPORT_LINES_MAX).for_each(|line| println!("{line}"));
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// What gives functions their names, as a command.

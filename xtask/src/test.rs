@@ -35,7 +35,7 @@ const PARTS: &[Part] = &[
     ("hostile hosts", || torture::counted(&HOSTILE_HOSTS.map(String::from))),
     ("demo", || demo::counted(&[])),
     ("orders of memory accesses", loom),
-    ("sanitizer", sanitize::counted),
+    ("sanitizers", sanitize::counted_short),
     ("house rules", || lint::counted(&[])),
 ];
 

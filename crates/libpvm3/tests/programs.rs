@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// How long anything in these tests may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `target/debug` or `target/release`.
+/// `target/debug`, `target/release` or the like, perhaps with a folder of the kind of machine between.
 fn profile() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().to_owned()
@@ -30,10 +30,13 @@ fn tree() -> &'static Path {
     TREE.get_or_init(|| {
         let profile = profile();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "pvmd", "--package", "libpvm3", "--target-dir"]);
-        cargo.arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            cargo.arg("--release");
+        cargo.args(["build", "--quiet", "--package", "pvmd", "--package", "libpvm3"]);
+        if sanitizer().is_none() {
+            // Else a variable says it, and which kind of machine's folder there.
+            cargo.arg("--target-dir").arg(profile.parent().unwrap());
+        }
+        if !profile.ends_with("debug") {
+            cargo.arg("--profile").arg(profile.file_name().unwrap());
         }
         run(&mut cargo);
         let tree = profile.join("libpvm3-tests");
@@ -42,16 +45,20 @@ fn tree() -> &'static Path {
         fs::copy(profile.join("pvmd"), tree.join("bin/pvmd")).unwrap();
         fs::copy(profile.join("libpvm3.a"), tree.join("lib/libpvm3.a")).unwrap();
         let map = source().join("exports.map");
-        run(Command::new("cc")
-            .args(["-shared", "-Wl,-soname,libpvm3.so.3", "-Wl,-z,now", "-Wl,-z,defs", "-Wl,--gc-sections"])
-            .arg(format!("-Wl,--version-script={}", map.display()))
-            .arg("-Wl,--whole-archive")
-            .arg(profile.join("libpvm3.a"))
-            .arg("-Wl,--no-whole-archive")
-            .arg("-o")
-            .arg(tree.join("lib/libpvm3.so.3")));
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-Wl,-soname,libpvm3.so.3", "-Wl,-z,now", "-Wl,--gc-sections"]);
+        // A sanitizer's functions are with the programs.
+        cc.arg(if sanitizer().is_some() { "-Wl,-z,undefs" } else { "-Wl,-z,defs" });
+        cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--whole-archive");
+        cc.arg(profile.join("libpvm3.a")).arg("-Wl,--no-whole-archive").arg("-o").arg(tree.join("lib/libpvm3.so.3"));
+        run(&mut cc);
         tree
     })
+}
+
+/// The library of the sanitizer with which the Rust code was compiled, if any (`cargo xtask sanitize`).
+fn sanitizer() -> Option<PathBuf> {
+    std::env::var_os("HPVM_SANITIZER_RUNTIME").map(PathBuf::from)
 }
 
 /// How a program is linked.
@@ -66,6 +73,11 @@ enum Linked {
 fn compiled(name: &str, linked: Linked) -> PathBuf {
     let program = tree().join(format!("{name}-{linked:?}"));
     let mut cc = Command::new("cc");
+    if let Some(library) = sanitizer() {
+        // It has to be the first library of a program.
+        cc.arg("-Wl,--no-as-needed").arg(&library);
+        cc.arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display()));
+    }
     cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]).arg(source().join("../../include"));
     cc.arg(source().join("tests/programs").join(format!("{name}.c"))).arg("-o").arg(&program);
     match linked {
@@ -110,6 +122,11 @@ impl Nest {
             command.env_remove(name);
         }
         command.env("PVM_TMP", &self.directory).env("HOME", &self.directory).env_remove("XDG_RUNTIME_DIR");
+        if sanitizer().is_some() {
+            // No search for leaks: a child of a fork forgets what it has inherited, as it must.
+            let options = std::env::var("ASAN_OPTIONS").unwrap_or_default();
+            command.env("ASAN_OPTIONS", format!("{options} detect_leaks=0"));
+        }
         command
     }
 

@@ -56,7 +56,7 @@ fn a_daemon_that_wants_no_notice_is_not_rung() {
 fn long_bodies_reach_the_daemon_complete() {
     let host = Host::new();
     let (mut daemon, mut task) = pair(&host);
-    let long = body(50_000_000, 9);
+    let long = body(LONG_BYTES + 10_000_000, 9);
     daemon.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     assert_eq!(task.send_bytes(DAEMON, [0; 6], &long), Ok(Sent::Done));
     let mut kept = Kept { keep_remotes: true, ..Kept::default() };

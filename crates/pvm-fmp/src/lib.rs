@@ -27,6 +27,8 @@ mod endpoint;
 pub mod fuzz;
 #[cfg(not(loom))]
 mod heap;
+#[cfg(not(loom))]
+mod mapping;
 mod meeting;
 #[cfg(not(loom))]
 mod memory;

@@ -1,11 +1,11 @@
 //! The port table (papers F2, H3): one a host, written by the daemon, read by every task.
 //!
 //! A task's slot is the low bits of its tid, so no look-up is needed to find its entry.
-use crate::SLOTS;
 use crate::segment::{Apart, read_only, seal_for_readers};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{SLOTS, mapping};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -35,10 +35,7 @@ struct Mapped(NonNull<Table>);
 
 impl Mapped {
     fn new(table: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), TABLE_BYTES, protection, MapFlags::SHARED, table, 0)? };
-        Ok(Mapped(NonNull::new(base.cast()).expect("mmap gives no null")))
+        Ok(Mapped(mapping::map(table, TABLE_BYTES, protection)?.cast()))
     }
     fn table(&self) -> &Table {
         // SAFETY: the mapping is at least as large as the table (the file's size was set or
@@ -53,7 +50,7 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: made by `new`; no reference outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), TABLE_BYTES) };
+        unsafe { mapping::unmap(self.0.cast(), TABLE_BYTES) };
     }
 }
 

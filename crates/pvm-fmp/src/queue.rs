@@ -534,8 +534,6 @@ impl Entry<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::collections::VecDeque;
 
     fn ring(shift: u32) -> Vec<Line> {
         (0..1 << shift).map(|_| Line::new()).collect()
@@ -630,60 +628,68 @@ mod tests {
         assert!(reader.next_tiny(&ring, 0).is_some());
     }
 
-    /// A body of `bytes` that is full of what could be the stamp of a tiny message in this lap or the next.
-    fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
-        let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, TINY);
-        word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
-    }
+    /// One thread, and no place for ThreadSanitizer, which runs with `--cfg one_mapping`.
+    #[cfg(not(one_mapping))]
+    mod generated {
+        use super::*;
+        use proptest::prelude::*;
+        use std::collections::VecDeque;
 
-    proptest! {
-        /// The queue against a `VecDeque`: what goes in comes out, in order, over many laps.
-        #[test]
-        fn the_ring_behaves_like_a_queue(steps in proptest::collection::vec((0u8..8, 0usize..=504, any::<u8>()), 1..400)) {
-            let (shift, ring) = (5, ring(5));
-            let (mut writer, mut reader) = (Writer::new(shift), Reader::new(shift));
-            let mut oracle: VecDeque<(Meta, Vec<u8>)> = VecDeque::new();
-            let mut read = 0;
-            for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
-                let bytes = if step % 2 == 0 { bytes % (TINY_BYTES + 4) } else { bytes };
-                if step < 4 && writer.position() - read + halves_for(bytes) <= writer.capacity() {
-                    let body = body_like_stamps(bytes, writer.position(), shift, fill);
-                    let number = fill as usize % USUAL.len();
-                    let meta = if fill < 200 { usual(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
-                    if bytes <= FIRST_BYTES && fill % 3 == 0 {
-                        writer.write_short(&ring, &meta, &body);
-                    } else {
-                        writer.write(&ring, Kind::Message, &meta, &body);
-                    }
-                    oracle.push_back((meta, body));
-                    continue;
-                }
-                let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
-                let tiny = reader.next_tiny(&ring, 0).filter(|_| fill % 3 == 0);
-                let (meta, copy, halves) = match (short, reader.next(&ring).unwrap()) {
-                    _ if tiny.is_some() => {
-                        let tiny = tiny.unwrap();
-                        let ([first, second], [a, b, c, d]) = (tiny.first, USUAL[tiny.usual]);
-                        ([first, second, a, b, c, d], tiny.filled_body()[..tiny.len()].to_vec(), 1)
-                    }
-                    (Some(short), _) => {
-                        let mut copy = vec![0; short.len()];
-                        short.copy_to(&mut copy);
-                        (short.meta(), copy, short.halves())
-                    }
-                    (None, Some(entry)) => {
-                        let mut copy = vec![0; entry.len()];
-                        prop_assert_eq!(entry.copy_to(&mut copy), entry.len());
-                        (entry.meta(), copy, entry.halves())
-                    }
-                    (None, None) => {
-                        prop_assert!(oracle.is_empty() && !reader.has_next(&ring));
+        /// A body of `bytes` that is full of what could be the stamp of a tiny message in this lap or the next.
+        fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
+            let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, TINY);
+            word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
+        }
+
+        proptest! {
+            /// The queue against a `VecDeque`: what goes in comes out, in order, over many laps.
+            #[test]
+            fn the_ring_behaves_like_a_queue(steps in proptest::collection::vec((0u8..8, 0usize..=504, any::<u8>()), 1..400)) {
+                let (shift, ring) = (5, ring(5));
+                let (mut writer, mut reader) = (Writer::new(shift), Reader::new(shift));
+                let mut oracle: VecDeque<(Meta, Vec<u8>)> = VecDeque::new();
+                let mut read = 0;
+                for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
+                    let bytes = if step % 2 == 0 { bytes % (TINY_BYTES + 4) } else { bytes };
+                    if step < 4 && writer.position() - read + halves_for(bytes) <= writer.capacity() {
+                        let body = body_like_stamps(bytes, writer.position(), shift, fill);
+                        let number = fill as usize % USUAL.len();
+                        let meta = if fill < 200 { usual(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
+                        if bytes <= FIRST_BYTES && fill % 3 == 0 {
+                            writer.write_short(&ring, &meta, &body);
+                        } else {
+                            writer.write(&ring, Kind::Message, &meta, &body);
+                        }
+                        oracle.push_back((meta, body));
                         continue;
                     }
-                };
-                prop_assert_eq!(Some((meta, copy)), oracle.pop_front());
-                reader.advance(halves);
-                read += halves as u64;
+                    let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
+                    let tiny = reader.next_tiny(&ring, 0).filter(|_| fill % 3 == 0);
+                    let (meta, copy, halves) = match (short, reader.next(&ring).unwrap()) {
+                        _ if tiny.is_some() => {
+                            let tiny = tiny.unwrap();
+                            let ([first, second], [a, b, c, d]) = (tiny.first, USUAL[tiny.usual]);
+                            ([first, second, a, b, c, d], tiny.filled_body()[..tiny.len()].to_vec(), 1)
+                        }
+                        (Some(short), _) => {
+                            let mut copy = vec![0; short.len()];
+                            short.copy_to(&mut copy);
+                            (short.meta(), copy, short.halves())
+                        }
+                        (None, Some(entry)) => {
+                            let mut copy = vec![0; entry.len()];
+                            prop_assert_eq!(entry.copy_to(&mut copy), entry.len());
+                            (entry.meta(), copy, entry.halves())
+                        }
+                        (None, None) => {
+                            prop_assert!(oracle.is_empty() && !reader.has_next(&ring));
+                            continue;
+                        }
+                    };
+                    prop_assert_eq!(Some((meta, copy)), oracle.pop_front());
+                    reader.advance(halves);
+                    read += halves as u64;
+                }
             }
         }
     }

@@ -4,10 +4,10 @@
 //! mapped it never faults, whatever the owner does. Memory is taken page by page on first use and
 //! given back by punching holes.
 use crate::bell::Waiting;
-use crate::memory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{mapping, memory};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, ProtFlags};
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -118,13 +118,11 @@ fn is_plain_memory(kind: u64) -> bool {
 impl Mapping {
     fn new(segment: BorrowedFd<'_>, bytes: u64, protection: ProtFlags) -> io::Result<Mapping> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, segment, 0)? };
-        // SAFETY: as above; the advice changes nothing but what a core dump holds.
-        let _ = unsafe { rustix::mm::madvise(base, length, Advice::LinuxDontDump) };
+        let base = mapping::map(segment, length, protection)?;
+        // SAFETY: the mapping is ours; the advice changes nothing but what a core dump holds.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr(), length, Advice::LinuxDontDump) };
         let inode = rustix::fs::fstat(segment)?.st_ino;
-        Ok(Mapping { base: NonNull::new(base).expect("mmap gives no null"), bytes, inode })
+        Ok(Mapping { base, bytes, inode })
     }
 
     /// Maps a peer's segment for reading; refuses what is no segment.
@@ -176,7 +174,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` and nobody holds a reference beyond `self`.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes as usize) };
+        unsafe { mapping::unmap(self.base, self.bytes as usize) };
     }
 }
 

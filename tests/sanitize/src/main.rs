@@ -1,16 +1,42 @@
-//! An error for a sanitizer to find: `planted none|use-after-free`.
+//! Errors for the sanitizers to find: `planted none|use-after-free|race`.
+use std::cell::UnsafeCell;
+use std::sync::mpsc::channel;
+use std::sync::{Barrier, Mutex};
+use std::thread::scope;
+
+/// How often each thread counts.
+const ROUNDS: u32 = 1000;
+
+struct Shared(UnsafeCell<u32>);
+
+// SAFETY: it is not sound, which is what it is for.
+unsafe impl Sync for Shared {}
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("none") => nothing_wrong(),
         Some("use-after-free") => planted_use_after_free(),
-        _ => panic!("planted none|use-after-free"),
+        Some("race") => planted_race(),
+        _ => panic!("planted none|use-after-free|race"),
     }
 }
 
+/// Threads that meet in every way of Rust's library that the tests use.
 fn nothing_wrong() {
-    let numbers: Vec<Box<u32>> = (0..1000).map(Box::new).collect();
-    assert_eq!(numbers.iter().map(|number| **number).sum::<u32>(), 499_500);
+    let count = Mutex::new(Box::new(0));
+    let (sender, receiver) = channel::<Box<u32>>();
+    scope(|scope| {
+        for number in 0..4 {
+            let (sender, count) = (sender.clone(), &count);
+            scope.spawn(move || {
+                (0..ROUNDS).for_each(|_| **count.lock().unwrap() += 1);
+                sender.send(Box::new(number)).unwrap();
+            });
+        }
+    });
+    drop(sender);
+    assert_eq!(receiver.iter().map(|number| *number).sum::<u32>(), 6);
+    assert_eq!(**count.lock().unwrap(), 4 * ROUNDS);
 }
 
 #[inline(never)]
@@ -22,4 +48,21 @@ fn planted_use_after_free() {
         drop(Box::from_raw(number));
         println!("{}", number.read_volatile());
     }
+}
+
+#[inline(never)]
+fn planted_race() {
+    let shared = Shared(UnsafeCell::new(0));
+    // Or one could be over before the other begins.
+    let both = Barrier::new(2);
+    let (shared, both) = (&shared, &both);
+    scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                both.wait();
+                // SAFETY: it is not sound: both threads write without an order.
+                (0..ROUNDS).for_each(|_| unsafe { *shared.0.get() += 1 });
+            });
+        }
+    });
 }

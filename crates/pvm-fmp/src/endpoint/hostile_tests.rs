@@ -2,7 +2,7 @@
 use super::*;
 use crate::queue::Kind;
 use crate::segment::{Mapping, PEERS_MAX};
-use crate::tests::{A, B, Host, Kept, body, introduce};
+use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
 use crate::{Arrival, Meta, Sent, Sink, bell, copying};
 use rustix::fs::OFlags;
 use std::time::Instant;
@@ -208,15 +208,15 @@ fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
     let limit = |a: &Endpoint, bytes| a.heap.borrow().source().allowance.limit(bytes);
     a.offer_wait_max = Duration::from_millis(100);
     limit(&a, 0);
-    let sent = a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(40_000_000, 1));
+    let sent = a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(LONG_BYTES, 1));
     assert!(matches!(sent, Err(crate::SendError::NoMemory)));
     limit(&a, u64::MAX);
-    a.send_bytes(B, [3, 0, 0, 0, 0, 0], &body(40_000_000, 2)).map(|_| ()).unwrap();
+    a.send_bytes(B, [3, 0, 0, 0, 0, 0], &body(LONG_BYTES, 2)).map(|_| ()).unwrap();
     let mut kept = Kept::default();
     while b.poll(&mut kept) > 0 {}
     let tags: Vec<u32> = kept.messages.iter().map(|(_, meta, _)| meta[0]).collect();
     assert_eq!(tags, [1, 3]);
-    assert!(kept.messages[1].2 == body(40_000_000, 2));
+    assert!(kept.messages[1].2 == body(LONG_BYTES, 2));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What lies in the two memfds of a group, and how they are mapped.
 use super::barrier::{Barrier, Slot};
+use crate::mapping;
 use crate::segment::{Apart, seal_for_readers};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -107,10 +108,7 @@ impl<T: Shared> Mapped<T> {
     }
 
     fn map(file: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped<T>> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), Self::BYTES, protection, MapFlags::SHARED, file, 0)? };
-        Ok(Mapped(NonNull::new(base.cast()).expect("mmap gives no null"), PhantomData))
+        Ok(Mapped(mapping::map(file, Self::BYTES, protection)?.cast(), PhantomData))
     }
 }
 
@@ -127,6 +125,6 @@ impl<T: Shared> std::ops::Deref for Mapped<T> {
 impl<T: Shared> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: made by `map`; no reference outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), Self::BYTES) };
+        unsafe { mapping::unmap(self.0.cast(), Self::BYTES) };
     }
 }
