@@ -24,7 +24,6 @@ demo:
 
 test:
 	@$(CARGO) xtask setup test
-	-@$(CARGO) xtask setup unlike
 	@$(CARGO) xtask test
 
 bench:

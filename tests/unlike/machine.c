@@ -408,7 +408,7 @@ static const char *check_config(const struct cell *cell, int argument)
     int count, formats, i, first = 0, own;
     (void)argument;
     EXPECT(pvm_config(&count, &formats, &hosts), 0);
-    EXPECT(count, KINDS);
+    EXPECT(count, kind_count);
     EXPECT(formats, 3);
     for (i = 0; i < count; i++) {
         if (!first && !strcmp(hosts[i].hi_arch, kinds[cell->from].arch))

@@ -30,6 +30,8 @@ struct kind {
     int signature, long_bytes;
 };
 extern const struct kind kinds[KINDS];
+/* How many of them are there: the first ones. */
+extern int kind_count;
 
 /* The data types, as psend knows them; the last is the string. */
 enum type { T_BYTE, T_SHORT, T_INT, T_FLOAT, T_CPLX, T_DOUBLE, T_DCPLX, T_LONG, T_USHORT, T_UINT, T_ULONG, TYPES };

@@ -40,7 +40,7 @@ const BENCH: &[&str] = &["netpipe-pvm", "pvm", "pvm-dev", "openmpi-bin", "libope
 /// What no word stands for.
 const ALL: [&str; 4] = ["test", "unlike", "sanitize", "bench"];
 /// What `cargo xtask test` takes where it can be had.
-const TAKEN_IF_THERE: [&str; 1] = ["sanitize"];
+const TAKEN_IF_THERE: [&str; 2] = ["sanitize", "unlike"];
 
 /// Packages of the system, and what is only unpacked.
 #[derive(Default)]
@@ -55,11 +55,21 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     wanted(if words.is_empty() { &ALL } else { &words })?.get()?;
     if words.contains(&"test") {
-        if let Err(error) = wanted(&TAKEN_IF_THERE).and_then(Wanted::get) {
-            println!("without sanitizers, which will not be used: {error:#}");
-        }
+        take_what_can_be_had();
     }
     Ok(())
+}
+
+/// All at once, which is quickest; or each that can be had.
+fn take_what_can_be_had() {
+    if wanted(&TAKEN_IF_THERE).and_then(Wanted::get).is_ok() {
+        return;
+    }
+    for word in TAKEN_IF_THERE {
+        if let Err(error) = wanted(&[word]).and_then(Wanted::get) {
+            println!("NOT TO BE HAD here: `setup {word}`; those tests will be skipped: {error:#}");
+        }
+    }
 }
 
 fn wanted(words: &[&str]) -> Result<Wanted> {

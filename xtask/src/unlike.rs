@@ -14,68 +14,93 @@ use crate::common::report;
 use crate::hosts::network::{Network, Wiring};
 use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
-use kinds::KINDS;
+use kinds::{Extent, SHORT, WHOLE};
 use machine::Machine;
 use matrix::Matrix;
 use std::path::Path;
 
-const USAGE: &str = "unlike [--only ROW] [--as-it-is]
+const USAGE: &str = "unlike [--short] [--only ROW] [--as-it-is]
+  --short        without arm64, which writes numbers as x86-64 does, and with one console only
   --only ROW     rows that begin so
   --as-it-is     take what was built as it is";
 
-/// The row's beginning that is asked for.
-fn parse(arguments: &[String]) -> Result<Option<String>> {
-    let mut only = None;
+/// What is asked for.
+struct Options {
+    extent: Extent,
+    /// The beginning of the rows.
+    only: Option<String>,
+    as_it_is: bool,
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options { extent: WHOLE, only: None, as_it_is: false };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
-            "--only" => only = Some(rest.next().context(USAGE)?.clone()),
-            crate::build::AS_IT_IS => {}
+            "--short" => options.extent = SHORT,
+            "--only" => options.only = Some(rest.next().context(USAGE)?.clone()),
+            crate::build::AS_IT_IS => options.as_it_is = true,
             _ => bail!("{USAGE}"),
         }
     }
-    Ok(only)
+    Ok(options)
 }
 
 /// Runs the command; it comes here twice, the second time inside the namespaces.
 pub fn run(arguments: &[String]) -> Result<()> {
-    match sandbox::folder() {
-        Some(folder) => inside(&folder, parse(arguments)?.as_deref()),
-        None => report(counted(arguments)?),
+    let options = parse(arguments)?;
+    if let Some(folder) = sandbox::folder() {
+        return inside(&folder, &options);
+    }
+    match tests(arguments, &options)? {
+        Ok(counts) => report(counts),
+        Err(obstacle) => bail!("{obstacle}"),
     }
 }
 
 /// Runs the command as a part of `cargo xtask test`.
 pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
-    let only = parse(arguments)?;
-    if let Some(obstacle) = tools::obstacle().or_else(sandbox::obstacle) {
+    Ok(tests(arguments, &parse(arguments)?)?.unwrap_or_else(|obstacle| {
         println!("skipped: {obstacle}");
-        return Ok((0, 0));
+        (0, 0)
+    }))
+}
+
+/// The counts, or why it cannot be run here.
+fn tests(arguments: &[String], options: &Options) -> Result<Result<(usize, usize), String>> {
+    if let Some(obstacle) = tools::obstacle(options.extent).or_else(sandbox::obstacle) {
+        return Ok(Err(obstacle));
+    }
+    let left_out: Vec<&str> = WHOLE.kinds[options.extent.kinds.len()..].iter().map(|kind| kind.name).collect();
+    if !left_out.is_empty() {
+        println!("the short form, without {} (`cargo xtask unlike` is the whole)", left_out.join(", "));
     }
     crate::build::build_unless_told(arguments)?;
-    if !arguments.iter().any(|argument| argument == crate::build::AS_IT_IS) {
-        build::all()?;
+    if !options.as_it_is {
+        build::all(options.extent)?;
     }
-    build::test_programs()?;
-    let mut matrix = Matrix::new();
+    build::test_programs(options.extent)?;
+    let mut matrix = Matrix::new(options.extent.kinds);
     let mut words = vec!["unlike"];
     words.extend(arguments.iter().map(String::as_str));
     let last = sandbox::run_as_user(&words, |line| matrix.hear(line))?;
-    if let Some(obstacle) = last.strip_prefix("skipped: ") {
-        println!("skipped: {obstacle}");
-        return Ok((0, 0));
+    if let Some(obstacle) = last.strip_prefix(SKIPPED) {
+        return Ok(Err(obstacle.into()));
     }
     matrix.show();
-    Ok(matrix.counts(only.is_none()))
+    Ok(Ok(matrix.counts(options.only.is_none())))
 }
 
-fn inside(folder: &Path, only: Option<&str>) -> Result<()> {
-    if let Err(obstacle) = tools::let_foreign_programs_run() {
-        println!("skipped: {obstacle:#}");
+/// How the command inside begins to say that it cannot be run.
+const SKIPPED: &str = "skipped: ";
+
+fn inside(folder: &Path, options: &Options) -> Result<()> {
+    if let Err(obstacle) = tools::let_foreign_programs_run(options.extent) {
+        println!("{SKIPPED}{obstacle:#}");
         return Ok(());
     }
-    let network = Network::new(folder, KINDS.len(), Wiring::Bridge)?;
-    let mut machine = Machine::start(&network, folder)?;
+    let network = Network::new(folder, options.extent.kinds.len(), Wiring::Bridge)?;
+    let mut machine = Machine::start(&network, options.extent, folder)?;
     machine.check_console();
-    machine.run_tests(only)
+    machine.run_tests(options.only.as_deref())
 }

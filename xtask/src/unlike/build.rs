@@ -1,6 +1,6 @@
 //! hpvm and its tests for each kind of host.
 
-use super::kinds::{KINDS, Kind, folder};
+use super::kinds::{Extent, Kind, folder};
 use crate::build::{SONAME, is_newer, shared_library};
 use crate::common::{cargo, root, sh};
 use crate::debian_rust::{self, write_command};
@@ -13,9 +13,8 @@ use std::process::Command;
 pub const TEST: &str = "unlike";
 
 /// Everything but the tests, for all machines but this one.
-pub fn all() -> Result<()> {
-    let foreign = || KINDS.iter().filter_map(|kind| Some((kind, kind.target?)));
-    for (kind, _) in foreign() {
+pub fn all(extent: Extent) -> Result<()> {
+    for (kind, _) in extent.foreign() {
         let libraries = format!("/usr/{}/lib", kind.tools);
         // They are found without a word in the environment, by the program and all that it starts.
         let line = format!(
@@ -27,14 +26,17 @@ pub fn all() -> Result<()> {
     }
     let mut build = cargo();
     build.args(["build", "--quiet", "--profile", "unlike"]);
-    build.args(["--package", "libpvm3", "--package", "pvmd", "--package", "pvm-tools"]);
+    build.args(["--package", "libpvm3", "--package", "pvmd"]);
+    if extent.consoles > 1 {
+        build.args(["--package", "pvm-tools"]);
+    }
     build.env("RUSTC", debian_rust::rustc()).env("CARGO_TARGET_DIR", folder().join("build")).env_remove("RUSTFLAGS");
-    for (kind, target) in foreign() {
+    for (kind, target) in extent.foreign() {
         let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
         build.env(variable, kind.compiler()).args(["--target", target]);
     }
     sh(&mut build)?;
-    foreign().try_for_each(|(kind, _)| library(kind))
+    extent.foreign().try_for_each(|(kind, _)| library(kind))
 }
 
 /// The shared library, if it is older than what it is made of.
@@ -53,10 +55,10 @@ fn library(kind: &Kind) -> Result<()> {
 }
 
 /// The test programs for all machines.
-pub fn test_programs() -> Result<()> {
+pub fn test_programs(extent: Extent) -> Result<()> {
     let sources = crate::build::files_of(&root().join("tests/unlike"))?;
     let header = root().join("include/pvm3.h");
-    for kind in KINDS {
+    for kind in extent.kinds {
         let (bin, lib) = (kind.folder().join("bin"), kind.libraries());
         fs::create_dir_all(&bin)?;
         let program = bin.join(TEST);

@@ -21,8 +21,9 @@ pub struct Kind {
     pub signature: u32,
 }
 
-/// The first is the machine that this runs on, and the host where machines begin. `tests/unlike` has the same
-/// kinds in the same order.
+/// The first is the machine that this runs on, and the host where machines begin. The first three are what the
+/// short form has: both orders of bytes, and both sizes of a `long`. `tests/unlike` has the same kinds in the
+/// same order.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "amd64",
@@ -30,15 +31,6 @@ pub const KINDS: &[Kind] = &[
         tools: "x86_64-linux-gnu",
         loader: "ld-linux-x86-64.so.2",
         emulator: None,
-        arch: "LINUX64",
-        signature: 0x0040_8c41,
-    },
-    Kind {
-        name: "arm64",
-        target: Some("aarch64-unknown-linux-gnu"),
-        tools: "aarch64-linux-gnu",
-        loader: "ld-linux-aarch64.so.1",
-        emulator: Some("aarch64"),
         arch: "LINUX64",
         signature: 0x0040_8c41,
     },
@@ -60,7 +52,37 @@ pub const KINDS: &[Kind] = &[
         arch: "LINUXS390X",
         signature: 0x0658_ef59,
     },
+    Kind {
+        name: "arm64",
+        target: Some("aarch64-unknown-linux-gnu"),
+        tools: "aarch64-linux-gnu",
+        loader: "ld-linux-aarch64.so.1",
+        emulator: Some("aarch64"),
+        arch: "LINUX64",
+        signature: 0x0040_8c41,
+    },
 ];
+
+/// How much is built and run.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// The kinds of hosts; the first ones of [`KINDS`].
+    pub kinds: &'static [Kind],
+    /// On how many of them the console is tried. It is as much work to compile as the daemon.
+    pub consoles: usize,
+}
+
+/// All of it.
+pub const WHOLE: Extent = Extent { kinds: KINDS, consoles: KINDS.len() };
+/// What `cargo xtask test` has time for.
+pub const SHORT: Extent = Extent { kinds: KINDS.split_at(3).0, consoles: 1 };
+
+impl Extent {
+    /// The kinds for which everything has to be built, and Rust's names for them.
+    pub fn foreign(&self) -> impl Iterator<Item = (&'static Kind, &'static str)> {
+        self.kinds.iter().filter_map(|kind| Some((kind, kind.target?)))
+    }
+}
 
 /// Where everything of this command lies.
 pub fn folder() -> PathBuf {

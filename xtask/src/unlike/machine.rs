@@ -1,7 +1,7 @@
 //! A machine of one host of each kind.
 
 use super::build::TEST;
-use super::kinds::{KINDS, Kind};
+use super::kinds::{Extent, KINDS, Kind};
 use crate::conform::execute::{End, wait};
 use crate::hosts::network::{Host, Network};
 use crate::machine::wait_until;
@@ -36,15 +36,16 @@ exec nsenter -t "$2" --net --uts --mount --ipc -- env -i sh -c ". '{folder}/$hos
 /// The machine; its drop ends it.
 pub struct Machine<'a> {
     network: &'a Network,
+    extent: Extent,
     folder: PathBuf,
     master: Child,
 }
 
 impl<'a> Machine<'a> {
     /// Starts a daemon on each host.
-    pub fn start(network: &'a Network, folder: &Path) -> Result<Machine<'a>> {
+    pub fn start(network: &'a Network, extent: Extent, folder: &Path) -> Result<Machine<'a>> {
         let folder = folder.join("machine");
-        for (host, kind) in network.hosts().iter().zip(KINDS) {
+        for (host, kind) in network.hosts().iter().zip(extent.kinds) {
             let place = folder.join(&host.name);
             fs::create_dir_all(place.join("home"))?;
             fs::create_dir_all(place.join("tmp"))?;
@@ -58,9 +59,9 @@ impl<'a> Machine<'a> {
         fs::write(folder.join("rsh"), shell)?;
         fs::set_permissions(folder.join("rsh"), fs::Permissions::from_mode(0o755))?;
         let (ready, errors) = (folder.join("ready"), folder.join("stderr"));
-        let mut command = command(&folder, network, 0, &KINDS[0].programs().join("pvmd"));
+        let mut command = command(&folder, network, 0, &extent.kinds[0].programs().join("pvmd"));
         command.stdin(Stdio::null()).stdout(File::create(&ready)?).stderr(File::create(&errors)?);
-        let machine = Machine { network, master: command.spawn()?, folder };
+        let machine = Machine { network, extent, master: command.spawn()?, folder };
         if !wait_until(DAEMON_TIMEOUT, || fs::read(&ready).is_ok_and(|said| said.contains(&b'\n'))) {
             bail!("the first daemon does not start: {}", fs::read_to_string(&errors)?);
         }
@@ -76,7 +77,7 @@ impl<'a> Machine<'a> {
         let (input, said) = (self.folder.join("input"), self.folder.join("said"));
         fs::write(&input, lines)?;
         let output = File::create(&said)?;
-        let mut command = command(&self.folder, self.network, host, &KINDS[host].programs().join("pvm"));
+        let mut command = command(&self.folder, self.network, host, &self.extent.kinds[host].programs().join("pvm"));
         command.stdin(File::open(&input)?).stderr(output.try_clone()?).stdout(output);
         let end = wait(&mut command, CONSOLE_TIMEOUT)?;
         let text = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
@@ -92,9 +93,9 @@ impl<'a> Machine<'a> {
         logs.map(|entry| String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default()).into_owned()).collect()
     }
 
-    /// Whether the consoles of all kinds show all kinds.
+    /// Whether the consoles show all kinds.
     pub fn check_console(&self) {
-        for (number, kind) in KINDS.iter().enumerate() {
+        for (number, kind) in self.extent.kinds.iter().take(self.extent.consoles).enumerate() {
             let result = self.console(number, "conf\nquit\n").and_then(|said| self.check_table(&said));
             let said = result.map_or_else(|error| format!("{error:#}").replace('\n', " | "), |()| "ok".to_owned());
             println!("all\tthe console of {}\t{said}", kind.name);
@@ -103,8 +104,8 @@ impl<'a> Machine<'a> {
 
     /// The table of hosts: how many formats, and a line a host.
     fn check_table(&self, said: &str) -> Result<()> {
-        ensure!(said.contains(&format!("{} hosts, 3 data formats", KINDS.len())), "{said}");
-        for (host, kind) in self.network.hosts().iter().zip(KINDS) {
+        ensure!(said.contains(&format!("{} hosts, 3 data formats", self.extent.kinds.len())), "{said}");
+        for (host, kind) in self.network.hosts().iter().zip(self.extent.kinds) {
             let row = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
             let row = row.into_iter().find(|row| row.first() == Some(&host.name.as_str()));
             let Some([_, _, arch, _, signature]) = row.as_deref() else { bail!("no {}: {said}", host.name) };
@@ -116,11 +117,11 @@ impl<'a> Machine<'a> {
 
     /// Runs the tests; they say line by line what they find.
     pub fn run_tests(&mut self, only: Option<&str>) -> Result<()> {
-        let mut command = command(&self.folder, self.network, 0, &KINDS[0].folder().join("bin").join(TEST));
-        command.arg("chief").args(only).stdin(Stdio::null());
+        let mut command = command(&self.folder, self.network, 0, &self.extent.kinds[0].folder().join("bin").join(TEST));
+        command.arg("chief").arg(self.extent.kinds.len().to_string()).args(only).stdin(Stdio::null());
         let end = wait(&mut command, TESTS_TIMEOUT)?;
         if end != End::Exit(0) {
-            for (number, kind) in KINDS.iter().enumerate() {
+            for (number, kind) in self.extent.kinds.iter().enumerate() {
                 println!("log of {}:\n{}", kind.name, self.log(number));
             }
             println!("the tests: {}", end.line().trim());

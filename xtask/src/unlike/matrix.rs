@@ -1,11 +1,11 @@
 //! The table of what was run: a row a type or a thing that tasks do, a column from a kind to a kind.
 
-use super::kinds::KINDS;
+use super::kinds::Kind;
 use std::collections::BTreeMap;
 
 /// What was heard of the cells.
-#[derive(Default)]
 pub struct Matrix {
+    kinds: &'static [Kind],
     /// In the order in which they came.
     rows: Vec<String>,
     /// By row, from, to: what is wrong, if anything.
@@ -18,13 +18,14 @@ pub struct Matrix {
 
 impl Matrix {
     /// Nothing was heard yet.
-    pub fn new() -> Matrix {
-        Matrix::default()
+    pub fn new(kinds: &'static [Kind]) -> Matrix {
+        Matrix { kinds, rows: Vec::new(), cells: BTreeMap::new(), others: Vec::new(), done: false }
     }
 
     /// Takes a line of the tests; shows what is wrong, and what is no result.
     pub fn hear(&mut self, line: &str) {
-        let kind = |name: &str| KINDS.iter().position(|kind| kind.name == name);
+        let kinds = self.kinds;
+        let kind = |name: &str| kinds.iter().position(|kind| kind.name == name);
         let outcome = |said: &str| (said != "ok").then(|| said.to_owned());
         match line.split('\t').collect::<Vec<_>>()[..] {
             ["cell", row, from, to, said] => {
@@ -33,7 +34,7 @@ impl Matrix {
                     self.rows.push(row.to_owned());
                 }
                 if said != "ok" {
-                    println!("FAILED {row} from {} to {}: {said}", KINDS[from].name, KINDS[to].name);
+                    println!("FAILED {row} from {} to {}: {said}", kinds[from].name, kinds[to].name);
                 }
                 self.cells.insert((row.to_owned(), from, to), outcome(said));
             }
@@ -45,10 +46,10 @@ impl Matrix {
 
     /// Prints the table.
     pub fn show(&self) {
-        let pairs = || (0..KINDS.len()).flat_map(|from| (0..KINDS.len()).map(move |to| (from, to)));
+        let pairs = || (0..self.kinds.len()).flat_map(|from| (0..self.kinds.len()).map(move |to| (from, to)));
         let width = self.rows.iter().map(String::len).max().unwrap_or(0);
-        println!("{:width$}  {}", "from", columns(pairs().map(|(from, _)| KINDS[from].name)));
-        println!("{:width$}  {}", "to", columns(pairs().map(|(_, to)| KINDS[to].name)));
+        println!("{:width$}  {}", "from", columns(pairs().map(|(from, _)| self.kinds[from].name)));
+        println!("{:width$}  {}", "to", columns(pairs().map(|(_, to)| self.kinds[to].name)));
         for row in &self.rows {
             let signs = pairs().map(|(from, to)| match self.cells.get(&(row.clone(), from, to)) {
                 Some(None) => "ok",
@@ -67,7 +68,7 @@ impl Matrix {
 
     /// How many passed, how many failed; `whole` if every cell is to be there.
     pub fn counts(&self, whole: bool) -> (usize, usize) {
-        let wanted = self.rows.len() * KINDS.len() * KINDS.len();
+        let wanted = self.rows.len() * self.kinds.len() * self.kinds.len();
         let results = self.cells.values().chain(self.others.iter().map(|(_, said)| said));
         let (passed, failed): (Vec<_>, Vec<_>) = results.partition(|said| said.is_none());
         let missing = if whole || self.rows.is_empty() {
@@ -85,10 +86,11 @@ fn columns<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kinds::KINDS;
     use super::*;
 
     fn whole(row: &str) -> Matrix {
-        let mut matrix = Matrix::new();
+        let mut matrix = Matrix::new(KINDS);
         for from in KINDS {
             for to in KINDS {
                 matrix.hear(&format!("cell\t{row}\t{}\t{}\tok", from.name, to.name));
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn tests_that_end_early_fail() {
-        assert_eq!(Matrix::new().counts(true), (0, 2));
+        assert_eq!(Matrix::new(KINDS).counts(true), (0, 2));
         let mut matrix = whole("int");
         matrix.done = false;
         assert_eq!(matrix.counts(true), (16, 1));

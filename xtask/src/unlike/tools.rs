@@ -1,6 +1,6 @@
 //! The compilers, and what runs programs of other machines.
 
-use super::kinds::KINDS;
+use super::kinds::Extent;
 use crate::common::{in_path, output};
 use crate::debian_rust::Part;
 use anyhow::{Context, Result, bail, ensure};
@@ -27,12 +27,12 @@ pub const LIBRARIES: Part = Part {
 const BINFMT: &str = "/proc/sys/fs/binfmt_misc";
 
 /// Why this cannot be run here.
-pub fn obstacle() -> Option<String> {
+pub fn obstacle(extent: Extent) -> Option<String> {
     let advice = "(see `cargo xtask setup unlike`)";
     if std::env::consts::ARCH != "x86_64" {
         return Some("only x86-64 runs programs of i386".into());
     }
-    for kind in KINDS.iter().filter(|kind| kind.target.is_some()) {
+    for (kind, _) in extent.foreign() {
         let compiler = format!("{}-gcc", kind.tools);
         if !in_path(&compiler) {
             return Some(format!("`{compiler}` is missing {advice}"));
@@ -46,10 +46,10 @@ pub fn obstacle() -> Option<String> {
 }
 
 /// Inside the sandbox: tells the kernel how programs of the other machines are run, where it does not know.
-pub fn let_foreign_programs_run() -> Result<()> {
-    for kind in KINDS {
-        let program = kind.programs().join("pvmgetarch");
-        let runs = || output(&mut Command::new(&program)).is_ok_and(|said| said.trim() == kind.arch);
+pub fn let_foreign_programs_run(extent: Extent) -> Result<()> {
+    for (kind, _) in extent.foreign() {
+        let program = kind.programs().join("pvmd");
+        let runs = || output(Command::new(&program).arg("--version")).is_ok();
         if runs() {
             continue;
         }
