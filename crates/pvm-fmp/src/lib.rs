@@ -63,6 +63,7 @@ pub use {
     heap::Block,
     memory::can_have,
     spin::{Spinner, Wait},
+    straight::Parts,
 };
 
 #[cfg(not(loom))]

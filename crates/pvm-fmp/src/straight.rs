@@ -1,39 +1,71 @@
 //! Bodies straight from shared memory into a socket, and from a socket into shared memory.
-use crate::arrival::{FRAGMENTS_MAX, Fragment, Remote};
+use crate::arrival::{Fragment, Remote};
 use crate::heap::Block;
 use std::io;
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 fn part(address: *const u8, bytes: usize) -> libc::iovec {
     libc::iovec { iov_base: address.cast_mut().cast(), iov_len: bytes }
 }
 
-impl Remote {
-    /// Writes `head` and behind it `count` bytes of the body from `at` on to a socket; gives how many
-    /// bytes the socket took. Panics past the end.
-    pub fn write_to(&self, socket: BorrowedFd<'_>, head: &[u8], at: usize, count: usize) -> io::Result<usize> {
-        assert!(at.checked_add(count).is_some_and(|end| end <= self.len()));
-        let mut parts = [part(std::ptr::null(), 0); 1 + FRAGMENTS_MAX];
-        parts[0] = part(head.as_ptr(), head.len());
-        let mut used = 1;
-        let (mut skip, mut left) = (at, count);
-        for Fragment { address, bytes } in self.fragments() {
+/// Parts of one write to a socket, in order. There is no copy of them.
+pub struct Parts<'a> {
+    list: Vec<libc::iovec>,
+    lifetime: PhantomData<&'a [u8]>,
+}
+
+/// Parts that the system takes in one call.
+const PARTS_MAX: usize = 1024;
+
+impl<'a> Parts<'a> {
+    /// Of these bytes at first.
+    pub fn new(bytes: &'a [u8]) -> Parts<'a> {
+        Parts { list: vec![part(bytes.as_ptr(), bytes.len())], lifetime: PhantomData }
+    }
+
+    /// Adds bytes. What exceeds the number of parts that the system takes is left out, here and below.
+    pub fn add(&mut self, bytes: &'a [u8]) {
+        self.push(bytes.as_ptr(), bytes.len());
+    }
+
+    /// Adds a range of a body. Panics past its end.
+    pub fn add_remote(&mut self, remote: &'a Remote, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= remote.len());
+        let (mut skip, mut left) = (range.start, range.len());
+        for Fragment { address, bytes } in remote.fragments() {
+            if left == 0 {
+                break;
+            }
             if skip >= *bytes {
                 skip -= bytes;
                 continue;
             }
             let here = left.min(bytes - skip);
-            parts[used] = part(address.wrapping_add(skip), here);
-            (skip, left, used) = (0, left - here, used + 1);
-            if left == 0 {
-                break;
-            }
+            self.push(address.wrapping_add(skip), here);
+            (skip, left) = (0, left - here);
         }
+    }
+
+    fn push(&mut self, address: *const u8, bytes: usize) {
+        if bytes > 0 && self.list.len() < PARTS_MAX {
+            self.list.push(part(address, bytes));
+        }
+    }
+
+    /// Bytes of all of them.
+    pub fn total_bytes(&self) -> usize {
+        self.list.iter().map(|part| part.iov_len).sum()
+    }
+
+    /// Writes them once; gives how many bytes the socket took.
+    pub fn write_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         // SAFETY: all zeroes is a valid header: no address, no control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), used as _);
-        // SAFETY: the first part is a slice; the others lie in fragments that were checked to lie in
-        // the mapping, which `self` keeps. The kernel reads them, whatever their bytes are.
+        (message.msg_iov, message.msg_iovlen) = (self.list.as_mut_ptr(), self.list.len() as _);
+        // SAFETY: the parts are slices, and fragments that were checked to lie in a mapping; `self` borrows
+        // the slices and the bodies that keep the mappings. The kernel reads them, whatever their bytes are.
         let written = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }
@@ -54,6 +86,7 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::tests::straight_pair;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
@@ -64,7 +97,11 @@ mod tests {
         let body: Vec<u8> = (0..20_000_u32).map(|at| (at * 7) as u8).collect();
         let (remote, mut other) = straight_pair(&body, &[5000, 10_000, 5000]);
         let (near, far) = UnixStream::pair().unwrap();
-        assert_eq!(remote.write_to(near.as_fd(), b"head", 4000, 12_000).unwrap(), 12_004);
+        let mut parts = Parts::new(b"head");
+        parts.add_remote(&remote, 4000..9000);
+        parts.add(b"");
+        parts.add_remote(&remote, 9000..16_000);
+        assert_eq!(parts.write_to(near.as_fd()).unwrap(), 12_004);
         let block = other.allocate(20_000).unwrap();
         let (mut head, mut behind) = ([0; 4], [0; 100]);
         (&far).read_exact(&mut head).unwrap();

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes that an encrypted pipe takes in one go. What it has taken lies in its own memory, so that
 /// this and a little more is what a pipe holds back.
-const WRITE_BYTES_MAX: usize = 128 << 10;
+const WRITE_BYTES_MAX: usize = 256 << 10;
 
 /// A connection without frames. Whoever holds it watches its socket.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ impl Pipe {
         self.0.read_bytes(into)
     }
 
-    /// Reads up to `most` bytes of an encrypted pipe and hands them out where they were decrypted, so
-    /// that they are copied once. Gives how many; none when there are none now.
+    /// Reads up to `most` bytes of an encrypted pipe and hands them out piece by piece where they were
+    /// decrypted, so that they are copied once. Gives how many; none when there are none now.
     pub fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
         self.0.read_by(most, take)
     }
