@@ -272,6 +272,35 @@ enum Side {
     Server(UnbufferedServerConnection),
 }
 
+/// Where decrypted bytes go.
+pub(crate) struct Clear<'a> {
+    /// The first ones, so many, are handed out where they lie.
+    straight: usize,
+    take: &'a mut dyn FnMut(&[u8]),
+    /// The others are kept.
+    kept: &'a mut Buffer,
+}
+
+impl<'a> Clear<'a> {
+    pub fn new(straight: usize, take: &'a mut dyn FnMut(&[u8]), kept: &'a mut Buffer) -> Clear<'a> {
+        Clear { straight, take, kept }
+    }
+
+    /// How many more are handed out.
+    pub fn straight_left(&self) -> usize {
+        self.straight
+    }
+
+    fn arrived(&mut self, bytes: &[u8]) {
+        let (first, rest) = bytes.split_at(bytes.len().min(self.straight));
+        if !first.is_empty() {
+            self.straight -= first.len();
+            (self.take)(first);
+        }
+        self.kept.append(rest);
+    }
+}
+
 /// One TLS connection without its socket.
 pub(crate) struct Tls {
     side: Side,
@@ -320,12 +349,14 @@ impl Tls {
 
     /// Decrypts what has been read and answers what the protocol wants answered. Gives whether the
     /// peer goes on.
-    pub fn advance(&mut self, out: &mut Buffer, plain: &mut Buffer) -> Result<bool, Error> {
-        self.drive(out, plain, &mut &[][..])
+    pub fn advance(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
+        self.drive(out, clear, &mut &[][..])
     }
 
     /// Encrypts frames' parts.
     pub fn encrypt(&mut self, parts: &[&[u8]], out: &mut Buffer, plain: &mut Buffer) -> Result<(), Error> {
+        let mut none = |_: &[u8]| {};
+        let plain = &mut Clear::new(0, &mut none, plain);
         let mut gather = std::mem::take(&mut self.gather);
         let mut result = Ok(());
         for part in parts {
@@ -355,7 +386,7 @@ impl Tls {
     }
 
     /// Goes on until the protocol waits for the peer and `data` is encrypted.
-    fn drive(&mut self, out: &mut Buffer, plain: &mut Buffer, data: &mut &[u8]) -> Result<bool, Error> {
+    fn drive(&mut self, out: &mut Buffer, plain: &mut Clear<'_>, data: &mut &[u8]) -> Result<bool, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -381,7 +412,7 @@ impl Tls {
     }
 
     /// After an error the protocol has an alert for the peer.
-    fn last_words(&mut self, out: &mut Buffer, plain: &mut Buffer) {
+    fn last_words(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
         let step = match &mut self.side {
             Side::Client(connection) => act(connection.process_tls_records(&mut []), out, plain, &mut &[][..]).1,
             Side::Server(connection) => act(connection.process_tls_records(&mut []), out, plain, &mut &[][..]).1,
@@ -395,7 +426,7 @@ impl Tls {
 fn act<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Buffer,
-    plain: &mut Buffer,
+    plain: &mut Clear<'_>,
     data: &mut &[u8],
 ) -> (usize, Result<Step, Error>) {
     let UnbufferedStatus { mut discard, state } = status;
@@ -407,7 +438,7 @@ fn act<Data>(
                 Some(Err(error)) => break Err(error),
                 Some(Ok(record)) => {
                     discard += record.discard;
-                    plain.append(record.payload);
+                    plain.arrived(record.payload);
                 }
             }
         },
@@ -489,7 +520,7 @@ mod tests {
                 self.out[from].consume(bytes.len());
                 self.tls[to].cipher().append(&bytes);
                 let (out, plain) = (&mut self.out[to], &mut self.plain[to]);
-                assert!(self.tls[to].advance(out, plain).unwrap());
+                assert!(self.tls[to].advance(out, &mut Clear::new(0, &mut |_| {}, plain)).unwrap());
             }
         }
 
@@ -506,7 +537,7 @@ mod tests {
         let tls = [one.client(other.public()).unwrap(), other.server().unwrap()];
         let mut ends = Ends { tls, out: Default::default(), plain: Default::default() };
         let (out, plain) = (&mut ends.out[0], &mut ends.plain[0]);
-        ends.tls[0].advance(out, plain).unwrap();
+        ends.tls[0].advance(out, &mut Clear::new(0, &mut |_| {}, plain)).unwrap();
         while !ends.tls.iter().all(Tls::is_ready) {
             ends.pass();
         }

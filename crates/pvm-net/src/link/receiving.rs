@@ -1,6 +1,7 @@
 //! What a link receives.
 use super::{HEAD_BYTES, HEADER_BYTES_MAX, Head, Link, LinkError};
 use crate::pipe::Pipe;
+use crate::tls::Clear;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 
@@ -123,10 +124,19 @@ impl Link {
         result
     }
 
-    /// Hands out bytes that have been received, at most so many, whatever frame they belong to.
+    /// Hands out bytes that have been received, at most so many, whatever frame they belong to: those that come
+    /// now as they are decrypted.
     pub(crate) fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
-        if self.inbox.is_empty() && !self.fill(1)? {
-            return Ok(0);
+        if self.inbox.is_empty() {
+            let mut done = 0;
+            let mut count = |bytes: &[u8]| {
+                done += bytes.len();
+                take(bytes);
+            };
+            self.fill_by(1, most, &mut count)?;
+            if done > 0 || self.inbox.is_empty() {
+                return Ok(done);
+            }
         }
         let count = most.min(self.inbox.len());
         take(self.inbox.take_front(0, count));
@@ -175,6 +185,11 @@ impl Link {
 
     /// Reads once. Gives whether there is more than before.
     fn fill(&mut self, least: usize) -> Result<bool, LinkError> {
+        self.fill_by(least, 0, &mut |_| {})
+    }
+
+    /// The same; of what is decrypted then so many bytes are handed out at once. They count too.
+    fn fill_by(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
@@ -197,22 +212,36 @@ impl Link {
                 return self.broken(LinkError::TooMuch);
             }
         }
-        if let Err(error) = self.advance() {
+        let (left, result) = self.advance_by(straight, take);
+        if let Err(error) = result {
             self.broken = Some(error);
         }
+        let more = self.inbox.len() > before || left < straight;
         match &self.broken {
-            Some(error) if self.inbox.len() == before => Err(error.clone()),
-            _ => Ok(self.inbox.len() > before),
+            Some(error) if !more => Err(error.clone()),
+            _ => Ok(more),
         }
     }
 
     /// Has TLS do what it can.
     pub(super) fn advance(&mut self) -> Result<(), LinkError> {
-        let Some(tls) = &mut self.tls else { return Ok(()) };
-        let result = tls.advance(&mut self.outbox, &mut self.inbox);
+        self.advance_by(0, &mut |_| {}).1
+    }
+
+    /// The same; so many bytes are handed out. Gives how many of those have not come.
+    fn advance_by(&mut self, straight: usize, take: &mut dyn FnMut(&[u8])) -> (usize, Result<(), LinkError>) {
+        let Some(tls) = &mut self.tls else { return (straight, Ok(())) };
+        let mut clear = Clear::new(straight, take, &mut self.inbox);
+        let result = tls.advance(&mut self.outbox, &mut clear);
+        let left = clear.straight_left();
         // An alert too, if the socket takes it.
         let flushed = self.flush();
-        if result? { flushed } else { Err(LinkError::Closed) }
+        let result = match result {
+            Ok(true) => flushed,
+            Ok(false) => Err(LinkError::Closed),
+            Err(error) => Err(error.into()),
+        };
+        (left, result)
     }
 
     /// Goes on with the handshake. Gives whether it is done.

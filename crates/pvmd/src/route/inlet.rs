@@ -28,7 +28,8 @@ enum Then {
 
 /// A body, or a piece of one, on its way to its block.
 struct Incoming {
-    block: Block,
+    /// Absent for a message for nobody: that is read and dropped.
+    block: Option<Block>,
     at: usize,
     left: usize,
     then: Then,
@@ -73,7 +74,8 @@ enum Next {
     Again,
     /// A frame has come: the daemon deals with it first.
     Stop,
-    /// There is no memory for what comes.
+    /// There is no memory for what comes: the host has none to spare, whatever is on its way to a single task
+    /// (`FLOW_WINDOW_BYTES`). The link waits for some, as the senders of this host do.
     Stall,
 }
 
@@ -94,7 +96,9 @@ impl Inlet {
         let Some(incoming) = &mut self.incoming else { return false };
         let count = incoming.left.min(self.end - self.start);
         if count > 0 {
-            incoming.block.write(incoming.at, &self.buffer[self.start..self.start + count]);
+            if let Some(block) = &incoming.block {
+                block.write(incoming.at, &self.buffer[self.start..self.start + count]);
+            }
             (incoming.at, incoming.left) = (incoming.at + count, incoming.left - count);
             let left = incoming.left;
             self.consume(count);
@@ -130,14 +134,13 @@ impl Inlet {
 
     /// Reads the rest of a body to where it belongs, if the link lets us.
     fn read_straight(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
-        let Some(incoming) = &mut self.incoming else { return Ok(None) };
+        let Some(Incoming { block: Some(block), at, left, .. }) = &mut self.incoming else { return Ok(None) };
         if pipe.plain_socket().is_none() {
             return Ok(None);
         }
         if self.buffer.len() < BEHIND_BYTES {
             self.buffer.resize(BEHIND_BYTES, 0);
         }
-        let Incoming { block, at, left, .. } = incoming;
         let wanted = *left + BEHIND_BYTES;
         let count = match block.read_from(pipe.as_fd(), *at, *left, &mut self.buffer[..BEHIND_BYTES]) {
             Ok(0) => return Err(LinkError::Closed),
@@ -154,11 +157,13 @@ impl Inlet {
 
     /// The same on an encrypted link: from where it was decrypted.
     fn read_decrypted(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
-        let Some(Incoming { block, at, left, .. }) = self.incoming.as_mut().filter(|_| pipe.is_encrypted()) else {
-            return Ok(None);
-        };
-        let count = pipe.read_by(*left, &mut |bytes| block.write(*at, bytes))?;
-        (*at, *left) = (*at + count, *left - count);
+        let incoming = self.incoming.as_mut().filter(|_| pipe.is_encrypted());
+        let Some(Incoming { block: Some(block), at, left, .. }) = incoming else { return Ok(None) };
+        let count = pipe.read_by(*left, &mut |bytes| {
+            block.write(*at, bytes);
+            *at += bytes.len();
+        })?;
+        *left -= count;
         self.readable = count > 0 || pipe.has_unread();
         Ok(Some(count))
     }
@@ -241,7 +246,14 @@ impl Route {
                 Ok(Next::Again)
             }
             Head::Start { transfer, letter, first } => {
-                let Ok(block) = self.endpoint.allocate(letter.bytes) else { return Ok(Next::Stall) };
+                // What is for nobody needs no memory, and must not wait for it.
+                let block = match letter.receivers().any(|dst| around.takes(dst)) {
+                    false => None,
+                    true => match self.endpoint.allocate(letter.bytes) {
+                        Ok(block) => Some(block),
+                        Err(_) => return Ok(Next::Stall),
+                    },
+                };
                 inlet.consume(head_bytes);
                 self.intake.expect(host, &letter)?;
                 let whole = first == letter.bytes;
@@ -266,15 +278,22 @@ impl Route {
         let Some(cable) = self.cables.get_mut(&host) else { return Ok(()) };
         let Some(Incoming { block, at, then, .. }) = cable.inlet.incoming.take() else { return Ok(()) };
         match then {
-            Then::Deliver(letter) => self.deliver(host, &letter, &Cargo::Long(block), around),
+            Then::Deliver(letter) => self.deliver_long(host, &letter, block, around),
             Then::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
             Then::Add { transfer, bytes } => {
                 if let Some((letter, block)) = self.intake.placed(host, transfer, bytes) {
-                    self.deliver(host, &letter, &Cargo::Long(block), around);
+                    self.deliver_long(host, &letter, block, around);
                 }
             }
         }
         Ok(())
+    }
+
+    fn deliver_long(&mut self, host: Tid, letter: &Letter, block: Option<Block>, around: &mut dyn Around) {
+        match block {
+            Some(block) => self.deliver(host, letter, &Cargo::Long(block), around),
+            None => letter.receivers().for_each(|dst| self.intake.dropped(dst, host, letter.bytes)),
+        }
     }
 }
 

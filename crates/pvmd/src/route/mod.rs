@@ -80,7 +80,7 @@ pub struct Route {
     own: Tid,
     endpoint: Endpoint,
     departures: Departures,
-    intake: Intake<Block>,
+    intake: Intake<Option<Block>>,
     /// What each task was given, in order: the block that its body lies in.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// Tasks that ring when they have read so far.

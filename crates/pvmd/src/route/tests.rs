@@ -281,6 +281,22 @@ fn a_dead_receiver_returns_its_window() {
 }
 
 #[test]
+fn what_is_for_nobody_takes_no_memory_and_returns_its_window() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    let nobody = Tid(other.tid.0 + 9);
+    for number in 0..3 {
+        a.send(nobody, number, &pattern(32 << 20, number));
+    }
+    a.send(b.tid, 3, &pattern(300_000, 3));
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(b.numbers(a.tid), [3]);
+    assert!(b.taken.0[0].2 == pattern(300_000, 3));
+    assert!(!other.route.endpoint.has_excess(), "nothing of that size was ever taken");
+    assert!(one.route.departures.flows.is_idle(), "its window came back");
+}
+
+#[test]
 fn a_multicast_reaches_each_and_crosses_once() {
     let (mut one, mut other) = two();
     let mut a = one.task(1);
