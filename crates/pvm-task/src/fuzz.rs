@@ -175,7 +175,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
     let first: u8 = from.arbitrary()?;
     let secret = (first & 2 != 0).then_some([7; 32]);
-    let direct = Direct { peer: Tid(0x80001), calls: first & 1 != 0, secret };
+    let direct = Direct { number: 1, peer: Tid(0x80001), calls: first & 1 != 0, secret };
     let mut far = Some(match &secret {
         None => Link::clear(far),
         Some(secret) => other_side(far, secret, direct.calls),

@@ -427,11 +427,18 @@ impl Task {
 
     /// After a message by the default route: a link may be wanted, or may have come to be. Multicasts
     /// make none.
-    fn settle_route(&mut self, to: Tid) {
+    pub(crate) fn settle_route(&mut self, to: Tid) {
         let Some(member) = &mut self.member else { return };
-        member.want_direct(to);
-        if member.direct.is_unsettled() {
+        let lacks = member.lacks_direct(to);
+        if lacks {
+            // The other task may have asked, and the link lie there already.
+            member.look_at_socket = true;
+        }
+        if lacks || member.direct.is_unsettled() {
             self.collect_now();
+        }
+        if let Some(member) = self.member.as_mut().filter(|member| lacks && member.lacks_direct(to)) {
+            member.want_direct(to);
         }
     }
 

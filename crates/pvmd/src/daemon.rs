@@ -345,9 +345,9 @@ impl Daemon {
             match client.link.receive_from_task() {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
-                Ok(Some((ToDaemon::Rest { peer, bytes }, descriptors))) => {
-                    if let (Some(tid), Ok([memory])) = (client.tid, <[OwnedFd; 1]>::try_from(descriptors)) {
-                        self.directs.take_over(tid, peer, bytes, memory);
+                Ok(Some((ToDaemon::Rest { number, bytes }, descriptors))) => {
+                    if let Some(tid) = client.tid {
+                        self.take_over(tid, number, bytes, descriptors);
                     }
                 }
                 Ok(Some((frame, _))) => match client.tid {

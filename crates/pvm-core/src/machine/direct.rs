@@ -139,7 +139,7 @@ impl Machine {
     }
 
     /// How another host can call for that link, as [`Action::ExpectDirect`] has asked; `None` where
-    /// there is no room for one more.
+    /// there is no room for one more, or the two tasks have a link.
     pub fn handle_direct_expected(&mut self, ticket: DirectTicket, call: Option<DirectCall>) {
         let number = ticket.number;
         if ticket.host == self.own_host() {

@@ -77,6 +77,8 @@ struct Current {
 /// One end of a direct link.
 pub(crate) struct End {
     pub peer: Tid,
+    /// What the daemon calls the link.
+    pub number: u32,
     link: Link,
     /// This side begins.
     calls: bool,
@@ -125,6 +127,7 @@ impl End {
         link.set_queued_bytes_max(usize::MAX);
         Ok(End {
             peer: direct.peer,
+            number: direct.number,
             link,
             calls: direct.calls,
             said_hello: false,

@@ -9,8 +9,8 @@ const TWO: Tid = Tid(0x80001);
 fn pair(secret: Option<[u8; 32]>) -> [End; 2] {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let one = End::new(&Direct { peer: TWO, calls: true, secret }, near).unwrap();
-    let two = End::new(&Direct { peer: ONE, calls: false, secret }, far).unwrap();
+    let one = End::new(&Direct { number: 1, peer: TWO, calls: true, secret }, near).unwrap();
+    let two = End::new(&Direct { number: 1, peer: ONE, calls: false, secret }, far).unwrap();
     [one, two]
 }
 
@@ -67,8 +67,8 @@ fn what_comes_on_the_link_waits_for_the_turn() {
 fn nobody_is_heard_who_does_not_have_the_secret() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let mut one = End::new(&Direct { peer: TWO, calls: true, secret: Some([7; 32]) }, near).unwrap();
-    let mut two = End::new(&Direct { peer: ONE, calls: false, secret: Some([8; 32]) }, far).unwrap();
+    let mut one = End::new(&Direct { number: 1, peer: TWO, calls: true, secret: Some([7; 32]) }, near).unwrap();
+    let mut two = End::new(&Direct { number: 1, peer: ONE, calls: false, secret: Some([8; 32]) }, far).unwrap();
     let error = (0..100).find_map(|_| tags(&mut one).err().or(tags(&mut two).err()));
     assert!(matches!(error, Some(LinkError::Tls(_))), "{error:?}");
     assert!(!one.may_turn() && !two.may_turn());

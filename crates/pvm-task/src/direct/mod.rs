@@ -315,13 +315,14 @@ impl Directs {
 }
 
 impl Member {
-    /// Has a link made to a task to which much may go, if the program wants links. Once a task: where
-    /// there can be none the default route stays.
-    pub(crate) fn want_direct(&mut self, to: Tid) {
+    /// Whether a link is wanted to a task to which much may go, and has not been asked for.
+    pub(crate) fn lacks_direct(&self, to: Tid) -> bool {
         let wanted = self.direct.route == ROUTE_DIRECT && !self.direct.asked.contains(&to);
-        if !wanted || self.direct.find(to).is_some() {
-            return;
-        }
+        wanted && self.direct.place(to).is_err()
+    }
+
+    /// Has the link made that is lacking. Once a task: where there can be none the default route stays.
+    pub(crate) fn want_direct(&mut self, to: Tid) {
         self.direct.asked.insert(to);
         if self.direct.may_ask() && self.request(Request::Direct(to), Fate::Direct).is_ok() {
             self.direct.open_asks += 1;
@@ -473,7 +474,51 @@ impl Directs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Environment, Task};
+    use pvm_core::proto::{ToDaemon, ToTask, TraceSettings, Welcome};
+    use pvm_fmp::ports::PortTable;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    /// A task that has set `PvmRouteDirect`, and its daemon's side.
+    fn member() -> (Task, pvm_link::Link) {
+        let (link, mut daemon) = pvm_link::Link::pair().unwrap();
+        let (own, tid) = (TraceSettings::default(), Tid(0x40001));
+        let welcome = Welcome { tid, parent: 0, dsig: 1, own, resource_manager: Tid::NONE };
+        let ports = PortTable::new(16).unwrap();
+        daemon.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
+        let environment = Environment::from_lookup(|_| None);
+        let (mut member, _) = Member::enter(link, &environment, None).ok().unwrap();
+        member.direct.set_route(ROUTE_DIRECT);
+        let mut task = Task::new(&environment);
+        task.member = Some(member);
+        (task, daemon)
+    }
+
+    /// For which links a daemon has been asked.
+    fn asked(daemon: &mut pvm_link::Link) -> Vec<Tid> {
+        let mut all = Vec::new();
+        while let Some((frame, _)) = daemon.receive_from_task().unwrap() {
+            if let ToDaemon::Request { request: Request::Direct(peer), .. } = frame {
+                all.push(peer);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_link_that_has_come_unread_is_not_asked_for_again() {
+        let (mut task, mut daemon) = member();
+        let [one, two] = [Tid(0x80001), Tid(0x80002)];
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (near, _far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let direct = Direct { number: 1, peer: one, calls: true, secret: None };
+        daemon.send_to_task(&ToTask::Direct(direct), &[near.as_fd()]).unwrap();
+        task.member.as_mut().unwrap().look_at_socket = false;
+        for peer in [one, two, two, one] {
+            task.settle_route(peer);
+        }
+        assert_eq!(asked(&mut daemon), [two]);
+    }
 
     #[test]
     fn a_task_has_so_many_direct_links_and_no_more() {
@@ -483,7 +528,7 @@ mod tests {
         for number in 1..=2 {
             let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
             let (socket, _) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
-            let direct = Direct { peer: Tid(0x80000 + number), calls: true, secret: None };
+            let direct = Direct { number, peer: Tid(0x80000 + number), calls: true, secret: None };
             directs.ends.push(End::new(&direct, socket).unwrap());
             assert!(!directs.may_ask());
         }

@@ -22,7 +22,7 @@ impl Member {
         let Some(link) = &mut self.link else { return };
         for end in self.direct.ends.iter_mut().filter(|end| !end.is_flushed()) {
             let Ok(memory) = memory_with(end.rest()) else { continue };
-            let frame = ToDaemon::Rest { peer: end.peer, bytes: end.rest().len() as u64 };
+            let frame = ToDaemon::Rest { number: end.number, bytes: end.rest().len() as u64 };
             if link.send_to_daemon(&frame, &[memory.as_fd()]).is_ok() {
                 end.leave_rest();
             }

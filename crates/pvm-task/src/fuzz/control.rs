@@ -144,7 +144,7 @@ impl Daemon {
                 near.set_nonblocking(true).expect("a socket");
                 self.far.push(far.into());
                 let secret = if from.arbitrary()? { Some([3; 32]) } else { None };
-                let direct = Direct { peer: name, calls: from.arbitrary()?, secret };
+                let direct = Direct { number: 1, peer: name, calls: from.arbitrary()?, secret };
                 self.tell(&ToTask::Direct(direct), &[near.as_fd()]);
             }
             7 => self.tell(&ToTask::Ended(name), &[]),

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use rustix::process::Resource;
 use std::collections::HashMap;
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
@@ -85,8 +86,35 @@ struct Held {
     socket: OwnedFd,
     /// The task is gone.
     runs_out: bool,
+    /// The task has handed over what it had kept, in whatever state it came.
+    handed_over: bool,
     /// What is to be sent in its place.
     rest: Option<Rest>,
+}
+
+/// Why what a task has left behind cannot be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unsendable {
+    /// The daemon has no room for descriptors, or the task has sent none.
+    NoDescriptor,
+    /// A file on a disk, or a pipe, which could make the daemon wait.
+    NoPlainMemory,
+}
+
+impl fmt::Display for Unsendable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Unsendable::NoDescriptor => "no descriptor came with them, or there was no room for it",
+            Unsendable::NoPlainMemory => "they did not come in plain memory",
+        })
+    }
+}
+
+/// What a task has left behind is lost.
+#[derive(Debug, PartialEq, Eq)]
+struct Loss {
+    peer: Tid,
+    why: Unsendable,
 }
 
 impl Held {
@@ -141,8 +169,19 @@ impl Directs {
         self.meetings.len() + self.held.len() < self.links_max
     }
 
-    /// Keeps a descriptor of a link that a task is given.
-    fn hold(&mut self, task: Tid, peer: Tid, socket: OwnedFd) -> Result<(), Errno> {
+    /// Whether the task has a link to that peer. It wants no second one.
+    fn has_link(&self, task: Tid, peer: Tid) -> bool {
+        self.held.values().any(|held| (held.task, held.peer) == (task, peer) && !held.runs_out)
+    }
+
+    /// Whether this host calls for such a link. All links of two tasks are made by calls of the same host,
+    /// so no second one comes to be while it heeds this.
+    fn calls(&self, task: Tid, peer: Tid) -> bool {
+        self.meetings.values().any(|meeting| meeting.calls && (meeting.task, meeting.peer) == (task, peer))
+    }
+
+    /// Keeps a descriptor of a link that a task is given. Gives its number.
+    fn hold(&mut self, task: Tid, peer: Tid, socket: OwnedFd) -> Result<u32, Errno> {
         loop {
             self.last = self.last.wrapping_add(1);
             if !self.held.contains_key(&self.last) {
@@ -150,8 +189,8 @@ impl Directs {
             }
         }
         epoll::add(&self.epoll, &socket, Source::Direct(self.last).data(), EventFlags::RDHUP)?;
-        self.held.insert(self.last, Held { task, peer, socket, runs_out: false, rest: None });
-        Ok(())
+        self.held.insert(self.last, Held { task, peer, socket, runs_out: false, handed_over: false, rest: None });
+        Ok(self.last)
     }
 
     fn close(&mut self, number: u32) {
@@ -188,20 +227,22 @@ impl Directs {
         epoll::modify(&self.epoll, &held.socket, Source::Direct(number).data(), held.interest())
     }
 
-    /// A task that leaves hands over what the link to that peer has not taken: so many bytes of that memory.
-    pub fn take_over(&mut self, task: Tid, peer: Tid, bytes: u64, memory: OwnedFd) {
-        // A file on a disk, or a pipe, could make the daemon wait.
-        if rustix::fs::fcntl_get_seals(&memory).is_err() {
-            return;
-        }
-        let is_meant = |held: &Held| held.task == task && held.peer == peer && !held.runs_out && held.rest.is_none();
+    /// A task that leaves hands over what that link has not taken: so many bytes of that memory.
+    fn take_over(&mut self, task: Tid, number: u32, bytes: u64, descriptors: Vec<OwnedFd>) -> Result<(), Loss> {
+        let is_meant = |held: &&mut Held| held.task == task && !held.runs_out && !held.handed_over;
         // The other side may have closed it meanwhile: then nobody wants the rest.
-        let Some((number, held)) = self.held.iter_mut().find(|(_, held)| is_meant(held)) else { return };
+        let Some(held) = self.held.get_mut(&number).filter(is_meant) else { return Ok(()) };
+        held.handed_over = true;
+        let loss = |why| Loss { peer: held.peer, why };
+        let [memory] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| loss(Unsendable::NoDescriptor))?;
+        if rustix::fs::fcntl_get_seals(&memory).is_err() {
+            return Err(loss(Unsendable::NoPlainMemory));
+        }
         held.rest = Some(Rest { memory, at: 0, end: bytes });
-        let number = *number;
         if self.go_on(number).is_err() {
             self.close(number);
         }
+        Ok(())
     }
 
     /// The task is gone. Were its links closed with something unread, the kernel would throw away
@@ -238,7 +279,8 @@ impl Daemon {
     pub(super) fn act_on_directs(&mut self, action: Action) {
         match action {
             Action::ExpectDirect { ticket, task, peer } => {
-                let call = if self.directs.has_room() { make_up_call().ok() } else { None };
+                let refused = !self.directs.has_room() || self.directs.has_link(task, peer);
+                let call = if refused { None } else { make_up_call().ok() };
                 if let Some(DirectCall { shown, back, secret }) = call.clone() {
                     let number = number_of(ticket);
                     self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: false });
@@ -247,10 +289,11 @@ impl Daemon {
                 }
                 self.machine.handle_direct_expected(ticket, call);
             }
-            Action::CallDirect { ticket, .. } if !self.directs.has_room() => {
-                self.machine.handle_direct_ended(ticket, false);
-            }
             Action::CallDirect { ticket, task, peer, addresses, call } => {
+                let doubled = self.directs.has_link(task, peer) || self.directs.calls(task, peer);
+                if doubled || !self.directs.has_room() {
+                    return self.machine.handle_direct_ended(ticket, false);
+                }
                 let DirectCall { shown, back, secret } = call;
                 let number = number_of(ticket);
                 self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: true });
@@ -269,15 +312,22 @@ impl Daemon {
     pub(super) fn direct_met(&mut self, number: u64, link: &Link) {
         let Some(Meeting { task, peer, ticket, secret, calls }) = self.directs.meetings.remove(&number) else { return };
         let secret = self.links.encrypts().then_some(secret);
-        let frame = ToTask::Direct(Direct { peer, calls, secret });
-        let lives = self.connections.of_task(task).is_some();
-        let socket = link.as_fd().try_clone_to_owned().ok().filter(|_| lives);
-        let held = socket.is_some_and(|socket| self.directs.hold(task, peer, socket).is_ok());
-        if held {
+        let wanted = self.connections.of_task(task).is_some() && !self.directs.has_link(task, peer);
+        let socket = link.as_fd().try_clone_to_owned().ok().filter(|_| wanted);
+        let held = socket.and_then(|socket| self.directs.hold(task, peer, socket).ok());
+        if let Some(number) = held {
+            let frame = ToTask::Direct(Direct { number, peer, calls, secret });
             self.connections.send_with(task, &frame, &[link.as_fd()]);
             self.remark_route(&format!("{task} and {peer} have a direct link"));
         }
-        self.machine.handle_direct_ended(ticket, held);
+        self.machine.handle_direct_ended(ticket, held.is_some());
+    }
+
+    /// A task that leaves hands over what a link of its has not taken.
+    pub(super) fn take_over(&mut self, task: Tid, number: u32, bytes: u64, descriptors: Vec<OwnedFd>) {
+        if let Err(Loss { peer, why }) = self.directs.take_over(task, number, bytes, descriptors) {
+            self.log.line(&format!("{bytes} bytes are lost that {task} has left for {peer}: {why}"));
+        }
     }
 
     pub(super) fn direct_not_met(&mut self, number: u64, reason: &str) {
@@ -297,21 +347,107 @@ impl Daemon {
 mod tests {
     use super::*;
     use rustix::event::epoll::CreateFlags;
+    use rustix::fs::{MemfdFlags, OFlags};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    const TASK: Tid = Tid(0x40001);
+    const PEER: Tid = Tid(0x80001);
+
+    fn none_yet() -> Directs {
+        Directs::new(Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()))
+    }
+
+    /// A link of the two; its number, and the other side's end.
+    fn linked(directs: &mut Directs) -> (u32, OwnedFd) {
+        let (near, far) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        (directs.hold(TASK, PEER, near).unwrap(), far)
+    }
+
+    fn memory_with(bytes: &[u8]) -> OwnedFd {
+        let memory = rustix::fs::memfd_create("rest", MemfdFlags::CLOEXEC).unwrap();
+        assert_eq!(rustix::io::write(&memory, bytes), Ok(bytes.len()));
+        memory
+    }
+
+    /// What has come on a link.
+    fn came(far: &OwnedFd) -> Result<Vec<u8>, Errno> {
+        let mut bytes = [0; 64];
+        let (count, _) = rustix::net::recv(far, &mut bytes[..], RecvFlags::DONTWAIT)?;
+        Ok(bytes[..count].to_vec())
+    }
 
     #[test]
     fn there_are_so_many_direct_links_and_no_more() {
-        let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
-        let mut directs = Directs { links_max: 2, ..Directs::new(epoll) };
-        let (task, peer) = (Tid(0x40001), Tid(0x80001));
+        let mut directs = Directs { links_max: 2, ..none_yet() };
         for _ in 0..2 {
             assert!(directs.has_room());
-            let (socket, _) =
-                rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-            directs.hold(task, peer, socket).unwrap();
+            linked(&mut directs);
         }
         assert!(!directs.has_room());
-        directs.forget_host(peer.host());
+        directs.forget_host(PEER.host());
         assert!(directs.has_room());
+    }
+
+    #[test]
+    fn what_a_task_leaves_goes_out_on_the_link_that_it_names() {
+        for named in 0..8 {
+            let mut directs = none_yet();
+            let ends: Vec<_> = (0..8).map(|_| linked(&mut directs)).collect();
+            assert_eq!(directs.take_over(TASK, ends[named].0, 4, vec![memory_with(b"rest")]), Ok(()));
+            for (place, (_, far)) in ends.iter().enumerate() {
+                let wanted = if place == named { Ok(b"rest".to_vec()) } else { Err(Errno::AGAIN) };
+                assert_eq!(came(far), wanted, "{place} of {named}");
+            }
+            directs.let_run_out(TASK);
+            assert_eq!(came(&ends[named].1), Ok(Vec::new()));
+        }
+    }
+
+    #[test]
+    fn nobody_sends_on_the_link_of_another_task() {
+        let mut directs = none_yet();
+        let (number, far) = linked(&mut directs);
+        assert_eq!(directs.take_over(PEER, number, 4, vec![memory_with(b"rest")]), Ok(()));
+        assert_eq!(directs.take_over(TASK, number + 1, 4, vec![memory_with(b"rest")]), Ok(()));
+        assert_eq!(came(&far), Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn a_rest_that_cannot_be_sent_is_told_once() {
+        let folder = rustix::fs::open("/", OFlags::RDONLY | OFlags::CLOEXEC, rustix::fs::Mode::empty()).unwrap();
+        let cases = [(Vec::new(), Unsendable::NoDescriptor), (vec![folder], Unsendable::NoPlainMemory)];
+        for (descriptors, why) in cases {
+            let mut directs = none_yet();
+            let (number, far) = linked(&mut directs);
+            assert_eq!(directs.take_over(TASK, number, 4, descriptors), Err(Loss { peer: PEER, why }));
+            assert_eq!(directs.take_over(TASK, number, 4, Vec::new()), Ok(()));
+            assert_eq!(directs.take_over(TASK, number, 4, vec![memory_with(b"late")]), Ok(()));
+            directs.let_run_out(TASK);
+            assert_eq!(came(&far), Ok(Vec::new()));
+        }
+    }
+
+    #[test]
+    fn two_tasks_have_one_link_as_long_as_both_live() {
+        let mut directs = none_yet();
+        assert!(!directs.has_link(TASK, PEER));
+        let _far = linked(&mut directs);
+        assert!(directs.has_link(TASK, PEER));
+        assert!(!directs.has_link(TASK, Tid(0x80002)) && !directs.has_link(Tid(0x40002), PEER));
+        directs.let_run_out(TASK);
+        assert!(!directs.has_link(TASK, PEER));
+    }
+
+    #[test]
+    fn one_call_at_a_time_is_made_for_a_link_of_two_tasks() {
+        let mut directs = none_yet();
+        for (number, calls) in [(1, false), (2, true)] {
+            assert!(!directs.calls(TASK, PEER));
+            let ticket = DirectTicket { host: TASK.host(), number };
+            let meeting = Meeting { task: TASK, peer: PEER, ticket, secret: [0; 32], calls };
+            directs.meetings.insert(number_of(ticket), meeting);
+        }
+        assert!(directs.calls(TASK, PEER) && !directs.calls(PEER, TASK));
     }
 }
