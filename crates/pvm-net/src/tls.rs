@@ -411,14 +411,20 @@ impl Tls {
         }
     }
 
-    /// After an error the protocol has an alert for the peer.
+    /// After an error the protocol may have an alert for the peer. It is asked for that alone: it counts on
+    /// finding its input as it left it, and takes none while there is something to send.
     fn last_words(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
-        let step = match &mut self.side {
-            Side::Client(connection) => act(connection.process_tls_records(&mut []), out, plain, &mut &[][..]).1,
-            Side::Server(connection) => act(connection.process_tls_records(&mut []), out, plain, &mut &[][..]).1,
-        };
+        let incoming = self.cipher.filled_mut();
         // The first error is the one that counts.
-        let _ = step;
+        let _ = match &mut self.side {
+            Side::Client(connection) if connection.wants_write() => {
+                act(connection.process_tls_records(incoming), out, plain, &mut &[][..]).1
+            }
+            Side::Server(connection) if connection.wants_write() => {
+                act(connection.process_tls_records(incoming), out, plain, &mut &[][..]).1
+            }
+            _ => return,
+        };
     }
 }
 

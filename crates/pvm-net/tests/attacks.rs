@@ -317,7 +317,7 @@ fn what_is_not_our_protocol_is_turned_away_at_once() {
     long_record.extend_from_slice(&noise);
     let mut noisy_hello = vec![22, 3, 1, 0x10, 0x00, 1, 0, 0x0f, 0xfc];
     noisy_hello.extend_from_slice(&noise);
-    let strange: [&[u8]; 8] = [
+    let strange: [&[u8]; 9] = [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"SSH-2.0-OpenSSH_9\r\n",
         &[0],
@@ -327,6 +327,8 @@ fn what_is_not_our_protocol_is_turned_away_at_once() {
         // A frame in clear that is far too long; one whose header is.
         &[32, 0, 0, 0x7f, OPEN_DATA, 32],
         &[32, 0, 0, 0, OPEN_DATA, 255],
+        // A part of a message of TLS, and behind it a record of no kind.
+        &[22, 3, 1, 0, 5, 1, 3, 0, 0, 1, 0, 0, 3, 0, 0, 0],
     ];
     for bytes in strange {
         let mut socket = connect(&gate);
