@@ -59,6 +59,8 @@ struct List {
 
 /// The arguments of a function that takes any number, behind the format.
 const ARGUMENTS_MAX: usize = 24;
+/// The most numbers of one item that come as arguments: count and stride.
+const STARS_MAX: usize = 2;
 
 unsafe extern "C" {
     fn pvm_packf(format: *const c_char, ...) -> c_int;
@@ -241,7 +243,7 @@ fn pack(format: &[u8], encoding: Option<c_int>, in_place: bool, reading: &Readin
             _ => rooms[place].as_ptr() as u64 + ROOM_BYTES as u64,
         });
     }
-    // SAFETY: the slots hold an argument of the right kind for each item, and one more that nobody reads.
+    // SAFETY: the slots hold an argument of the right kind for each item.
     let code = unsafe { call(true, format, &mut slots, reading.items.iter().any(Item::is_float)) };
     if encoding.is_some_and(|encoding| encoding < 0) {
         assert!(code < 0);
@@ -261,7 +263,7 @@ fn unpack(format: &[u8], reading: &Reading, same: bool) {
         slots.extend(&item.stars);
         slots.push(if item.nowhere && !item.by_value { 0 } else { room.as_mut_ptr() as u64 + start });
     }
-    // SAFETY: the slots hold a pointer to enough room for each item, and one more that nobody reads.
+    // SAFETY: the slots hold a pointer to enough room for each item.
     let code = unsafe { call(false, format, &mut slots, false) };
     if !same {
         return;
@@ -282,13 +284,13 @@ fn unpack(format: &[u8], reading: &Reading, same: bool) {
     }
 }
 
-/// Calls with these arguments, behind which there is one more: as a C program does, or with a list.
+/// Calls with these arguments and some more: as a C program does, or with a list.
 ///
 /// # Safety
 /// They are what the format asks for; with a float among them `floats` is set.
 unsafe fn call(packs: bool, format: &[u8], slots: &mut Vec<u64>, floats: bool) -> c_int {
-    // What the letter is of the item that ends the reading is not looked at, nor its argument.
-    slots.push(0);
+    // Of the item that ends the reading the stars are read, then what its letter is; not its argument.
+    slots.extend([0; STARS_MAX + 1]);
     let format = CString::new(format).expect("zero bytes end it");
     if floats || slots.len() > ARGUMENTS_MAX {
         let mut list = List { integers: 48, floats: 176, overflow: slots.as_ptr(), registers: std::ptr::null() };
