@@ -20,8 +20,11 @@ const SEARCH_TIME: Duration = Duration::from_millis(400);
 const CALL_TIME: Duration = Duration::from_secs(5);
 /// What may wait to be sent on one link, in bytes; what is beyond is not said.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// How long others may take to take what it has said.
-const SAY_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long others may take to deal with what it has said: some ten thousand requests, among them lists of as
+/// many mailboxes.
+const SAY_TIME_MAX: Duration = Duration::from_secs(240);
+/// The number of the last request before it says nonsense.
+const LAST: u32 = 0x1a57;
 /// The number of the request for all tasks.
 const SEARCH: u32 = 0x7ea5;
 
@@ -49,6 +52,8 @@ pub struct Life {
     peers: BTreeMap<Tid, Peer>,
     joined: bool,
     cut_off: bool,
+    /// The master has answered its last request, and so all before it.
+    heard_out: bool,
     /// Reads nothing.
     pub deaf: bool,
     /// Does not say that it knows what it has been told.
@@ -73,6 +78,7 @@ impl Life {
             peers: BTreeMap::new(),
             joined: false,
             cut_off: false,
+            heard_out: false,
             deaf: false,
             sullen: false,
             next_beat: Instant::now(),
@@ -188,10 +194,17 @@ impl Life {
         self.say_bytes(host, CONTROL_FRAME, &[], &wire::encode(frame));
     }
 
-    /// Waits until all that it has said is taken, so that what it says next is said in any case.
+    /// Waits until all that it has said is taken and the master has dealt with it, so that what it says
+    /// next is said in any case, and heard at once.
     pub fn say_all(&mut self) {
         let end = Instant::now() + SAY_TIME_MAX;
-        while self.has_unsent() && !self.cut_off && Instant::now() < end {
+        let mut asked = false;
+        while !(asked && self.heard_out || self.cut_off) && Instant::now() < end {
+            if !asked && !self.has_unsent() {
+                asked = true;
+                let from = Tid(self.own.0 | 1);
+                self.say(self.master, &Frame::Request { wait: LAST, from, request: Request::HostSync(self.master) });
+            }
             self.step(Duration::from_millis(20));
         }
     }
@@ -325,6 +338,7 @@ impl Life {
                 self.say(from, &Frame::GroupSeen { number });
             }
             Frame::PleaseConnect { to, from: asking } if to == self.own => self.call(asking, Security::Encrypted),
+            Frame::Reply { wait: LAST, .. } => self.heard_out = true,
             Frame::Reply { wait: SEARCH, reply: Reply::Tasks(tasks) } => {
                 self.victims = tasks.iter().map(|task| task.tid).filter(|tid| tid.host() != self.own).collect();
             }
