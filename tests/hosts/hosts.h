@@ -33,6 +33,16 @@ static int host_tid(const char *name)
     return 0;
 }
 
+/* Whether there is a direct route: news of its end come at once where there is none. */
+static int is_linked(int tid)
+{
+    pvm_notify(PvmRouteDelete, 72, 1, &tid);
+    if (pvm_nrecv(-1, 72) > 0)
+        return 0;
+    pvm_notify(PvmRouteDelete | PvmNotifyCancel, 72, 1, &tid);
+    return 1;
+}
+
 /* Starts this program in a role on a host; gives the tid, or what went wrong. */
 static int spawn_on(const char *host, char *role)
 {

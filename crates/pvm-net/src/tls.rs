@@ -415,16 +415,16 @@ impl Tls {
     /// finding its input as it left it, and takes none while there is something to send.
     fn last_words(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
         let incoming = self.cipher.filled_mut();
-        // The first error is the one that counts.
-        let _ = match &mut self.side {
+        // The first error is the one that counts, and nothing more is read.
+        match &mut self.side {
             Side::Client(connection) if connection.wants_write() => {
-                act(connection.process_tls_records(incoming), out, plain, &mut &[][..]).1
+                drop(act(connection.process_tls_records(incoming), out, plain, &mut &[][..]));
             }
             Side::Server(connection) if connection.wants_write() => {
-                act(connection.process_tls_records(incoming), out, plain, &mut &[][..]).1
+                drop(act(connection.process_tls_records(incoming), out, plain, &mut &[][..]));
             }
-            _ => return,
-        };
+            _ => {}
+        }
     }
 }
 

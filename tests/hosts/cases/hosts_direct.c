@@ -8,16 +8,6 @@
 #define BYTES (2 << 20)
 #define MESSAGES 40
 
-/* Whether there is a direct route: news of its end come at once where there is none. */
-static int is_linked(int tid)
-{
-    pvm_notify(PvmRouteDelete, 72, 1, &tid);
-    if (pvm_nrecv(-1, 72) > 0)
-        return 0;
-    pvm_notify(PvmRouteDelete | PvmNotifyCancel, 72, 1, &tid);
-    return 1;
-}
-
 /* Asks and is answered, so often, or until there is a link. */
 static int talk(int tid, int count)
 {

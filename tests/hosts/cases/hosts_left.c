@@ -65,15 +65,6 @@ static void watcher(void)
     }
 }
 
-static int is_linked(int tid)
-{
-    pvm_notify(PvmRouteDelete, 72, 1, &tid);
-    if (pvm_nrecv(-1, 72) > 0)
-        return 0;
-    pvm_notify(PvmRouteDelete | PvmNotifyCancel, 72, 1, &tid);
-    return 1;
-}
-
 /* One that ends in that way: whether it had ended while this task took nothing, and what came of it. */
 static void leaves(int how, int eye)
 {

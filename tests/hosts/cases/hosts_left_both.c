@@ -28,15 +28,6 @@ static int leaver(void)
     return 0;
 }
 
-static int is_linked(int tid)
-{
-    pvm_notify(PvmRouteDelete, 72, 1, &tid);
-    if (pvm_nrecv(-1, 72) > 0)
-        return 0;
-    pvm_notify(PvmRouteDelete | PvmNotifyCancel, 72, 1, &tid);
-    return 1;
-}
-
 /* How many links the daemon has logged for tasks of this host since the case began. */
 static int links_made(void)
 {

@@ -101,8 +101,11 @@ fn program(case: &Case) -> PathBuf {
 pub fn compile(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(programs())?;
     let helpers = root().join("tests/conform");
-    let inputs = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
+    let headers = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
     for case in cases.iter().filter(|case| case.kind == Kind::Program) {
+        // One on a trusted network includes the other.
+        let included = case.name.strip_suffix("_trusted").map(|name| case.source.with_file_name(format!("{name}.c")));
+        let inputs: Vec<PathBuf> = headers.iter().cloned().chain(included).collect();
         let mut command = compile::c(&helpers);
         command.arg("-I").arg(folder()).arg(&case.source);
         command.args(["-Wl,--as-needed", "-lgpvm3", "-Wl,--no-as-needed", "-lpvm3", "-lpthread"]);
