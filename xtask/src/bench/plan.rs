@@ -87,7 +87,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
     };
     let mut groups = vec![
         group("latency", 2, MESSAGES, rounds(7, 3)),
-        Group { repetitions: 2, ..group("bandwidth", 2, LONG_MESSAGES, rounds(5, 3)) },
+        Group { repetitions: 2, ..group("bandwidth", 2, LONG_MESSAGES, rounds(7, 3)) },
         group("rate", 2, MESSAGES, rounds(7, 3)),
         group("ring", 32, MANY, rounds(5, 2)),
         group("mcast", 32, PVMS, rounds(7, 3)),
