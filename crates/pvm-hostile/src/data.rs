@@ -140,6 +140,8 @@ pub fn nonsense(life: &mut Life, host: Tid) -> &'static str {
         8 => ("no frame along", frame(ALONG, &[&transfer, &[0xff; 30]])),
         9 => ("credit for another", frame(CREDIT, &[&life.victim().0.to_le_bytes(), &[9; 8]])),
         _ => {
+            // One of them will live: what is for the dead is dropped, and takes no credit.
+            letter.others = life.victims_at(host);
             (letter.length, letter.first) = (60_000, 60_000);
             ("more than its credit", letter.frame().repeat(60))
         }

@@ -54,7 +54,7 @@ pub fn one(life: &mut Life) -> String {
 /// What no daemon may put up with.
 fn nonsense(life: &mut Life) -> String {
     let master = life.master;
-    life.say_all();
+    let heard_out = life.say_all();
     let what = match life.dice.u32(..7) {
         0 => {
             life.say_bytes(master, CONTROL_FRAME, &[], &[0xff; 30]);
@@ -82,7 +82,11 @@ fn nonsense(life: &mut Life) -> String {
         _ => data::nonsense(life, master),
     };
     life.note(what, 1);
-    expect_end(life, what)
+    let end = expect_end(life, what);
+    match heard_out || life.is_cut_off() {
+        true => end,
+        false => format!("{end}, nor answered before"),
+    }
 }
 
 fn expect_end(life: &mut Life, what: &str) -> String {
@@ -94,10 +98,12 @@ fn expect_end(life: &mut Life, what: &str) -> String {
             end = Instant::now() + PATIENCE;
         }
     }
-    match life.is_cut_off() {
-        true => format!("cut off after {what}"),
-        false => format!("NOT CUT OFF after {what}"),
+    if life.is_cut_off() {
+        return format!("cut off after {what}");
     }
+    // Whether the master has not read it, or has put up with it.
+    let since = if life.say_all() { "answers since" } else { "does not answer" };
+    format!("NOT CUT OFF after {what}: the master {since}")
 }
 
 fn sulk(life: &mut Life, what: &str) -> String {

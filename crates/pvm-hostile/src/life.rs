@@ -141,8 +141,13 @@ impl Life {
 
     /// A task of that host, or one that could be.
     pub fn victim_at(&mut self, host: Tid) -> Tid {
-        let there: Vec<Tid> = self.victims.iter().copied().filter(|tid| tid.host() == host).collect();
+        let there = self.victims_at(host);
         if there.is_empty() { Tid(host.0 | 1) } else { there[self.dice.usize(..there.len())] }
+    }
+
+    /// The tasks of that host, as far as it knows.
+    pub fn victims_at(&self, host: Tid) -> Vec<Tid> {
+        self.victims.iter().copied().filter(|tid| tid.host() == host).collect()
     }
 
     /// Anything that fits into a tid.
@@ -160,10 +165,15 @@ impl Life {
         }
     }
 
-    /// Asks for the tasks of all hosts and for links to them.
-    pub fn find_victims(&mut self) {
+    /// Asks for the tasks of all hosts, of which it will be told.
+    fn ask_for_victims(&mut self) {
         let from = Tid(self.own.0 | 1);
         self.say(self.master, &Frame::Request { wait: SEARCH, from, request: Request::Tasks(Tid::NONE) });
+    }
+
+    /// Asks for the tasks of all hosts and for links to them.
+    pub fn find_victims(&mut self) {
+        self.ask_for_victims();
         let others: Vec<Tid> = self.table.keys().copied().filter(|host| *host != self.master).collect();
         for to in others {
             // The one with the lower number calls.
@@ -195,18 +205,21 @@ impl Life {
     }
 
     /// Waits until all that it has said is taken and the master has dealt with it, so that what it says
-    /// next is said in any case, and heard at once.
-    pub fn say_all(&mut self) {
+    /// next is said in any case, and heard at once. Says whether that came to pass.
+    pub fn say_all(&mut self) -> bool {
+        self.heard_out = false;
         let end = Instant::now() + SAY_TIME_MAX;
         let mut asked = false;
         while !(asked && self.heard_out || self.cut_off) && Instant::now() < end {
             if !asked && !self.has_unsent() {
                 asked = true;
+                self.ask_for_victims();
                 let from = Tid(self.own.0 | 1);
                 self.say(self.master, &Frame::Request { wait: LAST, from, request: Request::HostSync(self.master) });
             }
             self.step(Duration::from_millis(20));
         }
+        self.heard_out
     }
 
     /// Sends the bytes of a frame, whatever they mean.
