@@ -24,16 +24,18 @@ const ITEM_BYTES: [u8; 16] = {
     }
     bytes
 };
-/// The longest data that come this way, in bytes.
-const BYTES_MAX: usize = 16;
+/// The most items that come this way. Whether their bytes are few is looked at further in.
+const ITEMS_MAX: usize = 16;
 
-/// Bytes of the user's data, if there are some and not many.
+/// Bytes of the user's data, if they are not many.
 #[inline(always)]
 fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize> {
-    let item = *ITEM_BYTES.get(usize::try_from(data_type).ok()?)?;
-    let count = usize::try_from(count).ok().filter(|count| *count <= BYTES_MAX)?;
-    let bytes = count * usize::from(item);
-    (!data.is_null() && (1..=BYTES_MAX).contains(&bytes)).then_some(bytes)
+    // What is negative is large then.
+    let (count, data_type) = (count as u32 as usize, data_type as u32 as usize);
+    if data_type >= ITEM_BYTES.len() || count > ITEMS_MAX || data.is_null() {
+        return None;
+    }
+    Some(count * usize::from(ITEM_BYTES[data_type]))
 }
 
 /// Being inside, where nothing but the task is looked at before one leaves.
@@ -144,7 +146,7 @@ pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
 /// Bytes of packed items, if there are some and not many, one after another.
 #[inline(always)]
 fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Option<usize> {
-    let count = usize::try_from(count).ok().filter(|count| (1..=BYTES_MAX).contains(count))?;
+    let count = usize::try_from(count).ok().filter(|count| (1..=ITEMS_MAX).contains(count))?;
     (stride == 1 && !items.is_null()).then_some(count * kind.size())
 }
 

@@ -200,6 +200,8 @@ impl OwnLine {
 /// A ring in our heap.
 struct OwnRing {
     block: Block,
+    /// Where the block lies.
+    lines: NonNull<Line>,
     /// How many lines it has, also as a power of two.
     count: usize,
     shift: u32,
@@ -207,14 +209,16 @@ struct OwnRing {
 
 impl OwnRing {
     fn new(heap: &SharedHeap, shift: u32) -> Result<OwnRing, NoMemory> {
-        let ring = OwnRing { block: Block::allocate(heap, LINE_BYTES << shift)?, count: 1 << shift, shift };
+        let block = Block::allocate(heap, LINE_BYTES << shift)?;
+        let lines = NonNull::new(block.address().cast()).expect("mappings do not begin at zero");
+        let ring = OwnRing { block, lines, count: 1 << shift, shift };
         ring.lines().iter().for_each(Line::clear);
         Ok(ring)
     }
     fn lines(&self) -> &[Line] {
         // SAFETY: the block holds that many lines (aligned, blocks start at multiples of 1024),
         // lines are made of atomics, and the block lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.block.address().cast(), self.count) }
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
     }
 }
 

@@ -136,12 +136,14 @@ fn usual_number(meta: &Meta) -> Option<usize> {
 pub struct Writer {
     position: u64,
     shift: u32,
+    /// The upper half of the stamps of this lap.
+    lap: u64,
 }
 
 impl Writer {
     /// Starts at the first line of a cleared ring of `2^shift` lines.
     pub fn new(shift: u32) -> Writer {
-        Writer { position: 0, shift }
+        Writer { position: 0, shift, lap: lap(0, shift) << 32 }
     }
     /// Half lines written so far.
     pub fn position(&self) -> u64 {
@@ -164,7 +166,7 @@ impl Writer {
             self.write_rest(ring, rest);
         }
         self.publish(ring, kind, meta, first, body.len());
-        self.position += 2 * lines_for(body.len()) as u64;
+        self.advance(2 * lines_for(body.len()) as u64);
     }
 
     /// Writes a message whose body fits in one line.
@@ -175,7 +177,13 @@ impl Writer {
         }
         self.skip(ring);
         self.publish(ring, Kind::Message, meta, body, body.len());
-        self.position += 2;
+        self.advance(2);
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, halves: u64) {
+        self.position += halves;
+        self.lap = lap(self.position, self.shift) << 32;
     }
 
     /// Writes a message into half a line, if it fits; says whether it did.
@@ -201,7 +209,7 @@ impl Writer {
         if tiny.bytes > 8 {
             line.words[at + 3].store(tiny.words[1], Ordering::Relaxed);
         }
-        let stamp = stamp(self.position, self.shift, tiny.bytes, TINY + tiny.usual as u8);
+        let stamp = self.lap | (tiny.bytes as u64) << 8 | (usize::from(TINY) + tiny.usual) as u64;
         // A body of an earlier lap may have left in the second half what looks like its next stamp.
         // Looking there costs less than a store: a store waits for the line, and others behind it.
         if at == 0 && line.words[WORDS / 2].load(Ordering::Relaxed) >> 32 == stamp >> 32 {
@@ -209,7 +217,7 @@ impl Writer {
         }
         // Pairs with the acquire in `Reader::stamp`: whoever sees the stamp sees the entry.
         line.words[at].store(stamp, Ordering::Release);
-        self.position += 1;
+        self.advance(1);
     }
 
     /// Leaves the second half of a line, if that is where we are.
@@ -218,7 +226,7 @@ impl Writer {
         if self.position % 2 == 1 {
             let word = &line_at(ring, self.position).words[WORDS / 2];
             word.store(stamp(self.position, self.shift, 0, SKIP), Ordering::Release);
-            self.position += 1;
+            self.advance(1);
         }
     }
 
@@ -404,6 +412,8 @@ impl Reader {
     pub fn next_tiny(&self, ring: &[Line], looks: usize) -> Option<Tiny> {
         let (line, at) = (line_at(ring, self.position), word_at(self.position));
         let lap = lap(self.position, self.shift);
+        // All that need not wait for the message is done before it.
+        want_soon(line_at(ring, self.position + AHEAD_HALVES));
         let mut looks = looks;
         let stamp = loop {
             // Pairs with the release in `Writer::put`.
@@ -419,7 +429,6 @@ impl Reader {
         if bytes > TINY_BYTES {
             return None;
         }
-        want_soon(line_at(ring, self.position + AHEAD_HALVES));
         let word = |place: usize| line.words[at + place].load(Ordering::Relaxed);
         let first = word(1);
         Some(Tiny { first: [first as u32, (first >> 32) as u32], usual, bytes, words: [word(2), word(3)] })

@@ -221,6 +221,36 @@ fn unknown_and_dead_peers_are_told_apart() {
 }
 
 #[test]
+fn a_tiny_message_goes_to_whom_it_is_for_also_when_another_came_to_the_place_of_the_dead() {
+    const C: u32 = 0x40003;
+    const DAEMON: u32 = 0x40000;
+    let host = Host::new();
+    host.table.set(C);
+    let (mut a, b) = host.pair();
+    let mut c = host.endpoint(C);
+    introduce(&mut c, A, &a);
+    let tiny = Tiny::new([1, 2], 0, &[3; 8]).unwrap();
+    assert_eq!(a.send_tiny(C, &tiny), None);
+    // The queue is made by an ordinary message.
+    a.send_bytes(B, [0; 6], b"x").map(|_| ()).unwrap();
+    assert_eq!(a.send_tiny(B, &tiny), Some(false));
+    a.peer_gone(B);
+    introduce(&mut a, C, &c);
+    assert_eq!(a.send_tiny(B, &tiny), None);
+    a.send_bytes(C, [0; 6], b"x").map(|_| ()).unwrap();
+    assert_eq!(a.send_tiny(C, &tiny), Some(false));
+    assert_eq!(a.send_tiny(B, &tiny), None);
+    let mut kept = Kept::default();
+    c.poll(&mut kept);
+    assert_eq!(kept.messages.len(), 2);
+    // The daemon is told otherwise.
+    introduce(&mut a, DAEMON, &b);
+    a.send_bytes(DAEMON, [0; 6], b"x").map(|_| ()).unwrap();
+    assert_eq!(a.send_tiny(DAEMON, &tiny), None);
+    assert_eq!(a.send_tiny(C, &tiny), Some(false));
+}
+
+#[test]
 fn what_a_dead_task_had_sent_is_still_received() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();

@@ -7,12 +7,10 @@
 use crate::Task;
 use crate::control::Member;
 use crate::message::{Message, OWN_DSIG};
-use crate::queue::accepts;
 use crate::send::is_answer;
 use crate::task::State;
-use crate::types::{Delivered, Filter, Kind};
+use crate::types::{ANY, Delivered, Filter, Kind};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR, SYSCTX_TC};
-use pvm_core::tid::Tid;
 use pvm_fmp::{FirstTiny, INLINE_BYTES_MAX, TINY_BYTES, Tiny, USUAL, is_daemon};
 
 /// The encodings of the entries of [`USUAL`].
@@ -115,11 +113,11 @@ impl Task {
     /// [`Task::try_precv`] of a tiny message that is there or comes at once.
     #[inline(always)]
     pub fn precv_quickly(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        let first = first_tiny(&self.state, &mut self.member, filter)?;
+        let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
         if !first.tiny.copy_numbers_to(data) {
             return None;
         }
-        let (src, tiny) = (first.from as i32, first.take());
+        let tiny = first.take();
         Some(Delivered { src, tag: tiny.first[1] as i32, wid: 0, len: tiny.len(), failure: None })
     }
 
@@ -131,8 +129,8 @@ impl Task {
         if self.state.store.reusable(mid)?.small.capacity() < TINY_BYTES {
             return None;
         }
-        let first = first_tiny(&self.state, &mut self.member, filter)?;
-        let (src, tiny) = (first.from as i32, first.take());
+        let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
+        let tiny = first.take();
         let dst = self.own_tid();
         let message = self.state.store.reusable(mid)?;
         (message.ctx, message.tag, message.wid) = (tiny.first[0] as i32, tiny.first[1] as i32, 0);
@@ -190,34 +188,39 @@ fn lies_alike(kind: Kind, bytes: usize) -> bool {
 
 #[inline(always)]
 fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Quick {
-    let to = Tid(to as u32);
     let (Some(member), Some(tiny)) = (member, tiny) else { return Quick::NotDone };
-    if !to.is_task() || tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
+    if tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
         return Quick::NotDone;
     }
-    match member.endpoint.send_tiny(to.0, &tiny) {
+    match member.endpoint.send_tiny(to as u32, &tiny) {
         Some(false) => Quick::Done,
         Some(true) => Quick::Wake,
         None => Quick::NotDone,
     }
 }
 
-/// The message to be received next, if it is tiny and the filter accepts it: no other is queued before
-/// it, and nobody else may want it.
+/// The message to be received next, and who sent it, if it is tiny and the filter accepts it: no other is
+/// queued before it, and nobody else may want it. What can be known of it before it comes is looked at
+/// before, while there is time.
 #[inline(always)]
-fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter) -> Option<FirstTiny<'a>> {
+fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter) -> Option<(i32, FirstTiny<'a>)> {
     if !state.store.queue.is_empty() || state.handlers.any() || state.output.any() {
         return None;
     }
     let member = member.as_mut()?;
+    let from = member.endpoint.first_peer()?;
+    let may_come = filter.src == from as i32 || filter.src == ANY;
+    if !may_come || is_daemon(from) || filter.ctx == ANY || filter.ctx == SYSCTX_TC {
+        return None;
+    }
     let first = member.endpoint.first_tiny()?;
     let [ctx, tag] = first.tiny.first.map(|word| word as i32);
-    if !accepts(filter, first.from as i32, tag, ctx) || ctx == SYSCTX_TC || is_daemon(first.from) {
+    if ctx != filter.ctx || (tag != filter.tag && filter.tag != ANY) {
         return None;
     }
     member.stirring = false;
     member.idle_since = None;
-    Some(first)
+    Some((from as i32, first))
 }
 
 #[cfg(test)]

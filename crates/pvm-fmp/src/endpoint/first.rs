@@ -40,8 +40,6 @@ impl FirstShort<'_> {
 
 /// A tiny message that can be taken; see [`Endpoint::first_tiny`].
 pub struct FirstTiny<'a> {
-    /// Who sent it.
-    pub from: u32,
     /// What it is.
     pub tiny: Tiny,
     pub(super) inbound: &'a mut Inbound,

@@ -82,6 +82,9 @@ pub struct Endpoint {
     peers: Vec<Option<Box<Peer>>>,
     /// Index into `peers`, plus one, by slot.
     by_slot: Vec<u32>,
+    /// The task to which a tiny message was sent last, and its index into `peers`: where to find it without
+    /// one look after the other. Tid 0 for nobody.
+    last_to: (u32, usize),
     /// Peers, those that sent lately first.
     order: Vec<usize>,
     /// Where the next glance at the others begins.
@@ -149,6 +152,7 @@ impl Endpoint {
             _nonce: nonce,
             peers: Vec::new(),
             by_slot: Vec::new(),
+            last_to: (0, 0),
             order: Vec::new(),
             glance: 0,
             free_lines: Vec::new(),

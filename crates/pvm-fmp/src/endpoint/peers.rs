@@ -97,6 +97,9 @@ impl Endpoint {
         let peer = self.peers[index].take().expect("found just now");
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
+        if self.last_to.0 == tid {
+            self.last_to = (0, 0);
+        }
         self.bells -= usize::from(peer.bell.is_some());
         peer.our_line.get().tid.store(0, Ordering::Release);
         self.free_lines.push(peer.our_line.index);

@@ -97,7 +97,14 @@ impl Endpoint {
         })
     }
 
-    /// The tiny message that has come from the peer that sent last, or comes within some hundred
+    /// The peer that sent last.
+    #[inline(always)]
+    pub fn first_peer(&self) -> Option<u32> {
+        let &index = self.order.first()?;
+        Some(self.peers[index].as_ref()?.tid)
+    }
+
+    /// The tiny message that has come from [`Endpoint::first_peer`], or comes within some hundred
     /// nanoseconds, in which only few others could have sent. `None` also when it is time to
     /// [`Endpoint::poll`] for all the others.
     #[inline(always)]
@@ -113,7 +120,7 @@ impl Endpoint {
         let peer = self.peers[index].as_mut()?;
         let inbound = peer.inbound.as_mut()?;
         let tiny = inbound.reader.next_tiny(ring, looks)?;
-        Some(FirstTiny { from: peer.tid, tiny, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        Some(FirstTiny { tiny, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
     /// How often to look at the queue of the peer that sent last: not while tasks crowd the cores, nor

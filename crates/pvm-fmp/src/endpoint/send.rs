@@ -36,12 +36,14 @@ impl Endpoint {
         Some(ring(peer, self.barriers))
     }
 
-    /// [`Endpoint::send_short`] of a tiny message, without a call in it. Says whether the peer has to be
-    /// woken then ([`Endpoint::wake`]).
+    /// [`Endpoint::send_short`] of a tiny message to a task, without a call in it. Says whether the peer has to
+    /// be woken then ([`Endpoint::wake`]).
     #[inline(always)]
     pub fn send_tiny(&mut self, to: u32, tiny: &Tiny) -> Option<bool> {
-        let index = self.index_of(to)?;
-        let peer = self.peers[index].as_mut()?;
+        if self.last_to.0 != to {
+            self.last_to = (to, self.index_of(to).filter(|_| !crate::is_daemon(to))?);
+        }
+        let peer = self.peers[self.last_to.1].as_mut()?;
         if !peer.push_tiny(tiny) {
             return None;
         }
