@@ -55,6 +55,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         targets.retain(|target| only.split(',').any(|part| target.name.contains(part)));
         ensure!(!targets.is_empty(), "there is no target with {only} in its name");
     }
+    // An hour later would be late.
+    for source in targets.iter().flat_map(|target| &target.decoder) {
+        source.ranges()?;
+    }
     fuzz(&engine, &mut targets, wanted.time)?;
     for target in &mut targets {
         if wanted.keep {

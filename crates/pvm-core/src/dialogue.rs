@@ -59,8 +59,10 @@ impl Call {
         let master = hex_address(self.address);
         let mut nowhere = self.address;
         nowhere.set_port(0);
+        // The first `=` behind a switch is not part of its value.
+        let equals = if self.name.starts_with('=') { "=" } else { "" };
         format!(
-            "{daemon} {mode} -d{:#x}{key} -n{} {} {master} {FRAGMENT_BYTES} {} {}",
+            "{daemon} {mode} -d{:#x}{key} -n{equals}{} {} {master} {FRAGMENT_BYTES} {} {}",
             self.debug_mask,
             quoted(&self.name),
             self.master.0 >> HOST_SHIFT,
@@ -99,7 +101,7 @@ impl Greeting {
     /// Takes a line in; `true` after the last one. Lines of later versions are passed over.
     pub fn take(&mut self, line: &str) -> bool {
         let line = line.trim();
-        if let Some(id) = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("PVM_VMID=")) {
+        if let Some(id) = line.split_whitespace().find_map(|word| word.strip_prefix("PVM_VMID=")) {
             self.machine = Some(id.to_owned()).filter(|id| !id.is_empty());
         } else if let Some(key) = line.strip_prefix("key ") {
             self.key = unhex(key);

@@ -224,6 +224,9 @@ fn word_of_shell(text: &str) -> Option<String> {
     Some(word)
 }
 
+/// Hosts of a file that are looked up.
+const LOOKED_UP: usize = 50;
+
 /// A hostfile, and each of its lines as a host that is added later.
 fn hostfile(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -237,8 +240,11 @@ fn hostfile(bytes: &[u8]) {
         assert_eq!(&again, host, "{line}");
         assert!(!host.name().starts_with('-') && !host.address().starts_with('-'));
         assert!(host.login().is_none_or(|login| !login.starts_with('-')));
-        file.options_of(&[host.name(), host.address()]);
         let _ = (host.start_option(), host.daemon(), host.machine());
+    }
+    // Each of these looks at all hosts; those of a file are added one by one.
+    for host in file.hosts.iter().take(LOOKED_UP) {
+        file.options_of(&[host.name(), host.address()]);
     }
     for line in text.lines() {
         if let Ok(host) = hostfile::parse_host(line) {

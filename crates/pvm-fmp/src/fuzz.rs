@@ -24,7 +24,18 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-fmp/src/offer.rs", &["answer", "look", "claim", "please_move"]),
             part(
                 "crates/pvm-fmp/src/queue.rs",
-                &["from_number", "stamp", "find", "next", "next_short", "has_next", "meta_of", "copy_to", "load_bytes"],
+                &[
+                    "from_number",
+                    "stamp",
+                    "find",
+                    "next",
+                    "next_short",
+                    "next_tiny",
+                    "has_next",
+                    "meta_of",
+                    "copy_to",
+                    "load_bytes",
+                ],
             ),
             part(
                 "crates/pvm-fmp/src/peer.rs",
@@ -46,9 +57,11 @@ pub const TARGETS: &[Target] = &[
                     "receive_stream",
                     "words_of",
                     "first_short",
-                    "take",
+                    "first_tiny",
                 ],
             ),
+            part("crates/pvm-fmp/src/endpoint/first.rs", &["take"]),
+            part("crates/pvm-fmp/src/tiny.rs", &["filled_body", "copy_numbers_to"]),
             part("crates/pvm-fmp/src/segment.rs", &["of_peer", "in_heap", "address", "peer_line"]),
         ],
     },
@@ -435,6 +448,15 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
         11 => victim.tidy(),
         12 => sink.kept.clear(),
         13 => sink.declines = !sink.declines,
+        14 => {
+            if let Some(first) = victim.first_tiny() {
+                let mut data = [0; 16];
+                let bytes = first.tiny.len();
+                let copied = first.tiny.copy_numbers_to(&mut data);
+                assert_eq!(copied, [4, 8, 16].contains(&bytes));
+                assert!(!copied || first.take().filled_body()[..bytes] == data[..bytes]);
+            }
+        }
         _ => {}
     }
     Ok(())

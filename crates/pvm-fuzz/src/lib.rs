@@ -102,16 +102,34 @@ impl Target {
     }
 }
 
-/// Replays the corpora of some targets, none of which may be empty.
+/// Replays the corpora of some targets, none of which may be empty. What a target says of its decoder must be
+/// there too.
 pub fn replay_all(targets: &[Target]) {
     for target in targets {
+        target.decoder.iter().for_each(Source::verify);
         assert!(target.replay() > 0, "{} has no corpus", target.name);
     }
 }
 
+impl Source {
+    /// Panics where the file, or one of the functions in it, is not there.
+    fn verify(&self) {
+        let path = root().join(self.file);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for name in self.functions {
+            let is_there = [format!("fn {name}("), format!("fn {name}<")].iter().any(|start| text.contains(start));
+            assert!(is_there, "{} has no function {name}", self.file);
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// Where the corpus of a target is.
 pub fn corpus(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+    root().join("fuzz/corpus").join(target)
 }
 
 /// The files in a folder, in order; none if it is not there.
@@ -153,6 +171,13 @@ mod tests {
     fn a_decoder_that_sleeps_too_long_is_found() {
         let sleepy = |_: &[u8]| std::thread::sleep(TIME_MAX);
         Target { name: "sleepy", run: sleepy, decoder: &[] }.feed(&[]);
+    }
+
+    #[test]
+    #[should_panic(expected = "has no function no_such_one")]
+    fn a_decoder_that_has_moved_is_found() {
+        const DECODER: &[Source] = &[part("crates/pvm-fuzz/src/lib.rs", &["replay_all", "no_such_one"])];
+        replay_all(&[Target { name: "no such target", run: |_| {}, decoder: DECODER }]);
     }
 
     #[test]

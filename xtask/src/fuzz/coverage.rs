@@ -41,8 +41,8 @@ impl Source {
         Some(Source { file: file.to_owned(), functions })
     }
 
-    /// The lines that count; `None` for all of the file.
-    fn ranges(&self) -> Result<Option<Vec<RangeInclusive<usize>>>> {
+    /// The lines that count; `None` for all of the file. Fails where it has no such function.
+    pub fn ranges(&self) -> Result<Option<Vec<RangeInclusive<usize>>>> {
         if self.functions.is_empty() {
             return Ok(None);
         }
