@@ -344,6 +344,8 @@ impl Life {
 
     fn hear(&mut self, from: Tid, frame: Frame) {
         match frame {
+            // Another of its kind says such things too.
+            Frame::Welcome { .. } | Frame::Table { .. } | Frame::Joined { .. } if from != self.master => {}
             Frame::Welcome { version, hosts, .. } => self.know(version, hosts, &[]),
             Frame::Table { version, added, removed } => self.know(version, added, &removed),
             Frame::Joined { hosts } => self.joined |= hosts.contains(&self.own),
