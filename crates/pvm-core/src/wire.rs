@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 pub use crate::proto::{decode, encode};
 
 /// Spoken by both sides; a daemon that speaks another is refused with `PvmBadVersion`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A frame on the control link between two daemons: what a task says or hears, and a little more.
 ///
@@ -180,6 +180,47 @@ pub enum Frame {
     Output(Message),
     /// The collector has taken so much of that, or takes nothing any more.
     OutputTaken { collector: Tid, bytes: u64 },
+
+    // ----- starts by others
+    /// Master to a host that is to run the command of that number, which starts a daemon elsewhere.
+    StartOrder { number: u64, order: StartOrder },
+    /// To the master: what has come of that command.
+    StartNews { number: u64, news: StartNews },
+}
+
+/// What is printed by a command that a host runs for the master to start a daemon elsewhere.
+///
+/// * Filled by: the host that is added, and the one that runs the command
+/// * Setting: none, start-up files do not print as much
+/// * Reached: the command is ended, and the master starts the daemon itself
+/// * Test: `a_command_that_prints_too_much_is_ended`, `what_a_deputy_says_too_much_is_a_failure`
+pub const START_OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+/// What the master wants of a command that starts a daemon elsewhere.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // each variant's sentence names its fields
+pub enum StartOrder {
+    /// Run these words and hand `input` to the standard input, which stays open.
+    Run { words: Vec<ByteBuf>, input: ByteBuf },
+    /// The daemon has answered: close the standard input.
+    CloseInput,
+    /// End it.
+    Kill,
+}
+
+/// What has become of a command that starts a daemon elsewhere.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub enum StartNews {
+    /// It has printed that.
+    Output(ByteBuf),
+    /// It has printed that on the standard error.
+    Errors(ByteBuf),
+    /// It has ended, with that status of `wait`, and all that it had printed has been told.
+    Ended(i32),
+    /// It could not be run, by that `errno`.
+    NotRun(i32),
+    /// It has printed too much and was ended.
+    TooMuch,
 }
 
 /// A group, as the master tells a host that has not known it.

@@ -10,6 +10,7 @@ use crate::route::{self, Route};
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::start::Starter;
+use crate::start::errands::Errands;
 use crate::turn::Turn;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Connection, Machine, Time};
@@ -85,6 +86,7 @@ pub struct Daemon {
     held_back: Vec<Tid>,
     checks: HashMap<u32, hosts::Check>,
     starter: Starter,
+    errands: Errands,
     /// The starter's terminal is needed yet, to have a person start hosts.
     holds_terminal: bool,
     links: Links,
@@ -125,8 +127,10 @@ impl Daemon {
         }
         // Caught, not ignored: what is ignored would stay so in tasks.
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
-        let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?)?;
+        let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?, settings.starts_max)?;
         epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
+        let errands = Errands::new()?;
+        epoll::add(&epoll, errands.descriptor(), Source::Errands.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
         let nursery = Nursery::new(nest.socket())?;
         let mut connections = Connections::new(machine.own_host())?;
@@ -148,6 +152,7 @@ impl Daemon {
             held_back: Vec::new(),
             checks: HashMap::new(),
             starter,
+            errands,
             holds_terminal: false,
             links,
             directs: directs::Directs::new(epoll.clone()),
@@ -306,6 +311,7 @@ impl Daemon {
             Source::Gate => self.step_links(),
             Source::Control(host) => self.control_ready(host, flags),
             Source::Starts => self.step_starts(),
+            Source::Errands => self.step_errands(),
         }
     }
 

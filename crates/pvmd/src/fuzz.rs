@@ -1,6 +1,6 @@
 //! Bytes from nowhere, for what the daemon reads beside frames (docs/testing.md).
 use crate::arguments::{self, Command};
-use crate::start::attempt::Lines;
+use crate::start::attempt::{Lines, Pipe};
 use crate::start::reason::{End, Failure, is_not_found};
 use crate::start::{read_answer, way};
 use crate::{resolve, route, settings, workplace};
@@ -42,7 +42,7 @@ pub const TARGETS: &[Target] = &[
         name: "start-output",
         run: start_output,
         decoder: &[
-            part("crates/pvmd/src/start/attempt.rs", &["read", "split", "ended"]),
+            part("crates/pvmd/src/start/attempt.rs", &["read", "take", "end", "split", "ended"]),
             part("crates/pvmd/src/start.rs", &["read_answer"]),
             file("crates/pvmd/src/start/reason.rs"),
         ],
@@ -120,7 +120,7 @@ fn start_output(bytes: &[u8]) {
 fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     let mut writer = std::fs::File::from(writer);
-    let mut lines = Lines::new(reader).expect("a pipe");
+    let (mut pipe, mut lines) = (Pipe::new(reader).expect("a pipe"), Lines::default());
     let mut all = Vec::new();
     while !from.is_empty() {
         let long = from.arbitrary::<u8>()? % 16 == 0;
@@ -129,11 +129,11 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             false => from.bytes_of_some_length()?.to_vec(),
         };
         writer.write_all(&piece).expect("it is read in time");
-        all.extend(lines.read());
+        all.extend(lines.read(&mut pipe));
     }
     drop(writer);
-    all.extend(lines.read());
-    assert!(lines.ended() && lines.read().is_empty());
+    all.extend(lines.read(&mut pipe));
+    assert!(lines.ended() && lines.read(&mut pipe).is_empty());
     // What is no text grows when it is made one.
     assert!(all.iter().all(|line| line.len() <= 3 * (LINE_BYTES_MAX + 30_000) && !line.ends_with('\n')));
     for line in &all {

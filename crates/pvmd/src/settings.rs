@@ -1,6 +1,7 @@
 //! What the daemon takes from its environment, its host and the hostfile (contract 5.3, 5.4).
 use crate::arguments::{self, Options, Slave};
 use crate::resolve::HOSTS_FILE;
+use crate::start::STARTS_MAX;
 use crate::workplace::Workplace;
 use crate::{addresses, resolve};
 use pvm_core::hostfile::{HostLine, Hostfile};
@@ -77,6 +78,8 @@ pub struct Settings {
     pub log_bytes_max: u64,
     /// `HPVM_BACKLOG_MAX`.
     pub backlog_bytes_max: usize,
+    /// `HPVM_STARTS_MAX`.
+    pub starts_max: usize,
     /// Command lines of helpers: `PVM_TASKER` and so on.
     pub helpers: Vec<String>,
     /// What to complain about in the log.
@@ -157,6 +160,7 @@ impl Settings {
             master_key: None,
             log_bytes_max: log_bytes_max(variable("PVMDLOGMAX")),
             backlog_bytes_max: count(variable("HPVM_BACKLOG_MAX"), BACKLOG_BYTES_MAX).max(BACKLOG_BYTES_MIN),
+            starts_max: count(variable("HPVM_STARTS_MAX"), STARTS_MAX),
             helpers: Vec::new(),
             complaints,
             places,

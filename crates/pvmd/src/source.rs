@@ -22,6 +22,8 @@ pub enum Source {
     Check(u32),
     /// Daemons that are being started on other hosts.
     Starts,
+    /// Commands that this host runs for the master to start daemons elsewhere.
+    Errands,
     /// Other daemons, and strangers, that are no links yet.
     Gate,
     /// The control link to a host.
@@ -54,6 +56,7 @@ impl Source {
             Source::Bell => (10, 0),
             Source::Data(host) => (11, u64::from(host.0)),
             Source::Direct(number) => (12, u64::from(number)),
+            Source::Errands => (13, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -74,6 +77,7 @@ impl Source {
             10 => Source::Bell,
             11 => Source::Data(Tid(number as u32)),
             12 => Source::Direct(number as u32),
+            13 => Source::Errands,
             _ => Source::Check(number as u32),
         }
     }

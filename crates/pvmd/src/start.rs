@@ -1,19 +1,25 @@
 //! Starting daemons on other hosts (contract 5.5): many at a time, each with its limit, none of them
-//! able to hold the daemon's loop up.
+//! able to hold the daemon's loop up. Where there are more than the master starts at a time, hosts that
+//! have a link to it start others (`docs/decisions/0021`).
 //!
 //! `way` knows by which program, `attempt` is a command under way, `reason` tells what went wrong,
-//! `manual` has a person type the command.
+//! `manual` has a person type the command, `deputies` chooses who starts whom, `errands` are the commands
+//! that such a host runs for the master.
 pub(crate) mod attempt;
+mod deputies;
+pub mod errands;
 pub mod manual;
 pub(crate) mod reason;
 pub(crate) mod way;
 
-use attempt::Attempt;
+use attempt::{Attempt, Lines};
+use deputies::Deputies;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Call, Greeting, Line};
-use pvm_core::machine::HostStart;
+use pvm_core::machine::{HostStart, WELCOME_WAIT};
+use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{Key, StartFailure, Started};
+use pvm_core::wire::{Key, START_OUTPUT_BYTES_MAX, StartFailure, StartNews, StartOrder, Started};
 use reason::{End, Failure};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
@@ -21,21 +27,29 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use way::Way;
 
-/// Hosts that are started at the same time.
+/// Hosts that the master itself starts at the same time.
 ///
 /// * Filled by: tasks that add hosts
-/// * Setting: none, it bounds processes, and all hosts are started
-/// * Reached: the next one waits until another has been started, or has failed
+/// * Setting: `HPVM_STARTS_MAX`, of the first daemon
+/// * Reached: the next one is started by another host that has a link already, or waits until one has been started,
+///   or has failed
 /// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
-const PARALLEL_MAX: usize = 64;
+pub const STARTS_MAX: usize = 64;
 /// How long a host may take to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
+/// How long it may take when another host starts it, before the master does.
+const DEPUTY_WAIT: Duration = Duration::from_secs(10);
 /// How long a person may take to do it.
 const MANUAL_WAIT: Duration = Duration::from_secs(600);
+/// How long a daemon may be about of which the master has not heard: until it has waited for its master in
+/// vain, and a little longer.
+const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
 /// Events taken in one go.
 const EVENTS_MAX: usize = 64;
 /// Lower bits of an event's number: which of the descriptors of a command.
@@ -63,6 +77,8 @@ pub enum Event {
     Remark(String),
     /// What became of a host.
     Done { request: u32, index: usize, result: Result<Started, StartFailure> },
+    /// Another host is to be told that of the command of that number.
+    Order { deputy: Tid, number: u64, order: StartOrder },
 }
 
 /// A host whose daemon is to be started.
@@ -76,11 +92,28 @@ struct Job {
     deadline: Instant,
     words: Vec<OsString>,
     last_error: String,
+    /// Whether another host may start it: when one has failed, the master does it.
+    may_go: bool,
+    /// The host that starts it in the place of the master.
+    deputy: Option<Tid>,
+    /// Until then a daemon may be there that another host has started and nobody has heard of.
+    stray_until: Option<Instant>,
+}
+
+/// Who runs a command.
+enum Carrier {
+    Here(Attempt),
+    /// The job's deputy, which may tell so many bytes more.
+    There {
+        bytes_left: usize,
+    },
 }
 
 struct Running {
     job: Job,
-    attempt: Attempt,
+    carrier: Carrier,
+    output: Lines,
+    errors: Lines,
     /// Nothing more is expected of it but its end.
     answered: bool,
 }
@@ -88,8 +121,12 @@ struct Running {
 /// Starts daemons.
 pub struct Starter {
     master: Master,
+    starts_max: usize,
     way: Way,
+    /// By which another host starts one: nobody can be asked for a password there.
+    way_of_deputies: Way,
     own_program: Option<std::path::PathBuf>,
+    deputies: Deputies,
     waiting: VecDeque<Job>,
     running: BTreeMap<u64, Running>,
     last: u64,
@@ -98,13 +135,16 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// For the hosts of that master.
-    pub fn new(master: Master) -> std::io::Result<Starter> {
+    /// For the hosts of that master, which starts so many at a time itself.
+    pub fn new(master: Master, starts_max: usize) -> std::io::Result<Starter> {
         let terminal = std::fs::File::open("/dev/tty").is_ok();
         Ok(Starter {
             master,
+            starts_max,
             way: Way::find(variable, terminal),
+            way_of_deputies: Way::find(variable, false),
             own_program: std::env::current_exe().ok(),
+            deputies: Deputies::default(),
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
             last: 0,
@@ -130,15 +170,34 @@ impl Starter {
 
     /// Has a daemon started.
     pub fn start(&mut self, request: u32, host: HostStart) {
+        let job = self.job(request, host);
+        self.waiting.push_back(job);
+        self.fill();
+    }
+
+    fn job(&self, request: u32, host: HostStart) -> Job {
         let way = match host.line.start_option() {
             Some("ms") => Way::Shell(vec!["/proc/self/exe".into(), "--start-by-hand".into()]),
             _ => self.way.clone(),
         };
-        let untried = way::daemons(&host.line, variable, self.own_program.as_deref()).into();
-        let (deadline, tried, words) = (Instant::now(), Vec::new(), Vec::new());
-        let job = Job { request, host, way, tried, untried, deadline, words, last_error: String::new() };
-        self.waiting.push_back(job);
-        self.fill();
+        // A name may mean another host elsewhere, and one for the own host always does.
+        let elsewhere = |host: &HostStart| {
+            !host.addresses.is_empty() && host.addresses.iter().all(|ip| !ip.is_loopback() && !ip.is_unspecified())
+        };
+        let may_go = matches!(way, Way::Shell(_)) && host.line.start_option().is_none() && elsewhere(&host);
+        Job {
+            request,
+            way,
+            tried: Vec::new(),
+            untried: way::daemons(&host.line, variable, self.own_program.as_deref()).into(),
+            deadline: Instant::now(),
+            words: Vec::new(),
+            last_error: String::new(),
+            may_go,
+            deputy: None,
+            stray_until: None,
+            host,
+        }
     }
 
     /// The command by which a hoster is to start the daemon of that host.
@@ -162,17 +221,27 @@ impl Starter {
 
     /// Whether no start is under way.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.active() == 0
+        self.waiting.is_empty() && self.running.values().all(|running| running.answered)
     }
 
+    /// Hosts that the master itself is starting.
     fn active(&self) -> usize {
-        self.running.values().filter(|running| !running.answered).count()
+        self.running.values().filter(|running| !running.answered && running.job.deputy.is_none()).count()
     }
 
+    /// Starts those that wait: as many as it may, by itself; the others have to wait for a deputy.
     fn fill(&mut self) {
-        while self.active() < PARALLEL_MAX {
+        for _ in self.active()..self.starts_max {
             let Some(mut job) = self.waiting.pop_front() else { return };
-            job.deadline = Instant::now() + if is_by_hand(&job) { MANUAL_WAIT } else { START_WAIT };
+            job.deadline = Instant::now() + wait_for(&job);
+            self.attempt(job);
+        }
+        while let Some(deputy) = self.deputies.idlest() {
+            let Some(place) = self.waiting.iter().position(|job| job.may_go) else { return };
+            let Some(mut job) = self.waiting.remove(place) else { return };
+            job.deputy = Some(deputy);
+            job.deadline = Instant::now() + wait_for(&job);
+            self.deputies.begins(deputy);
             self.attempt(job);
         }
     }
@@ -183,40 +252,47 @@ impl Starter {
         let by_hand = is_by_hand(&job);
         let mut call = self.call(&job.host, by_hand.then_some(self.master.key), by_hand);
         call.in_foreground = job.way.holds_on();
-        job.words = job.way.words(&job.host.line, &call.command(&daemon));
+        let way = if job.deputy.is_some() { &self.way_of_deputies } else { &job.way };
+        job.words = way.words(&job.host.line, &call.command(&daemon));
         job.tried.push(daemon);
         let machine = job.host.line.machine().map(str::to_owned).or_else(|| self.master.machine.clone());
         let greeting = Greeting { machine, key: Some(self.master.key) };
+        let input = greeting.text().into_bytes();
+        if let Some(deputy) = job.deputy {
+            let words = job.words.iter().map(|word| ByteBuf::from(word.as_bytes().to_vec())).collect();
+            let number = self.run(job, Carrier::There { bytes_left: START_OUTPUT_BYTES_MAX });
+            return self.order(deputy, number, StartOrder::Run { words, input: input.into() });
+        }
         // A person's terminal is for those in the foreground.
-        match Attempt::start(&job.words, &greeting.text(), !by_hand) {
+        match Attempt::start(&job.words, &input, !by_hand) {
             Ok(attempt) => self.watch(job, attempt),
             Err(error) => self.fail(&job, End::NoProgram(error)),
         }
     }
 
     fn watch(&mut self, job: Job, mut attempt: Attempt) {
-        self.last += 1;
-        let id = self.last;
-        let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
-            let data = EventData::new_u64(id << STREAM_BITS | stream);
-            descriptor.is_none_or(|descriptor| epoll::add(&self.epoll, descriptor, data, EventFlags::IN).is_ok())
-        };
-        if (0..).zip(attempt.descriptors()).all(add) {
-            self.running.insert(id, Running { job, attempt, answered: false });
+        if watch(&self.epoll, self.last + 1, &attempt) {
+            self.run(job, Carrier::Here(attempt));
         } else {
             attempt.kill();
             self.done(&job, Err(Code::OutOfRes.into()));
         }
     }
 
+    fn run(&mut self, job: Job, carrier: Carrier) -> u64 {
+        self.last += 1;
+        let (output, errors) = Default::default();
+        self.running.insert(self.last, Running { job, carrier, output, errors, answered: false });
+        self.last
+    }
+
+    fn order(&mut self, deputy: Tid, number: u64, order: StartOrder) {
+        self.events.push(Event::Order { deputy, number, order });
+    }
+
     /// Looks what has come and who has taken too long; tells what has happened.
     pub fn step(&mut self) -> Vec<Event> {
-        let mut ready = Vec::with_capacity(EVENTS_MAX);
-        // What cannot be asked for now comes with the next call.
-        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
-        let mut ids: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
-        ids.dedup();
-        for id in ids {
+        for id in ready(&self.epoll) {
             self.look_at(id);
         }
         let now = Instant::now();
@@ -228,33 +304,42 @@ impl Starter {
             .collect();
         for id in late {
             let Some(mut running) = self.running.remove(&id) else { continue };
-            running.attempt.kill();
-            let wait = if is_by_hand(&running.job) { MANUAL_WAIT } else { START_WAIT };
-            self.fail(&running.job, End::NoAnswer(wait.as_secs()));
+            self.kill(id, &mut running);
+            self.fail(&running.job, End::NoAnswer(wait_for(&running.job).as_secs()));
         }
         self.fill();
         std::mem::take(&mut self.events)
     }
 
+    fn kill(&mut self, id: u64, running: &mut Running) {
+        match (&mut running.carrier, running.job.deputy) {
+            (Carrier::Here(attempt), _) => attempt.kill(),
+            (Carrier::There { .. }, Some(deputy)) => self.order(deputy, id, StartOrder::Kill),
+            (Carrier::There { .. }, None) => unreachable!("somebody else runs it"),
+        }
+    }
+
     fn look_at(&mut self, id: u64) {
         let Some(mut running) = self.running.remove(&id) else { return };
+        let Carrier::Here(attempt) = &mut running.carrier else { unreachable!("it has descriptors") };
         // First, so that what the process has printed before its end is read after it.
-        let status = running.attempt.status();
-        let name = running.job.host.line.name().to_owned();
-        for line in running.attempt.errors.read().into_iter().filter(|line| !line.trim().is_empty()) {
-            self.events.push(Event::Remark(format!("stderr@{name}: {line}")));
-            running.job.last_error = line;
-        }
-        for line in running.attempt.output.read() {
-            self.take_line(&mut running, &line);
-        }
+        let status = attempt.status();
+        let errors = running.errors.read(&mut attempt.errors);
+        let output = running.output.read(&mut attempt.output);
+        self.take_errors(&mut running, errors);
+        self.take_output(id, &mut running, output);
+        self.settle(id, running, status);
+    }
+
+    /// Goes on with a command after what it has said, and how it has ended, if it has.
+    fn settle(&mut self, id: u64, running: Running, status: Option<ExitStatus>) {
         match status {
+            // Its deputy lets it come to its end.
+            _ if running.answered && running.job.deputy.is_some() => {}
             None => drop(self.running.insert(id, running)),
             Some(_) if running.answered => {}
             // Something may have gone to the background there with the output in its hands.
-            Some(status) if status.success() && !running.attempt.output.ended() => {
-                drop(self.running.insert(id, running));
-            }
+            Some(status) if status.success() && !running.output.ended() => drop(self.running.insert(id, running)),
             Some(status) if Self::may_be_elsewhere(&running.job, status) => {
                 self.attempt(running.job);
             }
@@ -266,7 +351,18 @@ impl Starter {
         reason::is_not_found(status, &job.last_error) && !job.untried.is_empty()
     }
 
-    fn take_line(&mut self, running: &mut Running, line: &str) {
+    fn take_errors(&mut self, running: &mut Running, lines: Vec<String>) {
+        for line in lines.into_iter().filter(|line| !line.trim().is_empty()) {
+            self.events.push(Event::Remark(format!("stderr@{}: {line}", running.job.host.line.name())));
+            running.job.last_error = line;
+        }
+    }
+
+    fn take_output(&mut self, id: u64, running: &mut Running, lines: Vec<String>) {
+        lines.iter().for_each(|line| self.take_line(id, running, line));
+    }
+
+    fn take_line(&mut self, id: u64, running: &mut Running, line: &str) {
         if running.answered {
             return;
         }
@@ -276,18 +372,40 @@ impl Starter {
                 let name = running.job.host.line.name();
                 return self.events.push(Event::Remark(format!("stdout@{name}: {line}")));
             }
-            Line::Started(started) => self.done(&running.job, Ok(reachable(started, &running.job.host))),
+            Line::Started(started) => self.started(&running.job, started),
             Line::Failed(code) => self.fail(&running.job, End::Said(code)),
             Line::OtherProtocol => self.fail(&running.job, End::OtherProtocol),
         }
         running.answered = true;
-        running.attempt.close_input();
+        match (&mut running.carrier, running.job.deputy) {
+            (Carrier::Here(attempt), _) => attempt.close_input(),
+            (Carrier::There { .. }, Some(deputy)) => self.order(deputy, id, StartOrder::CloseInput),
+            (Carrier::There { .. }, None) => unreachable!("somebody else runs it"),
+        }
+    }
+
+    fn started(&mut self, job: &Job, started: Started) {
+        let is_there = || started.addresses.iter().any(|address| job.host.addresses.contains(&address.ip()));
+        match job.deputy {
+            Some(_) if !is_there() => return self.take_back(job, "the name led to another host from there", true),
+            Some(deputy) => self.deputies.ends(deputy, true),
+            None => {}
+        }
+        self.done(job, Ok(reachable(started, &job.host)));
     }
 
     fn fail(&mut self, job: &Job, end: End) {
         let host = job.host.line.name();
-        let failure = Failure { host, words: &job.words, tried: &job.tried, end, last_error: &job.last_error };
-        self.done(job, Err(failure.explain()));
+        let is_stray = matches!(end, End::NoAnswer(_));
+        let failure = Failure { host, words: &job.words, tried: &job.tried, end, last_error: &job.last_error }.explain();
+        if job.deputy.is_some() {
+            let why = failure.reason.lines().next().unwrap_or_default();
+            return self.take_back(job, why, is_stray);
+        }
+        if failure.code == Code::DupHost && job.stray_until.is_some_and(|until| Instant::now() < until) {
+            return self.put_back(job, job.stray_until);
+        }
+        self.done(job, Err(failure));
     }
 
     fn done(&mut self, job: &Job, result: Result<Started, StartFailure>) {
@@ -297,17 +415,118 @@ impl Starter {
         }
         self.events.push(Event::Done { request: job.request, index: job.host.index, result });
     }
+
+    // ----- starts by others
+
+    /// There is a link to that host: it can start others.
+    pub fn deputy_came(&mut self, host: Tid) {
+        self.deputies.came(host);
+    }
+
+    /// There is none any more. What it was asked the master does.
+    pub fn deputy_gone(&mut self, host: Tid) {
+        self.deputies.gone(host);
+        let its = |running: &Running| running.job.deputy == Some(host);
+        let ids: Vec<u64> = self.running.iter().filter(|(_, running)| its(running)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(running) = self.running.remove(&id) else { continue };
+            self.take_back(&running.job, "it is gone", true);
+        }
+    }
+
+    /// A host tells of a command that it runs.
+    pub fn heard(&mut self, host: Tid, number: u64, news: StartNews) {
+        // Of those that have been answered or ended nothing more is known here.
+        if self.running.get(&number).is_none_or(|running| running.job.deputy != Some(host)) {
+            return;
+        }
+        let Some(mut running) = self.running.remove(&number) else { return };
+        let Carrier::There { bytes_left } = &mut running.carrier else { unreachable!("it has a deputy") };
+        let mut status = None;
+        match news {
+            StartNews::Output(bytes) | StartNews::Errors(bytes) if bytes.len() > *bytes_left => {
+                self.order(host, number, StartOrder::Kill);
+                return self.take_back(&running.job, "it tells too much", true);
+            }
+            StartNews::Output(bytes) => {
+                *bytes_left -= bytes.len();
+                let lines = running.output.take(&bytes);
+                self.take_output(number, &mut running, lines);
+            }
+            StartNews::Errors(bytes) => {
+                *bytes_left -= bytes.len();
+                let lines = running.errors.take(&bytes);
+                self.take_errors(&mut running, lines);
+            }
+            StartNews::Ended(raw) => {
+                status = Some(ExitStatus::from_raw(raw));
+                let (errors, output) = (running.errors.end(), running.output.end());
+                self.take_errors(&mut running, errors);
+                self.take_output(number, &mut running, output);
+            }
+            StartNews::NotRun(errno) => {
+                return self.fail(&running.job, End::NoProgram(std::io::Error::from_raw_os_error(errno)));
+            }
+            StartNews::TooMuch => return self.take_back(&running.job, "it prints too much", true),
+        }
+        self.settle(number, running, status);
+    }
+
+    /// Another host could not start it, so the master does; only how that goes is told.
+    fn take_back(&mut self, job: &Job, why: &str, is_stray: bool) {
+        let Some(deputy) = job.deputy else { unreachable!("nobody was asked") };
+        self.deputies.ends(deputy, false);
+        self.events.push(Event::Remark(format!("host {}: not by {deputy}: {why}", job.host.line.name())));
+        self.put_back(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
+    }
+
+    /// The master is to start it from the beginning.
+    fn put_back(&mut self, job: &Job, stray_until: Option<Instant>) {
+        let job = self.job(job.request, job.host.clone());
+        self.waiting.push_front(Job { may_go: false, stray_until, ..job });
+    }
 }
 
 impl Drop for Starter {
     fn drop(&mut self) {
-        // Those that have answered belong to a daemon that ends by itself.
-        self.running.values_mut().filter(|running| !running.answered).for_each(|running| running.attempt.kill());
+        // Those that have answered belong to a daemon that ends by itself, those of others end with the links.
+        for running in self.running.values_mut().filter(|running| !running.answered) {
+            if let Carrier::Here(attempt) = &mut running.carrier {
+                attempt.kill();
+            }
+        }
     }
 }
 
 fn is_by_hand(job: &Job) -> bool {
     job.host.line.start_option() == Some("ms")
+}
+
+fn wait_for(job: &Job) -> Duration {
+    match job.deputy {
+        Some(_) => DEPUTY_WAIT,
+        None if is_by_hand(job) => MANUAL_WAIT,
+        None => START_WAIT,
+    }
+}
+
+/// Has `epoll` tell of what a command says and of its end.
+fn watch(epoll: &OwnedFd, number: u64, attempt: &Attempt) -> bool {
+    let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
+        let data = EventData::new_u64(number << STREAM_BITS | stream);
+        descriptor.is_none_or(|descriptor| epoll::add(epoll, descriptor, data, EventFlags::IN).is_ok())
+    };
+    (0..).zip(attempt.descriptors()).all(add)
+}
+
+/// The numbers of the commands of which there is something to be read.
+fn ready(epoll: &OwnedFd) -> Vec<u64> {
+    let mut ready = Vec::with_capacity(EVENTS_MAX);
+    // What cannot be asked for now comes with the next call.
+    let _ = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
+    let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
+    numbers.dedup();
+    numbers
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -348,3 +567,7 @@ pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
 #[cfg(test)]
 #[path = "start/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "start/tree_tests.rs"]
+mod tree_tests;

@@ -3,7 +3,7 @@ use super::fleet_tests::{Fleet, MASTER};
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::proto::{Role, Spawn, TraceSettings};
-use crate::wire::{Entry, GroupChange, Servers, Shared};
+use crate::wire::{Entry, GroupChange, Servers, Shared, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
 
@@ -61,6 +61,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         Frame::TableAck { version: u64::MAX },
         Frame::Joined { hosts: vec![Tid::host_number(9), other] },
         Frame::Servers(Servers { manager: Some(watcher), tracer: Some(watcher), wish: None }),
+        Frame::StartOrder { number: 1, order: StartOrder::Run { words: vec![name.clone()], input: ByteBuf::new() } },
         Frame::GroupChanged { id: 1, number: 0, change: GroupChange::Close },
         Frame::GroupSeen { number: u64::MAX },
         Frame::Left { tid: task, ended: true },
@@ -239,4 +240,28 @@ fn a_host_that_never_says_that_it_knows_a_group_does_not_hold_up_who_joins_it() 
     assert_eq!(fleet.ask(ours, join()), None);
     only_beats(&mut fleet, evil, 40);
     assert!(fleet.open.keys().all(|(task, _)| task.host() == evil), "{:?}", fleet.open);
+}
+
+#[test]
+fn only_the_master_has_commands_run_and_only_it_hears_of_them() {
+    let mut fleet = Fleet::new(3, 1);
+    let (one, other) = (Fleet::host(2), Fleet::host(3));
+    let order = || StartOrder::Run { words: vec![ByteBuf::from(b"ssh".to_vec())], input: ByteBuf::new() };
+    let heard = |fleet: &mut Fleet, from, to, frame| {
+        let now = fleet.now;
+        fleet.machine(to).handle_host_frame(now, from, frame);
+        let first = fleet.machine(to).poll_action();
+        fleet.work(to);
+        first
+    };
+    for to in [MASTER, other] {
+        assert_eq!(heard(&mut fleet, one, to, Frame::StartOrder { number: 7, order: order() }), None);
+    }
+    let ordered = heard(&mut fleet, MASTER, other, Frame::StartOrder { number: 7, order: order() });
+    assert_eq!(ordered, Some(Action::OrderStart { number: 7, order: order() }));
+    let news = Frame::StartNews { number: 7, news: StartNews::Ended(0) };
+    assert_eq!(heard(&mut fleet, MASTER, other, news.clone()), None);
+    let told = heard(&mut fleet, other, MASTER, news.clone());
+    assert_eq!(told, Some(Action::StartNews { host: other, number: 7, news: StartNews::Ended(0) }));
+    assert_eq!(heard(&mut fleet, Tid::host_number(9), MASTER, news), None);
 }

@@ -7,6 +7,7 @@
 //! * `tasks`: who lives here, enrolment, introductions, death;
 //! * `spawn`: placement, start of processes, results, siblings;
 //! * `hosts`, `joining`, `table`: the host table, adding and deleting hosts, changes spread to all;
+//! * `starts`: daemons that hosts start for the master;
 //! * `links`: the links to other daemons, heartbeats, loss;
 //! * `debts`, `suspicions`: hosts that hold up others, and who is to blame for a link that cannot be had;
 //! * `remote`: what other hosts are asked, and all frames between daemons;
@@ -63,6 +64,7 @@ mod servers;
 #[cfg(test)]
 mod servers_tests;
 mod spawn;
+mod starts;
 mod suspicions;
 mod table;
 mod tasks;
@@ -88,7 +90,7 @@ use crate::hostfile::{HostLine, Hostfile};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::trace::Record;
-use crate::wire::{DirectCall, Frame, HostOptions, KEY_BYTES, Key, Shared};
+use crate::wire::{DirectCall, Frame, HostOptions, KEY_BYTES, Key, Shared, StartNews, StartOrder};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -152,6 +154,11 @@ pub enum Action {
     /// A hoster had that host started, and this is what its daemon printed; answer by
     /// [`Machine::handle_host_started`].
     ReadAnswer { request: u32, index: usize, line: Vec<u8> },
+    /// The master orders something of a command that starts a daemon elsewhere; report by
+    /// [`Machine::report_start`].
+    OrderStart { number: u64, order: StartOrder },
+    /// A host has news of a command that it was given by [`Machine::order_start`].
+    StartNews { host: Tid, number: u64, news: StartNews },
     /// The daemon of that host may connect, if it has that key.
     KnowHost { host: Tid, key: Key },
     /// Connect to the daemon of a known host; answer by [`Machine::handle_link_up`] or

@@ -348,6 +348,7 @@ impl Machine {
             Frame::BarriersListed { number, waiting } if self.hosts.is_master() => {
                 self.barriers_listed(from, number, waiting);
             }
+            Frame::StartNews { number, news } if self.hosts.is_master() => self.start_news(from, number, news),
             Frame::Left { tid, ended } if tid.host() == from => self.guest_left(tid, ended),
             Frame::Serves { role, tid, on } if tid.host() == from => self.serves(role, tid, on),
             Frame::Signal { tid, signal } => drop(self.signal(tid, signal)),
@@ -386,6 +387,7 @@ impl Machine {
             Frame::ListBarriers { number } => self.list_barriers(number),
             Frame::Joined { hosts } => self.hosts_joined(&hosts),
             Frame::Servers(servers) => self.servers_changed(servers),
+            Frame::StartOrder { number, order } => self.start_ordered(number, order),
             _ => {}
         }
     }

@@ -81,6 +81,15 @@ impl Daemon {
                 let now = self.now();
                 self.machine.handle_host_started(now, request, index, start::read_answer(&line));
             }
+            Action::OrderStart { number, order } => {
+                if let Some(news) = self.errands.order(number, order) {
+                    self.machine.report_start(number, news);
+                }
+            }
+            Action::StartNews { host, number, news } => {
+                self.starter.heard(host, number, news);
+                self.step_starts();
+            }
             Action::Joined { shared, options } => {
                 self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
                 self.joined(&options);
@@ -132,7 +141,27 @@ impl Daemon {
                     let now = self.now();
                     self.machine.handle_host_started(now, request, index, result);
                 }
+                Event::Order { deputy, number, order } => self.machine.order_start(deputy, number, order),
             }
+        }
+    }
+
+    /// A link to a host has come or gone, and with it one that can start others for the master.
+    pub(super) fn deputy(&mut self, host: Tid, is_there: bool) {
+        if self.settings.machine.rank != Rank::Master {
+            return;
+        }
+        match is_there {
+            true => self.starter.deputy_came(host),
+            false => self.starter.deputy_gone(host),
+        }
+        self.step_starts();
+    }
+
+    /// Tells the master what has come of its commands.
+    pub(super) fn step_errands(&mut self) {
+        for (number, news) in self.errands.step() {
+            self.machine.report_start(number, news);
         }
     }
 

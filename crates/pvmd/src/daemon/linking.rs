@@ -33,6 +33,7 @@ impl Daemon {
             Action::KnowHost { host, key } => self.links.know(host, key),
             Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
             Action::ForgetHost { host } => {
+                self.deputy(host, false);
                 self.route.forget_host(host);
                 self.directs.forget_host(host);
                 self.links.forget(host);
@@ -60,6 +61,7 @@ impl Daemon {
                 Event::Up { host, data } => {
                     self.machine.handle_link_up(self.now(), host);
                     self.attach_data(host, data);
+                    self.deputy(host, true);
                     // What came with the handshake shows on no socket.
                     self.unfinished_hosts.insert(host);
                 }
@@ -75,6 +77,7 @@ impl Daemon {
         self.route.detach(host);
         self.links.drop_link(host);
         self.machine.handle_link_down(self.now(), host);
+        self.deputy(host, false);
     }
 
     pub(super) fn control_ready(&mut self, host: Tid, flags: EventFlags) {

@@ -10,38 +10,76 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 /// Bytes read in one go.
 const READ_BYTES: usize = 4096;
+/// Bytes read before others have their turn; no pipe holds more.
+const READ_IN_TURN_MAX: usize = 1 << 20;
 
-/// What somebody prints, line by line.
-#[derive(Default)]
-pub struct Lines {
-    pipe: Option<OwnedFd>,
-    text: Vec<u8>,
-}
+/// The end of a pipe from which bytes are read without waiting for them.
+pub struct Pipe(Option<OwnedFd>);
 
-impl Lines {
-    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Lines> {
+impl Pipe {
+    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Pipe> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Lines { pipe: Some(pipe), text: Vec::new() })
+        Ok(Pipe(Some(pipe)))
     }
 
     /// Whether nothing more will come.
     pub fn ended(&self) -> bool {
-        self.pipe.is_none()
+        self.0.is_none()
     }
 
-    /// The whole lines that have come; at the end the unfinished one, too.
-    pub fn read(&mut self) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// What has come.
+    pub fn read(&mut self) -> Vec<u8> {
+        let mut read = Vec::new();
         let mut bytes = [0; READ_BYTES];
-        while let Some(pipe) = &self.pipe {
+        while let Some(pipe) = self.0.as_ref().filter(|_| read.len() < READ_IN_TURN_MAX) {
             match rustix::io::read(pipe, &mut bytes) {
-                Ok(count) if count > 0 => self.text.extend_from_slice(&bytes[..count]),
+                Ok(count) if count > 0 => read.extend_from_slice(&bytes[..count]),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 // Dropping it takes it out of `epoll`.
-                _ => self.pipe = None,
+                _ => self.0 = None,
             }
+        }
+        read
+    }
+}
+
+/// What somebody prints, line by line.
+#[derive(Default)]
+pub struct Lines {
+    text: Vec<u8>,
+    ended: bool,
+}
+
+impl Lines {
+    /// Whether nothing more will come.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The whole lines that have come with these bytes.
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for piece in bytes.chunks(READ_BYTES) {
+            self.text.extend_from_slice(piece);
             self.split(&mut lines);
+        }
+        lines
+    }
+
+    /// Nothing more will come: the unfinished line.
+    pub fn end(&mut self) -> Vec<String> {
+        self.ended = true;
+        let mut lines = Vec::new();
+        self.split(&mut lines);
+        lines
+    }
+
+    /// The whole lines that have come through a pipe; at the end the unfinished one, too.
+    pub fn read(&mut self, pipe: &mut Pipe) -> Vec<String> {
+        let mut lines = self.take(&pipe.read());
+        if pipe.ended() {
+            lines.extend(self.end());
         }
         lines
     }
@@ -52,7 +90,7 @@ impl Lines {
             lines.push(String::from_utf8_lossy(&rest[..end]).trim_end().to_owned());
             rest = &rest[end + 1..];
         }
-        let finished = self.pipe.is_none() || rest.len() > LINE_BYTES_MAX;
+        let finished = self.ended || rest.len() > LINE_BYTES_MAX;
         if finished && !rest.is_empty() {
             lines.push(String::from_utf8_lossy(rest).trim_end().to_owned());
             rest = &[];
@@ -67,14 +105,14 @@ pub struct Attempt {
     pidfd: OwnedFd,
     /// Kept open until the daemon has answered.
     input: Option<ChildStdin>,
-    pub output: Lines,
-    pub errors: Lines,
+    pub output: Pipe,
+    pub errors: Pipe,
 }
 
 impl Attempt {
     /// Runs a command and hands it its input. `alone`: in a process group of its own, so that it can
     /// be ended with all that it has started.
-    pub fn start(words: &[OsString], input: &str, alone: bool) -> io::Result<Attempt> {
+    pub fn start(words: &[OsString], input: &[u8], alone: bool) -> io::Result<Attempt> {
         let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -84,7 +122,7 @@ impl Attempt {
         let mut child = command.spawn()?;
         let mut stdin = child.stdin.take();
         // It fits into the pipe. Who has ended already shall say why on the standard error.
-        let _ = stdin.as_mut().map(|stdin| stdin.write_all(input.as_bytes()));
+        let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
         match watched(&mut child) {
             Ok((pidfd, output, errors)) => Ok(Attempt { child, pidfd, input: stdin, output, errors }),
             Err(error) => {
@@ -97,8 +135,8 @@ impl Attempt {
     /// What to watch: output, errors, the end of the process.
     pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 3] {
         [
-            self.output.pipe.as_ref().map(AsFd::as_fd),
-            self.errors.pipe.as_ref().map(AsFd::as_fd),
+            self.output.0.as_ref().map(AsFd::as_fd),
+            self.errors.0.as_ref().map(AsFd::as_fd),
             Some(self.pidfd.as_fd()),
         ]
     }
@@ -113,6 +151,12 @@ impl Attempt {
         self.child.try_wait().ok().flatten()
     }
 
+    /// The number of the process.
+    #[cfg(test)]
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends the process, and what it has started.
     pub fn kill(&mut self) {
         if let Some(group) = Pid::from_raw(self.child.id() as i32) {
@@ -124,10 +168,10 @@ impl Attempt {
 }
 
 /// What there is to watch of a process: its end, its output, its errors.
-fn watched(child: &mut Child) -> io::Result<(OwnedFd, Lines, Lines)> {
+fn watched(child: &mut Child) -> io::Result<(OwnedFd, Pipe, Pipe)> {
     let process = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
     let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    Ok((pidfd, Lines::new(output.into())?, Lines::new(errors.into())?))
+    Ok((pidfd, Pipe::new(output.into())?, Pipe::new(errors.into())?))
 }

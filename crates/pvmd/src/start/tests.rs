@@ -5,19 +5,26 @@ use pvm_core::hostfile::parse_host;
 use std::path::{Path, PathBuf};
 
 /// How long a test waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("pvmd-start-{name}-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Folder(path)
     }
     /// A script that stands for the remote shell.
-    fn shell(&self, text: &str) -> Way {
-        let path = self.0.join("rsh");
+    pub fn shell(&self, text: &str) -> Way {
+        self.script("rsh", text)
+    }
+    /// Another one.
+    pub fn other_shell(&self, text: &str) -> Way {
+        self.script("other", text)
+    }
+    fn script(&self, name: &str, text: &str) -> Way {
+        let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
         Way::Shell(vec!["/bin/sh".into(), path.into()])
     }
@@ -29,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-fn starter(way: Way, own: Option<&Path>) -> Starter {
+pub fn starter(way: Way, own: Option<&Path>) -> Starter {
     let master = Master {
         tid: Tid::host_number(1),
         address: "192.0.2.1:4000".parse().unwrap(),
@@ -37,12 +44,13 @@ fn starter(way: Way, own: Option<&Path>) -> Starter {
         debug_mask: 0,
         machine: Some("vm".into()),
     };
-    let mut starter = Starter::new(master).unwrap();
-    (starter.way, starter.own_program) = (way, own.map(Path::to_owned));
+    let mut starter = Starter::new(master, STARTS_MAX).unwrap();
+    (starter.way, starter.way_of_deputies) = (way.clone(), way);
+    starter.own_program = own.map(Path::to_owned);
     starter
 }
 
-fn host(index: usize, line: &str) -> HostStart {
+pub fn host(index: usize, line: &str) -> HostStart {
     let addresses = vec!["192.0.2.9".parse().unwrap()];
     HostStart { index, tid: Tid::host_number(index as u32 + 2), line: parse_host(line).unwrap(), addresses }
 }
@@ -54,6 +62,7 @@ fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure
         for event in starter.step() {
             match event {
                 Event::Remark(text) => remarks.push(text),
+                Event::Order { .. } => panic!("there is nobody else"),
                 Event::Done { request, index, result } => {
                     assert_eq!(request, 5);
                     assert!(results.insert(index, result).is_none(), "{index} has ended twice");
@@ -170,9 +179,9 @@ fn many_hosts_start_at_the_same_time_but_not_more_than_the_limit() {
     let folder = Folder::new("many");
     let script = format!("echo x; sleep 0.05; echo '{}'", started().line());
     let mut starter = starter(folder.shell(&script), None);
-    let count = PARALLEL_MAX + 20;
+    let count = STARTS_MAX + 20;
     (0..count).for_each(|index| starter.start(5, host(index, &format!("h{index} dx=pvmd"))));
-    assert_eq!((starter.active(), starter.waiting.len()), (PARALLEL_MAX, 20));
+    assert_eq!((starter.active(), starter.waiting.len()), (STARTS_MAX, 20));
     let (results, _) = run(&mut starter, count);
     assert!(results.len() == count && results.iter().all(Result::is_ok));
 }
@@ -180,12 +189,12 @@ fn many_hosts_start_at_the_same_time_but_not_more_than_the_limit() {
 #[test]
 fn a_line_without_an_end_is_cut() {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
-    let mut lines = attempt::Lines::new(reader).unwrap();
+    let (mut pipe, mut lines) = (attempt::Pipe::new(reader).unwrap(), Lines::default());
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let mut read = Vec::new();
     for _ in 0..40 {
         assert_eq!(rustix::io::write(&writer, &[b'x'; 4096]).unwrap(), 4096);
-        read.extend(lines.read());
+        read.extend(lines.read(&mut pipe));
     }
     let longest = read.iter().map(String::len).max();
     assert!(longest.is_some_and(|longest| longest > LINE_BYTES_MAX && longest <= LINE_BYTES_MAX + 4096), "{longest:?}");

@@ -1,0 +1,217 @@
+//! Commands that this host runs for the master to start daemons elsewhere: it carries what goes in and
+//! what comes out, and understands none of it.
+use super::attempt::{Attempt, Pipe};
+use super::watch;
+use pvm_core::proto::ByteBuf;
+use pvm_core::wire::{START_OUTPUT_BYTES_MAX, StartNews, StartOrder};
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::ExitStatusExt;
+
+/// Commands that a host runs for the master at the same time.
+///
+/// * Filled by: the master
+/// * Setting: none, the master asks for fewer
+/// * Reached: the master is told that the command was not run, and starts the daemon itself
+/// * Test: `a_host_runs_so_many_commands_for_the_master_and_no_more`
+const ERRANDS_MAX: usize = 64;
+
+struct Errand {
+    attempt: Attempt,
+    /// Bytes that it has printed.
+    printed: usize,
+}
+
+/// Runs commands for the master.
+pub struct Errands {
+    epoll: OwnedFd,
+    running: BTreeMap<u64, Errand>,
+}
+
+impl Errands {
+    /// None yet.
+    pub fn new() -> std::io::Result<Errands> {
+        Ok(Errands { epoll: epoll::create(CreateFlags::CLOEXEC)?, running: BTreeMap::new() })
+    }
+
+    /// Readable when [`Errands::step`] has something to tell.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Whether no command runs.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Does what the master says; tells if it cannot.
+    pub fn order(&mut self, number: u64, order: StartOrder) -> Option<StartNews> {
+        match order {
+            StartOrder::Run { words, input } => {
+                let words: Vec<OsString> = words.into_iter().map(|word| OsString::from_vec(word.into_vec())).collect();
+                return self.run(number, &words, &input).err().map(StartNews::NotRun);
+            }
+            StartOrder::CloseInput => {
+                if let Some(errand) = self.running.get_mut(&number) {
+                    errand.attempt.close_input();
+                }
+            }
+            StartOrder::Kill => {
+                if let Some(mut errand) = self.running.remove(&number) {
+                    errand.attempt.kill();
+                }
+            }
+        }
+        None
+    }
+
+    /// Runs a command; fails with an `errno`.
+    fn run(&mut self, number: u64, words: &[OsString], input: &[u8]) -> Result<(), i32> {
+        let code = |error: std::io::Error| error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
+        if self.running.len() >= ERRANDS_MAX || self.running.contains_key(&number) {
+            return Err(Errno::AGAIN.raw_os_error());
+        }
+        let mut attempt = Attempt::start(words, input, true).map_err(code)?;
+        if !watch(&self.epoll, number, &attempt) {
+            attempt.kill();
+            return Err(Errno::MFILE.raw_os_error());
+        }
+        self.running.insert(number, Errand { attempt, printed: 0 });
+        Ok(())
+    }
+
+    /// What has come of all commands.
+    pub fn step(&mut self) -> Vec<(u64, StartNews)> {
+        let mut all = Vec::new();
+        for number in super::ready(&self.epoll) {
+            let Some(errand) = self.running.get_mut(&number) else { continue };
+            let mut news = errand.step();
+            if matches!(news.last(), Some(StartNews::Ended(_) | StartNews::TooMuch)) {
+                self.running.remove(&number);
+            }
+            all.extend(news.drain(..).map(|news| (number, news)));
+        }
+        all
+    }
+}
+
+impl Errand {
+    fn step(&mut self) -> Vec<StartNews> {
+        // First, so that what the process has printed before its end is read after it.
+        let status = self.attempt.status();
+        let mut news = Vec::new();
+        let mut tell = |pipe: &mut Pipe, kind: fn(ByteBuf) -> StartNews| {
+            let bytes = pipe.read();
+            self.printed += bytes.len();
+            if !bytes.is_empty() && self.printed <= START_OUTPUT_BYTES_MAX {
+                news.push(kind(ByteBuf::from(bytes)));
+            }
+        };
+        tell(&mut self.attempt.errors, StartNews::Errors);
+        tell(&mut self.attempt.output, StartNews::Output);
+        if self.printed > START_OUTPUT_BYTES_MAX {
+            self.attempt.kill();
+            news.push(StartNews::TooMuch);
+            return news;
+        }
+        // Something may have gone to the background there with the output in its hands.
+        let ended = status.filter(|status| !status.success() || self.attempt.output.ended());
+        news.extend(ended.map(|status| StartNews::Ended(status.into_raw())));
+        news
+    }
+}
+
+impl Drop for Errands {
+    fn drop(&mut self) {
+        // The master has gone, and with it who could use what they start.
+        self.running.values_mut().for_each(|errand| errand.attempt.kill());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn run(script: &str) -> StartOrder {
+        let words = ["/bin/sh", "-c", script].map(|word| ByteBuf::from(word.as_bytes().to_vec())).to_vec();
+        StartOrder::Run { words, input: ByteBuf::from(b"hello\n".to_vec()) }
+    }
+
+    /// What is told of the commands until so many have ended.
+    fn until_ended(errands: &mut Errands, mut count: usize) -> Vec<(u64, StartNews)> {
+        let (mut all, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+        while count > 0 && Instant::now() < end {
+            for (number, news) in errands.step() {
+                count -= usize::from(matches!(news, StartNews::Ended(_) | StartNews::TooMuch));
+                all.push((number, news));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        all
+    }
+
+    fn output(all: &[(u64, StartNews)]) -> String {
+        let bytes = |(_, news): &(u64, StartNews)| match news {
+            StartNews::Output(bytes) => bytes.to_vec(),
+            _ => Vec::new(),
+        };
+        String::from_utf8(all.iter().flat_map(bytes).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_command_gets_its_input_and_all_that_it_prints_is_told_before_its_end() {
+        let mut errands = Errands::new().unwrap();
+        let script = "read line; echo \"$line\"; cat; echo bad >&2; echo end; exit 3";
+        assert_eq!(errands.order(7, run(script)), None);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!errands.step().iter().any(|(_, news)| matches!(news, StartNews::Ended(_))));
+        assert_eq!(errands.order(7, StartOrder::CloseInput), None);
+        let all = until_ended(&mut errands, 1);
+        assert!(output(&all).ends_with("end\n") && all.contains(&(7, StartNews::Errors(b"bad\n".to_vec().into()))));
+        assert_eq!(all.last(), Some(&(7, StartNews::Ended(3 << 8))));
+        assert!(errands.running.is_empty());
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_told_and_one_can_be_ended() {
+        let mut errands = Errands::new().unwrap();
+        let words = vec![ByteBuf::from(b"/nowhere/rsh".to_vec())];
+        let order = StartOrder::Run { words, input: ByteBuf::new() };
+        assert_eq!(errands.order(1, order), Some(StartNews::NotRun(Errno::NOENT.raw_os_error())));
+        let nothing = StartOrder::Run { words: Vec::new(), input: ByteBuf::new() };
+        assert!(matches!(errands.order(1, nothing), Some(StartNews::NotRun(_))));
+        assert_eq!(errands.order(2, run("sleep 1000")), None);
+        let process = errands.running[&2].attempt.process();
+        assert_eq!(errands.order(2, StartOrder::Kill), None);
+        assert!(errands.running.is_empty() && !std::path::Path::new(&format!("/proc/{process}")).exists());
+        // What the master has not asked for, or not any more.
+        assert_eq!((errands.order(2, StartOrder::Kill), errands.order(9, StartOrder::CloseInput)), (None, None));
+    }
+
+    #[test]
+    fn a_command_that_prints_too_much_is_ended() {
+        let mut errands = Errands::new().unwrap();
+        assert_eq!(errands.order(1, run("while echo x; do :; done")), None);
+        let all = until_ended(&mut errands, 1);
+        assert!(output(&all).len() <= START_OUTPUT_BYTES_MAX);
+        assert_eq!(all.last(), Some(&(1, StartNews::TooMuch)));
+        assert!(errands.running.is_empty());
+    }
+
+    #[test]
+    fn a_host_runs_so_many_commands_for_the_master_and_no_more() {
+        let mut errands = Errands::new().unwrap();
+        for number in 0..ERRANDS_MAX as u64 {
+            assert_eq!(errands.order(number, run("cat >/dev/null")), None);
+        }
+        let refused = Some(StartNews::NotRun(Errno::AGAIN.raw_os_error()));
+        assert_eq!(errands.order(ERRANDS_MAX as u64, run("true")), refused);
+        assert_eq!(errands.order(0, run("true")), refused);
+    }
+}

@@ -1,0 +1,273 @@
+//! Starts by other hosts: the same scripts, run by the errands of hosts that have come.
+use super::errands::Errands;
+use super::tests::{Folder, PATIENCE, host, starter};
+use super::*;
+
+/// The hosts that have come, and what the master has had them do.
+struct Fleet {
+    starter: Starter,
+    errands: BTreeMap<Tid, Errands>,
+    /// Who was told what.
+    orders: Vec<(Tid, u64, StartOrder)>,
+    remarks: Vec<String>,
+    results: BTreeMap<usize, Result<Started, StartFailure>>,
+    /// Hosts that have been started have a link at once.
+    come: bool,
+}
+
+impl Fleet {
+    fn new(starts_max: usize, way: Way) -> Fleet {
+        let mut starter = starter(way, None);
+        starter.starts_max = starts_max;
+        let (orders, remarks) = (Vec::new(), Vec::new());
+        Fleet { starter, errands: BTreeMap::new(), orders, remarks, results: BTreeMap::new(), come: true }
+    }
+
+    fn start(&mut self, hosts: std::ops::Range<usize>) {
+        hosts.for_each(|index| self.starter.start(5, host(index, &format!("h{index} dx=pvmd"))));
+    }
+
+    fn come(&mut self, tid: Tid) {
+        self.errands.insert(tid, Errands::new().unwrap());
+        self.starter.deputy_came(tid);
+    }
+
+    fn step(&mut self) {
+        for event in self.starter.step() {
+            match event {
+                Event::Remark(text) => self.remarks.push(text),
+                Event::Done { index, result, .. } => {
+                    let well = result.is_ok();
+                    assert!(self.results.insert(index, result).is_none(), "{index} has ended twice");
+                    if well && self.come {
+                        self.come(Tid::host_number(index as u32 + 2));
+                    }
+                }
+                Event::Order { deputy, number, order } => {
+                    let refusal = self.errands.get_mut(&deputy).and_then(|one| one.order(number, order.clone()));
+                    self.orders.push((deputy, number, order));
+                    refusal.into_iter().for_each(|news| self.starter.heard(deputy, number, news));
+                }
+            }
+        }
+        let all = self.errands.iter_mut().map(|(host, errands)| (*host, errands.step()));
+        for (host, news) in all.collect::<Vec<_>>() {
+            news.into_iter().for_each(|(number, news)| self.starter.heard(host, number, news));
+        }
+    }
+
+    fn until(&mut self, what: impl Fn(&Fleet) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !what(self) {
+            assert!(Instant::now() < end, "{:?} {:?}", self.results, self.remarks);
+            self.step();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn all_come(&mut self, count: usize) {
+        self.until(|fleet| fleet.results.len() == count);
+        assert!(self.results.values().all(Result::is_ok), "{:?}", self.results);
+        assert!(self.starter.is_idle());
+    }
+
+    fn runs(&self) -> usize {
+        self.orders.iter().filter(|(_, _, order)| matches!(order, StartOrder::Run { .. })).count()
+    }
+
+    /// One host starts, by the deputy `host_number(9)` alone; gives the number of its command.
+    fn with_one_under_way(way: Way) -> (Fleet, u64) {
+        let mut fleet = Fleet::new(1, way);
+        let deputy = Tid::host_number(9);
+        fleet.starter.starts_max = 0;
+        fleet.start(0..1);
+        fleet.starter.deputy_came(deputy);
+        fleet.step();
+        fleet.starter.starts_max = 1;
+        let Some((to, number, StartOrder::Run { .. })) = fleet.orders.first() else { panic!("{:?}", fleet.orders) };
+        assert_eq!(*to, deputy);
+        let number = *number;
+        (fleet, number)
+    }
+}
+
+const DEPUTY: Tid = Tid(9 << pvm_core::tid::HOST_SHIFT);
+
+fn line() -> String {
+    let addresses = vec!["192.0.2.9:77".parse().unwrap()];
+    Started { arch: "LINUX64".into(), dsig: 7, addresses, key: [9; 32], names: vec!["h".into()] }.line()
+}
+
+fn answering(folder: &Folder) -> Way {
+    folder.shell(&format!("echo Welcome; echo careful >&2; sleep 0.05; echo '{}'; cat >/dev/null", line()))
+}
+
+#[test]
+fn hosts_that_have_come_start_those_that_wait() {
+    let folder = Folder::new("tree");
+    let mut fleet = Fleet::new(2, answering(&folder));
+    fleet.start(0..30);
+    fleet.all_come(30);
+    assert!(fleet.runs() > 10, "{} of 30 were started by others", fleet.runs());
+    assert!(fleet.remarks.iter().all(|text| !text.contains("not by")), "{:?}", fleet.remarks);
+    let closed = fleet.orders.iter().filter(|(_, _, order)| *order == StartOrder::CloseInput).count();
+    assert_eq!(closed, fleet.runs());
+    // All commands come to their end.
+    let end = Instant::now() + PATIENCE;
+    while !(fleet.starter.running.is_empty() && fleet.errands.values().all(Errands::is_idle)) {
+        assert!(Instant::now() < end);
+        fleet.step();
+    }
+}
+
+#[test]
+fn as_many_as_the_master_starts_itself_take_no_other() {
+    let folder = Folder::new("few");
+    let mut fleet = Fleet::new(4, answering(&folder));
+    (2..6).map(Tid::host_number).for_each(|tid| fleet.come(tid));
+    fleet.start(6..10);
+    fleet.all_come(4);
+    assert_eq!(fleet.runs(), 0);
+}
+
+#[test]
+fn where_only_the_master_can_start_hosts_it_starts_all() {
+    let folder = Folder::new("alone");
+    let mut fleet = Fleet::new(2, answering(&folder));
+    fleet.starter.way_of_deputies = Way::Shell(vec!["/nowhere/rsh".into()]);
+    fleet.start(0..20);
+    fleet.all_come(20);
+    // After some it is clear.
+    assert!((1..2 * deputies::FAN_OUT).contains(&fleet.runs()), "{}", fleet.runs());
+    assert!(fleet.remarks.iter().any(|text| text.contains("not by") && text.contains("/nowhere/rsh: No such file")));
+}
+
+#[test]
+fn only_what_the_master_sees_itself_is_the_reason_of_a_failure() {
+    let folder = Folder::new("reason");
+    let mut fleet = Fleet::new(1, folder.shell("echo Permission denied >&2; exit 255"));
+    fleet.starter.way_of_deputies = folder.other_shell("echo No login from here >&2; exit 255");
+    fleet.come(DEPUTY);
+    fleet.start(0..2);
+    fleet.until(|fleet| fleet.results.len() == 2);
+    assert_eq!(fleet.runs(), 1);
+    for result in fleet.results.values() {
+        assert!(matches!(result, Err(failure) if failure.reason.contains("Permission denied")), "{result:?}");
+    }
+    assert!(fleet.remarks.iter().any(|text| text.contains("not by") && text.contains("No login from here")));
+}
+
+#[test]
+fn where_pvmd_is_not_found_a_deputy_tries_other_places_too() {
+    let folder = Folder::new("deputy-places");
+    let script = "case \"$2\" in /own/pvmd*) ;; *) echo not found >&2; exit 127;; esac";
+    let mut fleet = Fleet::new(1, folder.shell(&format!("{script}; echo '{}'; cat >/dev/null", line())));
+    fleet.starter.own_program = Some("/own/pvmd".into());
+    fleet.come(DEPUTY);
+    (0..2).for_each(|index| fleet.starter.start(5, host(index, &format!("h{index}"))));
+    fleet.all_come(2);
+    assert!(fleet.runs() > 0 && fleet.remarks.iter().all(|text| !text.contains("not by")), "{:?}", fleet.remarks);
+}
+
+#[test]
+fn what_goes_by_another_way_does_not_go_by_other_hosts() {
+    let starter = starter(Way::Shell(vec!["rsh".into()]), None);
+    let may_go = |line: &str| starter.job(5, host(0, line)).may_go;
+    assert!(may_go("h2") && may_go("h2 lo=joe dx=my/pvmd ip=h2x"));
+    assert!(!may_go("h2 so=pw") && !may_go("h2 so=ms"));
+    for addresses in [vec![], vec!["127.0.1.1".parse().unwrap()], vec!["192.0.2.9".parse().unwrap(), "::1".parse().unwrap()]] {
+        assert!(!starter.job(5, HostStart { addresses, ..host(0, "h2") }).may_go);
+    }
+    let starter = super::tests::starter(Way::Srun, None);
+    assert!(!starter.job(5, host(0, "h2")).may_go);
+}
+
+#[test]
+fn when_a_deputy_goes_the_master_starts_what_it_was_asked() {
+    let folder = Folder::new("gone");
+    let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
+    fleet.starter.heard(DEPUTY, number, StartNews::Output(b"ddpro<23".to_vec().into()));
+    fleet.starter.deputy_gone(DEPUTY);
+    assert_eq!(fleet.starter.waiting.len(), 1);
+    fleet.all_come(1);
+    // What it has still said nobody heeds.
+    fleet.starter.heard(DEPUTY, number, StartNews::Ended(0));
+    fleet.step();
+    assert_eq!((fleet.runs(), fleet.results.len()), (1, 1));
+}
+
+#[test]
+fn a_daemon_that_was_started_in_vain_is_waited_for() {
+    let folder = Folder::new("stray");
+    let script = format!("if mkdir {}/one; then echo PvmDupHost; else echo '{}'; fi", folder.0.display(), line());
+    let (mut fleet, _) = Fleet::with_one_under_way(folder.shell(&script));
+    fleet.starter.deputy_gone(DEPUTY);
+    fleet.all_come(1);
+    // One that nobody can have started in vain is another machine's.
+    std::fs::remove_dir(folder.0.join("one")).unwrap();
+    fleet.start(1..2);
+    fleet.until(|fleet| fleet.results.len() == 2);
+    assert!(matches!(&fleet.results[&1], Err(failure) if failure.code == Code::DupHost), "{:?}", fleet.results);
+}
+
+#[test]
+fn a_deputy_that_takes_too_long_is_told_to_stop() {
+    let folder = Folder::new("late");
+    let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
+    let wait = fleet.starter.next_wakeup().unwrap().saturating_duration_since(Instant::now());
+    assert!(wait <= DEPUTY_WAIT && wait > DEPUTY_WAIT / 2);
+    fleet.starter.running.values_mut().for_each(|running| running.job.deadline = Instant::now());
+    fleet.all_come(1);
+    assert!(fleet.orders.contains(&(DEPUTY, number, StartOrder::Kill)));
+}
+
+#[test]
+fn what_a_deputy_says_too_much_is_a_failure() {
+    let folder = Folder::new("much");
+    let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
+    // Nobody else is believed in this, nor is it in anything else.
+    let done = || StartNews::Output(format!("{}\n", line()).into_bytes().into());
+    fleet.starter.heard(Tid::host_number(8), number, done());
+    fleet.starter.heard(DEPUTY, number + 1, done());
+    for _ in 0..START_OUTPUT_BYTES_MAX / 4096 {
+        fleet.starter.heard(DEPUTY, number, StartNews::Output(vec![b'x'; 4096].into()));
+    }
+    assert!(fleet.starter.running.contains_key(&number) && fleet.results.is_empty());
+    fleet.starter.heard(DEPUTY, number, StartNews::Errors(b"y".to_vec().into()));
+    assert!(!fleet.starter.running.contains_key(&number));
+    fleet.all_come(1);
+    assert!(fleet.orders.contains(&(DEPUTY, number, StartOrder::Kill)));
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_from_a_deputy_is_not_taken_for_the_host() {
+    let folder = Folder::new("elsewhere");
+    let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
+    let elsewhere = line().replace("192.0.2.9", "192.0.2.77");
+    fleet.starter.heard(DEPUTY, number, StartNews::Output(format!("{elsewhere}\n").into_bytes().into()));
+    fleet.all_come(1);
+    let Some(Ok(started)) = fleet.results.get(&0) else { unreachable!() };
+    assert_eq!(started.addresses, ["192.0.2.9:77".parse().unwrap()]);
+    assert!(fleet.remarks.iter().any(|text| text.contains("another host")), "{:?}", fleet.remarks);
+}
+
+#[test]
+fn every_end_that_a_deputy_can_tell_is_a_start_by_the_master() {
+    let folder = Folder::new("ends");
+    let ends = [
+        StartNews::Ended(0),
+        StartNews::Ended(255 << 8),
+        StartNews::Ended(-1),
+        StartNews::NotRun(2),
+        StartNews::NotRun(-7),
+        StartNews::TooMuch,
+        StartNews::Output(b"PvmDupHost\n".to_vec().into()),
+        StartNews::Output(b"ddpro<0> arch<X>\n".to_vec().into()),
+    ];
+    for news in ends {
+        let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
+        fleet.starter.heard(DEPUTY, number, news);
+        fleet.all_come(1);
+        assert_eq!(fleet.runs(), 1);
+    }
+}
