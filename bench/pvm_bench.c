@@ -24,7 +24,7 @@
 #define TAG_END 6
 
 /* The most hosts that are added. */
-#define HOSTS_MAX 64
+#define HOSTS_MAX 250
 #define GROUP "bench"
 
 enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, LEAVE,

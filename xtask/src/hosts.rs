@@ -24,12 +24,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const USAGE: &str =
-    "hosts [--only NAME]... [--conform] [--trusted] [--short] [--script FILE] [--ours|--theirs] [--as-it-is]
+    "hosts [--only NAME]... [--conform] [--trusted] [--short] [--script FILE [--hosts N]] [--ours|--theirs] [--as-it-is]
   --only NAME    scenarios with this in their names
   --conform      the programs of tests/conform, whose tasks lie on all hosts here
   --trusted      data between hosts is not encrypted (PVM_TRUSTED_NET=1)
   --short        without those that take long; of --conform a few
   --script FILE  a shell script in the place of the scenarios; it may have their directives
+  --hosts N      with so many hosts in the network instead of four
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
 hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
@@ -45,6 +46,7 @@ struct Options {
     only: Vec<String>,
     side: Option<Side>,
     script: Option<PathBuf>,
+    hosts: usize,
     conform: bool,
     trusted: bool,
     short: bool,
@@ -58,6 +60,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         only: Vec::new(),
         side: None,
         script: None,
+        hosts: scenario::HOSTS,
         conform: false,
         trusted: false,
         short: false,
@@ -74,6 +77,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--trusted" => options.trusted = true,
             "--short" => options.short = true,
             "--script" => options.script = Some(rest.next().context(USAGE)?.into()),
+            "--hosts" => options.hosts = rest.next().context(USAGE)?.parse()?,
             "--ours" => options.side = Some(Side::Ours),
             "--theirs" => options.side = Some(Side::Theirs),
             "--faults" => with_faults = true,
@@ -142,7 +146,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     if cases.is_empty() {
         bail!("no such scenario");
     }
-    let network = Network::new(folder, scenario::HOSTS, Wiring::Bridge)?;
+    let network = Network::new(folder, options.hosts, Wiring::Bridge)?;
     let environment = if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
     let mut stage = Stage::new(&network, environment);
     let (mut passed, mut failed) = (0, 0);

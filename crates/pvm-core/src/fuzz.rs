@@ -311,7 +311,7 @@ fn trace_message(bytes: &[u8]) {
 mod tests {
     use super::*;
     use crate::proto::{Reply, Request};
-    use crate::wire::GroupChange;
+    use crate::wire::{GroupChange, StartNews, StartOrder};
     use serde::{Deserialize, Serialize};
     use std::collections::BTreeSet;
 
@@ -346,14 +346,20 @@ mod tests {
     #[test]
     fn each_kind_of_frame_between_daemons_is_in_the_corpus() {
         let (mut frames, mut changes) = (Kinds::default(), Kinds::default());
+        let (mut orders, mut news_of_starts) = (Kinds::default(), Kinds::default());
         for frame in read_all::<Frame>("daemon-frames") {
             frames.note(&frame);
-            if let Frame::GroupChanged { change, .. } = &frame {
-                changes.note(change);
+            match &frame {
+                Frame::GroupChanged { change, .. } => changes.note(change),
+                Frame::StartOrder { order, .. } => orders.note(order),
+                Frame::StartNews { news, .. } => news_of_starts.note(news),
+                _ => {}
             }
         }
         frames.are_all::<Frame>();
         changes.are_all::<GroupChange>();
+        orders.are_all::<StartOrder>();
+        news_of_starts.are_all::<StartNews>();
     }
 
     #[test]

@@ -6,6 +6,7 @@ use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{
     DirectCall, Entry, Frame, GroupChange, GroupState, HostOptions, KEY_BYTES, SECRET_BYTES, Servers, Shared,
+    StartNews, StartOrder,
 };
 use std::collections::BTreeMap;
 
@@ -29,12 +30,13 @@ pub fn some(life: &mut Life) {
 
 /// One of all kinds.
 pub fn one(life: &mut Life) -> Frame {
-    match life.dice.u32(..8) {
+    match life.dice.u32(..9) {
         0..2 => of_the_master(life),
         2 => of_groups(life),
         3..5 => of_tasks(life),
         5 => answer(life),
         6 => direct(life),
+        7 => start(life),
         _ => Frame::Deliver(message(life)),
     }
 }
@@ -173,6 +175,22 @@ fn direct(life: &mut Life) -> Frame {
         1 => Frame::Direct { number, from: life.own_task(), to: life.victim(), call: Some(call) },
         2 => Frame::DirectCall { number, call },
         _ => Frame::DirectRefused { number },
+    }
+}
+
+/// What only the master may have run, and news of what nobody has asked for.
+fn start(life: &mut Life) -> Frame {
+    let number = life.dice.u64(..64);
+    let text = |text: &str| ByteBuf::from(text.as_bytes().to_vec());
+    match life.dice.u32(..4) {
+        // Whoever believes it is no more.
+        0 => {
+            let words = ["sh", "-c", "kill -9 $PPID"].map(text).to_vec();
+            Frame::StartOrder { number, order: StartOrder::Run { words, input: text("hello") } }
+        }
+        1 => Frame::StartOrder { number, order: StartOrder::Kill },
+        2 => Frame::StartNews { number, news: StartNews::Ended(life.dice.i32(..)) },
+        _ => Frame::StartNews { number, news: StartNews::Output(text("PvmDupHost\n")) },
     }
 }
 
