@@ -1,7 +1,7 @@
 //! What the daemon takes from its environment, its host and the hostfile (contract 5.3, 5.4).
 use crate::arguments::{self, Options, Slave};
 use crate::resolve::HOSTS_FILE;
-use crate::start::STARTS_MAX;
+use crate::start::starts_max;
 use crate::workplace::Workplace;
 use crate::{addresses, resolve};
 use pvm_core::hostfile::{HostLine, Hostfile};
@@ -137,6 +137,7 @@ impl Settings {
         let name = options.name.clone().unwrap_or_else(|| host.clone());
         let speed = codes::SPEED_DEFAULT;
         let own = HostSettings { name, arch: ARCHITECTURE.into(), speed, dsig: codes::native_dsig() };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let debug_mask = options.debug_mask.or_else(|| arguments::number(&lossy(variable("PVMDDEBUG")?)));
         let keys = KeyPair::generate().map_err(|_| "the system gives no random numbers")?;
         let mut aliases = vec![host];
@@ -160,7 +161,7 @@ impl Settings {
             master_key: None,
             log_bytes_max: log_bytes_max(variable("PVMDLOGMAX")),
             backlog_bytes_max: count(variable("HPVM_BACKLOG_MAX"), BACKLOG_BYTES_MAX).max(BACKLOG_BYTES_MIN),
-            starts_max: count(variable("HPVM_STARTS_MAX"), STARTS_MAX),
+            starts_max: count(variable("HPVM_STARTS_MAX"), starts_max(processors)),
             helpers: Vec::new(),
             complaints,
             places,

@@ -33,14 +33,18 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use way::Way;
 
-/// Hosts that the master itself starts at the same time.
+/// Hosts that the master itself starts at the same time, where it has processors enough
+/// ([`STARTS_A_PROCESSOR`]).
 ///
 /// * Filled by: tasks that add hosts
+/// * Default: 64, and 16 a processor
 /// * Setting: `HPVM_STARTS_MAX`, of the first daemon
 /// * Reached: the next one is started by another host that has a link already, or waits until one has been started,
 ///   or has failed
 /// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
-pub const STARTS_MAX: usize = 64;
+const STARTS_MAX: usize = 64;
+/// The most of them that a processor has under way: one takes some 20 ms of it, of the 300 ms that it lasts.
+const STARTS_A_PROCESSOR: usize = 16;
 /// How long a host may take to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// How long it may take when another host starts it, before the master does.
@@ -54,6 +58,11 @@ const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10)
 const EVENTS_MAX: usize = 64;
 /// Lower bits of an event's number: which of the descriptors of a command.
 const STREAM_BITS: u32 = 2;
+
+/// How many hosts a master with so many processors starts itself at the same time.
+pub fn starts_max(processors: usize) -> usize {
+    STARTS_MAX.min(processors * STARTS_A_PROCESSOR)
+}
 
 /// What the master says of itself.
 #[derive(Debug, Clone)]
@@ -231,7 +240,8 @@ impl Starter {
 
     /// Starts those that wait: as many as it may, by itself; the others have to wait for a deputy.
     fn fill(&mut self) {
-        for _ in self.active()..self.starts_max {
+        // One whose command cannot be run at all has its end at once.
+        while self.active() < self.starts_max {
             let Some(mut job) = self.waiting.pop_front() else { return };
             job.deadline = Instant::now() + wait_for(&job);
             self.attempt(job);

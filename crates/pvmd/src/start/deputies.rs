@@ -31,8 +31,7 @@ pub struct Deputies {
 impl Deputies {
     /// There is a link to the host.
     pub fn came(&mut self, host: Tid) {
-        self.gone(host);
-        self.all.insert(host, Deputy::default());
+        self.all.entry(host).or_default();
         self.sort(host);
     }
 
@@ -118,6 +117,7 @@ mod tests {
         deputies.gone(hosts[1]);
         assert_eq!(deputies.idlest(), None);
         // It is another daemon now.
+        deputies.gone(hosts[0]);
         deputies.came(hosts[0]);
         assert_eq!(deputies.idlest(), Some(hosts[0]));
     }

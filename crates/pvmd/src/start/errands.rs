@@ -20,8 +20,18 @@ use std::os::unix::process::ExitStatusExt;
 /// * Test: `a_host_runs_so_many_commands_for_the_master_and_no_more`
 const ERRANDS_MAX: usize = 64;
 
+/// The longest input of a command: a pipe takes it at once, so that nobody waits.
+///
+/// * Filled by: the master
+/// * Setting: none, no greeting is as long
+/// * Reached: the master is told that the command was not run, and starts the daemon itself
+/// * Test: `an_input_that_a_pipe_may_not_take_is_refused`
+const INPUT_BYTES_MAX: usize = 4096;
+
 struct Errand {
     attempt: Attempt,
+    /// The daemon that it has started has answered, and goes on without it.
+    answered: bool,
     /// Bytes that it has printed.
     printed: usize,
 }
@@ -59,6 +69,7 @@ impl Errands {
             StartOrder::CloseInput => {
                 if let Some(errand) = self.running.get_mut(&number) {
                     errand.attempt.close_input();
+                    errand.answered = true;
                 }
             }
             StartOrder::Kill => {
@@ -76,12 +87,15 @@ impl Errands {
         if self.running.len() >= ERRANDS_MAX || self.running.contains_key(&number) {
             return Err(Errno::AGAIN.raw_os_error());
         }
+        if input.len() > INPUT_BYTES_MAX {
+            return Err(Errno::TOOBIG.raw_os_error());
+        }
         let mut attempt = Attempt::start(words, input, true).map_err(code)?;
         if !watch(&self.epoll, number, &attempt) {
             attempt.kill();
             return Err(Errno::MFILE.raw_os_error());
         }
-        self.running.insert(number, Errand { attempt, printed: 0 });
+        self.running.insert(number, Errand { attempt, answered: false, printed: 0 });
         Ok(())
     }
 
@@ -128,8 +142,8 @@ impl Errand {
 
 impl Drop for Errands {
     fn drop(&mut self) {
-        // The master has gone, and with it who could use what they start.
-        self.running.values_mut().for_each(|errand| errand.attempt.kill());
+        // With the master has gone who could use what they start. Those that have been answered end by themselves.
+        self.running.values_mut().filter(|errand| !errand.answered).for_each(|errand| errand.attempt.kill());
     }
 }
 
@@ -192,6 +206,16 @@ mod tests {
         assert!(errands.running.is_empty() && !std::path::Path::new(&format!("/proc/{process}")).exists());
         // What the master has not asked for, or not any more.
         assert_eq!((errands.order(2, StartOrder::Kill), errands.order(9, StartOrder::CloseInput)), (None, None));
+    }
+
+    #[test]
+    fn an_input_that_a_pipe_may_not_take_is_refused() {
+        let mut errands = Errands::new().unwrap();
+        let StartOrder::Run { words, .. } = run("cat") else { unreachable!() };
+        let input = |length| ByteBuf::from(vec![b'x'; length]);
+        let order = StartOrder::Run { words: words.clone(), input: input(INPUT_BYTES_MAX + 1) };
+        assert_eq!(errands.order(1, order), Some(StartNews::NotRun(Errno::TOOBIG.raw_os_error())));
+        assert_eq!(errands.order(1, StartOrder::Run { words, input: input(INPUT_BYTES_MAX) }), None);
     }
 
     #[test]

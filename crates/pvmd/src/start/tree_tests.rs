@@ -121,6 +121,11 @@ fn hosts_that_have_come_start_those_that_wait() {
 }
 
 #[test]
+fn a_master_of_few_processors_starts_fewer_itself() {
+    assert_eq!([1, 2, 4, 128].map(starts_max), [16, 32, 64, 64]);
+}
+
+#[test]
 fn as_many_as_the_master_starts_itself_take_no_other() {
     let folder = Folder::new("few");
     let mut fleet = Fleet::new(4, answering(&folder));
@@ -269,5 +274,62 @@ fn every_end_that_a_deputy_can_tell_is_a_start_by_the_master() {
         fleet.starter.heard(DEPUTY, number, news);
         fleet.all_come(1);
         assert_eq!(fleet.runs(), 1);
+    }
+}
+
+/// Numbers that look as if they came by chance.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+    fn news(&mut self) -> StartNews {
+        let text = |text: &str| ByteBuf::from(text.as_bytes().to_vec());
+        match self.roll(8) {
+            0 => StartNews::Output(text(&format!("{}\n", line()))),
+            1 => StartNews::Output(text("ddpro<")),
+            2 => StartNews::Output(text("\nPvmCantStart\nPvmDupHost\n")),
+            3 => StartNews::Errors(text("no\n")),
+            4 => StartNews::Ended([0, 127 << 8, 255 << 8, 9][self.roll(4) as usize]),
+            5 => StartNews::NotRun(2),
+            6 => StartNews::TooMuch,
+            _ => StartNews::Output(vec![b'x'; START_OUTPUT_BYTES_MAX / 2].into()),
+        }
+    }
+}
+
+#[test]
+fn whatever_deputies_say_and_whenever_they_go_each_host_has_one_end() {
+    const HOSTS: usize = 12;
+    for seed in 0..300 {
+        let (mut dice, mut ends) = (Dice(seed), [0; HOSTS]);
+        // What the master tries itself fails at once.
+        let mut starter = starter(Way::Shell(vec!["/nowhere/rsh".into()]), None);
+        starter.starts_max = 0;
+        (0..HOSTS).for_each(|index| starter.start(5, host(index, &format!("h{index}"))));
+        for turn in 0..80 {
+            let deputy = Tid::host_number(20 + dice.roll(3) as u32);
+            match dice.roll(8) {
+                0 | 1 => starter.deputy_came(deputy),
+                2 => starter.deputy_gone(deputy),
+                3 => starter.starts_max = usize::from(turn > 40),
+                _ => starter.heard(deputy, dice.roll(30), dice.news()),
+            }
+            count(&mut ends, starter.step());
+        }
+        starter.starts_max = 1;
+        (20..23).for_each(|number| starter.deputy_gone(Tid::host_number(number)));
+        count(&mut ends, starter.step());
+        assert!(starter.is_idle() && ends == [1; HOSTS], "{seed}: {ends:?}");
+    }
+
+    fn count(ends: &mut [usize], events: Vec<Event>) {
+        for event in events {
+            if let Event::Done { index, .. } = event {
+                ends[index] += 1;
+            }
+        }
     }
 }
