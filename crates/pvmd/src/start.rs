@@ -112,8 +112,9 @@ struct Job {
 /// Who runs a command.
 enum Carrier {
     Here(Attempt),
-    /// The job's deputy, which may tell so many bytes more.
+    /// A deputy, which may tell so many bytes more.
     There {
+        deputy: Tid,
         bytes_left: usize,
     },
 }
@@ -270,7 +271,7 @@ impl Starter {
         let input = greeting.text().into_bytes();
         if let Some(deputy) = job.deputy {
             let words = job.words.iter().map(|word| ByteBuf::from(word.as_bytes().to_vec())).collect();
-            let number = self.run(job, Carrier::There { bytes_left: START_OUTPUT_BYTES_MAX });
+            let number = self.run(job, Carrier::There { deputy, bytes_left: START_OUTPUT_BYTES_MAX });
             return self.order(deputy, number, StartOrder::Run { words, input: input.into() });
         }
         // A person's terminal is for those in the foreground.
@@ -322,10 +323,9 @@ impl Starter {
     }
 
     fn kill(&mut self, id: u64, running: &mut Running) {
-        match (&mut running.carrier, running.job.deputy) {
-            (Carrier::Here(attempt), _) => attempt.kill(),
-            (Carrier::There { .. }, Some(deputy)) => self.order(deputy, id, StartOrder::Kill),
-            (Carrier::There { .. }, None) => unreachable!("somebody else runs it"),
+        match &mut running.carrier {
+            Carrier::Here(attempt) => attempt.kill(),
+            Carrier::There { deputy, .. } => self.order(*deputy, id, StartOrder::Kill),
         }
     }
 
@@ -387,17 +387,18 @@ impl Starter {
             Line::OtherProtocol => self.fail(&running.job, End::OtherProtocol),
         }
         running.answered = true;
-        match (&mut running.carrier, running.job.deputy) {
-            (Carrier::Here(attempt), _) => attempt.close_input(),
-            (Carrier::There { .. }, Some(deputy)) => self.order(deputy, id, StartOrder::CloseInput),
-            (Carrier::There { .. }, None) => unreachable!("somebody else runs it"),
+        match &mut running.carrier {
+            Carrier::Here(attempt) => attempt.close_input(),
+            Carrier::There { deputy, .. } => self.order(*deputy, id, StartOrder::CloseInput),
         }
     }
 
     fn started(&mut self, job: &Job, started: Started) {
         let is_there = || started.addresses.iter().any(|address| job.host.addresses.contains(&address.ip()));
         match job.deputy {
-            Some(_) if !is_there() => return self.take_back(job, "the name led to another host from there", true),
+            Some(deputy) if !is_there() => {
+                return self.take_back(deputy, job, "the name led to another host from there", true);
+            }
             Some(deputy) => self.deputies.ends(deputy, true),
             None => {}
         }
@@ -408,9 +409,9 @@ impl Starter {
         let host = job.host.line.name();
         let is_stray = matches!(end, End::NoAnswer(_));
         let failure = Failure { host, words: &job.words, tried: &job.tried, end, last_error: &job.last_error }.explain();
-        if job.deputy.is_some() {
+        if let Some(deputy) = job.deputy {
             let why = failure.reason.lines().next().unwrap_or_default();
-            return self.take_back(job, why, is_stray);
+            return self.take_back(deputy, job, why, is_stray);
         }
         if failure.code == Code::DupHost && job.stray_until.is_some_and(|until| Instant::now() < until) {
             return self.put_back(job, job.stray_until);
@@ -440,23 +441,23 @@ impl Starter {
         let ids: Vec<u64> = self.running.iter().filter(|(_, running)| its(running)).map(|(id, _)| *id).collect();
         for id in ids {
             let Some(running) = self.running.remove(&id) else { continue };
-            self.take_back(&running.job, "it is gone", true);
+            self.take_back(host, &running.job, "it is gone", true);
         }
     }
 
     /// A host tells of a command that it runs.
     pub fn heard(&mut self, host: Tid, number: u64, news: StartNews) {
-        // Of those that have been answered or ended nothing more is known here.
+        // Of those that have been answered or ended nothing more is known here, and of others it has nothing to say.
         if self.running.get(&number).is_none_or(|running| running.job.deputy != Some(host)) {
             return;
         }
         let Some(mut running) = self.running.remove(&number) else { return };
-        let Carrier::There { bytes_left } = &mut running.carrier else { unreachable!("it has a deputy") };
+        let Carrier::There { bytes_left, .. } = &mut running.carrier else { unreachable!("it has a deputy") };
         let mut status = None;
         match news {
             StartNews::Output(bytes) | StartNews::Errors(bytes) if bytes.len() > *bytes_left => {
                 self.order(host, number, StartOrder::Kill);
-                return self.take_back(&running.job, "it tells too much", true);
+                return self.take_back(host, &running.job, "it tells too much", true);
             }
             StartNews::Output(bytes) => {
                 *bytes_left -= bytes.len();
@@ -477,14 +478,13 @@ impl Starter {
             StartNews::NotRun(errno) => {
                 return self.fail(&running.job, End::NoProgram(std::io::Error::from_raw_os_error(errno)));
             }
-            StartNews::TooMuch => return self.take_back(&running.job, "it prints too much", true),
+            StartNews::TooMuch => return self.take_back(host, &running.job, "it prints too much", true),
         }
         self.settle(number, running, status);
     }
 
     /// Another host could not start it, so the master does; only how that goes is told.
-    fn take_back(&mut self, job: &Job, why: &str, is_stray: bool) {
-        let Some(deputy) = job.deputy else { unreachable!("nobody was asked") };
+    fn take_back(&mut self, deputy: Tid, job: &Job, why: &str, is_stray: bool) {
         self.deputies.ends(deputy, false);
         self.events.push(Event::Remark(format!("host {}: not by {deputy}: {why}", job.host.line.name())));
         self.put_back(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
