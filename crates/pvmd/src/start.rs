@@ -408,7 +408,8 @@ impl Starter {
     fn fail(&mut self, job: &Job, end: End) {
         let host = job.host.line.name();
         let is_stray = matches!(end, End::NoAnswer(_));
-        let failure = Failure { host, words: &job.words, tried: &job.tried, end, last_error: &job.last_error }.explain();
+        let failure =
+            Failure { host, words: &job.words, tried: &job.tried, end, last_error: &job.last_error }.explain();
         if let Some(deputy) = job.deputy {
             let why = failure.reason.lines().next().unwrap_or_default();
             return self.take_back(deputy, job, why, is_stray);

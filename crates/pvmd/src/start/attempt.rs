@@ -134,11 +134,7 @@ impl Attempt {
 
     /// What to watch: output, errors, the end of the process.
     pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 3] {
-        [
-            self.output.0.as_ref().map(AsFd::as_fd),
-            self.errors.0.as_ref().map(AsFd::as_fd),
-            Some(self.pidfd.as_fd()),
-        ]
+        [self.output.0.as_ref().map(AsFd::as_fd), self.errors.0.as_ref().map(AsFd::as_fd), Some(self.pidfd.as_fd())]
     }
 
     /// The daemon has answered: it waits for the end of its input before it leaves.

@@ -184,7 +184,9 @@ fn what_goes_by_another_way_does_not_go_by_other_hosts() {
     let may_go = |line: &str| starter.job(5, host(0, line)).may_go;
     assert!(may_go("h2") && may_go("h2 lo=joe dx=my/pvmd ip=h2x"));
     assert!(!may_go("h2 so=pw") && !may_go("h2 so=ms"));
-    for addresses in [vec![], vec!["127.0.1.1".parse().unwrap()], vec!["192.0.2.9".parse().unwrap(), "::1".parse().unwrap()]] {
+    for addresses in
+        [vec![], vec!["127.0.1.1".parse().unwrap()], vec!["192.0.2.9".parse().unwrap(), "::1".parse().unwrap()]]
+    {
         assert!(!starter.job(5, HostStart { addresses, ..host(0, "h2") }).may_go);
     }
     let starter = super::tests::starter(Way::Srun, None);
