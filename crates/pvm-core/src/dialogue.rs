@@ -88,14 +88,22 @@ pub struct Greeting {
     pub machine: Option<String>,
     /// The master's key; `None` says that the master is PVM 3.4.6.
     pub key: Option<Key>,
+    /// The master says [`TAKEN`] when it has read the answer. If the input ends without that, nobody has.
+    pub says_taken: bool,
 }
+
+/// The line by which a master tells a daemon that its answer has come.
+pub const TAKEN: &str = "taken";
+/// The line by which it tells that it will.
+const SAYS_TAKEN: &str = "says taken";
 
 impl Greeting {
     /// The lines.
     pub fn text(&self) -> String {
         let machine = self.machine.as_ref().map_or_else(String::new, |id| format!("PVM_VMID={id}\n"));
         let key = self.key.map_or_else(String::new, |key| format!("hpvm {VERSION}\nkey {}\n", hex(&key)));
-        format!("{machine}{key}end\n")
+        let taken = if self.says_taken { format!("{SAYS_TAKEN}\n") } else { String::new() };
+        format!("{machine}{key}{taken}end\n")
     }
 
     /// Takes a line in; `true` after the last one. Lines of later versions are passed over.
@@ -106,6 +114,7 @@ impl Greeting {
         } else if let Some(key) = line.strip_prefix("key ") {
             self.key = unhex(key);
         }
+        self.says_taken |= line == SAYS_TAKEN;
         line == "end"
     }
 }
@@ -251,8 +260,8 @@ mod tests {
 
     #[test]
     fn the_greeting_is_read_as_it_was_written() {
-        for machine in [None, Some("x".to_owned())] {
-            let greeting = Greeting { machine, key: Some(KEY) };
+        for (machine, says_taken) in [(None, false), (Some("x".to_owned()), true)] {
+            let greeting = Greeting { machine, key: Some(KEY), says_taken };
             let mut read = Greeting::default();
             let ends: Vec<bool> = greeting.text().lines().map(|line| read.take(line)).collect();
             assert_eq!(read, greeting);

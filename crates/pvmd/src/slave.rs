@@ -9,7 +9,7 @@ use crate::log::Log;
 use crate::nest::{Nest, NestError};
 use crate::settings::{self, Settings};
 use pvm_core::codes;
-use pvm_core::dialogue::{self, Greeting};
+use pvm_core::dialogue::{self, Greeting, TAKEN};
 use pvm_core::wire::Started;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -61,6 +61,7 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
         println!("{}", dialogue::refusal_line(settings::ARCHITECTURE, codes::native_dsig()));
         return Err("the master is not hpvm".into());
     };
+    let says_taken = greeting.says_taken;
     let mut settings = Settings::of_slave(options, slave, greeting.machine)?;
     let nest = build_nest(&settings)?;
     let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
@@ -69,8 +70,8 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     let _ = std::env::set_current_dir(&settings.workplace.directory);
     let mut daemon = Daemon::new(settings, nest, log, gate)?;
     daemon.answer()?;
-    if !slave.by_hand {
-        wait_for_close();
+    if !slave.by_hand && !wait_for_close() && says_taken {
+        return Err("nobody has read the answer".into());
     }
     let _ = rustix::process::setsid();
     crate::daemon::let_go_of_terminal()?;
@@ -150,8 +151,15 @@ fn byte_of_input(end: Instant) -> Option<u8> {
     }
 }
 
-/// Until the master has closed the standard input: it has read the answer.
-fn wait_for_close() {
+/// Until the master has closed the standard input: it has read the answer, for certain if it has said so.
+fn wait_for_close() -> bool {
     let end = Instant::now() + CLOSE_WAIT;
-    while byte_of_input(end).is_some() {}
+    let mut said = Vec::new();
+    while let Some(byte) = byte_of_input(end) {
+        // What is longer is another word.
+        if said.len() <= TAKEN.len() {
+            said.push(byte);
+        }
+    }
+    said.strip_suffix(b"\n") == Some(TAKEN.as_bytes())
 }

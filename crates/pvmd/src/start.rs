@@ -267,7 +267,7 @@ impl Starter {
         job.words = way.words(&job.host.line, &call.command(&daemon));
         job.tried.push(daemon);
         let machine = job.host.line.machine().map(str::to_owned).or_else(|| self.master.machine.clone());
-        let greeting = Greeting { machine, key: Some(self.master.key) };
+        let greeting = Greeting { machine, key: Some(self.master.key), says_taken: !by_hand };
         let input = greeting.text().into_bytes();
         if let Some(deputy) = job.deputy {
             let words = job.words.iter().map(|word| ByteBuf::from(word.as_bytes().to_vec())).collect();

@@ -24,7 +24,7 @@ fn join(directory: &Directory, words: &[&str], greeting: &str) -> Child {
 }
 
 fn greeting() -> String {
-    Greeting { machine: None, key: Some([3; 32]) }.text()
+    Greeting { key: Some([3; 32]), ..Greeting::default() }.text()
 }
 
 /// What it prints until its end.
@@ -82,9 +82,22 @@ fn a_daemon_that_joins_answers_and_goes_to_the_background() {
 }
 
 #[test]
+fn a_daemon_whose_answer_nobody_has_read_ends_at_once() {
+    let greeting = Greeting { key: Some([3; 32]), says_taken: true, ..Greeting::default() }.text();
+    let directory = Directory::new();
+    for said in ["", "taken", "something else\n"] {
+        let (out, err) = output(&mut join(&directory, &WORDS, &format!("{greeting}{said}")));
+        assert!(out.starts_with("ddpro<2316> ") && err == "pvmd: nobody has read the answer\n", "{said:?}: {err}");
+        assert_eq!(directory.leftovers(), Vec::<String>::new());
+    }
+    started(&output(&mut join(&directory, &WORDS, &format!("{greeting}taken\n"))).0);
+    drop(Background::of(&directory));
+}
+
+#[test]
 fn the_machine_of_the_master_is_that_of_the_daemon() {
     let directory = Directory::new();
-    let text = Greeting { machine: Some("vm7".into()), key: Some([3; 32]) }.text();
+    let text = Greeting { machine: Some("vm7".into()), key: Some([3; 32]), says_taken: false }.text();
     let mut front = join(&directory, &WORDS, &text);
     started(&output(&mut front).0);
     let file = PathBuf::from(format!("{}.vm7", directory.rendezvous().display()));

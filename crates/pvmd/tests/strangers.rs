@@ -31,7 +31,7 @@ impl Joining {
     fn new(master: PublicKey) -> Joining {
         let directory = Directory::new();
         let mut child = directory.command().args(WORDS).stdin(Stdio::piped()).spawn().unwrap();
-        let greeting = Greeting { machine: None, key: Some(master.0) }.text();
+        let greeting = Greeting { key: Some(master.0), ..Greeting::default() }.text();
         child.stdin.take().unwrap().write_all(greeting.as_bytes()).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,5 +1,5 @@
 //! A command under way on another host: its process and what it prints.
-use pvm_core::dialogue::LINE_BYTES_MAX;
+use pvm_core::dialogue::{LINE_BYTES_MAX, TAKEN};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::ffi::OsString;
@@ -137,9 +137,13 @@ impl Attempt {
         [self.output.0.as_ref().map(AsFd::as_fd), self.errors.0.as_ref().map(AsFd::as_fd), Some(self.pidfd.as_fd())]
     }
 
-    /// The daemon has answered: it waits for the end of its input before it leaves.
+    /// The daemon has answered: it waits for the word that this has come, and for the end of its input, before it
+    /// leaves.
     pub fn close_input(&mut self) {
-        self.input = None;
+        if let Some(mut input) = self.input.take() {
+            // It fits into the pipe, where the greeting has been read.
+            let _ = writeln!(input, "{TAKEN}");
+        }
     }
 
     /// How the process has ended, if it has.

@@ -90,7 +90,7 @@ fn a_daemon_gets_its_lines_and_is_found_behind_noise() {
     let notes = folder.0.join("notes");
     let way = folder.shell(&format!(
         "echo \"$*\" >{0}; echo Welcome; echo careful >&2; while read line && [ \"$line\" != end ]; do\n\
-         echo \"$line\" >>{0}; done; echo '{1}'; cat >/dev/null; echo closed >>{0}\n",
+         echo \"$line\" >>{0}; done; echo '{1}'; cat >>{0}; echo closed >>{0}\n",
         notes.display(),
         started().line()
     ));
@@ -110,7 +110,7 @@ fn a_daemon_gets_its_lines_and_is_found_behind_noise() {
     }
     let key = "07".repeat(32);
     let command = "h2x -l joe my/pvmd -s -d0x0 -nh2 1 c0000201:0fa0 4080 2 c0000201:0000";
-    assert_eq!(text, format!("{command}\nPVM_VMID=vm\nhpvm 1\nkey {key}\nclosed\n"));
+    assert_eq!(text, format!("{command}\nPVM_VMID=vm\nhpvm 1\nkey {key}\nsays taken\ntaken\nclosed\n"));
 }
 
 #[test]
