@@ -51,8 +51,8 @@ const START_WAIT: Duration = Duration::from_secs(60);
 const DEPUTY_WAIT: Duration = Duration::from_secs(10);
 /// How long a person may take to do it.
 const MANUAL_WAIT: Duration = Duration::from_secs(600);
-/// How long a daemon may be about of which the master has not heard: until it has waited for its master in
-/// vain, and a little longer.
+/// How long a daemon may be about of which the master has not heard, where nobody tells it: until it has waited
+/// for its master in vain, and a little longer.
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
 /// Events taken in one go.
 const EVENTS_MAX: usize = 64;
