@@ -201,7 +201,8 @@ fn command(text: &str) {
     let call = dialogue::Call { name, master, address, own, debug_mask: 0, key, by_hand, in_foreground };
     let command = call.command("pvmd");
     let word = dialogue::quoted(&call.name);
-    assert!(command.contains(&format!(" -n{word} ")));
+    let equals = if call.name.starts_with('=') { "=" } else { "" };
+    assert!(command.contains(&format!(" -n{equals}{word} ")));
     assert_eq!(word_of_shell(&word).as_deref(), Some(call.name.as_str()), "{word}");
 }
 
