@@ -230,13 +230,15 @@ fn a_tiny_message_goes_to_whom_it_is_for_also_when_another_came_to_the_place_of_
     let mut c = host.endpoint(C);
     introduce(&mut c, A, &a);
     let tiny = Tiny::new([1, 2], 0, &[3; 8]).unwrap();
-    assert_eq!(a.send_tiny(C, &tiny), None);
+    let nobody = [0, 1, u32::MAX, u32::MAX - 1, C];
+    assert!(nobody.iter().all(|tid| a.send_tiny(*tid, &tiny).is_none() && c.send_tiny(*tid, &tiny).is_none()));
+    assert!(nobody.iter().all(|tid| host.endpoint(C).send_tiny(*tid, &tiny).is_none()));
     // The queue is made by an ordinary message.
     a.send_bytes(B, [0; 6], b"x").map(|_| ()).unwrap();
     assert_eq!(a.send_tiny(B, &tiny), Some(false));
     a.peer_gone(B);
     introduce(&mut a, C, &c);
-    assert_eq!(a.send_tiny(B, &tiny), None);
+    assert!([0, B, u32::MAX].iter().all(|tid| a.send_tiny(*tid, &tiny).is_none()));
     a.send_bytes(C, [0; 6], b"x").map(|_| ()).unwrap();
     assert_eq!(a.send_tiny(C, &tiny), Some(false));
     assert_eq!(a.send_tiny(B, &tiny), None);

@@ -1,6 +1,6 @@
 //! Who the peers are.
 
-use super::{BELLS_MAX, Endpoint};
+use super::{BELLS_MAX, Endpoint, NOBODY};
 use crate::arrival::Owner;
 use crate::bell;
 use crate::peer::{Offers, Outstanding, OwnLine, Peer};
@@ -98,7 +98,7 @@ impl Endpoint {
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
         if self.last_to.0 == tid {
-            self.last_to = (0, 0);
+            self.last_to = NOBODY;
         }
         self.bells -= usize::from(peer.bell.is_some());
         peer.our_line.get().tid.store(0, Ordering::Release);

@@ -43,7 +43,7 @@ impl Endpoint {
         if self.last_to.0 != to {
             self.last_to = (to, self.index_of(to).filter(|_| !crate::is_daemon(to))?);
         }
-        let peer = self.peers[self.last_to.1].as_mut()?;
+        let peer = self.peers.get_mut(self.last_to.1)?.as_mut()?;
         if !peer.push_tiny(tiny) {
             return None;
         }
