@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -146,14 +145,17 @@ static void abuse_descriptors(void)
         target[length] = 0;
         for (length = 0; length < (ssize_t)sizeof rubbish; length++)
             rubbish[length] = (char)draw();
-        if (strstr(target, "eventfd") != NULL) {
-            uint64_t full = UINT64_MAX - 1;
+        if (strncmp(target, "pipe:", 5) == 0) {
+            /* A doorbell: larger, full, at times emptied, and it would block who writes or reads. */
+            fcntl(fd, F_SETPIPE_SZ, 1 << (12 + below(9)));
             fcntl(fd, F_SETFL, O_NONBLOCK);
-            if (write(fd, &full, sizeof full) < 0 && errno != EAGAIN)
-                return;
-            if (below(2) && read(fd, &full, sizeof full) < 0 && errno != EAGAIN)
-                return;
-            fcntl(fd, F_SETFL, 0); /* who rings now, or hushes, would wait */
+            while (write(fd, rubbish, sizeof rubbish) > 0)
+                ;
+            while (below(2) && read(fd, rubbish, sizeof rubbish) > 0)
+                ;
+            fcntl(fd, F_SETFL, 0);
+            if (below(2))
+                fchmod(fd, 0); /* nobody can open it once more */
         } else if (strncmp(target, "socket:", 7) == 0) {
             if (below(2) && write(fd, rubbish, 1 + below(sizeof rubbish)) < 0)
                 return;

@@ -105,39 +105,3 @@ pub fn register() -> bool {
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) };
     registered == 0
 }
-
-/// Whether that is a doorbell. A task could hand out anything: to write to a pipe without a reader
-/// would kill the writer, to a file change it. Those have a type; an eventfd has none.
-#[cfg(not(loom))]
-pub fn is_bell(bell: std::os::fd::BorrowedFd<'_>) -> bool {
-    const TYPE_BITS: u32 = 0o170_000;
-    rustix::fs::fstat(bell).is_ok_and(|status| status.st_mode & TYPE_BITS == 0)
-}
-
-/// Rings a doorbell. Whoever else has it may have made it so that a full counter would hold the ringer
-/// up, and that is undone first.
-#[cfg(not(loom))]
-pub fn pull(bell: std::os::fd::BorrowedFd<'_>) {
-    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-    let Ok(flags) = fcntl_getfl(bell) else { return };
-    if !flags.contains(OFlags::NONBLOCK) && fcntl_setfl(bell, flags | OFlags::NONBLOCK).is_err() {
-        return;
-    }
-    // A full counter has rung already.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-}
-
-/// Empties the own doorbell; never waits, not even when another who has it has emptied it and made it
-/// so that reading would.
-#[cfg(not(loom))]
-pub fn hush(bell: std::os::fd::BorrowedFd<'_>) {
-    use std::os::fd::AsRawFd;
-    let mut count = [0u8; 8];
-    let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
-    // SAFETY: the kernel writes at most eight bytes to where there are eight.
-    let result = unsafe { libc::preadv2(bell.as_raw_fd(), &raw const into, 1, -1, libc::RWF_NOWAIT) };
-    if result < 0 && std::io::Error::last_os_error().kind() != std::io::ErrorKind::WouldBlock {
-        // Before Linux 5.8 there is no such read of a doorbell.
-        let _ = rustix::io::read(bell, &mut count);
-    }
-}

@@ -2,26 +2,25 @@
 //!
 //! Its peers can be introduced to it and send at once; when it comes it takes both over
 //! ([`crate::Endpoint::adopt`]) and finds what was sent.
+use crate::doorbell;
 use crate::segment::Segment;
-use rustix::event::EventfdFlags;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What the daemon makes for such a task.
 pub struct Blank {
-    /// The segment, for the task itself.
-    pub segment: OwnedFd,
-    /// The segment, read-only, for its peers.
-    pub readable: OwnedFd,
-    /// The doorbell.
-    pub bell: OwnedFd,
+    /// For the task itself: the segment and the doorbell.
+    pub own: [OwnedFd; 2],
+    /// For its peers: the segment, read-only, and the doorbell with other flags than the task's.
+    pub shown: [OwnedFd; 2],
 }
 
 impl Blank {
     /// Makes both.
     pub fn new() -> io::Result<Blank> {
         let (segment, readable) = Segment::new()?.into_descriptors();
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Blank { segment, readable, bell })
+        let bell = doorbell::new()?;
+        let shown = [readable, doorbell::again(bell.as_fd())?];
+        Ok(Blank { own: [segment, bell], shown })
     }
 }

@@ -3,6 +3,7 @@
 //! Plain bytes do not get far here: a neighbour breaks the rules in the middle of keeping them. So
 //! the bytes are a list of deeds of a hostile one, and of looks of its victim.
 use crate::arrival::LENT;
+use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, LINE_BYTES, Line, Writer};
@@ -10,7 +11,6 @@ use crate::segment::{HEAP_START, PeerLine, Segment};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
 use pvm_fuzz::{Target, Unstructured, file, part};
-use rustix::event::EventfdFlags;
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::OwnedFd;
 
@@ -199,8 +199,8 @@ impl Hostile {
     }
 
     fn descriptors(&self) -> (OwnedFd, OwnedFd) {
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a doorbell");
-        (self.segment.descriptor().try_clone_to_owned().expect("a descriptor"), bell)
+        let segment = self.segment.descriptor().try_clone_to_owned().expect("a descriptor");
+        (segment, doorbell::new().expect("a doorbell"))
     }
 
     /// An entry in the form that it should have, whatever it tells.

@@ -22,6 +22,8 @@ mod blank;
 #[cfg(not(loom))]
 mod copying;
 #[cfg(not(loom))]
+pub mod doorbell;
+#[cfg(not(loom))]
 mod endpoint;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub mod fuzz;
@@ -66,8 +68,6 @@ pub use {
     straight::Parts,
 };
 
-#[cfg(not(loom))]
-pub use bell::{is_bell, pull as pull_bell};
 pub use queue::{TINY_BYTES, USUAL};
 pub use tiny::Tiny;
 

@@ -277,11 +277,12 @@ pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
 
 /// Opens a memfd once more, for reading only; where /proc is missing, a plain duplicate.
 pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(readable) => Ok(readable),
-        Err(_) => Ok(file.try_clone()?),
-    }
+    reopen(file.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC).or_else(|_| file.try_clone())
+}
+
+/// Opens what a descriptor leads to once more, with flags and a position of its own.
+pub fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
 }
 
 #[cfg(test)]

@@ -334,7 +334,7 @@ impl Task {
         }
         if self.progress() > 0 {
             if let Some(member) = &self.member {
-                pvm_fmp::pull_bell(member.endpoint.bell());
+                pvm_fmp::doorbell::pull(member.endpoint.bell());
             }
         }
     }

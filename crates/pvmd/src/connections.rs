@@ -57,8 +57,8 @@ impl Client {
 struct Place {
     connection: Option<Connection>,
     descriptors: Option<Rc<Descriptors>>,
-    /// The writable segment that was made for a task which has not come yet.
-    blank: Option<OwnedFd>,
+    /// What was made for a task which has not come yet: the writable segment, its own doorbell.
+    blank: Option<[OwnedFd; 2]>,
     /// Frames for it, and the bytes of messages in them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
     waiting_bytes: usize,
@@ -191,9 +191,9 @@ impl Connections {
         let offered = client.offered.take();
         let table = self.ports.descriptor();
         let frame = ToTask::Welcome(welcome);
-        let result = match (place.blank.take(), &place.descriptors) {
-            (Some(segment), Some(own)) => client.link.send_to_task(&frame, &[table, segment.as_fd(), own.bell.as_fd()]),
-            _ => {
+        let result = match place.blank.take() {
+            Some([segment, bell]) => client.link.send_to_task(&frame, &[table, segment.as_fd(), bell.as_fd()]),
+            None => {
                 place.descriptors = offered.map(Rc::new);
                 client.link.send_to_task(&frame, &[table])
             }
@@ -235,9 +235,9 @@ impl Connections {
     fn descriptors(&mut self, tid: Tid) -> io::Result<Option<Rc<Descriptors>>> {
         let Some(place) = self.places.get_mut(&tid) else { return Ok(None) };
         if place.descriptors.is_none() && place.connection.is_none() {
-            let Blank { segment, readable, bell } = Blank::new()?;
-            place.blank = Some(segment);
-            place.descriptors = Some(Rc::new(Descriptors { segment: readable, bell }));
+            let Blank { own, shown: [segment, bell] } = Blank::new()?;
+            place.blank = Some(own);
+            place.descriptors = Some(Rc::new(Descriptors { segment, bell }));
         }
         Ok(place.descriptors.clone())
     }
@@ -285,7 +285,7 @@ impl Connections {
     /// Rings a task's doorbell.
     pub fn ring(&self, tid: Tid) {
         if let Some(own) = self.places.get(&tid).and_then(|place| place.descriptors.as_ref()) {
-            pvm_fmp::pull_bell(own.bell.as_fd());
+            pvm_fmp::doorbell::pull(own.bell.as_fd());
         }
     }
 }

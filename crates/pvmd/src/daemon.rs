@@ -392,9 +392,7 @@ impl Daemon {
         let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
             return self.refuse(connection, Code::OutOfRes);
         };
-        // A bell that could make the daemon wait is none.
-        let patient = rustix::fs::fcntl_getfl(&bell).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
-        if !patient || !pvm_fmp::is_bell(bell.as_fd()) {
+        if !pvm_fmp::doorbell::is_bell(bell.as_fd()) {
             return self.refuse(connection, Code::BadParam);
         }
         client.offered = Some(Descriptors { segment, bell });

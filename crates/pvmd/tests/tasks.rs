@@ -41,9 +41,8 @@ fn peers_get_each_others_descriptors_once_and_hear_of_the_end() {
     let (frame, descriptors) = other.next();
     assert_eq!((frame, descriptors.len()), (ToTask::Peer(one.tid()), 2));
     // The second descriptor is the peer's bell.
-    rustix::io::write(&descriptors[1], &1_u64.to_ne_bytes()).unwrap();
-    let mut count = [0; 8];
-    assert_eq!(rustix::io::read(one.bell.as_fd(), &mut count), Ok(8));
+    rustix::io::write(&descriptors[1], &[1]).unwrap();
+    assert_eq!(rustix::io::read(one.bell.as_fd(), &mut [0; 8]), Ok(1));
     assert_eq!(other.ask(Request::Connect(one.tid())), Reply::Done);
     assert!(other.inbox.is_empty());
     let gone = other.tid();
@@ -58,8 +57,7 @@ fn the_daemon_rings_for_a_task() {
     let daemon = Daemon::start(&directory);
     let (mut one, other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
     one.link.send_to_daemon(&ToDaemon::Ring(other.tid()), &[]).unwrap();
-    let mut count = [0; 8];
-    eventually("the bell", || rustix::io::read(other.bell.as_fd(), &mut count).is_ok());
+    eventually("the bell", || rustix::io::read(other.bell.as_fd(), &mut [0; 8]).is_ok());
 }
 
 #[test]

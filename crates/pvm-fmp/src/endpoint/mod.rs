@@ -1,10 +1,10 @@
 //! A task's place in the shared-memory layer.
+use crate::doorbell;
 use crate::heap::{Heap, SharedHeap};
 use crate::peer::Peer;
 use crate::ports::PortView;
 use crate::segment::Segment;
 use crate::sync::Ordering;
-use rustix::event::EventfdFlags;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -127,10 +127,9 @@ enum Step {
 }
 
 impl Endpoint {
-    /// Makes the segment (memfd) and the doorbell (eventfd).
+    /// Makes the segment (memfd) and the doorbell.
     pub fn new() -> io::Result<Endpoint> {
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Endpoint::with(Segment::new()?, bell)
+        Endpoint::with(Segment::new()?, doorbell::new()?)
     }
 
     /// Takes over what the daemon made for this task before it came ([`crate::Blank`]).
@@ -175,18 +174,17 @@ impl Endpoint {
         })
     }
 
-    /// Duplicates of the descriptors to hand to the daemon with `Hello`: the segment
-    /// (read-only), the doorbell.
+    /// The descriptors to hand to the daemon with `Hello`: the segment (read-only), the doorbell.
     pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
         let heap = self.heap.borrow();
-        Ok([heap.source().descriptor().try_clone_to_owned()?, self.bell.try_clone()?])
+        Ok([heap.source().descriptor().try_clone_to_owned()?, doorbell::again(self.bell())?])
     }
     /// From which size on a one-call receive should be announced ([`Endpoint::post`]), in bytes.
     #[inline]
     pub fn offer_bytes_min(&self) -> usize {
         self.offer_bytes_min
     }
-    /// The own doorbell, readable when a peer rang.
+    /// The own doorbell, readable when a peer rang; not to be handed out.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -229,7 +227,7 @@ impl Endpoint {
             return;
         }
         self.heap.borrow().source().mapping.header().waiting.0.rise();
-        crate::bell::hush(self.bell.as_fd());
+        doorbell::hush(self.bell());
     }
 
     /// [`Endpoint::awake`] for who knows that the doorbell has not rung.

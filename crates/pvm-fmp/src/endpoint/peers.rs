@@ -2,7 +2,7 @@
 
 use super::{BELLS_MAX, Endpoint, NOBODY};
 use crate::arrival::Owner;
-use crate::bell;
+use crate::doorbell;
 use crate::peer::{Offers, Outstanding, OwnLine, Peer};
 use crate::segment::{Mapping, PEERS_MAX};
 use crate::sync::Ordering;
@@ -18,7 +18,7 @@ impl Endpoint {
             return Ok(());
         }
         let mapping = Mapping::of_peer(segment)?;
-        if !bell::is_bell(bell.as_fd()) {
+        if !doorbell::is_bell(bell.as_fd()) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a doorbell"));
         }
         let our_line = self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?;

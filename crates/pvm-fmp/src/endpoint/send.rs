@@ -2,7 +2,7 @@
 
 use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
-use crate::bell;
+use crate::doorbell;
 use crate::heap::Block;
 use crate::pace::PAST_BYTES_MIN;
 use crate::peer::{Outbound, Peer};
@@ -246,7 +246,7 @@ fn wake(peer: &Peer, nap: u32) -> Sent {
     }
     match &peer.bell {
         Some(bell) => {
-            bell::pull(bell.as_fd());
+            doorbell::pull(bell.as_fd());
             Sent::Done
         }
         None => Sent::RingByDaemon,

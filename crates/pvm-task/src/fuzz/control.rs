@@ -94,8 +94,8 @@ impl Daemon {
             1 => self.tell(&welcome, &[]),
             2 => self.tell(&ToTask::Halting, &[]),
             3 => {
-                let blank = Blank::new().expect("memory");
-                self.tell(&welcome, &[ports.as_fd(), blank.segment.as_fd(), blank.bell.as_fd()]);
+                let [segment, bell] = Blank::new().expect("memory").own;
+                self.tell(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
             }
             4 => {
                 let others = self.shown.each_ref().map(|one| one.try_clone().expect("a descriptor"));

@@ -320,12 +320,12 @@ fn a_task_that_was_never_introduced_gets_its_messages() {
     let mut a = one.task(1);
     let tid = Tid(0x80005);
     other.ports.set(tid.0);
-    let blank = pvm_fmp::Blank::new().unwrap();
-    other.places.tasks.insert(tid, [blank.readable, blank.bell.try_clone().unwrap()]);
+    let pvm_fmp::Blank { own: [segment, bell], shown } = pvm_fmp::Blank::new().unwrap();
+    other.places.tasks.insert(tid, shown);
     a.send(tid, 1, b"early");
     settle([&mut one, &mut other], &mut [&mut a]);
     assert_eq!(other.places.introduced, [tid]);
-    let mut endpoint = Endpoint::adopt(blank.segment, blank.bell).unwrap();
+    let mut endpoint = Endpoint::adopt(segment, bell).unwrap();
     let view = PortView::new(other.ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
     endpoint.enrolled(tid.0, view);
     let [segment, bell] = other.route.descriptors().unwrap();

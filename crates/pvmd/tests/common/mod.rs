@@ -8,7 +8,7 @@ use pvm_core::proto::{
 };
 use pvm_core::tid::Tid;
 use pvm_link::{Link, LinkError};
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::MemfdFlags;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -146,7 +146,7 @@ impl Client {
     pub fn claim(socket: &Path, cookie: Option<u32>) -> Result<Client, Code> {
         let mut link = Link::connect(socket).unwrap();
         let segment = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let bell = pvm_fmp::doorbell::new().unwrap();
         let hello = Hello { version: VERSION, pid: std::process::id(), cookie, name: ByteBuf::new() };
         link.send_to_daemon(&ToDaemon::Hello(hello), &[segment.as_fd(), bell.as_fd()]).unwrap();
         match wait_for(&mut link).unwrap() {

@@ -1,0 +1,103 @@
+//! A doorbell: what wakes a task that sleeps in `poll(2)`.
+//!
+//! A pipe of one page. Its owner reads from a description of its own; peers get another one, open for
+//! both directions, so that a ring always finds a reader and raises no SIGPIPE. All who have a
+//! description share its flags, and any of them may change those or fill the pipe: so nothing here
+//! relies on them.
+use crate::segment::reopen;
+use rustix::fs::{FileType, OFlags};
+use rustix::pipe::PipeFlags;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The least that a pipe can hold; the system makes a page of it.
+const PIPE_BYTES: usize = 4096;
+
+/// Makes a doorbell.
+pub fn new() -> io::Result<OwnedFd> {
+    let (end, _other) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES)?;
+    again(end.as_fd())
+}
+
+/// The same doorbell with flags that whoever has `bell` cannot change.
+pub fn again(bell: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match reopen(bell, flags) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(io::Error::new(error.kind(), "no doorbell without /proc, and it is not mounted"))
+        }
+        other => other,
+    }
+}
+
+/// Whether that is a doorbell. A task could hand out anything: to write to a file would change it, to a
+/// pipe that has no reader kill the writer.
+pub fn is_bell(bell: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(bell).is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Fifo)
+        && rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
+}
+
+/// Rings. Never waits, whatever the flags of `bell`: a full doorbell has rung already.
+pub fn pull(bell: BorrowedFd<'_>) {
+    static RING: u8 = 1;
+    let ring = libc::iovec { iov_base: (&raw const RING).cast_mut().cast(), iov_len: 1 };
+    // A write would have to look at the flags first, and they could change in between. This call is
+    // told not to wait.
+    // SAFETY: a doorbell is open for writing, so the kernel reads the byte, which lives for ever.
+    let rung = unsafe { libc::vmsplice(bell.as_raw_fd(), &raw const ring, 1, libc::SPLICE_F_NONBLOCK) };
+    if rung < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+        write(bell);
+    }
+}
+
+/// Rings where the system has no other call; whoever changes the flags meanwhile makes it wait.
+fn write(bell: BorrowedFd<'_>) {
+    let Ok(flags) = rustix::fs::fcntl_getfl(bell) else { return };
+    if flags.contains(OFlags::NONBLOCK) || rustix::fs::fcntl_setfl(bell, flags | OFlags::NONBLOCK).is_ok() {
+        let _ = rustix::io::write(bell, &[1]);
+    }
+}
+
+/// Empties the own doorbell, a description that nobody else has ([`new`], [`again`]). Others may have
+/// made the pipe larger and filled it; then it goes on ringing for a while.
+pub fn hush(bell: BorrowedFd<'_>) {
+    let _ = rustix::io::read(bell, &mut [0u8; PIPE_BYTES]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rings(bell: BorrowedFd<'_>) -> bool {
+        rustix::io::read(bell, &mut [0u8; PIPE_BYTES]).is_ok()
+    }
+
+    #[test]
+    fn rings_are_heard_once() {
+        let own = new().unwrap();
+        let given = again(own.as_fd()).unwrap();
+        assert!(is_bell(given.as_fd()) && !rings(own.as_fd()));
+        for ring in [pull, write] {
+            (0..1000).for_each(|_| ring(given.as_fd()));
+            assert!(rings(own.as_fd()) && !rings(own.as_fd()));
+        }
+    }
+
+    #[test]
+    fn neither_ringer_nor_owner_is_held_up() {
+        let own = new().unwrap();
+        let given = again(own.as_fd()).unwrap();
+        // What a hostile peer can do with it: make it as large as it can be, fill it, have it block.
+        rustix::pipe::fcntl_setpipe_size(&given, 1 << 16).unwrap();
+        while rustix::io::write(&given, &[7; 1000]).is_ok() {}
+        rustix::fs::fcntl_setfl(&given, OFlags::empty()).unwrap();
+        pull(given.as_fd());
+        for _ in 0..100 {
+            hush(own.as_fd());
+        }
+        assert!(!rings(own.as_fd()));
+        pull(given.as_fd());
+        assert!(rings(own.as_fd()));
+    }
+}
