@@ -6,6 +6,7 @@
  *     hostile SECONDS SEED     lives one life after the other, each in a process of its own; then prints
  *                              total lives=N writes=N ended=N crashed=N
  */
+#define _GNU_SOURCE /* F_SETPIPE_SZ */
 #include <errno.h>
 #include <fcntl.h>
 #include <pvm3.h>
