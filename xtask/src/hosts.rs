@@ -67,7 +67,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         faults: None,
         one: None,
     };
-    let (mut one, mut seed, mut with_faults) = (None, 1, false);
+    let (mut one, mut seed, mut with_faults, mut hosts) = (None, 1, false, None);
     let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -77,7 +77,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--trusted" => options.trusted = true,
             "--short" => options.short = true,
             "--script" => options.script = Some(rest.next().context(USAGE)?.into()),
-            "--hosts" => options.hosts = rest.next().context(USAGE)?.parse()?,
+            "--hosts" => hosts = Some(rest.next().context(USAGE)?.parse()?),
             "--ours" => options.side = Some(Side::Ours),
             "--theirs" => options.side = Some(Side::Theirs),
             "--faults" => with_faults = true,
@@ -90,6 +90,13 @@ fn parse(arguments: &[String]) -> Result<Options> {
             build::AS_IT_IS => {}
             _ => bail!("{USAGE}"),
         }
+    }
+    match hosts {
+        Some(0) => bail!("--hosts 0: a network has one host at least"),
+        // What the scenarios print is that of their own number of hosts.
+        Some(_) if options.script.is_none() => bail!("--hosts goes with --script alone"),
+        Some(hosts) => options.hosts = hosts,
+        None => {}
     }
     options.one = one.map(|fault| (fault, seed));
     options.faults = with_faults.then_some(plan);
@@ -177,4 +184,32 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     }
     println!("hosts: {passed} passed, {failed} failed");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts_of(line: &str) -> Result<usize> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Ok(parse(&words)?.hosts)
+    }
+
+    #[test]
+    fn a_script_has_as_many_hosts_as_it_asks_for() {
+        assert_eq!(hosts_of("--hosts 7 --script x --ours").unwrap(), 7);
+        assert_eq!(hosts_of("--script x").unwrap(), scenario::HOSTS);
+    }
+
+    #[test]
+    fn the_number_of_hosts_is_refused_without_a_script() {
+        for line in ["--hosts 7", "--hosts 7 --conform", "--faults --hosts 7"] {
+            assert!(hosts_of(line).unwrap_err().to_string().contains("--script"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_network_without_hosts_is_refused() {
+        assert!(hosts_of("--script x --hosts 0").unwrap_err().to_string().contains("--hosts 0"));
+    }
 }
