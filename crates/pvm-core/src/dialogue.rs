@@ -2,7 +2,7 @@
 //! 5.5): the command, what goes to its standard input, and the line that comes back.
 use crate::codes::Code;
 use crate::tid::{HOST_SHIFT, Tid};
-use crate::wire::{Key, Started};
+use crate::wire::{self, Key, Started};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The protocol between daemons that both sides name. PVM 3.4.6 says the same number, but no key.
@@ -126,10 +126,11 @@ impl Started {
         let first = self.addresses.iter().find(|address| address.is_ipv4()).or(self.addresses.first());
         let addresses: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
         format!(
-            "ddpro<{PROTOCOL}> arch<{}> ip<{}> mtu<{FRAGMENT_BYTES}> dsig<{}> key<{}> addr<{}> name<{}>",
+            "ddpro<{PROTOCOL}> arch<{}> ip<{}> mtu<{FRAGMENT_BYTES}> dsig<{}> wire<{}> key<{}> addr<{}> name<{}>",
             self.arch,
             hex_address(*first.unwrap_or(&nowhere)),
             self.dsig,
+            wire::VERSION,
             hex(&self.key),
             addresses.join(","),
             self.names.join(","),
@@ -152,6 +153,8 @@ pub enum Line {
     Failed(Code),
     /// A daemon of PVM 3.4.6 or of another protocol.
     OtherProtocol,
+    /// A daemon of hpvm that speaks this version to other daemons, which is not [`wire::VERSION`].
+    OtherVersion(u32),
     /// Something that start-up files print.
     Noise,
 }
@@ -172,25 +175,29 @@ pub fn read(line: &str) -> Line {
     ];
     match failed.iter().find(|(name, _)| *name == line) {
         Some((_, code)) => Line::Failed(*code),
-        None if line.starts_with("ddpro<") => started(line).map_or(Line::OtherProtocol, Line::Started),
+        None if line.starts_with("ddpro<") => started(line).unwrap_or(Line::OtherProtocol),
         None => Line::Noise,
     }
 }
 
-fn started(line: &str) -> Option<Started> {
+fn started(line: &str) -> Option<Line> {
     let field = |name: &str| line.split_once(&format!("{name}<"))?.1.split_once('>').map(|(value, _)| value);
     if field("ddpro")? != PROTOCOL.to_string() {
         return None;
     }
+    let version: u32 = field("wire")?.parse().ok()?;
+    if version != wire::VERSION {
+        return Some(Line::OtherVersion(version));
+    }
     let list = |name: &str| field(name).unwrap_or("").split(',').filter(|word| !word.is_empty());
     let addresses: Vec<SocketAddr> = list("addr").take(ADDRESSES_MAX).filter_map(|one| one.parse().ok()).collect();
-    Some(Started {
+    Some(Line::Started(Started {
         arch: field("arch").filter(|arch| !arch.is_empty())?.to_owned(),
         dsig: field("dsig")?.parse().ok()?,
         key: unhex(field("key")?)?,
         names: list("name").take(ADDRESSES_MAX).map(str::to_owned).collect(),
         addresses,
-    })
+    }))
 }
 
 /// `c0000202:d79d`
@@ -284,6 +291,14 @@ mod tests {
         assert_eq!(read(&refusal_line("LINUX64", 1)), Line::OtherProtocol);
         assert_eq!(read("PvmDupHost\n"), Line::Failed(Code::DupHost));
         assert_eq!(read("Welcome to this host, ddpro<2316>"), Line::Noise);
+    }
+
+    #[test]
+    fn a_daemon_that_speaks_another_version_is_told_from_one_of_another_pvm() {
+        let started = Started { arch: "LINUX64".into(), dsig: 7, addresses: vec![], key: KEY, names: vec![] };
+        let (line, own) = (started.line(), format!("wire<{}>", wire::VERSION));
+        assert_eq!(read(&line.replace(&own, "wire<77>")), Line::OtherVersion(77));
+        assert_eq!(read(&line.replace(&own, "")), Line::OtherProtocol);
     }
 
     proptest! {

@@ -147,6 +147,7 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         0 => End::NoAnswer(60),
         1 => End::OtherProtocol,
         2 => End::NoProgram(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        3 if first / 7 % 3 == 2 => End::OtherVersion(77),
         3 => End::Said([pvm_core::codes::Code::DupHost, pvm_core::codes::Code::CantStart][first / 7 % 2]),
         _ => End::Exited(status),
     };

@@ -385,6 +385,7 @@ impl Starter {
             Line::Started(started) => self.started(&running.job, started),
             Line::Failed(code) => self.fail(&running.job, End::Said(code)),
             Line::OtherProtocol => self.fail(&running.job, End::OtherProtocol),
+            Line::OtherVersion(version) => self.fail(&running.job, End::OtherVersion(version)),
         }
         running.answered = true;
         match &mut running.carrier {
@@ -567,6 +568,10 @@ pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
         Line::OtherProtocol => {
             let reason = "the hoster started a pvmd of PVM 3.4.6 or of another version".into();
             Err(StartFailure { code: Code::BadVersion, reason })
+        }
+        Line::OtherVersion(version) => {
+            let reason = reason::other_version("the pvmd that the hoster started", version);
+            Err(StartFailure { code: Code::BadVersion, reason: format!("{reason}; install the same hpvm there") })
         }
         Line::Noise => {
             let reason = format!("the hoster says: {}", text.trim());

@@ -115,6 +115,24 @@ fn a_host_that_speaks_for_others_is_not_believed() {
 }
 
 #[test]
+fn a_new_host_does_not_stay_with_a_master_of_another_version() {
+    let mut fleet = Fleet::new(2, 1);
+    let slave = Fleet::host(2);
+    let Some(Frame::Welcome { version, hosts, joining, shared, options, .. }) =
+        lies(slave, slave, slave).into_iter().next()
+    else {
+        panic!("the first lie is a welcome")
+    };
+    says(&mut fleet, MASTER, slave, Frame::Welcome { wire: 77, version, hosts, joining, shared, options });
+    let wanted =
+        format!("speaks version 77 of what daemons say to each other, this host version {}", crate::wire::VERSION);
+    let said = |(at, _, line): &(Tid, Tid, String)| {
+        *at == slave && line.contains("lost the master h1") && line.contains(&wanted)
+    };
+    assert!(fleet.log.iter().any(said), "{:?}", fleet.log);
+}
+
+#[test]
 fn a_tid_that_only_looks_like_that_of_a_host_is_none() {
     let mut fleet = Fleet::new(3, 9);
     let (evil, good) = (Fleet::host(2), Fleet::host(3));

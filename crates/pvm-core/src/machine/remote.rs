@@ -10,7 +10,7 @@ use super::{Action, Machine, Time};
 use crate::codes::Code;
 use crate::proto::{Reply, Request, Role, TaskInfo, ToTask};
 use crate::tid::{DAEMON_BIT, LOCAL_MASK, Tid};
-use crate::wire::Frame;
+use crate::wire::{Frame, VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who waits for an answer of another host.
@@ -378,6 +378,10 @@ impl Machine {
 
     fn told_by_master(&mut self, frame: Frame) {
         match frame {
+            Frame::Welcome { wire, .. } if wire != VERSION => {
+                let own = format!("this host version {VERSION}; install the same hpvm on both");
+                self.lose_master(&format!("it speaks version {wire} of what daemons say to each other, {own}"));
+            }
             Frame::Welcome { version, hosts, joining, shared, options, .. } => {
                 self.welcomed(version, hosts, &joining, shared, options);
             }

@@ -1,7 +1,7 @@
 //! Why a daemon could not be started, told so that a person can mend it.
 use pvm_core::codes::Code;
 use pvm_core::dialogue::quoted;
-use pvm_core::wire::StartFailure;
+use pvm_core::wire::{self, StartFailure};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -22,6 +22,8 @@ pub enum End {
     NoProgram(std::io::Error),
     /// Another PVM answered.
     OtherProtocol,
+    /// A daemon answered that speaks this version to others.
+    OtherVersion(u32),
     /// The daemon itself said why.
     Said(Code),
 }
@@ -49,6 +51,11 @@ pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     }
 }
 
+/// That a daemon speaks another version than this one.
+pub fn other_version(who: &str, version: u32) -> String {
+    format!("{who} speaks version {version} of what daemons say to each other, and this one version {}", wire::VERSION)
+}
+
 impl Failure<'_> {
     /// The code for programs, the text for people.
     pub fn explain(&self) -> StartFailure {
@@ -60,6 +67,11 @@ impl Failure<'_> {
                 let cure = "say where hpvm's pvmd is on that host by dx= or PVM_DPATH; \
                             the one that was started now ends by itself within 5 minutes";
                 (Code::BadVersion, "the pvmd there is of PVM 3.4.6 or of another version".into(), cure.into())
+            }
+            End::OtherVersion(version) => {
+                let cure = "install the same hpvm on both hosts, or say where there is one by dx= or PVM_DPATH; \
+                            the pvmd that was started now ends by itself";
+                (Code::BadVersion, other_version(&format!("the pvmd on {}", self.host), *version), cure.into())
             }
             End::NoProgram(error) => {
                 let cure = "set PVM_RSH to a program that runs commands on other hosts, such as ssh";
@@ -150,6 +162,13 @@ mod tests {
     #[test]
     fn the_code_tells_programs_what_happened() {
         assert_eq!(explain(End::OtherProtocol, "").code, Code::BadVersion);
+        let failure = explain(End::OtherVersion(77), "");
+        let what = format!(
+            "the pvmd on h2 speaks version 77 of what daemons say to each other, and this one version {}",
+            wire::VERSION
+        );
+        assert_eq!((failure.code, failure.reason.lines().next()), (Code::BadVersion, Some(what.as_str())));
+        assert!(failure.reason.contains("\ntry: install the same hpvm on both hosts"), "{failure:?}");
         let failure = explain(End::Said(Code::DupHost), "");
         assert_eq!(failure.code, Code::DupHost);
         assert!(failure.reason.contains("id="), "{failure:?}");

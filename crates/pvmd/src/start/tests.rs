@@ -2,6 +2,7 @@
 use super::*;
 use pvm_core::dialogue::LINE_BYTES_MAX;
 use pvm_core::hostfile::parse_host;
+use pvm_core::wire;
 use std::path::{Path, PathBuf};
 
 /// How long a test waits for what must happen.
@@ -134,16 +135,19 @@ fn where_pvmd_is_not_found_other_places_are_tried() {
 fn each_failure_has_its_code() {
     let folder = Folder::new("failures");
     let line = "ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>";
-    let script = format!("case $1 in old) echo '{line}';; dead) kill -9 $$;; silent) ;; esac");
+    let later = started().line().replace(&format!("wire<{}>", wire::VERSION), "wire<77>");
+    let script = format!("case $1 in old) echo '{line}';; dead) kill -9 $$;; silent) ;; later) echo '{later}';; esac");
     let mut starter = starter(folder.shell(&script), None);
-    for (index, name) in ["old", "dead", "silent"].iter().enumerate() {
+    for (index, name) in ["old", "dead", "silent", "later"].iter().enumerate() {
         starter.start(5, host(index, &format!("{name} dx=pvmd")));
     }
-    let (results, _) = run(&mut starter, 3);
+    let (results, _) = run(&mut starter, 4);
     let failures: Vec<&StartFailure> = results.iter().map(|result| result.as_ref().unwrap_err()).collect();
     assert_eq!(failures[0].code, Code::BadVersion);
     assert!(failures[1].reason.contains("signal 9"), "{failures:?}");
     assert!(failures[2].reason.contains("exit status 0 and no pvmd"), "{failures:?}");
+    assert_eq!(failures[3].code, Code::BadVersion);
+    assert!(failures[3].reason.starts_with("the pvmd on later speaks version 77 "), "{failures:?}");
 }
 
 #[test]
