@@ -100,10 +100,16 @@ pub const fn halves_for(bytes: usize) -> u64 {
     2 * lines_for(bytes) as u64 + 1
 }
 
-/// Stamp word: lap in the upper half, length, kind.
+/// Stamp word of a position.
 #[inline(always)]
 fn stamp(position: u64, shift: u32, bytes: usize, kind: u8) -> u64 {
-    lap(position, shift) << 32 | (bytes as u64) << 8 | u64::from(kind)
+    stamp_in(lap(position, shift) << 32, bytes, kind)
+}
+
+/// Stamp word: lap in the upper half, where it is given already, length, kind.
+#[inline(always)]
+fn stamp_in(lap: u64, bytes: usize, kind: u8) -> u64 {
+    lap | (bytes as u64) << 8 | u64::from(kind)
 }
 
 /// The lap of a position, never zero, so that cleared memory matches none.
@@ -209,7 +215,7 @@ impl Writer {
         if tiny.bytes > 8 {
             line.words[at + 3].store(tiny.words[1], Ordering::Relaxed);
         }
-        let stamp = self.lap | (tiny.bytes as u64) << 8 | (usize::from(TINY) + tiny.usual) as u64;
+        let stamp = stamp_in(self.lap, tiny.bytes, TINY + tiny.usual as u8);
         // A body of an earlier lap may have left in the second half what looks like its next stamp.
         // Looking there costs less than a store: a store waits for the line, and others behind it.
         if at == 0 && line.words[WORDS / 2].load(Ordering::Relaxed) >> 32 == stamp >> 32 {
@@ -225,7 +231,7 @@ impl Writer {
     fn skip(&mut self, ring: &[Line]) {
         if self.position % 2 == 1 {
             let word = &line_at(ring, self.position).words[WORDS / 2];
-            word.store(stamp(self.position, self.shift, 0, SKIP), Ordering::Release);
+            word.store(stamp_in(self.lap, 0, SKIP), Ordering::Release);
             self.advance(1);
         }
     }
@@ -239,7 +245,7 @@ impl Writer {
         line.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
         store_body(line, FIRST_START / 8, first);
         // Pairs with the acquire in `Reader::stamp`: whoever sees the stamp sees the entry.
-        line.words[0].store(stamp(self.position, self.shift, bytes, kind as u8), Ordering::Release);
+        line.words[0].store(stamp_in(self.lap, bytes, kind as u8), Ordering::Release);
     }
 
     /// The lines behind the first one, before that is published.
@@ -352,7 +358,7 @@ impl Reader {
     /// The stamp word at a position, if it was written in this lap.
     #[inline(always)]
     fn stamp(&self, ring: &[Line], position: u64) -> Option<u64> {
-        // Pairs with the release in `Writer::publish`, `write_tiny` and `skip`.
+        // Pairs with the release in `Writer::publish`, `put` and `skip`.
         let stamp = line_at(ring, position).words[word_at(position)].load(Ordering::Acquire);
         (stamp >> 32 == lap(position, self.shift)).then_some(stamp)
     }
