@@ -71,9 +71,6 @@ const TOKENS_PER_RELEASE: usize = 8;
 /// Released bytes that are reported at once.
 const PROMPT_RELEASE_BYTES: usize = 32 << 10;
 
-/// No task, wherever one looks: any number may be asked for as a tid, but no index is as high.
-const NOBODY: (u32, usize) = (0, usize::MAX);
-
 /// A task's place in the shared-memory layer: its segment, its peers.
 pub struct Endpoint {
     tid: u32,
@@ -85,9 +82,6 @@ pub struct Endpoint {
     peers: Vec<Option<Box<Peer>>>,
     /// Index into `peers`, plus one, by slot.
     by_slot: Vec<u32>,
-    /// The task to which a tiny message was sent last, and its index into `peers`: where to find it without
-    /// one look after the other.
-    last_to: (u32, usize),
     /// Peers, those that sent lately first.
     order: Vec<usize>,
     /// Where the next glance at the others begins.
@@ -154,7 +148,6 @@ impl Endpoint {
             _nonce: nonce,
             peers: Vec::new(),
             by_slot: Vec::new(),
-            last_to: NOBODY,
             order: Vec::new(),
             glance: 0,
             free_lines: Vec::new(),

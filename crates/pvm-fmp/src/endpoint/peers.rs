@@ -1,6 +1,6 @@
 //! Who the peers are.
 
-use super::{BELLS_MAX, Endpoint, NOBODY};
+use super::{BELLS_MAX, Endpoint};
 use crate::arrival::Owner;
 use crate::doorbell;
 use crate::peer::{Offers, Outstanding, OwnLine, Peer};
@@ -97,9 +97,6 @@ impl Endpoint {
         let peer = self.peers[index].take().expect("found just now");
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
-        if self.last_to.0 == tid {
-            self.last_to = NOBODY;
-        }
         self.bells -= usize::from(peer.bell.is_some());
         peer.our_line.get().tid.store(0, Ordering::Release);
         self.free_lines.push(peer.our_line.index);

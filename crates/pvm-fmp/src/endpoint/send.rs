@@ -40,10 +40,8 @@ impl Endpoint {
     /// be woken then ([`Endpoint::wake`]).
     #[inline(always)]
     pub fn send_tiny(&mut self, to: u32, tiny: &Tiny) -> Option<bool> {
-        if self.last_to.0 != to {
-            self.last_to = (to, self.index_of(to).filter(|_| !crate::is_daemon(to))?);
-        }
-        let peer = self.peers.get_mut(self.last_to.1)?.as_mut()?;
+        let index = self.index_of(to)?;
+        let peer = self.peers[index].as_mut().filter(|_| !crate::is_daemon(to))?;
         if !peer.push_tiny(tiny) {
             return None;
         }
