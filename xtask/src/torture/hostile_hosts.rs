@@ -161,9 +161,12 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
     let mut chief = Talker::start(command.arg(format!("hosts={}", names.join(","))).stderr(Stdio::null()))?;
     let mut watch = Watch::new(daemons.to_vec(), Duration::from_secs(plan.patience));
     let calm_from = Duration::from_secs(plan.seconds.saturating_sub(plan.round_seconds));
+    // Of a message that one of them has begun, the memory is taken, up to the longest that there is.
+    let begun = plan.hostile_hosts * i32::MAX as u64 / plan.tasks;
+    let meanwhile = Limits { shared: MEANWHILE.shared + begun, ..MEANWHILE };
     let mut calm = false;
     let (traffic, trouble) = converse(plan, &mut chief, ring, &mut |line, time| {
-        watch.limits = if calm { AFTERWARDS } else { MEANWHILE };
+        watch.limits = if calm { AFTERWARDS } else { meanwhile };
         let said = watch.look(line);
         // What follows is another round, if this was not the calm one.
         let more = !std::mem::replace(&mut calm, time >= calm_from);
