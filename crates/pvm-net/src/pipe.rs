@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes that an encrypted pipe takes in one go. What it has taken lies in its own memory, so that
 /// this and a little more is what a pipe holds back.
-const WRITE_BYTES_MAX: usize = 256 << 10;
+const WRITE_BYTES_MAX: usize = 512 << 10;
 
 /// A connection without frames. Whoever holds it watches its socket.
 #[derive(Debug)]
@@ -42,6 +42,24 @@ impl Pipe {
         }
         link.write_encrypted(&taken)?;
         Ok(WRITE_BYTES_MAX - left)
+    }
+
+    /// Sends so many bytes on an encrypted pipe, which `fill` copies from the front, piece by piece, to where it is
+    /// told to. Gives how many were taken; fewer than all when the socket is full.
+    pub fn write_by(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<usize, LinkError> {
+        let link = &mut self.0;
+        link.flush()?;
+        if link.wants_write() {
+            return Ok(0);
+        }
+        let bytes = bytes.min(WRITE_BYTES_MAX);
+        link.write_encrypted_by(bytes, fill)?;
+        Ok(bytes)
+    }
+
+    /// Gives memory back that is not needed while nothing is carried.
+    pub fn release(&mut self) {
+        self.0.release();
     }
 
     /// Writes what was taken and waits; only an encrypted pipe can have such.

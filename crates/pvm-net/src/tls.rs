@@ -358,6 +358,7 @@ impl Tls {
         let mut none = |_: &[u8]| {};
         let plain = &mut Clear::new(0, &mut none, plain);
         let mut gather = std::mem::take(&mut self.gather);
+        gather.clear();
         let mut result = Ok(());
         for part in parts {
             let mut part = *part;
@@ -380,7 +381,33 @@ impl Tls {
         if !gather.is_empty() {
             result = result.and_then(|()| self.drive(out, plain, &mut &gather[..]).map(drop));
         }
-        gather.clear();
+        self.gather = gather;
+        result
+    }
+
+    /// Encrypts so many bytes. `fill` copies the next ones to where it is told to, a record at a time, so that each
+    /// is encrypted while it is in the nearest cache.
+    pub fn encrypt_by(
+        &mut self,
+        bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+        out: &mut Buffer,
+        plain: &mut Buffer,
+    ) -> Result<(), Error> {
+        let mut none = |_: &[u8]| {};
+        let plain = &mut Clear::new(0, &mut none, plain);
+        // Room for all at once: what is there is not moved when the next record finds none.
+        out.space(bytes + bytes.div_ceil(RECORD_BYTES) * RECORD_EXTRA_BYTES);
+        let mut gather = std::mem::take(&mut self.gather);
+        gather.resize(RECORD_BYTES, 0);
+        let mut result = Ok(());
+        let mut left = bytes;
+        while left > 0 && result.is_ok() {
+            let record = &mut gather[..left.min(RECORD_BYTES)];
+            fill(record);
+            left -= record.len();
+            result = self.drive(out, plain, &mut &record[..]).map(drop);
+        }
         self.gather = gather;
         result
     }

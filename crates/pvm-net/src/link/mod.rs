@@ -122,6 +122,8 @@ pub struct Link {
     /// Bytes read from the socket so far, while the peer is not known.
     stranger_bytes: usize,
     trusted: bool,
+    /// So much comes on this encrypted link that more is read in one go.
+    is_busy: bool,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
     /// Bytes of the longest frame, of those that wait, that is longer than all may be that waits. One who
@@ -143,6 +145,7 @@ impl Link {
             body_owed: 0,
             stranger_bytes: 0,
             trusted: false,
+            is_busy: false,
             frame_bytes_max: FRAME_BYTES_MAX,
             queued_bytes_max: QUEUED_BYTES_MAX,
             outsize: 0,

@@ -16,6 +16,9 @@ pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
 const STRANGER_READ_BYTES: usize = 4 << 10;
 /// Bytes read in one go.
 const READ_BYTES: usize = 64 << 10;
+/// The same on an encrypted link once as many have come at once: each read has TCP tell the other side of the room that
+/// it made, by a packet that costs both hosts time.
+const BUSY_READ_BYTES: usize = 256 << 10;
 /// A rest of a body from here on is read to where it belongs.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
 
@@ -169,7 +172,8 @@ impl Link {
     }
 
     /// Gives back memory that is not needed while nothing comes.
-    fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
+        self.is_busy = false;
         self.inbox.release();
         self.outbox.release();
         if let Some(tls) = &mut self.tls {
@@ -198,7 +202,11 @@ impl Link {
             Some(tls) => (tls.cipher(), 0),
             None => (&mut self.inbox, least),
         };
-        let bytes = bytes.max(if self.trusted { READ_BYTES } else { STRANGER_READ_BYTES });
+        let bytes = bytes.max(match (self.trusted, self.is_busy) {
+            (false, _) => STRANGER_READ_BYTES,
+            (true, false) => READ_BYTES,
+            (true, true) => BUSY_READ_BYTES,
+        });
         let count = match rustix::io::read(&self.socket, &mut into.space(bytes)[..bytes]) {
             Ok(0) => return self.broken(LinkError::Closed),
             Ok(count) => count,
@@ -206,7 +214,9 @@ impl Link {
             Err(errno) => return self.broken(errno.into()),
         };
         into.commit(count);
-        if !self.trusted {
+        if self.trusted {
+            self.is_busy |= self.tls.is_some() && count == bytes;
+        } else {
             self.stranger_bytes += count;
             if self.stranger_bytes > HANDSHAKE_BYTES_MAX {
                 return self.broken(LinkError::TooMuch);

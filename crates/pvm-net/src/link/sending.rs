@@ -168,6 +168,17 @@ impl Link {
         self.flush()
     }
 
+    /// The same with so many bytes, which `fill` copies from the front, piece by piece.
+    pub(crate) fn write_encrypted_by(
+        &mut self,
+        bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), LinkError> {
+        let tls = self.tls.as_mut().expect("an encrypted link");
+        tls.encrypt_by(bytes, fill, &mut self.outbox, &mut self.inbox)?;
+        self.flush()
+    }
+
     /// Writes what waits.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         while !self.outbox.is_empty() {

@@ -1,6 +1,7 @@
 //! Two ends of a link in one thread.
 use super::*;
 use crate::keys::KeyPair;
+use crate::pipe::Pipe;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
@@ -277,6 +278,38 @@ fn a_pipe_carries_bytes_and_says_when_it_is_full() {
         };
         assert_eq!(error, LinkError::Closed);
     }
+}
+
+#[test]
+fn an_encrypted_pipe_copies_from_the_front_what_it_takes_and_reads_more_at_once_when_much_comes() {
+    let [_, (one, other)] = each();
+    let (mut one, mut other) = (one.into_pipe(), other.into_pipe());
+    let data = pattern(8 << 20, 6);
+    // Whole records, records and a piece, less than one, and more than a pipe takes in one go.
+    let counts = [32 << 10, 40_000, 1, 0, 100, 3 << 20];
+    let (mut sent, mut received, mut most) = (0, Vec::new(), 0);
+    for turn in 0.. {
+        let wanted = counts[turn % counts.len()].min(data.len() - sent);
+        let mut copied = 0;
+        let taken = one.write_by(wanted, &mut |into| {
+            into.copy_from_slice(&data[sent + copied..][..into.len()]);
+            copied += into.len();
+        });
+        assert_eq!(taken, Ok(copied));
+        sent += copied;
+        // Read when the socket is full, so that much comes at once.
+        while one.wants_write() || sent == data.len() && received.len() < sent {
+            let count = other.read_by(usize::MAX, &mut |bytes| received.extend_from_slice(bytes)).unwrap();
+            most = most.max(count);
+            one.flush().unwrap();
+        }
+        if received.len() == data.len() {
+            break;
+        }
+    }
+    assert!(received == data);
+    assert!(most > 128 << 10, "{most}");
+    [one, other].iter_mut().for_each(Pipe::release);
 }
 
 #[test]

@@ -297,7 +297,11 @@ impl Route {
 
     /// Gives memory back if nothing has been carried since the last time.
     pub fn tidy(&mut self) {
-        if !std::mem::take(&mut self.stirred) && self.endpoint.has_excess() {
+        if std::mem::take(&mut self.stirred) {
+            return;
+        }
+        self.cables.values_mut().for_each(|cable| cable.pipe.release());
+        if self.endpoint.has_excess() {
             self.endpoint.tidy();
         }
     }

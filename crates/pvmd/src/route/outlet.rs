@@ -8,7 +8,7 @@ use pvm_fmp::Parts;
 use pvm_net::{LinkError, Pipe};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ const GATHER_BYTES: usize = 32 << 10;
 /// costs both hosts as much as a full one.
 const CLEAR_BYTES: usize = 512 << 10;
 /// The same for an encrypted link, which keeps what it has not written.
-const ENCRYPTED_BYTES: usize = 128 << 10;
+const ENCRYPTED_BYTES: usize = 256 << 10;
 /// A piece of a body up to this is copied behind its head, in bytes; a longer one is written from
 /// where it lies.
 const COPY_BYTES_MAX: usize = 4 << 10;
@@ -35,6 +35,15 @@ struct Long {
     range: Range<usize>,
 }
 
+/// How far what is being written has been copied.
+struct Place {
+    /// In the gathered bytes.
+    at: usize,
+    /// In the long pieces, and in that one.
+    index: usize,
+    body_at: usize,
+}
+
 /// What is being written. Never more than one gathering: the rest waits in the flows.
 pub(super) struct Outlet {
     /// Heads, short bodies, credit; and how much of that is written.
@@ -42,15 +51,13 @@ pub(super) struct Outlet {
     at: usize,
     /// The long pieces among them, in order.
     long: VecDeque<Long>,
-    /// Where all is put to be encrypted: others may still write where pieces lie.
-    copy: Vec<u8>,
     /// The socket may take more.
     pub writable: bool,
 }
 
 impl Default for Outlet {
     fn default() -> Outlet {
-        Outlet { bytes: Vec::new(), at: 0, long: VecDeque::new(), copy: Vec::new(), writable: true }
+        Outlet { bytes: Vec::new(), at: 0, long: VecDeque::new(), writable: true }
     }
 }
 
@@ -140,36 +147,35 @@ impl Outlet {
         Ok(written)
     }
 
-    /// The same on an encrypted link.
+    /// The same on an encrypted link. What is encrypted is a copy: others may still write where pieces lie.
     fn write_encrypted(&mut self, pipe: &mut Pipe) -> Result<usize, LinkError> {
-        let written = if self.long.is_empty() {
-            pipe.write(&[IoSlice::new(&self.bytes[self.at..])])?
-        } else {
-            let bytes = self.put_together();
-            pipe.write(&[IoSlice::new(&self.copy[..bytes])])?
-        };
+        let long_bytes: usize = self.long.iter().map(|long| long.range.len()).sum();
+        let bytes = self.bytes.len() - self.at + long_bytes;
+        let mut place = Place { at: self.at, index: 0, body_at: 0 };
+        let written = pipe.write_by(bytes, &mut |into| self.copy(&mut place, into))?;
         // A pipe may take less than all although it has room.
         self.writable = !pipe.wants_write();
         Ok(written)
     }
 
-    /// Puts what is to be written into one piece; gives how long that is.
-    fn put_together(&mut self) -> usize {
-        let long_bytes: usize = self.long.iter().map(|long| long.range.len()).sum();
-        let bytes = self.bytes.len() - self.at + long_bytes;
-        if self.copy.len() < bytes {
-            self.copy.resize(bytes, 0);
+    /// Copies what comes next in what is to be written.
+    fn copy(&self, place: &mut Place, mut into: &mut [u8]) {
+        while !into.is_empty() {
+            let long = self.long.get(place.index);
+            let head_end = long.map_or(self.bytes.len(), |long| long.before);
+            let (head, rest) = into.split_at_mut(into.len().min(head_end - place.at));
+            head.copy_from_slice(&self.bytes[place.at..][..head.len()]);
+            place.at += head.len();
+            into = rest;
+            let (Some(Long { body, range, .. }), false) = (long, into.is_empty()) else { continue };
+            let (piece, rest) = into.split_at_mut(into.len().min(range.len() - place.body_at));
+            read(body, range.start + place.body_at, piece);
+            place.body_at += piece.len();
+            into = rest;
+            if place.body_at == range.len() {
+                (place.index, place.body_at) = (place.index + 1, 0);
+            }
         }
-        let (mut at, mut free) = (self.at, &mut self.copy[..bytes]);
-        for Long { before, body, range } in &self.long {
-            let (head, rest) = free.split_at_mut(before - at);
-            let (piece, rest) = rest.split_at_mut(range.len());
-            head.copy_from_slice(&self.bytes[at..*before]);
-            read(body, range.start, piece);
-            (at, free) = (*before, rest);
-        }
-        free.copy_from_slice(&self.bytes[at..]);
-        bytes
     }
 
     fn written(&mut self, mut count: usize) {
