@@ -181,7 +181,8 @@ pub fn read(line: &str) -> Line {
 }
 
 fn started(line: &str) -> Option<Line> {
-    let field = |name: &str| line.split_once(&format!("{name}<"))?.1.split_once('>').map(|(value, _)| value);
+    let fields = fields(line)?;
+    let field = |name: &str| fields.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     if field("ddpro")? != PROTOCOL.to_string() {
         return None;
     }
@@ -198,6 +199,20 @@ fn started(line: &str) -> Option<Line> {
         names: list("name").take(ADDRESSES_MAX).map(str::to_owned).collect(),
         addresses,
     }))
+}
+
+/// The `name<value>` of a line. None where a value has the beginning of another in it.
+fn fields(line: &str) -> Option<Vec<(&str, &str)>> {
+    let (mut fields, mut rest) = (Vec::new(), line);
+    while let Some((name, after)) = rest.split_once('<') {
+        let (value, more) = after.split_once('>')?;
+        if value.contains('<') {
+            return None;
+        }
+        fields.push((name.trim_start(), value));
+        rest = more;
+    }
+    Some(fields)
 }
 
 /// `c0000202:d79d`
@@ -255,6 +270,14 @@ mod tests {
         let by_hand = Call { key: Some(KEY), by_hand: true, name: "a b".into(), ..call() };
         let text = format!("pvmd -S -d0x0 -k{} -n'a b' 1 c0000202:d79d 4080 2 c0000202:0000", "a5".repeat(32));
         assert_eq!(by_hand.command("pvmd"), text);
+    }
+
+    #[test]
+    fn a_field_within_another_is_none() {
+        let line =
+            |arch: &str| Started { arch: arch.into(), dsig: 7, addresses: vec![], key: KEY, names: vec![] }.line();
+        assert_eq!(read(&line("LINUX64 dsig<3")), Line::OtherProtocol);
+        assert!(matches!(read(&line("LINUX64> xdsig<3")), Line::Started(Started { dsig: 7, .. })));
     }
 
     #[test]

@@ -68,6 +68,8 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
         let (inside, after) = bracket.strip_prefix('[').and_then(|text| text.split_once(']')).ok_or_else(broken)?;
         let choices = match inside {
             _ if inside.is_empty() || inside.contains('[') => return Err(broken()),
+            // A list has no room for what is in no address: it would be more than one host without the brackets.
+            _ if inside.contains(':') && inside.contains(',') => return Err(RangeError::Name(bracket.to_owned())),
             _ if inside.contains(':') => vec![format!("[{inside}]")],
             _ => numbers(inside)?,
         };
@@ -149,7 +151,7 @@ mod tests {
         {
             assert!(matches!(expand(list), Err(RangeError::Number(_))), "{list}");
         }
-        for list in ["", ",", "a,", "a,,b"] {
+        for list in ["", ",", "a,", "a,,b", "[::1,2]", "n[1:2,3]"] {
             assert!(matches!(expand(list), Err(RangeError::Name(_))), "{list}");
         }
         assert!(matches!(expand(&"x".repeat(NAME_BYTES_MAX + 1)), Err(RangeError::Name(_))));
