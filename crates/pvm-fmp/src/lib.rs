@@ -63,7 +63,7 @@ pub use {
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },
     heap::Block,
-    memory::can_have,
+    memory::{can_have, release_free},
     spin::{Spinner, Wait},
     straight::Parts,
 };

@@ -64,6 +64,15 @@ pub fn can_have(bytes: u64) -> bool {
     available_bytes().is_none_or(|available| bytes.saturating_add(RESERVE_BYTES) <= available)
 }
 
+/// Gives the system back what `malloc` keeps in case that it is asked for again: 64 MiB of small pieces take 15 ms.
+pub fn release_free() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it touches free memory alone.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The machine's memory in bytes. One system call: every task asks when it starts.
 pub fn total_bytes() -> u64 {
     let info = rustix::system::sysinfo();

@@ -39,6 +39,9 @@ mod processes;
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Free memory goes back to the system at the second look in a row that finds nothing carried, and every so many
+/// after that: questions alone leave some as well.
+const CALM_LOOKS: u32 = 60;
 /// How often the rendezvous file is made to look fresh.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 /// Events taken in one go.
@@ -95,6 +98,8 @@ pub struct Daemon {
     signals: UnixStream,
     started: Instant,
     next_look: Instant,
+    /// Looks in a row that have found nothing carried.
+    calm_looks: u32,
     next_refresh: Instant,
     /// Connections from which more frames were read than handled in their turn.
     unfinished: BTreeSet<Connection>,
@@ -160,6 +165,7 @@ impl Daemon {
             signals,
             started: Instant::now(),
             next_look: Instant::now() + LOOK_INTERVAL,
+            calm_looks: 0,
             next_refresh: Instant::now() + REFRESH_INTERVAL,
             unfinished: BTreeSet::new(),
             unfinished_hosts: BTreeSet::new(),
@@ -270,7 +276,10 @@ impl Daemon {
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
             self.release_outputs();
-            self.route.tidy();
+            self.calm_looks = if self.route.tidy() { self.calm_looks.wrapping_add(1) } else { 0 };
+            if self.calm_looks % CALM_LOOKS == 2 {
+                pvm_fmp::release_free();
+            }
             if Instant::now() >= self.next_refresh {
                 self.next_refresh = Instant::now() + REFRESH_INTERVAL;
                 self.nest.refresh();

@@ -295,15 +295,16 @@ impl Route {
         !self.undelivered.is_empty() || self.cables.values().any(|cable| cable.inlet.stalled)
     }
 
-    /// Gives memory back if nothing has been carried since the last time.
-    pub fn tidy(&mut self) {
+    /// Gives memory back if nothing has been carried since the last time; says whether that is so.
+    pub fn tidy(&mut self) -> bool {
         if std::mem::take(&mut self.stirred) {
-            return;
+            return false;
         }
         self.cables.values_mut().for_each(|cable| cable.pipe.release());
         if self.endpoint.has_excess() {
             self.endpoint.tidy();
         }
+        true
     }
 
     /// Takes what there is and carries it as far as it goes, each in its turn. Says whether there may
