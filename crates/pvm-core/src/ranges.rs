@@ -68,7 +68,7 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
         let (inside, after) = bracket.strip_prefix('[').and_then(|text| text.split_once(']')).ok_or_else(broken)?;
         let choices = match inside {
             _ if inside.is_empty() || inside.contains('[') => return Err(broken()),
-            // A list has no room for what is in no address: it would be more than one host without the brackets.
+            // No address has a comma, and without the brackets it would be two hosts.
             _ if inside.contains(':') && inside.contains(',') => return Err(RangeError::Name(bracket.to_owned())),
             _ if inside.contains(':') => vec![format!("[{inside}]")],
             _ => numbers(inside)?,

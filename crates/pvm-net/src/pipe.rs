@@ -20,28 +20,19 @@ impl Pipe {
 
     /// Sends bytes. Gives how many were taken, from the front; fewer than all when the socket is
     /// full.
-    pub fn write(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, LinkError> {
-        let link = &mut self.0;
-        link.flush()?;
-        if link.wants_write() {
-            return Ok(0);
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<usize, LinkError> {
+        if self.is_encrypted() {
+            return self.write_by(bytes.len(), &mut |into| {
+                let next;
+                (next, bytes) = bytes.split_at(into.len());
+                into.copy_from_slice(next);
+            });
         }
-        if !link.is_encrypted() {
-            return match socket::write(&*link, parts) {
-                Ok(count) => Ok(count),
-                Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-                Err(errno) => Err(errno.into()),
-            };
+        match socket::write(&self.0, &[IoSlice::new(bytes)]) {
+            Ok(count) => Ok(count),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno.into()),
         }
-        let mut left = WRITE_BYTES_MAX;
-        let mut taken: Vec<&[u8]> = Vec::with_capacity(parts.len());
-        for part in parts {
-            let count = part.len().min(left);
-            taken.push(&part[..count]);
-            left -= count;
-        }
-        link.write_encrypted(&taken)?;
-        Ok(WRITE_BYTES_MAX - left)
     }
 
     /// Sends so many bytes on an encrypted pipe, which `fill` copies from the front, piece by piece, to where it is

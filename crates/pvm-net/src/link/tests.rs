@@ -254,9 +254,7 @@ fn a_pipe_carries_bytes_and_says_when_it_is_full() {
         let data = pattern(20 << 20, 3);
         let (mut sent, mut full) = (0, false);
         while !full {
-            let rest = &data[sent..];
-            let (front, back) = rest.split_at(rest.len().min(70_000));
-            let count = one.write(&[std::io::IoSlice::new(front), std::io::IoSlice::new(back)]).unwrap();
+            let count = one.write(&data[sent..]).unwrap();
             sent += count;
             full = count == 0;
         }
@@ -264,7 +262,7 @@ fn a_pipe_carries_bytes_and_says_when_it_is_full() {
         let mut received = Vec::new();
         let mut into = vec![0; 100_000];
         while received.len() < data.len() {
-            sent += one.write(&[std::io::IoSlice::new(&data[sent..])]).unwrap();
+            sent += one.write(&data[sent..]).unwrap();
             let count = other.read(&mut into).unwrap();
             received.extend_from_slice(&into[..count]);
         }
@@ -371,7 +369,7 @@ fn writing_to_one_that_is_gone_is_an_error_and_no_signal() {
         while !failed(&mut one) {}
         assert!(failed(&mut one));
         let mut pipe = one.into_pipe();
-        let _ = pipe.write(&[std::io::IoSlice::new(&body)]);
+        let _ = pipe.write(&body);
     }
     assert_eq!(signals.load(std::sync::atomic::Ordering::SeqCst), 0);
     signal_hook::low_level::unregister(flag);

@@ -7,7 +7,6 @@ use pvm_fmp::{Arrival, FAR, Sink};
 use pvm_fuzz::{Source, Unstructured, file, part};
 use pvm_net::{Identity, KeyPair, Link};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::io::IoSlice;
 use std::rc::Rc;
 
 /// What takes it in.
@@ -210,7 +209,7 @@ impl World {
     /// A turn of the daemon's loop.
     fn turn(&mut self) {
         if let Some(far) = &mut self.far {
-            let count = far.write(&[IoSlice::new(&self.pending)]).unwrap_or(0);
+            let count = far.write(&self.pending).unwrap_or(0);
             self.pending.drain(..count);
         }
         self.pending.truncate(PENDING_BYTES_MAX);

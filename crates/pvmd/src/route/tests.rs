@@ -368,7 +368,7 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
             pvm_core::flows::frames::write_piece(&piece, &mut bytes);
             bytes.push(0);
         }
-        far.write(&[io::IoSlice::new(&bytes)]).unwrap();
+        far.write(&bytes).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         one.route.ready(other.tid, true, false, false);
         one.route.turn(&mut one.places);
