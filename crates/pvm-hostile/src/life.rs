@@ -6,7 +6,6 @@ use pvm_core::wire::{self, Entry, Frame, Key};
 use pvm_net::{Event, Gate, Link, Pair, Pipe, PublicKey, Security};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -243,7 +242,7 @@ impl Life {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         loop {
             let (front, _) = peer.unsent.as_slices();
-            match peer.data.write(&[IoSlice::new(front)]) {
+            match peer.data.write(front) {
                 Ok(0) => return,
                 Ok(count) => drop(peer.unsent.drain(..count)),
                 Err(_) => return self.lost(host),

@@ -28,6 +28,10 @@ impl Pipe {
                 into.copy_from_slice(next);
             });
         }
+        self.flush()?;
+        if self.wants_write() {
+            return Ok(0);
+        }
         match socket::write(&self.0, &[IoSlice::new(bytes)]) {
             Ok(count) => Ok(count),
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
@@ -53,7 +57,7 @@ impl Pipe {
         self.0.release();
     }
 
-    /// Writes what was taken and waits; only an encrypted pipe can have such.
+    /// Writes what was taken and waits. A pipe in clear can only have the end of its handshake.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         self.0.flush()
     }
