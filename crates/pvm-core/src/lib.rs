@@ -20,6 +20,8 @@ pub mod encoding;
 pub mod events;
 pub mod flows;
 pub mod format;
+#[cfg(test)]
+mod formats_tests;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod hostfile;

@@ -12,7 +12,8 @@ use crate::wire::SECRET_BYTES;
 use serde::{Deserialize, Serialize};
 pub use serde_bytes::ByteBuf;
 
-/// Spoken by both sides; unequal versions are refused with `PvmBadVersion`.
+/// Spoken by both sides; unequal versions are refused with `PvmBadVersion`. A test compares what is said with
+/// `formats/tasks.txt`.
 pub const VERSION: u32 = 1;
 
 /// A frame between a task and its daemon. The longest is one with an entry for a mailbox.

@@ -1,0 +1,83 @@
+//! What daemons and tasks say to each other, compared with what is written down in `formats/`: whoever changes it is
+//! told to raise the number by which each side knows that the other understands.
+use crate::codes::Code;
+use crate::flows::{Credit, Letter, Piece, frames};
+use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
+use crate::tid::Tid;
+use crate::wire::{self, Frame, GroupChange, StartNews, StartOrder};
+use serde_reflection::{ContainerFormat, Samples, Tracer, TracerConfig};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+
+/// The formats of types and of all that they hold. Enumerations are to be named, wherever they stand.
+macro_rules! formats {
+    ($($type:ty),*) => {{
+        let (mut tracer, samples) = (Tracer::new(TracerConfig::default()), Samples::new());
+        $(tracer.trace_type::<$type>(&samples).unwrap();)*
+        tracer.registry().unwrap().iter().map(|(name, format)| text(name, format)).collect::<String>()
+    }};
+}
+
+/// A line for a type; for an enumeration a line for each variant.
+fn text(name: &str, format: &ContainerFormat) -> String {
+    let lines = match format {
+        ContainerFormat::Enum(variants) => {
+            variants.iter().map(|(number, variant)| format!("{name} {number}: {variant:?}\n")).collect()
+        }
+        format => format!("{name}: {format:?}\n"),
+    };
+    lines.replace("Named { name: \"", "").replace("\", value:", "").replace(" }", "")
+}
+
+/// The frames that are made by hand, one of each, in hexadecimal.
+fn frames_on_data_links() -> String {
+    let letter =
+        Letter { src: Tid(0x8_0001), dst: Tid(0xc_0002), others: vec![Tid(0xc_0003)], meta: [1, 2, 3, 4, 5], bytes: 7 };
+    let pieces: [Piece<()>; 3] = [
+        Piece::Start { transfer: 6, letter, first: 7, body: Rc::new(()) },
+        Piece::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
+        Piece::Along { dst: Tid(0xc_0002), frame: vec![8, 9] },
+    ];
+    let mut heads: Vec<_> = pieces.iter().map(|piece| written(|out| frames::write_piece(piece, out))).collect();
+    heads.push(written(|out| frames::write_credit(&Credit { host: Tid(1), dst: Tid(0xc_0002), bytes: 0x1234 }, out)));
+    heads
+        .iter()
+        .map(|head| format!("frame {}\n", head.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
+        .collect()
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
+}
+
+/// Compares with the file of that name, which the test writes anew once its first line has another number.
+fn compare(name: &str, number: &str, version: u32, formats: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("formats").join(name);
+    let text = format!("{number} {version}\n{formats}");
+    let before = std::fs::read_to_string(&file).unwrap_or_default();
+    if before == text {
+        return;
+    }
+    let same_number = before.lines().next() == text.lines().next();
+    assert!(
+        !same_number,
+        "{name}: what is said has changed, so that those before do not understand it: raise {number}"
+    );
+    std::fs::write(&file, &text).unwrap();
+    panic!("{number} has changed: {} has been written anew, please look at it and commit it", file.display());
+}
+
+#[test]
+fn what_daemons_say_to_each_other_changes_with_its_version() {
+    let types = formats!(Frame, Code, GroupChange, Reply, Request, Role, SocketAddr, StartNews, StartOrder);
+    compare("daemons.txt", "wire::VERSION", wire::VERSION, &(types + &frames_on_data_links()));
+}
+
+#[test]
+fn what_tasks_and_daemons_say_to_each_other_changes_with_its_version() {
+    let types = formats!(ToDaemon, Code, ToTask, Reply, Request, Role);
+    compare("tasks.txt", "proto::VERSION", proto::VERSION, &types);
+}
