@@ -46,8 +46,10 @@ pub fn pull(bell: BorrowedFd<'_>) {
     // told not to wait.
     // SAFETY: a doorbell is open for writing, so the kernel reads the byte, which lives for ever.
     let rung = unsafe { libc::vmsplice(bell.as_raw_fd(), &raw const ring, 1, libc::SPLICE_F_NONBLOCK) };
-    // Sandboxes that do not have or allow the call have an error of their own for that.
-    if rung < 0 && io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
+    // Sandboxes that do not have or allow the call have an error of their own for that. What is no pipe is no
+    // doorbell any more: the program has closed it, and opened something else.
+    let errno = io::Error::last_os_error().raw_os_error();
+    if rung < 0 && ![Some(libc::EAGAIN), Some(libc::EBADF)].contains(&errno) {
         write(bell);
     }
 }
@@ -100,5 +102,15 @@ mod tests {
         assert!(!rings(own.as_fd()));
         pull(given.as_fd());
         assert!(rings(own.as_fd()));
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_left_alone() {
+        // A program that closes descriptors that are not its own may open something in a doorbell's place.
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        pull(one.as_fd());
+        assert!(!rustix::fs::fcntl_getfl(&one).unwrap().contains(OFlags::NONBLOCK));
+        rustix::io::ioctl_fionbio(&other, true).unwrap();
+        assert!(!rings(other.as_fd()));
     }
 }

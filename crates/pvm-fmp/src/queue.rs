@@ -112,10 +112,10 @@ fn stamp_in(lap: u64, bytes: usize, kind: u8) -> u64 {
     lap | (bytes as u64) << 8 | u64::from(kind)
 }
 
-/// The lap of a position, never zero, so that cleared memory matches none.
+/// The number of the lap of a position, odd and so never zero: cleared memory matches none.
 #[inline(always)]
 fn lap(position: u64, shift: u32) -> u64 {
-    ((position >> (shift + 1)) + 1) & 0xffff_ffff
+    (position >> shift | 1) & 0xffff_ffff
 }
 
 /// The line of a position.
@@ -641,6 +641,38 @@ mod tests {
         assert_eq!(reader.next_tiny(&ring, 3), None);
         ring[0].words[0].store(stamp(0, 2, TINY_BYTES, TINY), Ordering::Relaxed);
         assert!(reader.next_tiny(&ring, 0).is_some());
+    }
+
+    #[test]
+    fn cleared_memory_is_never_of_this_lap() {
+        for shift in [2, 6, 16] {
+            let around = |place: u64| place - (4 << shift)..place + (4 << shift);
+            for position in around(1 << (32 + shift)).chain(around(1 << (33 + shift))) {
+                assert_ne!(lap(position, shift), 0);
+                assert_ne!(lap(position, shift), lap(position + (2 << shift), shift));
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_of_zeros_is_no_stamp_after_billions_of_laps() {
+        let (shift, ring) = (2, ring(2));
+        for last in [1 << (32 + shift), 1 << (33 + shift)] {
+            let position = last - (4 << shift);
+            let mut writer = Writer { position, shift, lap: lap(position, shift) << 32 };
+            let mut reader = Reader { position, shift };
+            for _ in 0..4 {
+                for _ in 0..ring.len() {
+                    writer.write_short(&ring, &usual(1, 0), &[0; FIRST_BYTES]);
+                    reader.advance(reader.next(&ring).unwrap().unwrap().halves());
+                }
+                for _ in 0..2 * ring.len() {
+                    writer.write_short(&ring, &usual(1, 0), &[0; 8]);
+                    reader.advance(reader.next(&ring).unwrap().unwrap().halves());
+                    assert!(matches!(reader.next(&ring), Ok(None)));
+                }
+            }
+        }
     }
 
     /// One thread, and no place for ThreadSanitizer, which runs with `--cfg one_mapping`.

@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// "hpvmseg1".
-const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg1");
+/// "hpvmseg2": the layout of segments and queues.
+const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg2");
 /// Peers that a task has at a time, or says it has.
 ///
 /// * Filled by: each task of the host

@@ -162,6 +162,37 @@ fn blocks_are_freed_when_the_receiver_drops_them() {
     assert!(!a.has_excess());
 }
 
+/// Takes one message at a time, and gives its body back at once.
+struct OneByOne(usize);
+
+impl Sink for OneByOne {
+    fn arrived(&mut self, _from: u32, _meta: Meta, _body: Arrival<'_>) {
+        self.0 += 1;
+    }
+    fn satisfied(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_message_behind_many_releases_is_there_before_a_sleep() {
+    const LONG_MESSAGES: usize = 600;
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    for _ in 0..LONG_MESSAGES {
+        assert_eq!(a.send_bytes(B, [0; 6], &body(40_000, 1)), Ok(Sent::Done));
+    }
+    let mut taken = OneByOne(0);
+    while taken.0 < LONG_MESSAGES {
+        assert!(b.poll(&mut taken) > 0);
+    }
+    assert_eq!(b.send_bytes(A, [0; 6], b"answer"), Ok(Sent::Done));
+    a.prepare_sleep();
+    let mut kept = Kept::default();
+    while a.poll(&mut kept) > 0 {}
+    assert_eq!(kept.messages.len(), 1);
+}
+
 #[test]
 fn a_body_in_many_fragments_arrives_as_one() {
     let host = Host::new();

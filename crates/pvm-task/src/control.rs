@@ -61,7 +61,7 @@ pub(crate) struct Member {
     quiet_polls: u32,
     /// The socket is worth a look whatever the port table says.
     pub look_at_socket: bool,
-    /// The last look brought something; there may be more.
+    /// Something has come since the task was about to sleep; there may be more.
     pub stirring: bool,
     /// Since when nothing has come, as far as it matters: of a task that sleeps with much free
     /// memory.

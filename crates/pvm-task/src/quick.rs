@@ -218,7 +218,6 @@ fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter
     if ctx != filter.ctx || (tag != filter.tag && filter.tag != ANY) {
         return None;
     }
-    member.stirring = false;
     member.idle_since = None;
     Some((from as i32, first))
 }

@@ -329,7 +329,7 @@ impl Task {
     #[inline]
     fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
-            member.stirring = count > delivered;
+            member.stirring |= count > delivered;
             if count > 0 {
                 member.idle_since = None;
             }
@@ -462,7 +462,6 @@ impl Task {
         if only_native && !envelope.is_native() {
             return None;
         }
-        member.stirring = false;
         member.idle_since = None;
         Some((envelope, short, state))
     }

@@ -184,8 +184,7 @@ impl Waiter {
                 self.phase = Phase::Prepared;
                 Step::Again
             }
-            Phase::Prepared if task.member.as_ref().is_some_and(|member| member.stirring) => {
-                // One look does not take everything: there may be more already.
+            Phase::Prepared if task.member.as_ref().is_some_and(Member::cannot_sleep) => {
                 task.rise();
                 self.phase = Phase::New;
                 Step::Again
@@ -294,6 +293,12 @@ impl Member {
     fn leaves_the_core(&mut self) -> bool {
         std::mem::take(&mut self.carried) || self.endpoint.crowded()
     }
+
+    /// Whether something has come since the task was about to sleep: one look does not take everything.
+    /// Or a handler that ran meanwhile has slept itself: then nobody rings any more.
+    fn cannot_sleep(&self) -> bool {
+        self.stirring || !self.endpoint.is_napping()
+    }
 }
 
 impl Task {
@@ -319,6 +324,7 @@ impl Task {
     /// Senders ring from now on.
     pub(crate) fn prepare_sleep(&mut self) {
         if let Some(member) = &mut self.member {
+            member.stirring = false;
             member.endpoint.prepare_sleep();
             member.groups.lie_down();
         }
@@ -327,8 +333,11 @@ impl Task {
     /// Leaves the task as if it slept, for programs that watch its descriptors themselves: senders
     /// ring. What has come meanwhile rings too, for the program has not heard of it.
     pub fn arm(&mut self) {
-        self.rise();
-        self.prepare_sleep();
+        // Who sleeps has done so, and what has rung is for him to hear.
+        if !self.someone_sleeps() {
+            self.rise();
+            self.prepare_sleep();
+        }
         if let Some(member) = &mut self.member {
             member.look_at_socket = true;
         }

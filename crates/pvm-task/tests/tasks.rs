@@ -616,3 +616,80 @@ fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
         },
     );
 }
+
+/// A wait that has come so far that senders ring.
+fn about_to_sleep(task: &mut Task) -> Waiter {
+    let mut waiter = Waiter::new(Some(LONG));
+    while !task.is_about_to_sleep() {
+        task.progress();
+        assert!(matches!(waiter.next(task), Step::Again));
+    }
+    waiter
+}
+
+/// `one` with a task, which can have another one send it a message; it has been sent when that returns.
+fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
+    let daemon = Running::start();
+    let (order, orders) = mpsc::channel::<()>();
+    let (done, dones) = mpsc::channel();
+    two(
+        &daemon,
+        move |task, peer| {
+            // They know each other before it matters.
+            psend(task, peer, 1, b"hello");
+            one(task, &|| {
+                order.send(()).unwrap();
+                dones.recv().unwrap();
+            });
+        },
+        |task, peer| {
+            precv(task, peer, 1, &mut [0; 5]);
+            for () in orders {
+                psend(task, peer, 2, b"news");
+                done.send(()).unwrap();
+            }
+        },
+    );
+}
+
+#[test]
+fn a_task_does_not_sleep_after_another_wait_within_its_own() {
+    with_sender(|task, _| {
+        let mut waiter = about_to_sleep(task);
+        // As a message handler may that runs now.
+        assert!(wait_for(task, Duration::from_millis(20), |_| None::<()>).is_none());
+        assert!(matches!(waiter.next(task), Step::Again), "nobody would ring");
+        waiter.finish(task);
+    });
+}
+
+#[test]
+fn a_task_does_not_sleep_over_what_came_while_it_was_about_to() {
+    with_sender(|task, have_sent| {
+        let mut waiter = about_to_sleep(task);
+        have_sent();
+        assert!(task.progress() > 0);
+        assert_eq!(task.progress(), 0);
+        assert!(matches!(waiter.next(task), Step::Again));
+        waiter.finish(task);
+    });
+}
+
+#[test]
+fn a_call_of_another_thread_does_not_swallow_what_wakes_the_sleeper() {
+    with_sender(|task, have_sent| {
+        let mut waiter = about_to_sleep(task);
+        task.progress();
+        let Step::Sleep(sleep) = waiter.next(task) else { panic!("nothing has come") };
+        have_sent();
+        // The other thread takes it in, and leaves the task armed for `select`.
+        while task.progress() == 0 {}
+        task.arm();
+        let start = Instant::now();
+        sleep.sleep();
+        assert!(start.elapsed() < Duration::from_secs(2));
+        waiter.woke(task);
+        assert!(task.receive(&task.filter(ANY, 2)).is_some());
+        waiter.finish(task);
+    });
+}

@@ -512,6 +512,7 @@ impl Daemon {
             Action::Introduce { one, other } => {
                 if let Err(error) = self.connections.introduce(one, other) {
                     self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
+                    self.machine.handle_not_introduced(one, other);
                 }
             }
             Action::Ring { tid } => self.connections.ring(tid),

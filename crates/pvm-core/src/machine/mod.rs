@@ -119,7 +119,8 @@ pub enum Action {
     Refuse { connection: Connection, code: Code },
     /// Send a frame to a task, or keep it until the task has enrolled.
     Send { to: Tid, frame: ToTask },
-    /// Give each of the two tasks the other's segment and doorbell. Both can be the same.
+    /// Give each of the two tasks the other's segment and doorbell, or say that it could not be done
+    /// ([`Machine::handle_not_introduced`]). Both can be the same.
     Introduce { one: Tid, other: Tid },
     /// Ring a task's doorbell.
     Ring { tid: Tid },

@@ -313,6 +313,15 @@ impl Machine {
         Ok(Reply::Done)
     }
 
+    /// Two of whom one wanted to be introduced could not be ([`Action::Introduce`]): it may be tried again.
+    pub fn handle_not_introduced(&mut self, one: Tid, other: Tid) {
+        for (tid, peer) in [(one, other), (other, one)] {
+            if let Some(task) = self.tasks.get_mut(tid) {
+                task.peers.remove(&peer);
+            }
+        }
+    }
+
     /// The connection of a task has closed.
     pub fn handle_disconnect(&mut self, tid: Tid) {
         self.left(tid);

@@ -346,6 +346,20 @@ fn tasks_are_introduced_once_and_hear_of_each_others_end() {
 }
 
 #[test]
+fn an_introduction_that_failed_can_be_asked_for_again() {
+    let mut world = World::new();
+    world.tasks(2);
+    for peer in [TWO, world.machine.own_host()] {
+        let action = Action::Introduce { one: ONE, other: peer };
+        world.ask(ONE, Request::Connect(peer));
+        assert_eq!(world.seen[0], action);
+        world.machine.handle_not_introduced(ONE, peer);
+        world.ask(ONE, Request::Connect(peer));
+        assert_eq!(world.seen[0], action);
+    }
+}
+
+#[test]
 fn a_task_that_has_not_come_yet_can_be_sent_to() {
     let mut world = World::new();
     world.task();

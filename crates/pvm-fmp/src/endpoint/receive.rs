@@ -22,8 +22,9 @@ use std::rc::Rc;
 
 impl Endpoint {
     /// Hands what has arrived to `sink`: of each peer so much that the others have their turn, and of
-    /// many peers those that sent lately and some others. Returns how many messages; 0 when asleep
-    /// (after [`Endpoint::prepare_sleep`]) means that nothing is there. No system call.
+    /// many peers those that sent lately and some others. Returns how many messages, or 1 where none is
+    /// among so many other entries; 0 when asleep (after [`Endpoint::prepare_sleep`]) means that nothing
+    /// is there. No system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
@@ -251,9 +252,10 @@ impl Endpoint {
         if peer.inbound.is_some() { self.drain_some(index, sink) } else { 0 }
     }
 
+    /// Takes a batch of entries, of whatever kind. Returns how many messages; not 0 where more may be there.
     fn drain_some(&mut self, index: usize, sink: &mut impl Sink) -> usize {
-        let mut count = 0;
-        for _ in 0..BATCH {
+        let (mut count, mut entries) = (0, 0);
+        while entries < BATCH {
             match self.step(index, sink) {
                 Some(Step::Message) => {
                     count += 1;
@@ -268,6 +270,10 @@ impl Endpoint {
                     break;
                 }
             }
+            entries += 1;
+        }
+        if entries == BATCH {
+            count = count.max(1);
         }
         // Who sends long bodies one after another may wait for the first ones to be read.
         let peer = self.peers[index].as_ref();

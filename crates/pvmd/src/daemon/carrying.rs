@@ -95,6 +95,7 @@ impl Daemon {
     pub(super) fn introduce_self(&mut self, task: Tid) {
         if let Err(error) = self.connections.introduce_daemon(task, self.route.endpoint()) {
             self.log.line(&format!("cannot carry messages of {task}: {error}"));
+            self.machine.handle_not_introduced(task, self.machine.own_host());
         }
     }
 

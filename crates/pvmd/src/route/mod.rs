@@ -274,11 +274,12 @@ impl Route {
         }
         self.endpoint.prepare_sleep();
         let mut taking = Taking { departures: &mut self.departures, around };
-        let count = self.endpoint.poll(&mut taking);
-        if count > 0 {
+        // Who was told to ring may have read so far, and not rung, just before.
+        let stirs = self.endpoint.poll(&mut taking) > 0 || !self.heard().is_empty();
+        if stirs {
             self.endpoint.awake_unrung();
         }
-        count == 0
+        !stirs
     }
 
     /// After the loop has slept; `rung`: the doorbell can be read.
@@ -442,11 +443,14 @@ impl Route {
     }
 
     fn hear_all(&mut self) {
+        self.heard().into_iter().for_each(|task| self.hear(task));
+    }
+
+    /// Tasks that have read as far as they are to tell.
+    fn heard(&mut self) -> Vec<Tid> {
         let endpoint = &mut self.endpoint;
         let noticed = self.noticed.iter();
-        let there: Vec<Tid> =
-            noticed.filter(|(task, mark)| endpoint.read_by(task.0) >= **mark).map(|(task, _)| *task).collect();
-        there.into_iter().for_each(|task| self.hear(task));
+        noticed.filter(|(task, mark)| endpoint.read_by(task.0) >= **mark).map(|(task, _)| *task).collect()
     }
 }
 

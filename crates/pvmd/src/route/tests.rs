@@ -244,6 +244,24 @@ fn long_messages_to_a_receiver_that_takes_nothing_stay_with_their_sender() {
 }
 
 #[test]
+fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    for number in 0..4 {
+        a.send(b.tid, number, &pattern(1 << 20, number));
+    }
+    settle([&mut one, &mut other], &mut [&mut a]);
+    assert!(!other.route.noticed.is_empty());
+    // It looks for the last time before it lies down; only then has the task read, and sees nobody asleep.
+    while other.route.turn(&mut other.places) {}
+    b.take();
+    assert!(!other.route.lie_down(&other.places));
+    other.route.rise(false);
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(b.numbers(a.tid), [0, 1, 2, 3]);
+}
+
+#[test]
 fn complete_messages_of_a_dead_sender_arrive_and_news_of_its_death_come_after_them() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
