@@ -90,7 +90,9 @@ fn nowhere(life: &mut Life, host: Tid) {
     let length = life.dice.usize(..100);
     let mut letter = start(life, host, length);
     letter.dst = Tid(host.0 | life.dice.u32(1..1 << 18));
-    letter.others = (0..life.dice.usize(..50)).map(|_| Tid(host.0 | life.dice.u32(1..1 << 18))).collect();
+    // For each of them credit comes back at once.
+    let most = if life.dice.u32(..8) == 0 { 20_000 } else { 50 };
+    letter.others = (0..life.dice.usize(..most)).map(|_| Tid(host.0 | life.dice.u32(1..1 << 18))).collect();
     life.stream(host, &letter.frame());
 }
 

@@ -446,6 +446,23 @@ fn one_who_calls_again_and_again_keeps_few_places() {
 }
 
 #[test]
+fn one_who_calls_and_says_nothing_keeps_few_places() {
+    let mut gate = gate();
+    let friend = acquaintance(&gate);
+    let mut links = Vec::new();
+    for count in 1..=HALVES_MAX + 3 {
+        let mut link = link_to(&gate, friend.identity());
+        shake(&mut gate, &mut link).unwrap();
+        // The last word of the handshake is on its way.
+        for _ in 0..20 {
+            gate.step(Instant::now());
+        }
+        links.push(link);
+        assert_eq!(gate.pending(), count.min(HALVES_MAX));
+    }
+}
+
+#[test]
 fn those_who_dawdle_lose_their_places_and_hold_up_nobody() {
     let mut gate = gate();
     let hello = {

@@ -53,6 +53,16 @@ fn a_call_to_one_that_comes_later_succeeds_and_one_to_nobody_ends_with_the_reaso
 }
 
 #[test]
+fn a_call_that_fails_at_once_is_told_at_once() {
+    let (mut caller, called) = acquainted();
+    caller.connect(7, &[], called.identity().public(), Security::Encrypted, PATIENCE, Instant::now());
+    assert!(caller.next_wakeup().is_some_and(|when| when <= Instant::now()));
+    caller.step(Instant::now());
+    assert!(matches!(&events(&mut caller)[..], [Event::Failed { ticket: 7, .. }]));
+    assert_eq!(caller.next_wakeup(), None);
+}
+
+#[test]
 fn a_call_that_is_cancelled_tells_nothing() {
     let (mut caller, mut called) = acquainted();
     caller.connect(7, &[address(&called)], called.identity().public(), Security::Encrypted, PATIENCE, Instant::now());

@@ -235,7 +235,9 @@ impl Links {
         if epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN).is_err() {
             return self.events.push_back(Event::Down { host });
         }
-        known.control = Some(Control { link: control, watches_write: false });
+        let mut control = Control { link: control, watches_write: false };
+        control.watch(&self.epoll, host);
+        known.control = Some(control);
         self.events.push_back(Event::Up { host, data: data.into_pipe() });
     }
 
@@ -253,7 +255,10 @@ impl Links {
 
     /// The next frame of a host, if one has come as a whole.
     pub fn receive(&mut self, host: Tid) -> Option<Frame> {
-        let control = self.hosts.get_mut(&host)?.control.as_mut()?;
+        let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
+            self.say_farewell(host);
+            return None;
+        };
         let result = match control.link.receive_whole() {
             Ok(None) => return None,
             Ok(Some((head, body))) => match wire::decode(body) {
@@ -265,10 +270,10 @@ impl Links {
         result.map_err(|error| self.lost(host, &error)).ok()
     }
 
-    /// Whether the socket alone would not tell that there are frames of that host.
+    /// Whether the socket alone would not tell that there are frames of that host, or no more.
     pub fn has_unread(&self, host: Tid) -> bool {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
-        control.is_some_and(|control| control.link.has_unread())
+        control.is_some_and(|control| control.link.has_unread() || control.link.is_broken())
     }
 
     /// Writes what waits for a host.

@@ -56,6 +56,7 @@ struct Arriving<B> {
 
 /// A message that a task was given and has not taken yet.
 struct Handed {
+    /// Nobody when the host is gone.
     from: Tid,
     cost: u64,
     /// How far the task must have come to have taken it.
@@ -144,10 +145,9 @@ impl<B> Intake<B> {
         self.owed.retain(|(_, to), _| *to != host);
         self.begun.retain(|(from, _), _| *from != host);
         self.credits.retain(|credit| credit.host != host);
-        for waiting in self.handed.values_mut() {
-            waiting.messages.iter_mut().filter(|handed| handed.from == host).for_each(|handed| handed.cost = 0);
-            waiting.cost = waiting.messages.iter().map(|handed| handed.cost).sum();
-        }
+        // What tasks have not taken of it is still to be heard of: its memory is free then.
+        let handed = self.handed.values_mut().flat_map(|waiting| waiting.messages.iter_mut());
+        handed.filter(|handed| handed.from == host).for_each(|handed| handed.from = Tid::NONE);
     }
 
     /// Messages of which chunks are still to come.
@@ -217,7 +217,7 @@ impl<B> Intake<B> {
     }
 
     fn owe(&mut self, from: Tid, dst: Tid, cost: u64) {
-        if cost == 0 {
+        if from == Tid::NONE {
             return;
         }
         let owed = self.owed.entry((dst, from)).or_default();

@@ -190,6 +190,17 @@ fn the_end_of_a_task_returns_all_of_its_credit() {
 }
 
 #[test]
+fn what_a_task_has_not_taken_is_heard_of_also_when_its_host_is_gone() {
+    let mut intake = Intake::<()>::new();
+    intake.handed(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 10);
+    intake.handed(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 20);
+    intake.host_gone(sender(0));
+    assert_eq!((intake.came_to(task(1), 10), intake.mark_of_interest(task(1))), (1, Some(20)));
+    assert_eq!((intake.came_to(task(1), 20), intake.mark_of_interest(task(1))), (1, None));
+    assert_eq!(intake.poll_credit(), None);
+}
+
+#[test]
 fn chunks_that_do_not_fit_are_strange() {
     let mut intake = Intake::new();
     let letter = Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };

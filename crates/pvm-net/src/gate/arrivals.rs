@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 const ACCEPTS_IN_TURN_MAX: usize = 16;
 /// A caller that has begun a handshake gets so long before it can lose its place to another.
 const SHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
-/// Connections of one known peer at a time that wait for its data link.
+/// Connections of one known peer at a time that wait for its data link, and as many that have not said yet what they
+/// are for.
 ///
 /// * Filled by: each other host
 /// * Setting: none, a host calls once for each address of another
 /// * Reached: the oldest is closed
-/// * Test: `one_who_calls_again_and_again_keeps_few_places`
+/// * Test: `one_who_calls_again_and_again_keeps_few_places`, `one_who_calls_and_says_nothing_keeps_few_places`
 pub const HALVES_MAX: usize = 8;
 /// Pause when there is no descriptor left for a new connection.
 const DEAF_TIME: Duration = Duration::from_millis(100);
@@ -197,7 +198,10 @@ impl Gate {
             Ok(None) => {}
             Ok(Some(stage)) => {
                 match &stage {
-                    Stage::Shaking(link) => self.watch(id, link.as_fd(), Watch::of(link)),
+                    Stage::Shaking(link) => {
+                        self.make_room_for_known(link.peer());
+                        self.watch(id, link.as_fd(), Watch::of(link));
+                    }
                     Stage::Half(half) => self.watch(id, half.control.as_fd(), Watch::of(&half.control)),
                     Stage::Silent(_) => {}
                 }
@@ -266,6 +270,19 @@ impl Gate {
         if halves.len() >= HALVES_MAX {
             halves.sort_unstable();
             self.entries.remove(&halves[0]);
+        }
+    }
+
+    /// A known peer that has not said what it wants could have any number of connections.
+    fn make_room_for_known(&mut self, peer: Option<PublicKey>) {
+        let Some(peer) = peer else { return };
+        let known = |(id, entry): (&u64, &Entry)| match entry {
+            Entry::Arrival(Arrival { stage: Stage::Shaking(link), .. }) if link.peer() == Some(peer) => Some(*id),
+            _ => None,
+        };
+        let known: Vec<u64> = self.entries.iter().filter_map(known).collect();
+        if let Some(oldest) = known.iter().min().filter(|_| known.len() >= HALVES_MAX) {
+            self.entries.remove(oldest);
         }
     }
 

@@ -282,6 +282,10 @@ impl Gate {
 
     /// When [`Gate::step`] wants to be called at the latest.
     pub fn next_wakeup(&self) -> Option<Instant> {
+        // What was known at once is told in the next step.
+        if !self.events.is_empty() {
+            return Some(Instant::now());
+        }
         let deadlines = self.entries.values().map(|entry| match entry {
             Entry::Arrival(arrival) => arrival.deadline(),
             Entry::Attempt(attempt) => attempt.deadline,

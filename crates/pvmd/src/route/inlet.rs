@@ -15,6 +15,8 @@ const READ_BYTES: usize = 64 << 10;
 const BEHIND_BYTES: usize = 256;
 /// Bytes taken from one link before others have their turn.
 const TURN_BYTES: usize = 1 << 20;
+/// The same in reads: encrypted bytes can be much work and few bytes.
+const TURN_READS: usize = 64;
 
 /// What is to be done with a body when it is there.
 enum Then {
@@ -124,12 +126,17 @@ impl Inlet {
         }
         let count = pipe.read(&mut self.buffer[self.end..wanted])?;
         self.readable = match pipe.is_encrypted() {
-            true => count > 0 || pipe.has_unread(),
+            true => count > 0 || pipe.has_unread() || self.ends(),
             // A socket that gives less than asked for is empty, and tells when it no longer is.
-            false => self.end + count == wanted || pipe.has_unread() || self.ended,
+            false => self.end + count == wanted || pipe.has_unread() || self.ends(),
         };
         self.end += count;
         Ok(count)
+    }
+
+    /// Whether the peer has closed, told once: one more read then finds the end.
+    fn ends(&mut self) -> bool {
+        std::mem::take(&mut self.ended)
     }
 
     /// Reads the rest of a body to where it belongs, if the link lets us.
@@ -151,7 +158,7 @@ impl Inlet {
         let body = count.min(*left);
         (*at, *left) = (*at + body, *left - body);
         (self.start, self.end) = (0, count - body);
-        self.readable = count == wanted || self.ended;
+        self.readable = count == wanted || self.ends();
         Ok(Some(count))
     }
 
@@ -164,7 +171,7 @@ impl Inlet {
             *at += bytes.len();
         })?;
         *left -= count;
-        self.readable = count > 0 || pipe.has_unread();
+        self.readable = count > 0 || pipe.has_unread() || self.ends();
         Ok(Some(count))
     }
 
@@ -179,8 +186,8 @@ impl Inlet {
 impl Route {
     /// Takes what has come from a host; says whether there may be more at once.
     pub(super) fn pull(&mut self, host: Tid, around: &mut dyn Around) -> Result<bool, Failure> {
-        let mut taken = 0;
-        while taken < TURN_BYTES && self.undelivered.is_empty() {
+        let (mut taken, mut reads) = (0, 0);
+        while taken < TURN_BYTES && reads < TURN_READS && self.undelivered.is_empty() {
             let Some(cable) = self.cables.get_mut(&host) else { return Ok(false) };
             let next = match cable.inlet.incoming.is_some() {
                 true if cable.inlet.fill_block() => {
@@ -205,6 +212,7 @@ impl Route {
                 }
                 Next::Read(least) => {
                     taken += cable.inlet.read(&mut cable.pipe, least)?;
+                    reads += 1;
                 }
             }
         }

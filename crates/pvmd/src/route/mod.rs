@@ -301,7 +301,10 @@ impl Route {
         if std::mem::take(&mut self.stirred) {
             return false;
         }
-        self.cables.values_mut().for_each(|cable| cable.pipe.release());
+        for cable in self.cables.values_mut() {
+            cable.pipe.release();
+            cable.outlet.release();
+        }
         if self.endpoint.has_excess() {
             self.endpoint.tidy();
         }

@@ -262,6 +262,19 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
 }
 
 #[test]
+fn an_end_that_is_told_and_does_not_come_holds_nobody_up() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b) = (one.task(1), other.task(1));
+    // It was that of a socket that this host had before.
+    other.route.ready(one.tid, true, true, true);
+    settle([&mut one, &mut other], &mut []);
+    a.send(b.tid, 1, &pattern(100_000, 1));
+    other.route.ready(one.tid, true, true, true);
+    settle([&mut one, &mut other], &mut [&mut a, &mut b]);
+    assert_eq!(b.numbers(a.tid), [1]);
+}
+
+#[test]
 fn complete_messages_of_a_dead_sender_arrive_and_news_of_its_death_come_after_them() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
