@@ -51,9 +51,8 @@ fn receive_slowly(entry: &mut Entry, filter: &Filter, limit: Limit) -> Outcome {
     if limit == AT_ONCE {
         // It has looked at those that sent lately; now at the others.
         entry.task().progress_all();
-        let found = entry.task().receive(filter);
         entry.attend();
-        return Ok(found.unwrap_or(0));
+        return Ok(entry.task().receive(filter).unwrap_or(0));
     }
     let found = wait_on(entry, limit, &mut |entry| {
         let found = entry.task().try_receive(filter);

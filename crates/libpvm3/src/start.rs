@@ -44,7 +44,8 @@ fn start(entry: &mut Entry, arguments: &[Vec<u8>], block: bool) -> Outcome {
     if Environment::from_process().places.connect().is_ok() {
         return Err(Code::DupHost.into());
     }
-    let socket = entry.outside(|| launch(&daemon_program(), arguments)).ok_or(Code::CantStart)?;
+    let launched = entry.outside(|| daemon_program().and_then(|program| launch(&program, arguments)));
+    let socket = launched.ok_or(Code::CantStart)?;
     set_variable("PVMSOCK", &socket)?;
     entry.enrolled()?;
     if block {
@@ -54,12 +55,14 @@ fn start(entry: &mut Entry, arguments: &[Vec<u8>], block: bool) -> Outcome {
 }
 
 /// Where the daemon's program is: beside this library, else where `PVM_ROOT` or `PATH` say.
-fn daemon_program() -> PathBuf {
+fn daemon_program() -> Option<PathBuf> {
     let beside = own_directory().map(|directory| directory.join("../bin/pvmd"));
     let root = std::env::var_os("PVM_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from);
     let below = |directory: &str| root.as_ref().map(|root| root.join(directory).join("pvmd"));
     let known = [beside, below("lib"), below("bin")];
-    known.into_iter().flatten().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("pvmd"))
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let searched = std::env::split_paths(&path).map(|directory| directory.join("pvmd"));
+    known.into_iter().flatten().chain(searched).find(|path| path.is_file())
 }
 
 /// The directory of the file that holds this code.
@@ -91,7 +94,8 @@ fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
     let mut child = command.spawn().ok()?;
     let output = child.stdout.take()?;
     // What was started is the parent of the daemon, and has ended at once.
-    child.wait().ok()?;
+    // (A program that ignores SIGCHLD or waits for all children is told so instead of us.)
+    let _ = child.wait();
     let mut line = Vec::new();
     BufReader::new(output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).ok()?;
     let socket = line.trim_ascii().to_vec();

@@ -1,5 +1,6 @@
 //! Message handlers and what runs around them (contract 2.4).
 use crate::Task;
+use crate::message::Place;
 use crate::system::SYSTEM_TAGS;
 use crate::types::{ANY, HandlerCall};
 use pvm_core::codes::{Code, SYSCTX_TC};
@@ -32,22 +33,31 @@ struct Interrupted {
     ctx: i32,
 }
 
-/// All handlers, and the calls that are due.
+/// A message that has come behind one for a handler. Whose it is shows when its turn has come: what runs before may
+/// add handlers and delete them.
+struct Due {
+    mid: i32,
+    src: i32,
+    tag: i32,
+    ctx: i32,
+}
+
+/// All handlers, and the messages that wait for them.
 #[derive(Default)]
 pub(crate) struct Handlers {
     /// By id.
     list: Vec<Option<Handler>>,
     /// Handlers that are not the library's own.
     users: usize,
-    due: VecDeque<HandlerCall>,
+    due: VecDeque<Due>,
     running: Option<Interrupted>,
 }
 
 impl Handlers {
-    /// Whether any user handler exists.
+    /// Whether any message can be for a user handler, or wait behind one.
     #[inline]
     pub fn any(&self) -> bool {
-        self.users > 0
+        self.users > 0 || !self.due.is_empty()
     }
 
     /// Enters the library's own handlers, at enrolment.
@@ -57,17 +67,22 @@ impl Handlers {
         }
     }
 
+    /// Whether such a message that comes now is for a user handler, or has to wait for one.
+    pub fn take(&self, src: i32, tag: i32, ctx: i32) -> bool {
+        !self.due.is_empty() || self.running.is_some() || self.find(src, tag, ctx).is_some()
+    }
+
     /// The user handler that takes such a message.
-    pub fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
+    fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
         self.list.iter().enumerate().rev().find_map(|(id, handler)| {
             let handler = handler.as_ref().filter(|handler| handler.accepts(src, tag, ctx))?;
             Some((id as i32, handler.function?))
         })
     }
 
-    /// A message that a handler takes has arrived.
-    pub fn call(&mut self, call: HandlerCall) {
-        self.due.push_back(call);
+    /// A message has arrived that they [`Handlers::take`].
+    pub fn arrived(&mut self, mid: i32, src: i32, tag: i32, ctx: i32) {
+        self.due.push_back(Due { mid, src, tag, ctx });
     }
 
     fn enter(&mut self, handler: Handler) -> i32 {
@@ -112,11 +127,19 @@ impl Task {
     }
 
     fn enter_handler(&mut self) -> Option<HandlerCall> {
-        let state = &mut self.state;
-        if state.handlers.running.is_some() {
+        if self.state.handlers.running.is_some() {
             return None;
         }
-        let call = state.handlers.due.pop_front()?;
+        let call = loop {
+            let Due { mid, src, tag, ctx } = self.state.handlers.due.pop_front()?;
+            if let Some((handler, function)) = self.state.handlers.find(src, tag, ctx) {
+                break HandlerCall { handler, function, mid };
+            }
+            self.state.store.table[mid as usize - 1].place = Place::Queued;
+            self.state.store.enqueue(mid as u32 - 1);
+            self.note_news();
+        };
+        let state = &mut self.state;
         let ctx = state.store.get(call.mid).map_or(state.context, |message| message.ctx);
         state.handlers.running = Some(Interrupted {
             mid: call.mid,

@@ -6,7 +6,7 @@ use crate::message::{Large, Message, OWN_DSIG, Place};
 use crate::queue::accepts;
 use crate::system::{TC_TURN, is_system};
 use crate::task::State;
-use crate::types::{ANY, Delivered, Filter, HandlerCall, Kind, PRIVATE_CONTEXTS};
+use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
@@ -184,9 +184,7 @@ impl State {
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
-        self.handlers.find(src, tag, ctx).is_some()
-            || self.output.takes((ctx, tag))
-            || (ctx == SYSCTX_TC && is_system(tag))
+        self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag)) || self.handlers.take(src, tag, ctx)
     }
 
     /// A message has come out of shared memory.
@@ -217,8 +215,9 @@ impl State {
     fn dispatch(&mut self, envelope: &Envelope, entry: u32) {
         let Envelope { src, tag, ctx, .. } = *envelope;
         let mid = entry as i32 + 1;
-        if let Some((handler, function)) = self.handlers.find(src, tag, ctx) {
-            return self.handlers.call(HandlerCall { handler, function, mid });
+        let is_ours = self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag));
+        if !is_ours {
+            return self.handlers.arrived(mid, src, tag, ctx);
         }
         let message = &self.store.table[entry as usize];
         let (body, format) = (message.body(), message.format);

@@ -2,7 +2,7 @@
 use crate::Task;
 use crate::control::{Fate, Member};
 use crate::direct;
-use crate::message::{Large, Message, OWN_DSIG, gather, gather_in_block};
+use crate::message::{BODY_BYTES_MAX, Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
 use crate::types::{Source, Submit};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
@@ -179,6 +179,13 @@ impl Member {
 }
 
 impl Message {
+    /// Other bodies are looked at when they are packed.
+    fn check_length(&self) -> Result<(), Code> {
+        let Large::Pieces(pieces) = &self.large else { return Ok(()) };
+        let bytes: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+        if bytes > BODY_BYTES_MAX { Err(Code::NoMem) } else { Ok(()) }
+    }
+
     /// The words that travel with the message.
     #[inline]
     fn meta(&self) -> Meta {
@@ -244,6 +251,7 @@ impl Task {
                 return self.sent_short(to, sent);
             }
         }
+        message.check_length()?;
         let route = if is_answer(tag) { Route::Daemon } else { member.route(to)? };
         let (peer, far) = match route {
             Route::Shared => (to, 0),
@@ -281,6 +289,7 @@ impl Task {
         }
         let context = self.state.context;
         let message = self.state.store.sending()?;
+        message.check_length()?;
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
         receivers.sort_unstable();
         receivers.dedup();
@@ -361,6 +370,9 @@ impl Task {
     #[inline(never)]
     fn send_long_slice(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<Submit, Code> {
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        if body.len() > BODY_BYTES_MAX {
+            return Err(Code::NoMem);
+        }
         match member.route(to)? {
             Route::Shared => {
                 member.send_bytes(to, meta, body)?;
@@ -383,7 +395,10 @@ impl Task {
             Route::Nowhere => {}
             Route::Own => {
                 let envelope = own_envelope(member.tid, meta);
-                self.arrive_at_home(envelope, body.to_vec());
+                let mut copy = Vec::new();
+                copy.try_reserve_exact(body.len()).map_err(|_| Code::NoMem)?;
+                copy.extend_from_slice(body);
+                self.arrive_at_home(envelope, copy);
             }
             Route::Daemon => member.send_to_daemon(to, meta, body.to_vec())?,
         }

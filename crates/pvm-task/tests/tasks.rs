@@ -379,6 +379,65 @@ fn a_handler_takes_its_messages_and_the_caller_finds_its_buffers_again() {
 }
 
 #[test]
+fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    let own = task.tid().unwrap().0 as i32;
+    let first = task.add_handler(ANY, 5, ANY, 1).unwrap();
+    for tag in [5, 5, 6, 7] {
+        psend(&mut task, own, tag, b"body");
+    }
+    let call = task.next_handler_call().unwrap();
+    assert_eq!(call.function, 1);
+    task.delete_handler(first).unwrap();
+    task.add_handler(ANY, 6, ANY, 2).unwrap();
+    psend(&mut task, own, 8, b"body");
+    assert!(task.queued().count() == 0 && task.next_handler_call().is_none());
+    task.handler_done();
+    assert_eq!(task.next_handler_call().unwrap().function, 2);
+    task.handler_done();
+    assert!(task.next_handler_call().is_none());
+    // The second 5 has no handler any more.
+    assert_eq!(task.queued().map(|(_, _, tag)| tag).collect::<Vec<_>>(), [5, 7, 8]);
+    psend(&mut task, own, 9, b"body");
+    assert_eq!(task.queued().count(), 4);
+}
+
+#[test]
+fn what_is_longer_than_a_length_can_tell_is_not_sent() {
+    struct Half(Vec<u8>);
+    impl Source for Half {
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let daemon = Running::start();
+    two(
+        &daemon,
+        |task, peer| {
+            let (own, most) = (task.tid().unwrap().0 as i32, i32::MAX as usize);
+            psend(task, peer, 2, b"hello");
+            // Its pages are never touched.
+            let long = vec![0; most + 1];
+            for to in [peer, own] {
+                assert_eq!(task.psend(to, 1, &long), Err(Code::NoMem));
+                task.init_send(DATA_IN_PLACE).unwrap();
+                for _ in 0..2 {
+                    task.pack_in_place(Box::new(Half(vec![0; most / 2 + 1]))).unwrap();
+                }
+                assert_eq!(task.send(to, 1), Err(Code::NoMem));
+            }
+            psend(task, peer, 2, b"short");
+        },
+        |task, peer| {
+            for _ in 0..2 {
+                assert_eq!(precv(task, peer, ANY, &mut [0; 5]).tag, 2);
+            }
+        },
+    );
+}
+
+#[test]
 fn without_a_daemon_peers_still_talk_and_requests_fail() {
     let mut daemon = Running::start();
     let environment = daemon.environment();

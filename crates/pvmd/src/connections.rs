@@ -275,8 +275,12 @@ impl Connections {
     }
 
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), LinkError>) {
-        if let (Err(_), Some(client)) = (result, self.clients.get_mut(&connection)) {
+        if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.mute = true;
+            // It would wait for ever for what it is not told.
+            if error != LinkError::Closed {
+                self.overrun.push(connection);
+            }
         }
         self.ports.frame_sent(tid.0);
         self.touched.push(connection);

@@ -52,7 +52,9 @@ const ACCEPTS_IN_TURN_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of output read in one go.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// Bytes of output read of one task before others have their turn. No pipe holds more.
+/// The same of output that nobody but the log takes.
+const LOGGED_BYTES: usize = 4 << 10;
+/// Bytes of output read of a task that has ended. No pipe holds more.
 const OUTPUT_IN_TURN_MAX: usize = 16 * OUTPUT_BYTES;
 /// What waits for a collector of output.
 ///
@@ -61,6 +63,13 @@ const OUTPUT_IN_TURN_MAX: usize = 16 * OUTPUT_BYTES;
 /// * Reached: what its tasks print stays in their pipes, and they wait when they print more
 /// * Test: `a_collector_that_takes_nothing_costs_the_daemon_little`
 const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
+/// What is printed on other hosts than the master's for the log, on its way to the master.
+///
+/// * Filled by: each task whose output nobody collects
+/// * Setting: none
+/// * Reached: what is printed stays in the pipes, and tasks wait when they print more
+/// * Test: `output_for_the_log_waits_for_the_link_to_the_master`
+const LOG_BACKLOG_BYTES_MAX: usize = 1 << 20;
 
 /// The bit of the debug mask for the coming and going of tasks.
 const DEBUG_TASKS: i32 = 0x4;
@@ -132,6 +141,8 @@ impl Daemon {
         }
         // Caught, not ignored: what is ignored would stay so in tasks.
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
+        // Whoever started this daemon may have ignored it, and then the system tells nobody how a child ended.
+        signal_hook::flag::register(signal_hook::consts::SIGCHLD, Default::default())?;
         let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?, settings.starts_max)?;
         epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
         let errands = Errands::new()?;
@@ -207,7 +218,8 @@ impl Daemon {
     /// Tells starter and log what is wrong with the settings.
     fn complain(&mut self) {
         for complaint in std::mem::take(&mut self.settings.complaints) {
-            eprintln!("pvmd: {complaint}");
+            // Nobody may be there to read it.
+            let _ = writeln!(std::io::stderr(), "pvmd: {complaint}");
             self.log.line(&complaint);
         }
     }
@@ -339,7 +351,9 @@ impl Daemon {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = match rustix::net::accept_with(&self.nest.listener, flags) {
                 Ok(socket) => socket,
-                Err(Errno::MFILE | Errno::NFILE) => return std::thread::sleep(ACCEPT_PAUSE),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return std::thread::sleep(ACCEPT_PAUSE);
+                }
                 Err(_) => return,
             };
             // Strangers are sent away here.

@@ -276,6 +276,12 @@ impl Links {
         control.is_some_and(|control| control.link.has_unread() || control.link.is_broken())
     }
 
+    /// Bytes that wait for a host on its control link.
+    pub fn queued_bytes(&self, host: Tid) -> usize {
+        let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
+        control.map_or(0, |control| control.link.queued_bytes())
+    }
+
     /// Writes what waits for a host.
     pub fn flush(&mut self, host: Tid) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {

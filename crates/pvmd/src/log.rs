@@ -61,7 +61,10 @@ impl Log {
             // The name is a stranger's: begin again in the same file.
             let _ = self.file.as_ref().map(|file| file.set_len(0));
         }
-        self.file = open_own(&self.path);
+        // Without a descriptor for another the old one goes on.
+        if let Some(file) = open_own(&self.path) {
+            self.file = Some(file);
+        }
         self.bytes = 0;
     }
 }

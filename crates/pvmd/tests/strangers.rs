@@ -1,11 +1,13 @@
-//! Strangers at the port of a daemon that serves its machine. The test is the master.
+//! Strangers at the port of a daemon that serves its machine, and a master that does not read. The test is the master.
 #![forbid(unsafe_code)]
 mod common;
 
 use common::{Directory, PATIENCE};
+use pvm_core::codes::native_dsig;
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto;
-use pvm_core::wire::{self, Frame, Started};
+use pvm_core::tid::Tid;
+use pvm_core::wire::{self, Entry, Frame, Shared, Started};
 use pvm_net::{Event, Gate, Identity, KeyPair, Pair, PublicKey, Security};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -188,4 +190,58 @@ fn noise_on_the_socket_of_tasks_harms_nobody() {
     let event = daemon.call(&mut master, Security::Encrypted, PATIENCE);
     let Event::Connected { mut pair, .. } = event else { panic!("{event:?}") };
     await_beat(&mut pair);
+}
+
+#[test]
+fn output_for_the_log_waits_for_the_link_to_the_master() {
+    const LINES: usize = 1_000_000;
+    let key = KeyPair::generate().unwrap();
+    let host = Joining::new(key.public());
+    let mut master = caller(key);
+    let Event::Connected { mut pair, .. } = host.call(&mut master, Security::Encrypted, PATIENCE) else { panic!() };
+    pair.control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
+    let entry = |number, name: &str| Entry {
+        tid: Tid::host_number(number),
+        name: name.to_owned(),
+        aliases: Vec::new(),
+        arch: "LINUX64".to_owned(),
+        speed: 1000,
+        dsig: native_dsig(),
+        addresses: vec![host.address],
+        key: [number as u8; 32],
+    };
+    let shared = Shared {
+        host_timeout_ms: 60_000,
+        trusted: false,
+        servers: wire::Servers::default(),
+        debug_mask: 0,
+        host_watches: 1000,
+    };
+    let (hosts, options) = (vec![entry(1, "h1"), entry(2, "h2")], wire::HostOptions::default());
+    let script = format!("yes | head -n {LINES}");
+    let spawn = common::spawn_of("/bin/sh", &["-c", &script], 1);
+    for frame in [
+        Frame::Welcome { wire: wire::VERSION, version: 1, hosts, joining: vec![Tid::host_number(2)], shared, options },
+        Frame::Joined { hosts: vec![Tid::host_number(2)] },
+        Frame::Spawn { wait: 1, parent: 0x40001, first: 0, total: 1, spawn },
+    ] {
+        pair.control.send(1, &[], &[&wire::encode(&frame)]).unwrap();
+    }
+    // For a while the master reads nothing. What is printed would be some 30 MB of frames.
+    std::thread::sleep(Duration::from_millis(1500));
+    let resident = host.resident_kib();
+    let (mut lines, end) = (0, Instant::now() + PATIENCE);
+    while lines < LINES {
+        assert!(Instant::now() < end, "{lines} lines");
+        pair.control.flush().unwrap();
+        match pair.control.receive_whole().unwrap() {
+            Some((_, body)) => match wire::decode::<Frame>(body) {
+                Some(Frame::Log { line, .. }) => lines += usize::from(line == b"y"),
+                Some(Frame::Spawned { results, .. }) => assert!(results[0] > 0, "{results:?}"),
+                _ => {}
+            },
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    assert!(resident < 24 << 10, "{resident} KiB");
 }

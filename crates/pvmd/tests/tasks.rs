@@ -158,6 +158,15 @@ fn the_end_of_a_process_is_noticed_with_its_status_after_its_output() {
 }
 
 #[test]
+fn the_end_of_a_process_is_noticed_though_the_starter_of_the_daemon_ignored_such() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(&mut directory.command_after("trap '' CHLD"));
+    let mut task = Client::enroll(&daemon.socket);
+    let child = Tid(task.spawn("/bin/sh", &["-c", "exit 3"])[0] as u32);
+    assert_eq!(task.ask(Request::ExitStatus(child)), Reply::Int(3 << 8));
+}
+
+#[test]
 fn many_tasks_start_fast_and_leave_nothing_behind() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);

@@ -30,6 +30,8 @@ const CONSOLE_TIME: Duration = Duration::from_secs(30);
 const PROGRAM: &str = "hostile-host";
 /// Hosts that share the few processors of one may get none for long.
 const HOST_TIMEOUT_SECONDS: &str = "20";
+/// One of them lives no longer, in a bad case; a short run waits for the end of the first life.
+const LIFE_TIME_MAX: Duration = Duration::from_secs(60);
 /// The log is never turned over: all of it is looked at.
 const LOG_BYTES_MAX: &str = "1000000000";
 /// While there are hostile hosts: what they may ask daemons to keep for them, and honest tasks to receive.
@@ -169,7 +171,8 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
         watch.limits = if calm { AFTERWARDS } else { meanwhile };
         let said = watch.look(line);
         // What follows is another round, if this was not the calm one.
-        let more = !std::mem::replace(&mut calm, time >= calm_from);
+        let over = time >= calm_from && (keeper.lives() > 0 || time >= calm_from + LIFE_TIME_MAX);
+        let more = !std::mem::replace(&mut calm, over);
         if calm {
             keeper.calm()
         } else {

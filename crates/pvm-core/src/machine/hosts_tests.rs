@@ -245,6 +245,64 @@ fn output_goes_to_collectors_elsewhere_or_to_the_log_of_the_master() {
 }
 
 #[test]
+fn who_misses_several_lost_hosts_first_is_not_blamed() {
+    let mut fleet = Fleet::new(6, 1);
+    let (near, far) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    let others: Vec<Tid> = (3..=5).map(|number| fleet.task(Fleet::host(number))).collect();
+    let ask = |fleet: &mut Fleet, from: Tid| {
+        for other in &others {
+            fleet.ask(from, Request::TaskStatus(*other));
+        }
+        fleet.settle();
+    };
+    // The master has heard of them a little later than the other host.
+    ask(&mut fleet, far);
+    fleet.pass(Duration::from_secs(1));
+    ask(&mut fleet, near);
+    (3..=5).for_each(|number| fleet.nodes.get_mut(&Fleet::host(number)).unwrap().frozen = true);
+    fleet.pass(Duration::from_secs(15));
+    let left: Vec<Tid> = fleet.machine(MASTER).hosts.tids().collect();
+    assert_eq!(left, [1, 2, 6].map(Fleet::host));
+}
+
+#[test]
+fn collectors_hear_the_end_of_tasks_whose_host_is_lost() {
+    let mut fleet = Fleet::new(3, 1);
+    let parent = fleet.task(MASTER);
+    let on = |place: &str, collector: Tid| Spawn {
+        flags: TASK_HOST,
+        place: text(place),
+        children: TraceSettings { output_tid: collector.0 as i32, output_tag: 77, ..Default::default() },
+        ..spawn_of("prog", 1)
+    };
+    let told = |fleet: &mut Fleet, task: Tid| -> Vec<i32> {
+        let messages = fleet.messages(parent, 77);
+        let bodies = messages.iter().map(|one| ints(&one.body));
+        bodies.filter(|body| body[0] == task.0 as i32).map(|body| body[1]).collect()
+    };
+    let child = tids(&fleet.spawn(parent, on("h2", parent)))[0];
+    fleet.machine(Fleet::host(2)).handle_output(child, b"hello\n");
+    fleet.work(Fleet::host(2));
+    fleet.settle();
+    // One that a task of the lost host has had started elsewhere ends when that can announce it no more.
+    let spawner = fleet.task(Fleet::host(2));
+    let grandchild = tids(&fleet.spawn(spawner, on("h3", parent)))[0];
+    fleet.settle();
+    fleet.kill(Fleet::host(2));
+    fleet.settle();
+    fleet.leave(grandchild);
+    fleet.settle();
+    let mut kinds = told(&mut fleet, child);
+    kinds[..2].sort_unstable();
+    assert_eq!(kinds, [-2, -1, 6, 0]);
+    let kinds = told(&mut fleet, grandchild);
+    assert!(kinds.contains(&-1) && kinds.last() == Some(&0), "{kinds:?}");
+    fleet.leave(parent);
+    fleet.settle();
+    assert_eq!(fleet.machine(MASTER).leftovers(), [""; 0]);
+}
+
+#[test]
 fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_no_more() {
     many(4, |fleet| {
         let (printer, collector) = (fleet.task(Fleet::host(2)), fleet.task(MASTER));

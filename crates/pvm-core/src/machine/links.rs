@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// A host that has sent nothing for this part of the time that it may be silent sends a beat.
 const BEATS_A_TIMEOUT: u32 = 5;
+/// After so many times of a beat without one a host is in doubt.
+const LATE_BEATS: u32 = 2;
 /// After a pause of this part of the time that hosts may be silent, this daemon has been asleep and
 /// cannot know whether the others were.
 const SLEEPS_A_TIMEOUT: u32 = 2;
@@ -65,6 +67,12 @@ impl Links {
 impl Machine {
     fn beat_interval(&self) -> Duration {
         self.settings.host_timeout / BEATS_A_TIMEOUT
+    }
+
+    /// Whether there is a link to the host, and it has given its last sign of life in time.
+    pub(super) fn hears(&self, host: Tid) -> bool {
+        let in_time = |link: &Link| self.now <= link.heard + LATE_BEATS * self.beat_interval();
+        self.links.links.get(&host).is_some_and(|link| matches!(link.state, State::Up) && in_time(link))
     }
 
     /// Sends a frame to another host, as soon as there is a link; to a host that does not belong to

@@ -360,6 +360,11 @@ impl Machine {
         self.hosts.own()
     }
 
+    /// The tid of the master's daemon.
+    pub fn master(&self) -> Tid {
+        self.hosts.master()
+    }
+
     /// A process says hello.
     pub fn handle_hello(&mut self, connection: Connection, process: i32, hello: &Hello) {
         self.enroll(connection, process, hello);

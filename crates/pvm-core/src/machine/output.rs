@@ -16,9 +16,11 @@ pub const CHUNK_BYTES_MAX: usize = 3999;
 /// * Test: `a_line_without_an_end_is_cut_for_the_log`
 pub(super) const LINE_BYTES_MAX: usize = 4096;
 /// Instead of a length: the task was created.
-const CREATED: i32 = -2;
+pub(super) const CREATED: i32 = -2;
 /// Instead of a length: its spawner has announced it.
-const ANNOUNCED: i32 = -1;
+pub(super) const ANNOUNCED: i32 = -1;
+/// Instead of a length: it prints no more.
+pub(super) const AT_END: i32 = 0;
 
 impl Machine {
     /// The collector of a task's output, if that is a task which can take it.
@@ -33,9 +35,7 @@ impl Machine {
     }
 
     fn tell_collector(&mut self, settings: &TraceSettings, body: Writer) {
-        if let Some(collector) = self.collector(settings) {
-            self.tell(collector, settings.output_ctx, settings.output_tag, 0, body.finish());
-        }
+        self.give_collector(settings, body.finish(), false);
     }
 
     /// Tells the collector of a task that came by itself, or that another host's daemon announces:
@@ -57,7 +57,13 @@ impl Machine {
 
     /// A task of this host had another host start that one: tells the collector that it is there.
     pub(super) fn announce_far(&mut self, tid: Tid, settings: &TraceSettings, parent: i32) {
-        self.tell_collector(settings, Writer::new().int(tid.0 as i32).int(ANNOUNCED).int(parent));
+        let body = Writer::new().int(tid.0 as i32).int(ANNOUNCED).int(parent);
+        match self.collector(settings) {
+            Some(collector) if collector.host() == self.own_host() => {
+                self.announcement_came(collector, tid, settings.output_ctx, settings.output_tag, body.finish());
+            }
+            _ => self.tell_collector(settings, body),
+        }
     }
 
     /// Output of a task.
@@ -69,18 +75,21 @@ impl Machine {
         }
         for chunk in data.chunks(CHUNK_BYTES_MAX) {
             let body = Writer::new().int(tid.0 as i32).int(chunk.len() as i32).bytes(chunk);
-            self.give_collector(&settings, body.finish());
+            self.give_collector(&settings, body.finish(), true);
         }
     }
 
-    /// Output goes to its collector; on its way to another host it counts.
-    fn give_collector(&mut self, settings: &TraceSettings, body: Vec<u8>) {
+    /// What there is to say of a task's output goes to its collector; the output itself counts on its way to another
+    /// host.
+    fn give_collector(&mut self, settings: &TraceSettings, body: Vec<u8>, counts: bool) {
         let Some(to) = self.collector(settings) else { return };
         let own = self.own_host();
         if to.host() == own {
             return self.tell(to, settings.output_ctx, settings.output_tag, 0, body);
         }
-        self.output_sent(to, body.len());
+        if counts {
+            self.output_sent(to, body.len());
+        }
         let src = Tid(DAEMON_BIT | own.0);
         let message = Message { src, ..self.own_message(to, settings.output_ctx, settings.output_tag, 0, body) };
         self.actions.push_back(Action::SendAlong { to, frame: Frame::Output(message) });
@@ -117,7 +126,7 @@ impl Machine {
             let line = std::mem::take(&mut task.line);
             self.log_line(tid, line);
         }
-        self.tell_collector(&settings, Writer::new().int(tid.0 as i32).int(0));
+        self.tell_collector(&settings, Writer::new().int(tid.0 as i32).int(AT_END));
     }
 
     /// `pvm_setopt` of the own output: the old collector hears of an end, the new one of a start.

@@ -4,6 +4,8 @@
 //! daemon leaves the rest in their pipes. So what waits at a collector's daemon is bounded whatever the
 //! number of hosts: by twice that much, since what comes while it takes what waited counts with it.
 use super::Machine;
+use super::output::{ANNOUNCED, AT_END, CREATED};
+use crate::encoding::{Reader, Writer};
 use crate::proto::{Message, ToTask};
 use crate::tid::Tid;
 use crate::wire::Frame;
@@ -27,6 +29,16 @@ struct Given {
     taken: u64,
 }
 
+/// What a collector of this host has heard of the output of a task of another one.
+#[derive(Default)]
+struct Collected {
+    ctx: i32,
+    tag: i32,
+    parent: i32,
+    announced: bool,
+    ended: bool,
+}
+
 /// Output between this host and others.
 #[derive(Default)]
 pub(super) struct FarOutput {
@@ -34,11 +46,13 @@ pub(super) struct FarOutput {
     under_way: BTreeMap<Tid, u64>,
     /// By collector of this host, and host that it comes from.
     given: BTreeMap<(Tid, Tid), Given>,
+    /// By collector of this host, and task: until its collector has heard all of it.
+    collected: BTreeMap<(Tid, Tid), Collected>,
 }
 
 impl FarOutput {
     pub fn is_idle(&self) -> bool {
-        self.under_way.is_empty() && self.given.is_empty()
+        self.under_way.is_empty() && self.given.is_empty() && self.collected.is_empty()
     }
     /// Nothing goes there any more, and nothing that comes from there has to be answered.
     pub fn forget_host(&mut self, host: Tid) {
@@ -81,12 +95,71 @@ impl Machine {
         if message.src.host() != from || collector.host() != self.own_host() {
             return;
         }
+        let mut body = Reader::of(&message.body, message.format);
+        let (Some(task), Some(length)) = (body.int(), body.int()) else { return };
+        let task = Tid(task as u32);
+        let counts = length > 0;
         if !self.tasks.takes_frames(collector) {
             // Nobody collects it any more.
-            return self.send_host(from, Frame::OutputTaken { collector, bytes });
+            if counts {
+                self.send_host(from, Frame::OutputTaken { collector, bytes });
+            }
+            return;
         }
-        self.far_output.given.entry((collector, from)).or_default().waiting += bytes;
+        // Of a task of a lost host the collector has heard the end. Its own host speaks for it, and its spawner's.
+        if !self.hosts.is_here(task.host()) || task.host() != from && length != ANNOUNCED {
+            return;
+        }
+        let collected = self.far_output.collected.entry((collector, task)).or_default();
+        (collected.ctx, collected.tag) = (message.ctx, message.tag);
+        match length {
+            CREATED => collected.parent = body.int().unwrap_or(0),
+            ANNOUNCED => collected.announced = true,
+            AT_END => collected.ended = true,
+            _ => {}
+        }
+        if counts {
+            self.far_output.given.entry((collector, from)).or_default().waiting += bytes;
+        }
         self.send(collector, ToTask::Message(message));
+        self.tell_rest(collector, task);
+    }
+
+    /// A task of this host announces one of another host to a collector of this one.
+    pub(super) fn announcement_came(&mut self, collector: Tid, task: Tid, ctx: i32, tag: i32, body: Vec<u8>) {
+        if !self.hosts.is_here(task.host()) {
+            return;
+        }
+        let collected = self.far_output.collected.entry((collector, task)).or_default();
+        (collected.ctx, collected.tag, collected.announced) = (ctx, tag, true);
+        self.tell(collector, ctx, tag, 0, body);
+        self.tell_rest(collector, task);
+    }
+
+    /// Tells a collector what nobody else will: that a task of a lost host has printed all, and that one was announced
+    /// whose spawner's host is lost.
+    fn tell_rest(&mut self, collector: Tid, task: Tid) {
+        let Some(collected) = self.far_output.collected.get(&(collector, task)) else { return };
+        let &Collected { ctx, tag, parent, announced, ended } = collected;
+        let (lost, spawner) = (!self.hosts.is_here(task.host()), Tid(parent as u32).host());
+        let orphaned = ended && spawner.is_host() && !self.hosts.is_here(spawner);
+        let body = |kind| Writer::new().int(task.0 as i32).int(kind);
+        if !announced && (lost || orphaned) {
+            self.tell(collector, ctx, tag, 0, body(ANNOUNCED).int(parent).finish());
+        }
+        if !ended && lost {
+            self.tell(collector, ctx, tag, 0, body(AT_END).finish());
+        }
+        if lost || ended && (announced || orphaned) {
+            self.far_output.collected.remove(&(collector, task));
+        }
+    }
+
+    /// A host is gone: nobody else tells what becomes of the output of its tasks.
+    pub(super) fn output_without(&mut self, host: Tid) {
+        self.far_output.forget_host(host);
+        let all: Vec<(Tid, Tid)> = self.far_output.collected.keys().copied().collect();
+        all.into_iter().for_each(|(collector, task)| self.tell_rest(collector, task));
     }
 
     /// Whether that task has been given output of other hosts of which is not known that it has taken it.
@@ -111,6 +184,7 @@ impl Machine {
         for host in self.far_output.of(collector) {
             self.tell_taken(collector, host);
         }
+        self.far_output.collected.retain(|(other, _), _| *other != collector);
     }
 
     fn tell_taken(&mut self, collector: Tid, host: Tid) {

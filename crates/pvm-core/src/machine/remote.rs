@@ -404,8 +404,9 @@ impl Machine {
             return;
         }
         let (one, other) = (self.plain_name_of(from), self.plain_name_of(host));
-        // Of one that the master does not reach either nothing is to be decided.
-        if self.links.is_up(host) && !self.remote.suspicions.believed(&one, &other, self.now) {
+        // Of one that the master does not reach either nothing is to be decided; when several are lost at once others
+        // may see it before the master does.
+        if self.hears(host) && !self.remote.suspicions.believed(&one, &other, self.now) {
             return self.lose_host(from, "it says of too many others that it cannot reach them");
         }
         let name = self.name_of(from);

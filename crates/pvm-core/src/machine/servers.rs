@@ -97,7 +97,8 @@ impl Machine {
         }
         match on {
             true => self.announce_server(role, from, class),
-            false => self.server_gone(from, role),
+            false if previous == Some(from) => self.server_gone(from, role),
+            false => return Ok(Reply::Int(0)),
         }
         self.spread_servers();
         match manager && on {
@@ -369,11 +370,12 @@ impl Machine {
 
     fn manager_exec(&mut self, manager: Tid, wid: i32, ctx: i32, body: &mut Reader<'_>) {
         match read_exec(body) {
-            Some((parent, spawn, first, total)) => {
+            // Each is told its number.
+            Some((parent, spawn, first, total)) if first.checked_add(spawn.count.max(0)).is_some() => {
                 let asker = spawn::Asker::Manager { tid: manager, wid, ctx, parent };
                 self.deal(asker, spawn, first, total);
             }
-            None => self.answer_manager_spawn(manager, wid, ctx, vec![Code::BadMsg.number()]),
+            _ => self.answer_manager_spawn(manager, wid, ctx, vec![Code::BadMsg.number()]),
         }
     }
 }

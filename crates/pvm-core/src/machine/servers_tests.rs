@@ -6,7 +6,7 @@ use crate::codes::{
     SM_STHOST, SM_STHOSTACK, SM_STTASK, SM_TASKX, TASK_CONNECTED, TASK_TASKER,
 };
 use crate::encoding::{Reader, Writer};
-use crate::proto::Role;
+use crate::proto::{Role, TraceSettings};
 
 #[test]
 fn a_hoster_is_asked_to_start_hosts_and_its_death_ends_the_wait() {
@@ -63,6 +63,36 @@ fn a_tasker_starts_the_tasks_of_its_host() {
     assert!(world.seen.contains(&Action::Forget { tid: Tid(tids[1] as u32) }));
     world.spawn(ONE, spawn_of("prog", 1));
     assert_eq!(world.starts.len(), 1);
+}
+
+#[test]
+fn a_task_of_which_its_tasker_has_spoken_ends_with_its_connection() {
+    let mut world = World::new();
+    world.tasks(2);
+    world.ask(TWO, Request::Register { role: Role::Tasker, on: true });
+    world.spawn(ONE, spawn_of("prog", 1));
+    let asked = world.messages(TWO).remove(0);
+    let mut body = Reader::new(&asked.body);
+    let child = Tid(body.int().unwrap() as u32);
+    let cookie = world.machine.tasks.get(child).unwrap().cookie;
+    world.hello(777, Some(cookie));
+    // The word of its end comes before its connection is closed.
+    world.message(TWO, SM_TASKX, 0, Writer::new().int(child.0 as i32).int(0));
+    assert!(world.machine.tasks.exists(child));
+    world.disconnects(child);
+    assert!(!world.machine.tasks.exists(child));
+}
+
+#[test]
+fn only_a_server_can_say_that_it_serves_no_more() {
+    let mut world = World::new();
+    world.tasks(2);
+    let wish = TraceSettings { trace_tid: ONE.0 as i32, trace_tag: 5, ..Default::default() };
+    world.ask(ONE, Request::Register { role: Role::Tracer, on: true });
+    world.ask(ONE, Request::SetTracer(wish));
+    let before = world.machine.common_servers();
+    assert_eq!(world.ask(TWO, Request::Register { role: Role::Tracer, on: false }), Some(Reply::Int(0)));
+    assert_eq!(world.machine.common_servers(), before);
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Machine {
         self.forget_guests_of(host);
         self.spawns_without(host);
         self.traces.forget_host(host);
-        self.far_output.forget_host(host);
+        self.output_without(host);
         self.announce_host_gone(host);
     }
 }

@@ -364,6 +364,7 @@ impl Machine {
         self.remote.withdraw(tid);
         self.waits.forget(tid);
         self.tasks.stop_waiting(tid);
+        self.mailboxes.stop_waiting(tid);
         self.siblings_unwanted(tid);
         self.forget_server(tid);
     }
@@ -374,6 +375,10 @@ impl Machine {
         let Some(task) = self.tasks.get_mut(tid) else { return };
         let another = task.state == State::Connected && task.process != task.started;
         task.started = 0;
+        if another {
+            // Whoever started it has said what there is to say of it: the rest is seen here.
+            task.origin = Origin::Spawned;
+        }
         self.tasks.remember(tid, status);
         self.tell_manager_of_end(tid, status);
         // A script whose program is the task may end before it.

@@ -2,8 +2,9 @@
 use super::groups_tests::Boards;
 use super::*;
 use crate::codes::{
-    CLASS_NO_RESET, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD,
-    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_ARCH, TASK_CONNECTED, TASK_FORKED, TASK_HOST,
+    CLASS_NO_RESET, MBOX_OVER_WRITABLE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT,
+    NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_ARCH, TASK_CONNECTED, TASK_FORKED,
+    TASK_HOST,
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{Spawn, TraceSettings, VERSION};
@@ -525,6 +526,25 @@ fn who_waits_for_a_mailbox_entry_gets_it_when_it_comes() {
         world.ask(ONE, Request::RecvInfo { name: text("box"), index: 0, flags: 0 }),
         Some(Reply::Error(Code::NotFound))
     );
+}
+
+#[test]
+fn who_has_left_takes_nothing_out_of_a_mailbox_any_more() {
+    let mut world = World::new();
+    world.task();
+    world.spawn(ONE, spawn_of("prog", 1));
+    let cookie = world.machine.tasks.get(TWO).unwrap().cookie;
+    world.hello(501, Some(cookie));
+    let flags = MBOX_WAIT_FOR_INFO | MBOX_READ_AND_DELETE;
+    assert_eq!(world.ask(TWO, Request::RecvInfo { name: text("box"), index: 0, flags }), None);
+    // Its process goes on.
+    world.disconnects(TWO);
+    assert!(world.machine.tasks.exists(TWO));
+    let message = Message::new(ONE, ONE, 3, 4, text("body"));
+    let put = Request::PutInfo { name: text("box"), flags: MBOX_OVER_WRITABLE, message: message.clone() };
+    assert_eq!(world.ask(ONE, put), Some(Reply::Int(0)));
+    let there = world.ask(ONE, Request::RecvInfo { name: text("box"), index: 0, flags: 0 });
+    assert_eq!(there, Some(Reply::Info(message)));
 }
 
 #[test]

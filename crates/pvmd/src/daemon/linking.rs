@@ -84,6 +84,8 @@ impl Daemon {
         if flags.contains(EventFlags::OUT) {
             self.links.flush(host);
             self.links_happened();
+            // What goes to the log may have waited for that.
+            self.release_outputs();
         }
         let came = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
         // One turn for each.

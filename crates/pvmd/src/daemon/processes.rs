@@ -1,5 +1,8 @@
 //! Processes of tasks, and what they print.
-use super::{COLLECTOR_BACKLOG_BYTES_MAX, Daemon, OUTPUT_BYTES, OUTPUT_IN_TURN_MAX, Running, Source};
+use super::{
+    COLLECTOR_BACKLOG_BYTES_MAX, Daemon, LOG_BACKLOG_BYTES_MAX, LOGGED_BYTES, OUTPUT_BYTES, OUTPUT_IN_TURN_MAX,
+    Running, Source,
+};
 use crate::children::Process;
 use crate::turn::Turn;
 use pvm_core::codes::Code;
@@ -9,6 +12,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 impl Daemon {
     pub(super) fn start(&mut self, start: &Start) {
@@ -40,7 +44,10 @@ impl Daemon {
 
     /// Whether the collector of a task's output has more to take than one part in so many of the most.
     fn is_behind(&mut self, tid: Tid, part: usize) -> bool {
-        let Some(collector) = self.machine.collector_of(tid) else { return false };
+        let Some(collector) = self.machine.collector_of(tid) else {
+            // It goes to the log of the machine, which is the master's.
+            return self.links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
+        };
         if collector.host() != self.machine.own_host() {
             return self.machine.output_under_way(collector) > self.machine.far_output_max() / part as u64;
         }
@@ -85,7 +92,8 @@ impl Daemon {
 
     /// Takes what a task has printed, as far as its collector keeps up.
     pub(super) fn take_output(&mut self, tid: Tid) {
-        for _ in 0..OUTPUT_IN_TURN_MAX / OUTPUT_BYTES {
+        let mut turn = Turn::begin();
+        while turn.goes_on() {
             if self.is_behind(tid, 1) {
                 return self.hold_back(tid);
             }
@@ -107,8 +115,10 @@ impl Daemon {
     /// Reads once. Says whether there may be more.
     fn read_piece(&mut self, tid: Tid) -> bool {
         let mut data = [0; OUTPUT_BYTES];
+        // Each line of the log takes its time.
+        let bytes = if self.machine.collector_of(tid).is_some() { OUTPUT_BYTES } else { LOGGED_BYTES };
         let Some(output) = self.outputs.get(&tid) else { return false };
-        match rustix::io::read(output, &mut data) {
+        match rustix::io::read(output, &mut data[..bytes]) {
             Ok(count) if count > 0 => self.machine.handle_output(tid, &data[..count]),
             Err(Errno::AGAIN | Errno::INTR) => return false,
             // The end, or a pipe that is broken.
@@ -120,7 +130,12 @@ impl Daemon {
     /// A process has ended: first everything that it sent and printed, then its end.
     pub(super) fn process_ended(&mut self, tid: Tid) {
         let Some(running) = self.running.get_mut(&tid) else { return };
-        let Ok(Some(status)) = running.child.try_wait() else { return };
+        let status = match running.child.try_wait() {
+            Ok(Some(status)) => status,
+            Ok(None) => return,
+            // Somebody else was told how it ended.
+            Err(_) => ExitStatus::default(),
+        };
         if let Some(connection) = self.connections.of_task(tid) {
             self.receive(connection, Turn::unending());
         }

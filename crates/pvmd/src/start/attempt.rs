@@ -148,7 +148,8 @@ impl Attempt {
 
     /// How the process has ended, if it has.
     pub fn status(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        // Where somebody else was told how, it has ended all the same.
+        self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()))
     }
 
     /// The number of the process.

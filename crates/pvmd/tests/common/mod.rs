@@ -33,7 +33,15 @@ impl Directory {
         Directory(path)
     }
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pvmd"));
+        self.prepared(Command::new(env!("CARGO_BIN_EXE_pvmd")))
+    }
+    /// The same by a shell that runs something before.
+    pub fn command_after(&self, first: &str) -> Command {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &format!("{first}; exec \"$0\""), env!("CARGO_BIN_EXE_pvmd")]);
+        self.prepared(shell)
+    }
+    fn prepared(&self, mut command: Command) -> Command {
         for name in [
             "PVM_VMID",
             "PVMSOCK",
