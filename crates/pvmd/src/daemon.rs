@@ -66,7 +66,7 @@ const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
 /// What is printed on other hosts than the master's for the log, on its way to the master.
 ///
 /// * Filled by: each task whose output nobody collects
-/// * Setting: none
+/// * Setting: none, it is as much as a pipe can hold
 /// * Reached: what is printed stays in the pipes, and tasks wait when they print more
 /// * Test: `output_for_the_log_waits_for_the_link_to_the_master`
 const LOG_BACKLOG_BYTES_MAX: usize = 1 << 20;
