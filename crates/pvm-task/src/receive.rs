@@ -184,7 +184,12 @@ impl State {
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
-        self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag)) || self.handlers.take(src, tag, ctx)
+        self.is_ours(ctx, tag) || self.handlers.take(src, tag, ctx)
+    }
+
+    /// Whether such a message is for the library itself.
+    fn is_ours(&self, ctx: i32, tag: i32) -> bool {
+        self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag))
     }
 
     /// A message has come out of shared memory.
@@ -215,8 +220,7 @@ impl State {
     fn dispatch(&mut self, envelope: &Envelope, entry: u32) {
         let Envelope { src, tag, ctx, .. } = *envelope;
         let mid = entry as i32 + 1;
-        let is_ours = self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag));
-        if !is_ours {
+        if !self.is_ours(ctx, tag) {
             return self.handlers.arrived(mid, src, tag, ctx);
         }
         let message = &self.store.table[entry as usize];

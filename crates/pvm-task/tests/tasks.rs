@@ -405,12 +405,6 @@ fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
 
 #[test]
 fn what_is_longer_than_a_length_can_tell_is_not_sent() {
-    struct Half(Vec<u8>);
-    impl Source for Half {
-        fn bytes(&self) -> &[u8] {
-            &self.0
-        }
-    }
     let daemon = Running::start();
     two(
         &daemon,
@@ -423,7 +417,7 @@ fn what_is_longer_than_a_length_can_tell_is_not_sent() {
                 assert_eq!(task.psend(to, 1, &long), Err(Code::NoMem));
                 task.init_send(DATA_IN_PLACE).unwrap();
                 for _ in 0..2 {
-                    task.pack_in_place(Box::new(Half(vec![0; most / 2 + 1]))).unwrap();
+                    task.pack_in_place(Box::new(Piece(vec![0; most / 2 + 1]))).unwrap();
                 }
                 assert_eq!(task.send(to, 1), Err(Code::NoMem));
             }

@@ -6,6 +6,7 @@ use crate::codes::{
     CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE,
     NOTIFY_TASK_EXIT, TASK_HOST,
 };
+use crate::encoding::Writer;
 use crate::proto::{Role, Spawn, TraceSettings};
 
 const SEEDS: u64 = 30;
@@ -298,6 +299,32 @@ fn collectors_hear_the_end_of_tasks_whose_host_is_lost() {
     let kinds = told(&mut fleet, grandchild);
     assert!(kinds.contains(&-1) && kinds.last() == Some(&0), "{kinds:?}");
     fleet.leave(parent);
+    fleet.settle();
+    assert_eq!(fleet.machine(MASTER).leftovers(), [""; 0]);
+}
+
+#[test]
+fn of_so_many_tasks_of_a_lost_host_a_collector_hears_the_end_and_of_no_more() {
+    const REMEMBERED: usize = 16_384;
+    let mut fleet = Fleet::new(2, 1);
+    let collector = fleet.task(MASTER);
+    let host = Fleet::host(2);
+    let now = fleet.now;
+    // Those that there are not: the host says what it likes.
+    for number in 1..=REMEMBERED as i32 + 10 {
+        let body = Writer::new().int(host.0 as i32 | number).int(-2).int(0).finish();
+        let src = Tid(DAEMON_BIT | host.0);
+        let message = Message { tag: 77, ..Message::new(src, collector, 0, 77, ByteBuf::from(body)) };
+        fleet.machine(MASTER).handle_host_frame(now, host, Frame::Output(message));
+    }
+    fleet.work(MASTER);
+    fleet.settle();
+    let ends = |fleet: &mut Fleet| fleet.messages(collector, 77).iter().filter(|one| ints(&one.body)[1] == 0).count();
+    assert_eq!((fleet.messages(collector, 77).len(), ends(&mut fleet)), (REMEMBERED + 10, 0));
+    fleet.kill(host);
+    fleet.settle();
+    assert_eq!(ends(&mut fleet), REMEMBERED);
+    fleet.leave(collector);
     fleet.settle();
     assert_eq!(fleet.machine(MASTER).leftovers(), [""; 0]);
 }

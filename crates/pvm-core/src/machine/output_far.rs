@@ -20,6 +20,14 @@ const SHARE_BYTES_MIN: u64 = 16 << 10;
 /// The daemon of a collector tells another one of no less than this that was taken, in bytes.
 const TOLD_BYTES_MIN: u64 = SHARE_BYTES_MIN / 4;
 
+/// Tasks of one host of which a collector elsewhere hears.
+///
+/// * Filled by: each other host
+/// * Setting: none, that many tasks of a host print for one task in no program
+/// * Reached: a collector hears of more of them, but not of their end when their host is lost
+/// * Test: `of_so_many_tasks_of_a_lost_host_a_collector_hears_the_end_and_of_no_more`
+const COLLECTED_MAX: usize = 16_384;
+
 /// What a host owes an answer for.
 #[derive(Default)]
 struct Given {
@@ -46,8 +54,8 @@ pub(super) struct FarOutput {
     under_way: BTreeMap<Tid, u64>,
     /// By collector of this host, and host that it comes from.
     given: BTreeMap<(Tid, Tid), Given>,
-    /// By collector of this host, and task: until its collector has heard all of it.
-    collected: BTreeMap<(Tid, Tid), Collected>,
+    /// By collector of this host, and host of the task: until the collector has heard all of it.
+    collected: BTreeMap<(Tid, Tid), BTreeMap<Tid, Collected>>,
 }
 
 impl FarOutput {
@@ -58,6 +66,20 @@ impl FarOutput {
     pub fn forget_host(&mut self, host: Tid) {
         self.under_way.retain(|collector, _| collector.host() != host);
         self.given.retain(|(_, from), _| *from != host);
+    }
+    /// What the collector has heard of the task, unless it hears of too many.
+    fn collected(&mut self, collector: Tid, task: Tid) -> Option<&mut Collected> {
+        let tasks = self.collected.entry((collector, task.host())).or_default();
+        let remembers = tasks.len() < COLLECTED_MAX || tasks.contains_key(&task);
+        remembers.then(|| tasks.entry(task).or_default())
+    }
+    fn heard_all(&mut self, collector: Tid, task: Tid) {
+        let place = (collector, task.host());
+        let Some(tasks) = self.collected.get_mut(&place) else { return };
+        tasks.remove(&task);
+        if tasks.is_empty() {
+            self.collected.remove(&place);
+        }
     }
     fn of(&self, collector: Tid) -> Vec<Tid> {
         self.given.range((collector, Tid(0))..=(collector, Tid(u32::MAX))).map(|((_, host), _)| *host).collect()
@@ -110,13 +132,14 @@ impl Machine {
         if !self.hosts.is_here(task.host()) || task.host() != from && length != ANNOUNCED {
             return;
         }
-        let collected = self.far_output.collected.entry((collector, task)).or_default();
-        (collected.ctx, collected.tag) = (message.ctx, message.tag);
-        match length {
-            CREATED => collected.parent = body.int().unwrap_or(0),
-            ANNOUNCED => collected.announced = true,
-            AT_END => collected.ended = true,
-            _ => {}
+        if let Some(collected) = self.far_output.collected(collector, task) {
+            (collected.ctx, collected.tag) = (message.ctx, message.tag);
+            match length {
+                CREATED => collected.parent = body.int().unwrap_or(0),
+                ANNOUNCED => collected.announced = true,
+                AT_END => collected.ended = true,
+                _ => {}
+            }
         }
         if counts {
             self.far_output.given.entry((collector, from)).or_default().waiting += bytes;
@@ -130,8 +153,9 @@ impl Machine {
         if !self.hosts.is_here(task.host()) {
             return;
         }
-        let collected = self.far_output.collected.entry((collector, task)).or_default();
-        (collected.ctx, collected.tag, collected.announced) = (ctx, tag, true);
+        if let Some(collected) = self.far_output.collected(collector, task) {
+            (collected.ctx, collected.tag, collected.announced) = (ctx, tag, true);
+        }
         self.tell(collector, ctx, tag, 0, body);
         self.tell_rest(collector, task);
     }
@@ -139,7 +163,8 @@ impl Machine {
     /// Tells a collector what nobody else will: that a task of a lost host has printed all, and that one was announced
     /// whose spawner's host is lost.
     fn tell_rest(&mut self, collector: Tid, task: Tid) {
-        let Some(collected) = self.far_output.collected.get(&(collector, task)) else { return };
+        let tasks = self.far_output.collected.get(&(collector, task.host()));
+        let Some(collected) = tasks.and_then(|tasks| tasks.get(&task)) else { return };
         let &Collected { ctx, tag, parent, announced, ended } = collected;
         let (lost, spawner) = (!self.hosts.is_here(task.host()), Tid(parent as u32).host());
         let orphaned = ended && spawner.is_host() && !self.hosts.is_here(spawner);
@@ -151,15 +176,16 @@ impl Machine {
             self.tell(collector, ctx, tag, 0, body(AT_END).finish());
         }
         if lost || ended && (announced || orphaned) {
-            self.far_output.collected.remove(&(collector, task));
+            self.far_output.heard_all(collector, task);
         }
     }
 
     /// A host is gone: nobody else tells what becomes of the output of its tasks.
     pub(super) fn output_without(&mut self, host: Tid) {
         self.far_output.forget_host(host);
-        let all: Vec<(Tid, Tid)> = self.far_output.collected.keys().copied().collect();
-        all.into_iter().for_each(|(collector, task)| self.tell_rest(collector, task));
+        let places = self.far_output.collected.iter();
+        let all = places.flat_map(|((collector, _), tasks)| tasks.keys().map(|task| (*collector, *task)));
+        all.collect::<Vec<_>>().into_iter().for_each(|(collector, task)| self.tell_rest(collector, task));
     }
 
     /// Whether that task has been given output of other hosts of which is not known that it has taken it.

@@ -266,11 +266,8 @@ impl Gate {
     /// A peer that calls several of our addresses at once goes on with the one that answers first,
     /// which need not be the one that it called last.
     fn make_room_for_half(&mut self, peer: &PublicKey) {
-        let mut halves = self.halves_of(peer);
-        if halves.len() >= HALVES_MAX {
-            halves.sort_unstable();
-            self.entries.remove(&halves[0]);
-        }
+        let halves = self.halves_of(peer);
+        self.make_room_among(halves);
     }
 
     /// A known peer that has not said what it wants could have any number of connections.
@@ -280,8 +277,13 @@ impl Gate {
             Entry::Arrival(Arrival { stage: Stage::Shaking(link), .. }) if link.peer() == Some(peer) => Some(*id),
             _ => None,
         };
-        let known: Vec<u64> = self.entries.iter().filter_map(known).collect();
-        if let Some(oldest) = known.iter().min().filter(|_| known.len() >= HALVES_MAX) {
+        let known = self.entries.iter().filter_map(known).collect();
+        self.make_room_among(known);
+    }
+
+    /// The oldest of a peer's connections goes if there are as many as it may have.
+    fn make_room_among(&mut self, ids: Vec<u64>) {
+        if let Some(oldest) = ids.iter().min().filter(|_| ids.len() >= HALVES_MAX) {
             self.entries.remove(oldest);
         }
     }
