@@ -227,9 +227,12 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
     ] {
         pair.control.send(1, &[], &[&wire::encode(&frame)]).unwrap();
     }
-    // For a while the master reads nothing. What is printed would be some 30 MB of frames.
-    std::thread::sleep(Duration::from_millis(1500));
-    let resident = host.resident_kib();
+    // The master reads nothing until the daemon takes no more. All that is printed would be some 30 MB of frames.
+    let (mut last, mut resident) = (0, host.resident_kib());
+    while resident != last {
+        std::thread::sleep(Duration::from_millis(700));
+        (last, resident) = (resident, host.resident_kib());
+    }
     let (mut lines, end) = (0, Instant::now() + PATIENCE);
     while lines < LINES {
         assert!(Instant::now() < end, "{lines} lines");

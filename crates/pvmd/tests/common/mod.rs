@@ -35,9 +35,9 @@ impl Directory {
     pub fn command(&self) -> Command {
         self.prepared(Command::new(env!("CARGO_BIN_EXE_pvmd")))
     }
-    /// The same by a shell that runs something before.
+    /// The same by a shell that runs something before (bash: dash does not hand on that it ignores SIGCHLD).
     pub fn command_after(&self, first: &str) -> Command {
-        let mut shell = Command::new("/bin/sh");
+        let mut shell = Command::new("/bin/bash");
         shell.args(["-c", &format!("{first}; exec \"$0\""), env!("CARGO_BIN_EXE_pvmd")]);
         self.prepared(shell)
     }
