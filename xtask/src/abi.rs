@@ -1,7 +1,8 @@
 //! `cargo xtask abi`: whether what was built keeps the binary interface of PVM 3.4.6.
 use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
-use crate::common::{Checks, Scratch, dist, in_path, output, report, root};
+use crate::common::{Checks, Scratch, dist, in_path, output, root};
 use crate::contract::{DATA, FORTRAN, FUNCTIONS};
+use crate::counts::Counts;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,11 +22,11 @@ const LANGUAGES: &[(&str, &str)] =
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
     build_unless_told(arguments)?;
-    report(counted(arguments)?)
+    counted(arguments)?.report()
 }
 
 /// Runs the command as a part of `cargo xtask test`.
-pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let lib = dist().join("lib");
     let mut checks = Checks::default();
     let symbols = dynamic_symbols(&lib.join(SONAME))?;

@@ -1,4 +1,5 @@
 //! What several commands need: paths, child processes.
+use crate::counts::Counts;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -85,33 +86,22 @@ impl Drop for Scratch {
 
 /// Counts checks, and tells of those that fail.
 #[derive(Default)]
-pub struct Checks {
-    passed: usize,
-    failed: usize,
-}
+pub struct Checks(Counts);
 
 impl Checks {
     /// Counts one check.
     pub fn check(&mut self, name: &str, result: Result<()>) {
-        match result {
-            Ok(()) => self.passed += 1,
-            Err(error) => {
-                self.failed += 1;
-                println!("FAILED {name}: {error:#}");
-            }
+        self.0 += Counts::one(result.is_ok());
+        if let Err(error) = result {
+            println!("FAILED {name}: {error:#}");
         }
     }
-    /// How many passed, how many failed.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.passed, self.failed)
+    /// Counts one check that cannot be made here, and says why.
+    pub fn skip(&mut self, name: &str, reason: &str) {
+        self.0 += Counts::skip(format_args!("{name}: {reason}"));
     }
-}
-
-/// For the commands that count: prints the counts, and is an error when something failed.
-pub fn report((passed, failed): (usize, usize)) -> Result<()> {
-    println!("{passed} passed, {failed} failed");
-    if failed > 0 {
-        bail!("{failed} failed");
+    /// How many passed, failed and were skipped.
+    pub fn counts(&self) -> Counts {
+        self.0
     }
-    Ok(())
 }

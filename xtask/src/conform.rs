@@ -13,6 +13,7 @@ pub mod normalise;
 pub mod shown;
 pub mod verdict;
 
+use crate::counts::Counts;
 use crate::{build, common};
 use anyhow::{Result, bail};
 use case::Case;
@@ -36,15 +37,15 @@ struct Options {
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let (_, failed) = counted(arguments)?;
+    let failed = counted(arguments)?.failed;
     if failed > 0 {
         bail!("{failed} cases differ");
     }
     Ok(())
 }
 
-/// Runs the cases; gives how many passed and how many failed.
-pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+/// Runs the cases; gives the counts.
+pub fn counted(arguments: &[String]) -> Result<Counts> {
     let options = parse(arguments)?;
     let folder = common::root().join("tests/conform");
     let all = case::find(&folder)?;
@@ -69,12 +70,12 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     if let Some(side) = options.side {
         return show(&cases, side);
     }
-    let (passed, mut failed) = compare(&cases);
+    let mut counts = compare(&cases);
     if options.only.is_empty() {
-        failed += coverage::report(&all)? + examples::report(&all)?;
+        counts.failed += coverage::report(&all)? + examples::report(&all)?;
     }
-    println!("conform: {passed} passed, {failed} failed");
-    Ok((passed, failed))
+    println!("conform: {counts}");
+    Ok(counts)
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -96,19 +97,19 @@ fn parse(arguments: &[String]) -> Result<Options> {
 }
 
 /// Prints what each case gives on one side.
-fn show(cases: &[&Case], side: Side) -> Result<(usize, usize)> {
+fn show(cases: &[&Case], side: Side) -> Result<Counts> {
     let mut worker = Worker::new();
     for case in cases {
         println!("==== {} on {side}", case.name);
         print!("{}", worker.run(case, side)?.text);
     }
-    Ok((cases.len(), 0))
+    Ok(Counts { passed: cases.len(), ..Counts::default() })
 }
 
 /// Runs every case on both sides, `WORKERS` at a time, and prints a line for each.
-fn compare(cases: &[&Case]) -> (usize, usize) {
+fn compare(cases: &[&Case]) -> Counts {
     let next = AtomicUsize::new(0);
-    let counts = Mutex::new((0, 0));
+    let counts = Mutex::new(Counts::default());
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
@@ -116,11 +117,7 @@ fn compare(cases: &[&Case]) -> (usize, usize) {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let verdict = verdict::judge(&mut worker, case)
                         .unwrap_or_else(|error| Verdict::Differs(format!("{error:#}\n")));
-                    let mut counts = counts.lock().expect("no worker panics while it counts");
-                    match verdict {
-                        Verdict::Differs(_) => counts.1 += 1,
-                        _ => counts.0 += 1,
-                    }
+                    *counts.lock().expect("no worker panics while it counts") += verdict.counts();
                     print!("{}", verdict.line(&case.name));
                 }
             });

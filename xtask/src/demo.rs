@@ -2,6 +2,7 @@
 //! parallel program on it (`examples/farm`) with more and more workers, one of which is killed,
 //! then how fast messages are. Nothing is left running or lying about but the picture.
 use crate::common::{Checks, dist, output, root, sh};
+use crate::counts::Counts;
 use crate::machine::{Machine, Whose};
 use crate::{bench, build};
 use anyhow::{Context, Result, ensure};
@@ -34,7 +35,7 @@ pub fn run(_arguments: &[String]) -> Result<()> {
 
 /// Runs the command as a part of `cargo xtask test`: how many checks passed, how many failed.
 /// `Err` only when the checks could not be run at all. `target/dist` is built before.
-pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let mut checks = Checks::default();
     let picture = directory()?.join("farm-test.png");
     let small = ["--samples", "1", "--size", "800x600"];

@@ -11,11 +11,11 @@ mod scenario;
 mod switch;
 
 use crate::build;
-use crate::common::report;
 use crate::conform::case::{self, Case};
 use crate::conform::execute::Runner;
 use crate::conform::machine::{OURS_VARIABLE, Side, require};
-use crate::conform::verdict::{Verdict, judge};
+use crate::conform::verdict::judge;
+use crate::counts::Counts;
 use anyhow::{Context, Result, bail};
 use faults::{Fault, Plan};
 use network::{Network, Wiring};
@@ -107,16 +107,15 @@ fn parse(arguments: &[String]) -> Result<Options> {
 pub fn run(arguments: &[String]) -> Result<()> {
     match sandbox::folder() {
         Some(folder) => inside(&folder, &parse(arguments)?),
-        None => report(counted(arguments)?),
+        None => counted(arguments)?.report(),
     }
 }
 
 /// Runs the command as a part of `cargo xtask test`.
-pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(arguments: &[String]) -> Result<Counts> {
     let options = parse(arguments)?;
     if let Some(obstacle) = sandbox::obstacle() {
-        println!("skipped: {obstacle}");
-        return Ok((0, 0));
+        return Ok(Counts::skip(obstacle));
     }
     if options.side != Some(Side::Theirs) && std::env::var_os(OURS_VARIABLE).is_none() {
         build::build_unless_told(arguments)?;
@@ -132,10 +131,7 @@ pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
     let mut words = vec!["hosts"];
     words.extend(arguments.iter().map(String::as_str));
     let last = sandbox::run(&words)?;
-    match last.replace(',', "").split(' ').collect::<Vec<_>>()[..] {
-        ["hosts:", passed, "passed", failed, "failed"] => Ok((passed.parse()?, failed.parse()?)),
-        _ => bail!("the command inside the namespaces ended early"),
-    }
+    Counts::parse(&last)
 }
 
 fn inside(folder: &Path, options: &Options) -> Result<()> {
@@ -156,7 +152,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     let network = Network::new(folder, options.hosts, Wiring::Bridge)?;
     let environment = if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
     let mut stage = Stage::new(&network, environment);
-    let (mut passed, mut failed) = (0, 0);
+    let mut counts = Counts::default();
     for case in cases {
         if let Some(reason) = &case.one_host {
             println!("one host {}: {reason}", case.name);
@@ -166,23 +162,22 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
         let ended = match options.side {
             Some(side) => stage.run(case, side).map(|outcome| {
                 println!("==== {} on {side}\n{}", case.name, outcome.text);
-                true
+                Counts::one(true)
             }),
             None => judge(&mut stage, case).map(|verdict| {
                 print!("{}", verdict.line(&case.name));
-                !matches!(verdict, Verdict::Differs(_))
+                verdict.counts()
             }),
         };
-        let well = ended.unwrap_or_else(|error| {
+        counts += ended.unwrap_or_else(|error| {
             println!("FAILED   {}: {error:#}", case.name);
-            false
+            Counts::one(false)
         });
         if began.elapsed() > SLOW {
             println!("         ({:.0} s)", began.elapsed().as_secs_f64());
         }
-        if well { passed += 1 } else { failed += 1 }
     }
-    println!("hosts: {passed} passed, {failed} failed");
+    println!("hosts: {counts}");
     Ok(())
 }
 

@@ -4,10 +4,12 @@
 mod abi;
 mod bench;
 mod build;
+mod clippy;
 mod common;
 mod compatibility;
 mod conform;
 mod contract;
+mod counts;
 mod debian_rust;
 mod demo;
 mod fuzz;
@@ -35,7 +37,7 @@ const COMMANDS: &[Command] = &[
     ("setup", "install what a fresh Debian machine lacks: setup [build|test|unlike|sanitize|bench|fuzz]", setup::run),
     ("build", "build the distribution tree target/dist (release)", build::run),
     ("install", "install target/dist: install PREFIX", install::run),
-    ("test", "every test; the last line is `N passed, N failed`", test::run),
+    ("test", "every test; the last line is `N passed, N failed, N skipped`", test::run),
     ("abi", "symbols, kinds, sizes and headers against the contract", abi::run),
     ("lint", "the house rules: lengths, unsafe, paths, format, clippy", lint::run),
     ("compatibility", "write docs/compatibility.md", compatibility::run),

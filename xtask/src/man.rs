@@ -8,7 +8,8 @@ mod page;
 mod render;
 
 use crate::build::build_unless_told;
-use crate::common::{Checks, report, root};
+use crate::common::{Checks, root};
+use crate::counts::Counts;
 use anyhow::{Context, Result};
 pub use page::Page;
 use std::fs;
@@ -20,11 +21,11 @@ const SECTION: &str = "3";
 /// Runs the command: `man [--as-it-is] [--only NAME]...`, where a name is a part of a page's name.
 pub fn run(arguments: &[String]) -> Result<()> {
     build_unless_told(arguments)?;
-    report(counted(arguments)?)
+    counted(arguments)?.report()
 }
 
 /// Runs the command as a part of `cargo xtask test`.
-pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(arguments: &[String]) -> Result<Counts> {
     let pages = pages()?;
     let only: Vec<&String> =
         arguments.iter().skip_while(|word| *word != "--only").filter(|word| *word != "--only").collect();

@@ -2,7 +2,8 @@
 //! project of that kind, and the sources of Debian's pvm-examples with their own makefiles, are
 //! built below it by `aimk`, and run; so is our own example in Fortran.
 use crate::build::{CLASSIC_ROOT, build_unless_told};
-use crate::common::{Checks, Scratch, dist, in_path, output, report, root};
+use crate::common::{Checks, Scratch, dist, in_path, output, root};
+use crate::counts::Counts;
 use crate::install::copy_tree;
 use crate::machine::Machine;
 use anyhow::{Context, Result, ensure};
@@ -35,11 +36,11 @@ const FORTRAN_EXAMPLES: &[Example] = &[
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
     build_unless_told(arguments)?;
-    report(counted(arguments)?)
+    counted(arguments)?.report()
 }
 
 /// Runs the command as a part of `cargo xtask test`.
-pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let mut checks = Checks::default();
     if !in_path("gfortran") {
         checks.check("old makefiles", Err(anyhow::anyhow!("gfortran is missing: cargo xtask setup test")));

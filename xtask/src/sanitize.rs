@@ -5,7 +5,8 @@
 //! therefore compiled anew. Whether each of them finds anything is tried with planted errors first.
 
 use crate::build::target_directory;
-use crate::common::{cargo, report};
+use crate::common::cargo;
+use crate::counts::Counts;
 use crate::debian_rust::{self, Part};
 use crate::test::cargo_test;
 use anyhow::{Context, Result, bail, ensure};
@@ -96,21 +97,15 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(obstacle) = obstacle() {
         bail!("{obstacle}");
     }
-    report(sanitizer.counted(is_short)?)
+    sanitizer.counted(is_short)?.report()
 }
 
 /// The short form of both, as a part of `cargo xtask test`.
-pub fn counted_short() -> Result<(usize, usize)> {
+pub fn counted_short() -> Result<Counts> {
     if let Some(obstacle) = obstacle() {
-        println!("skipped: {obstacle}");
-        return Ok((0, 0));
+        return Ok(Counts::skip(obstacle));
     }
-    let mut total = (0, 0);
-    for sanitizer in &SANITIZERS {
-        let (passed, failed) = sanitizer.counted(true)?;
-        total = (total.0 + passed, total.1 + failed);
-    }
-    Ok(total)
+    SANITIZERS.iter().map(|sanitizer| sanitizer.counted(true)).sum()
 }
 
 /// Why there are no sanitizers here.
@@ -122,7 +117,7 @@ fn obstacle() -> Option<String> {
 }
 
 impl Sanitizer {
-    fn counted(&self, is_short: bool) -> Result<(usize, usize)> {
+    fn counted(&self, is_short: bool) -> Result<Counts> {
         let planted = self.find_planted_errors()?;
         let (packages, targets): (_, &[&str]) =
             if is_short { (&SHORT[..], &["--lib"]) } else { (&PACKAGES[..], &["--lib", "--tests"]) };
@@ -140,10 +135,9 @@ impl Sanitizer {
         let _ = fs::remove_dir_all(&reports);
         fs::create_dir_all(&reports)?;
         // Processes of all kinds are started, and not of all does a test see what they say.
-        let (passed, failed) =
-            cargo_test(&arguments, &self.environment(&format!("log_path={}/of", reports.display()))?)?;
+        let tests = cargo_test(&arguments, &self.environment(&format!("log_path={}/of", reports.display()))?)?;
         let told = show(&reports)?;
-        Ok((passed + planted, failed.max(told)))
+        Ok(Counts { passed: tests.passed + planted, failed: tests.failed.max(told), ..tests })
     }
 
     /// Where the compiled files lie: apart, or each run would throw away those of the others.

@@ -6,8 +6,9 @@
 mod scene;
 
 use crate::build::{AS_IT_IS, build_unless_told};
-use crate::common::{Checks, dist, in_path, output, report};
-use anyhow::{Context, Result, bail, ensure};
+use crate::common::{Checks, dist, in_path, output};
+use crate::counts::Counts;
+use anyhow::{Context, Result, ensure};
 use scene::{Scene, Who};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,11 +37,11 @@ const CHECKS: &[Check] = &[
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
     build_unless_told(arguments)?;
-    report(counted(arguments)?)
+    counted(arguments)?.report()
 }
 
 /// Runs the command as a part of `cargo xtask test`.
-pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
     if output(Command::new("id").arg("-u"))?.trim() != "0" {
         return counted_as_root();
     }
@@ -56,9 +57,9 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
 }
 
 /// The same by sudo, which must not ask.
-fn counted_as_root() -> Result<(usize, usize)> {
+fn counted_as_root() -> Result<Counts> {
     if !in_path("sudo") || output(Command::new("sudo").args(["-n", "true"])).is_err() {
-        bail!("needs root, or sudo without a password, to be a second user");
+        return Ok(Counts::skip("it takes root, or sudo without a password, to be a second user"));
     }
     let ended = Command::new("sudo")
         .args(["-n", "env"])
@@ -67,14 +68,10 @@ fn counted_as_root() -> Result<(usize, usize)> {
         .args(["second-user", AS_IT_IS])
         .output()?;
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-    let counts = said.lines().last().unwrap_or_default().replace(',', "");
-    match counts.split(' ').collect::<Vec<_>>()[..] {
-        [passed, "passed", failed, "failed"] => {
-            said.lines().filter(|line| line.starts_with("FAILED")).for_each(|line| println!("{line}"));
-            Ok((passed.parse()?, failed.parse()?))
-        }
-        _ => bail!("as root: {}{said}", String::from_utf8_lossy(&ended.stderr)),
-    }
+    let counts = Counts::parse(said.lines().last().unwrap_or_default())
+        .with_context(|| format!("as root: {}{said}", String::from_utf8_lossy(&ended.stderr)))?;
+    said.lines().filter(|line| line.starts_with("FAILED")).for_each(|line| println!("{line}"));
+    Ok(counts)
 }
 
 /// The stranger does something to a name (`{}`) before the daemon starts; a file of ours (`{victim}`)

@@ -2,7 +2,7 @@
 //! manager, when nothing is lacking.
 use crate::common::{in_path, output, sh};
 use crate::debian_rust::{self, Part};
-use crate::{fuzz, sanitize, unlike};
+use crate::{clippy, fuzz, sanitize, unlike};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
@@ -40,7 +40,7 @@ const BENCH: &[&str] = &["netpipe-pvm", "pvm", "pvm-dev", "openmpi-bin", "libope
 /// What no word stands for.
 const ALL: [&str; 4] = ["test", "unlike", "sanitize", "bench"];
 /// What `cargo xtask test` takes where it can be had.
-const TAKEN_IF_THERE: [&str; 2] = ["sanitize", "unlike"];
+const TAKEN_IF_THERE: [&str; 3] = ["clippy", "sanitize", "unlike"];
 
 /// Packages of the system, and what is only unpacked.
 #[derive(Default)]
@@ -84,6 +84,7 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
                 wanted.add(unlike::tools::PACKAGES);
                 wanted.parts.push(&unlike::tools::LIBRARIES);
             }
+            "clippy" => wanted.parts.push(&clippy::PROGRAM),
             "sanitize" => wanted.parts.push(&sanitize::LIBRARIES),
             "fuzz" => {
                 wanted.add(&["g++"]);

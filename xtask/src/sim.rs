@@ -1,6 +1,7 @@
 //! `cargo xtask sim`: the simulator, built with every assertion.
 use crate::build::target_directory;
 use crate::common::{cargo, sh};
+use crate::counts::Counts;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +18,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 const COST_HOSTS: usize = 100;
 
 /// Runs some seeds as a part of `cargo xtask test`, and looks how the cost of an event grows; each counts.
-pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let output = Command::new(simulator()?).args(["--seeds", &SEEDS.to_string()]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let count = |line: &str| line.split_once(" of ").and_then(|(passed, _)| passed.parse().ok());
@@ -26,7 +27,7 @@ pub fn counted(_arguments: &[String]) -> Result<(usize, usize)> {
         print!("{text}{}", String::from_utf8_lossy(&output.stderr));
     }
     let cheap = costs_grow_slowly()?;
-    Ok((passed + usize::from(cheap), SEEDS - passed + usize::from(!cheap)))
+    Ok(Counts { passed, failed: SEEDS - passed, skipped: 0 } + Counts::one(cheap))
 }
 
 fn costs_grow_slowly() -> Result<bool> {

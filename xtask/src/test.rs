@@ -1,5 +1,6 @@
-//! `cargo xtask test`: every test there is. The last line is `N passed, N failed`.
-use crate::common::{cargo, report};
+//! `cargo xtask test`: every test there is. The last line is `N passed, N failed, N skipped`.
+use crate::common::cargo;
+use crate::counts::Counts;
 use crate::{abi, build, conform, demo, hosts, lint, man, old_makefiles, sanitize, second_user, sim, torture, unlike};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -17,7 +18,7 @@ const HOSTILE: [&str; 6] = ["--hostile", "2", "--seconds", "8", "--tasks", "16"]
 const HOSTILE_HOSTS: [&str; 9] =
     ["--hostile-hosts", "1", "--seconds", "12", "--round", "3", "--tasks", "8", build::AS_IT_IS];
 
-type Part = (&'static str, fn() -> Result<(usize, usize)>);
+type Part = (&'static str, fn() -> Result<Counts>);
 
 /// What makes up the test. Cheap parts first.
 const PARTS: &[Part] = &[
@@ -47,44 +48,37 @@ pub fn run(arguments: &[String]) -> Result<()> {
         bail!("the parts are: {}", PARTS.iter().map(|part| part.0).collect::<Vec<_>>().join(", "));
     }
     build::build()?;
-    let (mut total, mut skipped) = ((0, 0), Vec::new());
+    let mut total = Counts::default();
     for (name, part) in parts {
         let began = Instant::now();
         println!("== {name}");
-        let (passed, failed) = part().unwrap_or_else(|error| {
+        let counts = part().unwrap_or_else(|error| {
             println!("FAILED {name}: {error:#}");
-            (0, 1)
+            Counts::one(false)
         });
-        println!("== {name}: {passed} passed, {failed} failed ({} s)", began.elapsed().as_secs());
-        total.0 += passed;
-        total.1 += failed;
-        if (passed, failed) == (0, 0) {
-            skipped.push(*name);
-        }
+        println!("== {name}: {counts} ({} s)", began.elapsed().as_secs());
+        total += counts;
     }
-    if !skipped.is_empty() {
-        println!("== SKIPPED, for the reasons above: {}", skipped.join(", "));
-    }
-    report(total)
+    total.report()
 }
 
-fn unit_tests() -> Result<(usize, usize)> {
+fn unit_tests() -> Result<Counts> {
     cargo_test(&["--workspace"], &[])
 }
 
 /// Scenarios on four hosts, a few programs of the conformance, and a fault of each quick kind.
-fn several_hosts() -> Result<(usize, usize)> {
+fn several_hosts() -> Result<Counts> {
     let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
     let programs = hosts::counted(&[build::AS_IT_IS.into(), "--short".into(), "--conform".into()])?;
     let faults = ["--faults", "--seeds", "1", "--jobs", "2", "--fault", "task-killed", "--fault", "daemon-killed"];
     let mut arguments: Vec<String> = faults.iter().map(|word| word.to_string()).collect();
     arguments.push(build::AS_IT_IS.into());
     let faults = hosts::counted(&arguments)?;
-    Ok((scenarios.0 + programs.0 + faults.0, scenarios.1 + programs.1 + faults.1))
+    Ok(scenarios + programs + faults)
 }
 
 /// The lock-free algorithms, in every order that the processor may give their steps.
-fn loom() -> Result<(usize, usize)> {
+fn loom() -> Result<Counts> {
     // Another set of compiled files, or each run would throw away those of the other.
     let target = build::target_directory()?.join("loom");
     cargo_test(
@@ -98,7 +92,7 @@ fn loom() -> Result<(usize, usize)> {
 }
 
 /// Runs `cargo test` and counts; shows what says more than that all is well.
-pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<(usize, usize)> {
+pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<Counts> {
     let mut child = cargo()
         .args(["test", "--quiet", "--no-fail-fast"])
         .args(arguments)
@@ -106,27 +100,27 @@ pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo")?;
-    let mut total = (0, 0);
+    let mut total = Counts::default();
     for line in BufReader::new(child.stdout.take().context("cargo has an output")?).lines() {
         let line = line?;
         match result_of(&line) {
-            Some((passed, failed)) => total = (total.0 + passed, total.1 + failed),
+            Some(counts) => total += counts,
             None if is_of_interest(&line) => println!("{line}"),
             None => {}
         }
     }
     // A failure that no line tells of is a test that does not compile, or that took cargo with it.
-    if !child.wait()?.success() && total.1 == 0 {
-        total.1 = 1;
+    if !child.wait()?.success() && total.failed == 0 {
+        total.failed = 1;
     }
     Ok(total)
 }
 
 /// The counts in `test result: ok. 3 passed; 0 failed; ...`.
-fn result_of(line: &str) -> Option<(usize, usize)> {
+fn result_of(line: &str) -> Option<Counts> {
     let counts = line.strip_prefix("test result: ")?;
     let before = |word: &str| counts.split(word).next()?.split_whitespace().next_back()?.parse().ok();
-    Some((before(" passed")?, before(" failed")?))
+    Some(Counts { passed: before(" passed")?, failed: before(" failed")?, skipped: 0 })
 }
 
 /// Whether a line of a quiet `cargo test` says more than that all is well.
@@ -144,7 +138,7 @@ mod tests {
     #[test]
     fn the_counts_of_a_result_line_are_found() {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
-        assert_eq!(result_of(line), Some((12, 3)));
+        assert_eq!(result_of(line), Some(Counts { passed: 12, failed: 3, skipped: 0 }));
         assert_eq!(result_of("test tid::a_tid ... ok"), None);
     }
 }

@@ -10,7 +10,8 @@ mod report;
 mod self_test;
 
 use crate::build;
-use crate::common::{Checks, dist, report as report_counts, root, sh};
+use crate::common::{Checks, dist, root, sh};
+use crate::counts::Counts;
 use crate::hosts::sandbox;
 use crate::machine::{END_TIME_MAX, Machine, Talker, Whose};
 use anyhow::{Context, Result, bail, ensure};
@@ -137,12 +138,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if !arguments.iter().any(|argument| argument == "--theirs" || argument == "--as-it-is") {
         build::build()?;
     }
-    report_counts(counted(arguments)?)
+    counted(arguments)?.report()
 }
 
 /// Runs the command as a part of `cargo xtask test`: how many checks passed, how many failed.
 /// `Err` only when the checks could not be run at all. `target/dist` is built before.
-pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(arguments: &[String]) -> Result<Counts> {
     let (plan, self_test_only) = Plan::new(arguments)?;
     let program = compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
     let mut checks = Checks::default();

@@ -10,7 +10,7 @@ mod machine;
 mod matrix;
 pub mod tools;
 
-use crate::common::report;
+use crate::counts::Counts;
 use crate::hosts::network::{Network, Wiring};
 use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
@@ -53,21 +53,18 @@ pub fn run(arguments: &[String]) -> Result<()> {
         return inside(&folder, &options);
     }
     match tests(arguments, &options)? {
-        Ok(counts) => report(counts),
+        Ok(counts) => counts.report(),
         Err(obstacle) => bail!("{obstacle}"),
     }
 }
 
 /// Runs the command as a part of `cargo xtask test`.
-pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
-    Ok(tests(arguments, &parse(arguments)?)?.unwrap_or_else(|obstacle| {
-        println!("skipped: {obstacle}");
-        (0, 0)
-    }))
+pub fn counted(arguments: &[String]) -> Result<Counts> {
+    Ok(tests(arguments, &parse(arguments)?)?.unwrap_or_else(Counts::skip))
 }
 
 /// The counts, or why it cannot be run here.
-fn tests(arguments: &[String], options: &Options) -> Result<Result<(usize, usize), String>> {
+fn tests(arguments: &[String], options: &Options) -> Result<Result<Counts, String>> {
     if let Some(obstacle) = tools::obstacle(options.extent).or_else(sandbox::obstacle) {
         return Ok(Err(obstacle));
     }

@@ -105,8 +105,8 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::t
         Event::Trecv,
         move |task| {
             // SAFETY: null or a time that the caller gave.
-            let (seconds, rest) =
-                unsafe { limit.as_ref() }.map_or((-1, -1), |limit| (limit.tv_sec as c_int, limit.tv_usec as c_int));
+            let limit = unsafe { limit.as_ref() };
+            let (seconds, rest) = limit.map_or((-1, -1), |limit| (limit.tv_sec as c_int, limit.tv_usec as c_int));
             ints(&[tid, tag, task.context(), seconds, rest])
         },
         || {

@@ -59,7 +59,9 @@ fn limit() -> f64 {
     let thread = std::thread::spawn(move || {
         pin(1);
         for round in 1..=ROUNDS {
-            while there[0].0.load(Ordering::Acquire) != round {}
+            while there[0].0.load(Ordering::Acquire) != round {
+                std::hint::spin_loop();
+            }
             there[1].0.store(round, Ordering::Release);
         }
     });
@@ -67,7 +69,9 @@ fn limit() -> f64 {
     let start = Instant::now();
     for round in 1..=ROUNDS {
         lines[0].0.store(round, Ordering::Release);
-        while lines[1].0.load(Ordering::Acquire) != round {}
+        while lines[1].0.load(Ordering::Acquire) != round {
+            std::hint::spin_loop();
+        }
     }
     let time = start.elapsed().as_secs_f64() / ROUNDS as f64 / 2.0;
     thread.join().unwrap();

@@ -208,8 +208,11 @@ fn daemon_of_a_stranger(directory: &Directory) -> Command {
         std::fs::create_dir(&home).unwrap();
         std::os::unix::fs::chown(&home, Some(STRANGER), Some(STRANGER)).unwrap();
     }
-    let mut command = directory.command();
-    command.env("HOME", &home).uid(STRANGER).gid(STRANGER);
+    // The folder of the sources, and so the daemon that was built there, may be closed to others.
+    let program = directory.0.join("program");
+    std::fs::copy(env!("CARGO_BIN_EXE_pvmd"), &program).unwrap();
+    let mut command = directory.prepared(Command::new(program));
+    command.env("HOME", &home).current_dir(&home).uid(STRANGER).gid(STRANGER);
     command
 }
 

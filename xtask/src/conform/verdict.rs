@@ -3,6 +3,7 @@
 use super::case::{Case, Difference, Theirs};
 use super::execute::{End, Runner};
 use super::machine::Side;
+use crate::counts::Counts;
 use anyhow::{Context, Result, bail};
 use regex::{Captures, Regex};
 use similar::TextDiff;
@@ -22,6 +23,14 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// What the case counts as.
+    pub fn counts(&self) -> Counts {
+        match self {
+            Verdict::Skipped(_) => Counts { skipped: 1, ..Counts::default() },
+            Verdict::Equal | Verdict::Expected(_) => Counts::one(true),
+            Verdict::Differs(_) => Counts::one(false),
+        }
+    }
     /// What is printed for the case.
     pub fn line(&self, name: &str) -> String {
         match self {

@@ -13,6 +13,7 @@ use super::network::{Host, Network, Wiring};
 use super::{sandbox, scenario, switch};
 use crate::common::{Checks, root, sh};
 use crate::conform::machine::Side;
+use crate::counts::Counts;
 use crate::machine::wait_until;
 use anyhow::{Context, Result, bail, ensure};
 use chief::Chief;
@@ -81,10 +82,9 @@ pub fn compile() -> Result<()> {
 }
 
 /// Runs all faults with all seeds, each in a sandbox of its own, and prints a table.
-pub fn counted(plan: &Plan, side: Side) -> Result<(usize, usize)> {
+pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
     if let Some(obstacle) = switch::obstacle() {
-        println!("skipped: faults: {obstacle}");
-        return Ok((0, 0));
+        return Ok(Counts::skip(format_args!("faults: {obstacle}")));
     }
     compile()?;
     let faults = if plan.faults.is_empty() { Fault::ALL.to_vec() } else { plan.faults.clone() };
@@ -125,7 +125,7 @@ fn in_sandbox(fault: Fault, seed: u64, side: Side) -> bool {
         words.push("--theirs");
     }
     match sandbox::run(&words) {
-        Ok(last) => last == "hosts: 1 passed, 0 failed",
+        Ok(last) => Counts::parse(&last).is_ok_and(|counts| counts == Counts::one(true)),
         Err(error) => {
             println!("FAILED {} seed {seed}: {error:#}", fault.name());
             false
@@ -145,7 +145,7 @@ pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side) -> Result<()> 
             run.show_logs();
         }
     }
-    println!("hosts: {} passed, {} failed", usize::from(result.is_ok()), usize::from(result.is_err()));
+    println!("hosts: {}", Counts::one(result.is_ok()));
     Ok(())
 }
 

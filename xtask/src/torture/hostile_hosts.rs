@@ -12,11 +12,12 @@ use super::{Ground, OFFERS, Plan, compile, converse};
 use crate::build;
 use crate::common::{Checks, cargo, sh};
 use crate::conform::machine::Side;
+use crate::counts::Counts;
 use crate::hosts::machine::Machine;
 use crate::hosts::network::{Host, Network, Wiring};
 use crate::hosts::sandbox;
 use crate::machine::{END_TIME_MAX, Talker, Whose, wait_until};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use keeper::Keeper;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -49,19 +50,15 @@ const AFTERWARDS: Limits =
     Limits { heap: 1 << 20, private: 160 << 20, daemon: 64 << 20, shared: 8 << 20, descriptors: 3, mappings: 64 };
 
 /// Runs it, in namespaces of its own.
-pub fn counted(arguments: &[String]) -> Result<(usize, usize)> {
+pub fn counted(arguments: &[String]) -> Result<Counts> {
     if let Some(obstacle) = sandbox::obstacle() {
-        println!("skipped: {obstacle}");
-        return Ok((0, 0));
+        return Ok(Counts::skip(obstacle));
     }
     // Nobody measures it, and its libraries have been built for the unit tests.
     sh(cargo().args(["build", "--quiet", "--package", "pvm-hostile"]))?;
     let words: Vec<&str> = std::iter::once("torture").chain(arguments.iter().map(String::as_str)).collect();
     let last = sandbox::run(&words)?;
-    match last.split(' ').collect::<Vec<_>>()[..] {
-        ["torture:", passed, "passed", failed, "failed"] => Ok((passed.parse()?, failed.parse()?)),
-        _ => bail!("the command inside the namespaces ended early"),
-    }
+    Counts::parse(&last)
 }
 
 /// The same, inside.
@@ -72,8 +69,7 @@ pub fn inside(folder: &Path, plan: &Plan) -> Result<()> {
     if let Err(error) = run(folder, plan, &mut checks) {
         checks.check("hostile hosts: the run", Err(error));
     }
-    let (passed, failed) = checks.counts();
-    println!("torture: {passed} passed {failed} failed");
+    println!("torture: {}", checks.counts());
     Ok(())
 }
 

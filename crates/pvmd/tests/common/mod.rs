@@ -41,7 +41,8 @@ impl Directory {
         shell.args(["-c", &format!("{first}; exec \"$0\""), env!("CARGO_BIN_EXE_pvmd")]);
         self.prepared(shell)
     }
-    fn prepared(&self, mut command: Command) -> Command {
+    /// A program that runs with this directory as its `PVM_TMP` and home.
+    pub fn prepared(&self, mut command: Command) -> Command {
         for name in [
             "PVM_VMID",
             "PVMSOCK",
