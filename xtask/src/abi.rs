@@ -3,6 +3,7 @@ use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
 use crate::common::{Checks, Scratch, dist, in_path, output, root};
 use crate::contract::{DATA, FORTRAN, FUNCTIONS};
 use crate::counts::Counts;
+use crate::debian_pvm;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -301,7 +302,7 @@ fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
 
 /// Old C as people wrote it, against both sets of headers.
 fn sources_compile() -> Result<()> {
-    let archives: Vec<PathBuf> = package_files("pvm-examples")
+    let archives: Vec<PathBuf> = debian_pvm::files("pvm-examples")
         .context("pvm-examples is missing: cargo xtask setup test")?
         .into_iter()
         .filter(|path| path.to_string_lossy().ends_with("examples.tar.gz"))
@@ -317,7 +318,7 @@ fn sources_compile() -> Result<()> {
             cc.args(["-std=gnu89", "-w", "-fsyntax-only", "-I"]).arg(include).arg(&source);
             output(&mut cc).is_ok()
         };
-        if compiles(Path::new("/usr/include")) && !compiles(&root().join("include")) {
+        if compiles(&debian_pvm::headers()) && !compiles(&root().join("include")) {
             refused.push(source.display().to_string());
         }
     }
@@ -340,17 +341,12 @@ fn sources_below(directory: &Path) -> Result<Vec<PathBuf>> {
 
 /// What Debian's two libraries define, or `None` when they are not installed.
 fn debian_symbols() -> Result<Option<BTreeSet<String>>> {
-    let Ok(files) = package_files("libpvm3") else { return Ok(None) };
+    let Ok(files) = debian_pvm::files("libpvm3") else { return Ok(None) };
     let mut names = BTreeSet::new();
     for file in files.iter().filter(|file| file.to_string_lossy().ends_with(".so.3")) {
         names.extend(dynamic_symbols(file)?.into_values().filter(|symbol| symbol.defined).map(|symbol| symbol.name));
     }
     Ok(Some(names))
-}
-
-fn package_files(package: &str) -> Result<Vec<PathBuf>> {
-    let list = output(Command::new("dpkg-query").args(["--listfiles", package]))?;
-    Ok(list.lines().map(PathBuf::from).filter(|path| path.is_file()).collect())
 }
 
 fn elf_files(package: &str) -> Result<Vec<PathBuf>> {
@@ -359,7 +355,7 @@ fn elf_files(package: &str) -> Result<Vec<PathBuf>> {
         let mut magic = [0; 4];
         std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
     };
-    let files = package_files(package).with_context(|| format!("{package} is missing: cargo xtask setup test"))?;
+    let files = debian_pvm::files(package).with_context(|| format!("{package} is missing: cargo xtask setup test"))?;
     // The old libraries themselves are replaced.
     let is_old = |path: &PathBuf| ["libpvm3.so", "libgpvm3.so"].iter().any(|old| path.ends_with(old));
     Ok(files.into_iter().filter(|path| is_elf(path) && !is_old(path)).collect())

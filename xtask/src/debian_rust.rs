@@ -4,21 +4,19 @@
 //!
 //! It is unpacked to a folder of ours, for it would be in the way of other versions.
 
-use crate::common::{in_path, output, root, sh};
-use anyhow::{Context, Result, ensure};
+use crate::common::{output, root};
+use crate::debian;
+use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// What the compiler needs of the system's package manager.
 pub const PACKAGES: [&str; 3] = ["libedit2", "libxml2", "libz3-4"];
 /// The compiler, and its library for this machine.
 const COMPILER: [&str; 4] =
     ["rustc-web:amd64", "libstd-rust-web-1.85:amd64", "libllvm19:amd64", "libstd-rust-web-dev:amd64"];
-/// Where Debian's packages for all machines are, those of the release that has these.
-const SOURCE: &str =
-    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main\n";
 
 /// Of the compiler's source its library is wanted; the rest is a third of a gigabyte.
 const UNWANTED: [&str; 3] = ["./usr/src/*/compiler", "./usr/src/*/src", "./usr/share"];
@@ -59,64 +57,18 @@ pub fn fetch(parts: &[&Part]) -> Result<()> {
     if lacking.is_empty() {
         return Ok(());
     }
-    ensure!(in_path("apt-get") && in_path("dpkg-deb"), "Debian's Rust can only be had on a Debian system");
     println!("fetching Debian's Rust");
     let mut packages: Vec<&str> = lacking.iter().flat_map(|part| part.packages).copied().collect();
     if !rustc().exists() {
         packages.extend(COMPILER);
     }
-    let apt = folder().join("apt");
-    download(&apt, &packages)?;
-    for entry in fs::read_dir(&apt)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            unpack(&path)?;
-        }
-    }
-    fs::remove_dir_all(&apt)?;
+    debian::unpack(&packages, &folder(), &UNWANTED)?;
     write_command(
         &rustc(),
         &format!("{} --sysroot '{}'", with_libraries("usr/bin/rustc"), folder().join("usr").display()),
     )?;
     output(Command::new(rustc()).arg("-vV")).context("Debian's Rust does not run here")?;
     lacking.iter().try_for_each(|part| Ok(fs::write(part.mark(), part.packages.join(" "))?))
-}
-
-/// Gets packages into a folder, with lists of its own: the system's package manager learns nothing of other
-/// machines, and what is installed (a later Rust, perhaps) does not count.
-fn download(apt: &Path, packages: &[&str]) -> Result<()> {
-    for part in ["lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(apt.join(part))?;
-    }
-    let place = apt.display();
-    fs::write(apt.join("sources.list"), SOURCE)?;
-    fs::write(apt.join("status"), "")?;
-    fs::write(
-        apt.join("apt.conf"),
-        format!(
-            "APT::Architectures {{ \"amd64\"; \"arm64\"; \"i386\"; \"s390x\"; }};\nAPT::Sandbox::User \"root\";\n\
-             Dir::Etc::SourceList \"{place}/sources.list\";\nDir::Etc::SourceParts \"/dev/null\";\n\
-             Dir::State::Lists \"{place}/lists\";\nDir::State::Status \"{place}/status\";\n\
-             Dir::Cache \"{place}/cache\";\n"
-        ),
-    )?;
-    let apt_get = || {
-        let mut command = Command::new("apt-get");
-        command.env("APT_CONFIG", apt.join("apt.conf")).current_dir(apt).arg("-qq");
-        command
-    };
-    sh(apt_get().arg("update"))?;
-    sh(apt_get().arg("download").args(packages))
-}
-
-fn unpack(package: &Path) -> Result<()> {
-    let mut tar = Command::new("tar");
-    tar.args(["--extract", "--anchored", "--no-wildcards-match-slash", "--directory"]).arg(folder());
-    tar.args(UNWANTED.map(|path| format!("--exclude={path}")));
-    let mut content = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(package).stdout(Stdio::piped()).spawn()?;
-    sh(tar.stdin(content.stdout.take().context("dpkg-deb has an output")?))?;
-    ensure!(content.wait()?.success(), "{} cannot be unpacked", package.display());
-    Ok(())
 }
 
 /// A line of shell that runs a program of the folder with the libraries there.

@@ -1,7 +1,7 @@
 //! The house rules that a program can check: `cargo xtask lint`.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{clippy, compatibility, limits};
+use crate::{clippy, compatibility, debian_pvm, limits};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,6 @@ const LINES_MAX: usize = 600;
 const UNSAFE_MODULES: [&str; 1] = ["crates/pvm-net/src/raw.rs"];
 /// Crates that may be unsafe; every other says `#![forbid(unsafe_code)]`.
 const UNSAFE_HOMES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3"];
-/// The header with which the conformance cases are compiled.
-const ORIGINAL_HEADER: &str = "/usr/include/pvm3.h";
 /// Where the sources are; `tests` holds programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
 /// Where nothing may depend on one machine.
@@ -32,10 +30,10 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("no path of one machine", no_machine_paths());
     checks.check("docs/limits.md is new and true", limits::is_current());
-    if Path::new(ORIGINAL_HEADER).exists() {
+    if debian_pvm::obstacle().is_none() {
         checks.check("docs/compatibility.md is new", compatibility::is_current());
     } else {
-        checks.skip("docs/compatibility.md is new", "it cannot be made without Debian's pvm-dev");
+        checks.skip("docs/compatibility.md is new", "it cannot be made without Debian's PVM");
     }
     if has("fmt") {
         checks.check("cargo fmt changes nothing", quiet(&["fmt", "--all", "--check"]));

@@ -1,5 +1,6 @@
 //! A virtual machine with a directory of its own, for the commands that look at what is left of it.
 use crate::common::{Scratch, dist};
+use crate::debian_pvm;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -23,7 +24,7 @@ const VARIABLES: &[&str] = &["PVMSOCK", "PVM_VMID", "PVM_ROOT", "PVM_DPATH", "PV
 pub enum Whose {
     /// hpvm's, from the distribution tree.
     Ours,
-    /// PVM 3.4's, as Debian installs it.
+    /// PVM 3.4's, as Debian has it.
     Theirs,
 }
 
@@ -62,7 +63,7 @@ impl Machine {
     pub fn start_daemon(&mut self) -> Result<()> {
         let program = match self.whose {
             Whose::Ours => self.tree.join("bin/pvmd"),
-            Whose::Theirs => PathBuf::from("/usr/bin/pvmd"),
+            Whose::Theirs => debian_pvm::programs().join("pvmd"),
         };
         // An interrupted command takes the machine with it.
         let mut daemon = self
@@ -96,9 +97,10 @@ impl Machine {
         VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
-        if self.whose == Whose::Ours {
-            command.env("LD_LIBRARY_PATH", self.tree.join("lib"));
-        }
+        match self.whose {
+            Whose::Ours => command.env("LD_LIBRARY_PATH", self.tree.join("lib")),
+            Whose::Theirs => command.envs(debian_pvm::environment()),
+        };
         command.envs(self.variables.iter().copied()).current_dir(self.directory());
         command
     }
@@ -155,7 +157,7 @@ impl Machine {
     pub fn halt(&mut self) -> Result<()> {
         let program = match self.whose {
             Whose::Ours => self.tree.join("bin/pvm"),
-            Whose::Theirs => PathBuf::from("/usr/bin/pvm"),
+            Whose::Theirs => debian_pvm::programs().join("pvm"),
         };
         let mut console = self
             .command(&program)

@@ -10,6 +10,8 @@ mod compatibility;
 mod conform;
 mod contract;
 mod counts;
+mod debian;
+mod debian_pvm;
 mod debian_rust;
 mod demo;
 mod fuzz;

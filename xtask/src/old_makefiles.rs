@@ -4,6 +4,7 @@
 use crate::build::{CLASSIC_ROOT, build_unless_told};
 use crate::common::{Checks, Scratch, dist, in_path, output, root};
 use crate::counts::Counts;
+use crate::debian_pvm;
 use crate::install::copy_tree;
 use crate::machine::Machine;
 use anyhow::{Context, Result, ensure};
@@ -11,8 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where Debian's examples lie, as archives of sources.
-const EXAMPLES: &str = "/usr/share/doc/pvm-examples";
 /// How long a program may run, in seconds.
 const RUN_SECONDS_MAX: &str = "30";
 
@@ -116,7 +115,7 @@ fn project(installed: &Installed) -> Result<()> {
 
 /// Unpacks sources below the root, where their makefiles expect to be.
 fn unpack(installed: &Installed, name: &str) -> Result<PathBuf> {
-    let archive = Path::new(EXAMPLES).join(format!("{name}.tar.gz"));
+    let archive = debian_pvm::usr().join(format!("share/doc/pvm-examples/{name}.tar.gz"));
     ensure!(archive.is_file(), "{} is missing: cargo xtask setup test", archive.display());
     output(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&installed.root))?;
     let directory = installed.root.join(name);

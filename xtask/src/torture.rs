@@ -12,6 +12,7 @@ mod self_test;
 use crate::build;
 use crate::common::{Checks, dist, root, sh};
 use crate::counts::Counts;
+use crate::debian_pvm;
 use crate::hosts::sandbox;
 use crate::machine::{END_TIME_MAX, Machine, Talker, Whose};
 use anyhow::{Context, Result, bail, ensure};
@@ -174,7 +175,7 @@ fn compile(whose: Whose, name: &str, files: &[&str]) -> Result<PathBuf> {
     std::fs::create_dir_all(&directory)?;
     let program = directory.join(if whose == Whose::Ours { name.into() } else { format!("{name}-theirs") });
     let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]);
+    debian_pvm::compiles(&mut cc).args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]);
     for file in files {
         cc.arg(sources.join(file));
     }

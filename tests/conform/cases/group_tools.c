@@ -1,8 +1,8 @@
 /* Debian's pvm_gstat and pvmgroups, unmodified: they ask the group server by messages. */
 //@ fresh
 //@ unordered
-//@ needs /usr/bin/pvm_gstat
-//@ needs /usr/bin/pvmgroups
+//@ needs $DEBIAN_PVM/bin/pvm_gstat
+//@ needs $DEBIAN_PVM/bin/pvmgroups
 //@ runs pvm_gstat pvmgroups
 #include "group.h"
 #include <sys/wait.h>

@@ -1,14 +1,15 @@
 /* Debian's mtile computes a tile of the Mandelbrot set for whoever sends it the corners. */
-//@ needs /usr/bin/mtile
+//@ needs $DEBIAN_PVM/bin/mtile
 #include "case.h"
 
 int main(void)
 {
     int tid, i, j;
-    static char tile[12 * 24];
+    static char tile[12 * 24], program[4096];
     case_begin();
     pvm_mytid();
-    SHOW(pvm_spawn("/usr/bin/mtile", NULL, PvmTaskDefault, "", 1, &tid));
+    snprintf(program, sizeof program, "%s/bin/mtile", getenv("DEBIAN_PVM"));
+    SHOW(pvm_spawn(program, NULL, PvmTaskDefault, "", 1, &tid));
     pvm_packf("%+ %lf %lf %lf %lf %d %d", PvmDataDefault, -2.0, -1.2, 1.0, 1.2, 24, 12);
     SHOW(pvm_send(tid, 1));
     SHOW(case_receive(tid, -1, 5) > 0);

@@ -1,6 +1,6 @@
 /* Traces of the group calls. PVM 3.4.6 tells beside of what it does for them with its group server. */
 //@ fresh
-//@ hostfile * ep=/usr/bin
+//@ hostfile * ep=$DEBIAN_PVM/bin
 #include "trace.h"
 
 int main(int argc, char **argv)

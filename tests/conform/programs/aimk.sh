@@ -1,6 +1,6 @@
 # aimk: where it runs make, and what it tells it.
 #@ nodaemon
-#@ needs /usr/bin/aimk
+#@ needs $DEBIAN_PVM/bin/aimk
 unset PVM_ROOT PVM_ARCH
 mkdir -p one/LINUX64 two three bad
 cat > one/LINUX64/Makefile << 'END'

@@ -1,7 +1,7 @@
 # The console's spawn in all its forms, jobs and their output.
 #@ fresh
 #@ unordered
-#@ needs /usr/bin/hello_other
+#@ needs $DEBIAN_PVM/bin/hello_other
 cat > sayer <<'S'
 #!/bin/sh
 sleep 0.3

@@ -1,12 +1,12 @@
 # ps lists programs that joined by themselves, and other consoles; itself with -x alone.
-#@ needs /usr/bin/task0
+#@ needs $DEBIAN_PVM/bin/task0
 #@ fresh
 . "$CONFORM/functions"
-/usr/bin/task0 service d > /dev/null 2>&1 &
-wait_for sh -c '/usr/bin/gmbi service | grep -q service'
+$DEBIAN_PVM/bin/task0 service d > /dev/null 2>&1 &
+wait_for sh -c '$DEBIAN_PVM/bin/gmbi service | grep -q service'
 sleep 20 | pvm > /dev/null 2>&1 &
 wait_for sh -c 'echo names | pvm | grep -q index=1'
 for command in ps "ps -a" "ps -x" "ps -ax" "ps -al"; do
     echo "$command" | pvm
 done | sed -E 's/ 4[0-9a-f]{4}/ TID/; s/ +[0-9]+( +[0-9]\/)/ PID\1/; s/^ +[^ ]+ +(TID|\(cons)/HOST \1/'
-/usr/bin/task_end service 0 > /dev/null
+$DEBIAN_PVM/bin/task_end service 0 > /dev/null

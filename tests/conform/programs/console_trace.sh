@@ -1,6 +1,6 @@
 # The console's spawn -@: a trace as text, to the console and to a file.
 #@ runs hello_other
-#@ needs /usr/bin/hello.pvm
+#@ needs $DEBIAN_PVM/bin/hello.pvm
 #@ fresh
 # Records and kinds without times, what describes data, and what the library does by itself.
 shown() {
@@ -16,11 +16,11 @@ shown() {
 }
 (
     echo "trace - probe"
-    echo "spawn -@ /usr/bin/hello.pvm"
+    echo "spawn -@ $DEBIAN_PVM/bin/hello.pvm"
     sleep 1
-    echo "spawn -@file -> /usr/bin/hello.pvm"
+    echo "spawn -@file -> $DEBIAN_PVM/bin/hello.pvm"
     sleep 1
-    echo "spawn -@no/such/folder/file /usr/bin/hello.pvm"
+    echo "spawn -@no/such/folder/file $DEBIAN_PVM/bin/hello.pvm"
     echo "jobs"
 ) | pvm > out 2> errors
 echo "---- console"

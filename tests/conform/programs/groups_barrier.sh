@@ -1,15 +1,15 @@
 # ge, gexamp, gs.pvm, thb with tnb: groups that come together at a barrier.
 #@ runs tnb
-#@ needs /usr/bin/gexamp
+#@ needs $DEBIAN_PVM/bin/gexamp
 #@ fresh
 #@ unordered
 # ge looks its mates up while they are leaving already, so what it finds is chance.
 for program in ge gexamp gs.pvm; do
     for count in 1 2 5; do
-        /usr/bin/$program $count > $program.$count 2>&1
+        $DEBIAN_PVM/bin/$program $count > $program.$count 2>&1
         echo "$program $count: $?" >> $program.$count
         sed -E "/waiting on kids/d; /^gid .* match/d;"' s/0x[0-9a-f]+/TID/' $program.$count
     done
 done
-/usr/bin/thb 3
-/usr/bin/thb 0 2>&1 | tail -1
+$DEBIAN_PVM/bin/thb 3
+$DEBIAN_PVM/bin/thb 0 2>&1 | tail -1

@@ -1,10 +1,10 @@
 # tst, tjl, tjf, joinleave: many groups, joined and left many times.
-#@ needs /usr/bin/tst
+#@ needs $DEBIAN_PVM/bin/tst
 #@ fresh
-/usr/bin/tst
+$DEBIAN_PVM/bin/tst
 echo "tst: $?"
-/usr/bin/tjl 2>&1
+$DEBIAN_PVM/bin/tjl 2>&1
 echo "tjl: $?"
-/usr/bin/tjf 2>&1
+$DEBIAN_PVM/bin/tjf 2>&1
 echo "tjf: $?"
-/usr/bin/joinleave 350 2>&1 | sed -E 's/0x[0-9a-f]+/TID/'
+$DEBIAN_PVM/bin/joinleave 350 2>&1 | sed -E 's/0x[0-9a-f]+/TID/'

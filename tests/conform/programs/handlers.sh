@@ -1,9 +1,9 @@
 # mhf_server and mhf_tickle: handlers loaded, hit and deleted by messages.
-#@ needs /usr/bin/mhf_server
+#@ needs $DEBIAN_PVM/bin/mhf_server
 #@ fresh
 . "$CONFORM/functions"
-/usr/bin/mhf_server > server.out 2>&1 &
-wait_for sh -c '/usr/bin/gmbi mhf_server | grep -q mhf_server'
+$DEBIAN_PVM/bin/mhf_server > server.out 2>&1 &
+wait_for sh -c '$DEBIAN_PVM/bin/gmbi mhf_server | grep -q mhf_server'
 # Load handler 1 for tag 50 in context 7, hit it; another one for tag 51 in any context; end. A
 # person types slower than messages travel: a handler has to be there before its message.
 (
@@ -16,7 +16,7 @@ wait_for sh -c '/usr/bin/gmbi mhf_server | grep -q mhf_server'
     printf '%s\n' 4 51 8 6 4711
     sleep 0.2
     echo 9
-) | /usr/bin/mhf_tickle | sed -E "s/= 26[0-9]{4},/= N,/"
+) | $DEBIAN_PVM/bin/mhf_tickle | sed -E "s/= 26[0-9]{4},/= N,/"
 wait
 # The table of handlers is for debugging only.
 grep -E 'string_catcher|int_catcher|HIT|machine|mailbox|rejoin' server.out

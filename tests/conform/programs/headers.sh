@@ -1,10 +1,10 @@
 # Every constant of PVM's headers has the same value in ours, every structure the same size; what
 # PVM's daemons say to one another is their own affair.
 #@ nodaemon
-#@ needs /usr/include/pvm3.h
-#@ needs /usr/include/pvmproto.h
+#@ needs $DEBIAN_PVM/include/pvm3.h
+#@ needs $DEBIAN_PVM/include/pvmproto.h
 headers="-include pvm3.h -include pvmproto.h -include pvmtev.h"
-cc -dM -E $headers -I/usr/include -xc /dev/null |
+cc -dM -E $headers -I$DEBIAN_PVM/include -xc /dev/null |
     sed -n -E 's/^#define ((Pvm|PVM|TEV_|T[MC]_|[DS]M_|SYSCTX)[A-Za-z0-9_]*) .+/\1/p' |
     grep -v -E '^(PVM_PATCH|PVM_VER|DM_SLCONF_|PVMD)' | sort > names
 cat > show.c <<'C'

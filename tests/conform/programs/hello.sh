@@ -1,5 +1,5 @@
 # hello.pvm spawns hello_other.
 #@ runs hello_other
-#@ needs /usr/bin/hello.pvm
+#@ needs $DEBIAN_PVM/bin/hello.pvm
 #@ fresh
-/usr/bin/hello.pvm
+$DEBIAN_PVM/bin/hello.pvm

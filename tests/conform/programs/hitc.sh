@@ -1,5 +1,5 @@
 # hitc: a Fortran job pool with blocking matrix inversions (statically linked Fortran wrappers).
 #@ runs hitc_slave
-#@ needs /usr/bin/hitc
+#@ needs $DEBIAN_PVM/bin/hitc
 #@ fresh
-/usr/bin/hitc | sed -E 's/ +[0-9]{6,7}/ TID/' | sort
+$DEBIAN_PVM/bin/hitc | sed -E 's/ +[0-9]{6,7}/ TID/' | sort

@@ -1,8 +1,8 @@
 # inherita and inheritb: contexts pass on to children.
 #@ runs inherit2
-#@ needs /usr/bin/inherita
+#@ needs $DEBIAN_PVM/bin/inherita
 #@ fresh
-/usr/bin/inherita inherit1
-/usr/bin/inherita inherit3
-/usr/bin/inheritb
-/usr/bin/inherita
+$DEBIAN_PVM/bin/inherita inherit1
+$DEBIAN_PVM/bin/inherita inherit3
+$DEBIAN_PVM/bin/inheritb
+$DEBIAN_PVM/bin/inherita

@@ -1,5 +1,5 @@
 # task0, task1, task_end, lmbi, gmbi, rme: services found through mailboxes.
-#@ needs /usr/bin/task0
+#@ needs $DEBIAN_PVM/bin/task0
 #@ fresh
 . "$CONFORM/functions"
 # The names that lmbi makes contain its tid.
@@ -10,26 +10,26 @@ ids() {
     sed -E 's/(tid|id): 4[0-9a-f]{4}/\1: TID/'
 }
 echo "---- a service, two clients"
-/usr/bin/task0 service d > service.out 2>&1 &
-wait_for sh -c '/usr/bin/gmbi service | grep -q service'
-/usr/bin/task1 service | ids
-/usr/bin/task1 service 0 f | ids
-/usr/bin/task1 other
-/usr/bin/gmbi
-/usr/bin/task0 service d
-/usr/bin/rme service 0
-/usr/bin/rme nothing 0
-/usr/bin/task_end service 0 | ids
+$DEBIAN_PVM/bin/task0 service d > service.out 2>&1 &
+wait_for sh -c '$DEBIAN_PVM/bin/gmbi service | grep -q service'
+$DEBIAN_PVM/bin/task1 service | ids
+$DEBIAN_PVM/bin/task1 service 0 f | ids
+$DEBIAN_PVM/bin/task1 other
+$DEBIAN_PVM/bin/gmbi
+$DEBIAN_PVM/bin/task0 service d
+$DEBIAN_PVM/bin/rme service 0
+$DEBIAN_PVM/bin/rme nothing 0
+$DEBIAN_PVM/bin/task_end service 0 | ids
 wait
 cat service.out
-/usr/bin/gmbi
+$DEBIAN_PVM/bin/gmbi
 echo "---- entries of every kind"
-/usr/bin/lmbi 2 p e | names
-/usr/bin/lmbi 2 d e | names
-/usr/bin/gmbi '*' | names
-/usr/bin/lmbi 3 m w > lasting.out 2>&1 &
-wait_for sh -c '/usr/bin/gmbi lmbi2 | grep -q lmbi2'
-/usr/bin/gmbi lmbi | names
-/usr/bin/gmbi 'lmbi*2' | names
-/usr/bin/rme lmbi 0
+$DEBIAN_PVM/bin/lmbi 2 p e | names
+$DEBIAN_PVM/bin/lmbi 2 d e | names
+$DEBIAN_PVM/bin/gmbi '*' | names
+$DEBIAN_PVM/bin/lmbi 3 m w > lasting.out 2>&1 &
+wait_for sh -c '$DEBIAN_PVM/bin/gmbi lmbi2 | grep -q lmbi2'
+$DEBIAN_PVM/bin/gmbi lmbi | names
+$DEBIAN_PVM/bin/gmbi 'lmbi*2' | names
+$DEBIAN_PVM/bin/rme lmbi 0
 echo "status $?"

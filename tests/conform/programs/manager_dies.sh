@@ -1,21 +1,21 @@
 # srm.pvm, started by the daemon, manages; killed, it is forgotten, and the daemon goes on. On PVM
 # 3.4 everything waits for a dead manager for ever.
-#@ needs /usr/bin/srm.pvm
+#@ needs $DEBIAN_PVM/bin/srm.pvm
 #@ ours-only 2.12: hangs
 #@ timeout 12
 #@ daemon-env PVM_RM=srm.pvm
-#@ hostfile * ep=/usr/bin
+#@ hostfile * ep=$DEBIAN_PVM/bin
 . "$CONFORM/functions"
 managed() {
     echo names | pvm | grep PVM_RM
 }
 wait_for sh -c 'echo names | pvm | grep -q PVM_RM'
 managed
-/usr/bin/hello.pvm | sed "s/from [^ ]*$/from HOST/"
-/usr/bin/master1 | sort
+$DEBIAN_PVM/bin/hello.pvm | sed "s/from [^ ]*$/from HOST/"
+$DEBIAN_PVM/bin/master1 | sort
 srm=$(echo "ps -al" | pvm | awk '/srm.pvm/ {print $4}')
 kill -9 "$srm"
 wait_for sh -c '! echo names | pvm | grep -q PVM_RM'
 managed || echo "no manager"
-/usr/bin/hello.pvm | sed "s/from [^ ]*$/from HOST/"
-/usr/bin/master1 | sort
+$DEBIAN_PVM/bin/hello.pvm | sed "s/from [^ ]*$/from HOST/"
+$DEBIAN_PVM/bin/master1 | sort

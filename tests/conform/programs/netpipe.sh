@@ -1,5 +1,5 @@
 # NPpvm measures, and checks what it sends and receives; the numbers vanish.
-#@ needs /usr/bin/NPpvm
+#@ needs $DEBIAN_PVM/bin/NPpvm
 #@ fresh
 run() {
     rm -f np.out

@@ -1,8 +1,11 @@
 # slang-pvm: slsh scripts that send objects, and its master and slaves.
-#@ needs /usr/lib/x86_64-linux-gnu/slang/v2/modules/pvm-module.so
+#@ needs $DEBIAN_PVM/lib/x86_64-linux-gnu/slang/v2/modules/pvm-module.so
 #@ needs /usr/bin/slsh
 #@ daemon-env HOST=somewhere
-examples=/usr/share/doc/slang-pvm/examples
+modules=$(find "$DEBIAN_PVM/lib" -name pvm-module.so)
+export SLANG_MODULE_PATH="${modules%/*}:" SLSH_PATH="/usr/share/slsh:$DEBIAN_PVM/share/slsh/local-packages"
+export PVM_EXPORT=SLANG_MODULE_PATH:SLSH_PATH
+examples=$DEBIAN_PVM/share/doc/slang-pvm/examples
 sed "s/\"pirx\"/\"$(hostname)\"/" $examples/hello_master > hello_master
 cp $examples/hello_slave $examples/master $examples/slave .
 chmod +x hello_master hello_slave master slave

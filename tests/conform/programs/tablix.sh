@@ -1,11 +1,11 @@
 # tablix2: a timetable of two classes, solved by parallel kernels. How soon is chance, that it is
 # right is not.
-#@ needs /usr/bin/tablix2
-#@ needs /usr/lib/pvm3/bin/LINUX64/tablix2_kernel
+#@ needs $DEBIAN_PVM/bin/tablix2
+#@ needs $DEBIAN_PVM/lib/pvm3/bin/LINUX64/tablix2_kernel
 #@ fresh
 #@ timeout 60
 cp "$CONFORM/data/timetable.xml" .
-tablix2 -n 2 timetable.xml > output 2>&1
+tablix2 -n 2 -i "$(dirname "$(find "$DEBIAN_PVM/lib" -name consecutive.so)")" timetable.xml > output 2>&1
 echo "status $?"
 test -s result0.xml && echo "a result"
 # One line an event: teacher, class, room, time.

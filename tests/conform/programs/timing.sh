@@ -1,5 +1,5 @@
 # timing: round trips and bandwidth by the direct route; the numbers vanish.
 #@ runs timing_slave
-#@ needs /usr/bin/timing
+#@ needs $DEBIAN_PVM/bin/timing
 #@ fresh
-/usr/bin/timing | sed -E 's/^[ 0-9.]+$/numbers/; s/(RTT Avg uSec) [0-9]+/\1/'
+$DEBIAN_PVM/bin/timing | sed -E 's/^[ 0-9.]+$/numbers/; s/(RTT Avg uSec) [0-9]+/\1/'

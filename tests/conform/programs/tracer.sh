@@ -2,8 +2,8 @@
 #@ runs hello_other
 #@ runs tracer
 #@ runs trcsort
-#@ needs /usr/bin/hello.pvm
-#@ needs /usr/bin/tracer
+#@ needs $DEBIAN_PVM/bin/hello.pvm
+#@ needs $DEBIAN_PVM/bin/tracer
 #@ fresh
 . "$CONFORM/functions"
 
@@ -44,7 +44,7 @@ tracer -T trace < commands > tracer.out 2>&1 &
 tracer=$!
 exec 3> commands
 wait_for_text tracer.out "tracer>"
-/usr/bin/hello.pvm > hello.out
+$DEBIAN_PVM/bin/hello.pvm > hello.out
 sed -E 's/t4[0-9a-f]{4}/TASK/g' hello.out
 wait_for sh -c 'grep -c "^.endtask" trace | grep -q 2'
 echo quit >&3

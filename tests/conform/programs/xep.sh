@@ -1,11 +1,11 @@
 # xep, a program of the X window system, spawns mtile, waits on PVM's descriptors beside the
 # display's, and shows what comes of it: the picture on the screen.
 #@ runs mtile
-#@ needs /usr/bin/xep
+#@ needs $DEBIAN_PVM/bin/xep
 #@ needs /usr/bin/Xvfb
 #@ needs /usr/bin/xwd
 #@ fresh
-#@ hostfile * ep=/usr/bin
+#@ hostfile * ep=$DEBIAN_PVM/bin
 #@ timeout 60
 . "$CONFORM/functions"
 Xvfb -displayfd 3 -screen 0 300x300x24 -nolisten tcp 3> display > server.out 2>&1 &
@@ -13,7 +13,7 @@ server=$!
 wait_for test -s display
 DISPLAY=:$(cat display)
 export DISPLAY
-/usr/bin/xep > xep.out 2>&1 &
+$DEBIAN_PVM/bin/xep > xep.out 2>&1 &
 xep=$!
 # The picture is there when it changes no more.
 last=none

@@ -1,5 +1,5 @@
 # Debian's NPpvm between two hosts; the numbers vanish.
-#@ needs /usr/bin/NPpvm
+#@ needs $DEBIAN_PVM/bin/NPpvm
 #@ timeout 60
 run() {
     rm -f np.out

@@ -1,7 +1,8 @@
 //! The Fortran side of the binary interface: `fpvm3.h`, and each way in which programs are linked.
-use super::{output, package_files};
+use super::output;
 use crate::common::{Checks, Scratch, in_path, root};
 use crate::contract::FORTRAN;
+use crate::debian_pvm;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -46,7 +47,7 @@ pub fn check(checks: &mut Checks, lib: &Path) -> Result<()> {
 }
 
 fn archive_of_debian() -> Result<PathBuf> {
-    let files = package_files("pvm-dev").context("pvm-dev is missing: cargo xtask setup test")?;
+    let files = debian_pvm::files("pvm-dev").context("pvm-dev is missing: cargo xtask setup test")?;
     files.into_iter().find(|file| file.ends_with("libfpvm3.a")).context("pvm-dev has no libfpvm3.a")
 }
 

@@ -9,6 +9,7 @@ use super::samples::median;
 use super::verdicts::{Bound, Verdict};
 use crate::common::{dist, sh};
 use crate::conform::machine::Side;
+use crate::debian_pvm;
 use crate::hosts::machine::Machine;
 use crate::hosts::network::{Host, Network, Wiring, name};
 use crate::hosts::sandbox;
@@ -158,7 +159,7 @@ pub fn inside(folder: &Path, effort: Effort, peers: bool) -> Result<()> {
     let amount = amount(effort);
     let there = |one: &Contestant| match one {
         Hpvm { .. } => !peers && dist().join("bin/pvmd").exists(),
-        Pvm { .. } => Path::new("/usr/bin/pvmd").exists(),
+        Pvm { .. } => debian_pvm::obstacle().is_none(),
         OpenMpi => Path::new("/usr/bin/mpirun.openmpi").exists() && program("openmpi_bench").exists(),
         _ => true,
     };

@@ -5,6 +5,7 @@
 //! ends the programs when this process dies (`setpriv --pdeathsig`).
 use super::systems::Vm;
 use crate::common::Scratch;
+use crate::debian_pvm;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -230,7 +231,7 @@ fn hostfile(vm: Vm, directory: &Path) -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     let file = directory.join("hosts");
-    fs::write(&file, "* ep=/usr/bin\n")?;
+    fs::write(&file, format!("* ep={}\n", debian_pvm::programs().display()))?;
     Ok(Some(file))
 }
 

@@ -4,6 +4,7 @@ use super::process::{Machine, Program, SCRATCH};
 use super::samples::Samples;
 use super::systems::{System, Vm};
 use crate::common::{Scratch, dist, root, sh};
+use crate::debian_pvm;
 use anyhow::{Context, Result};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +38,7 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     };
     sh(compiler("cc").arg(directory.join("limit")).arg(source("limit.c")))?;
     let mut pvm = compiler("cc");
-    pvm.arg(directory.join("pvm_bench")).arg(source("pvm_bench.c"));
+    debian_pvm::compiles(&mut pvm).arg(directory.join("pvm_bench")).arg(source("pvm_bench.c"));
     if systems.contains(&System::Hpvm) {
         pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }

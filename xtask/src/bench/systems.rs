@@ -1,9 +1,9 @@
 //! The systems that are compared, and with which settings.
 use crate::common::dist;
+use crate::debian_pvm;
 use std::path::{Path, PathBuf};
 
 /// Where Debian's packages put what we compare with.
-const DEBIAN_PVMD: &str = "/usr/lib/pvm3/lib/pvmd";
 const OPEN_MPI_RUN: &str = "/usr/bin/mpirun.openmpi";
 const MPICH_RUN: &str = "/usr/bin/mpiexec.hydra";
 
@@ -138,7 +138,7 @@ impl Vm {
     pub fn pvmd(self) -> PathBuf {
         match self {
             Vm::Ours => dist().join("bin/pvmd"),
-            Vm::Debian => PathBuf::from(DEBIAN_PVMD),
+            Vm::Debian => debian_pvm::programs().join("pvmd"),
         }
     }
 
@@ -150,8 +150,7 @@ impl Vm {
         }
         match self {
             Vm::Ours => Some(dist().join("lib")).filter(has_library),
-            // /usr/lib/x86_64-linux-gnu, or the directory of another architecture
-            Vm::Debian => std::fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path()).find(has_library),
+            Vm::Debian => Some(debian_pvm::libraries()).filter(has_library),
         }
     }
 

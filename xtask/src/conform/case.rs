@@ -11,7 +11,7 @@
 //! @ unordered                  lines are sorted before the comparison
 //! @ hosts 2                    on several hosts: how many the machine has when the case begins
 //! @ one-host REASON            not for machines of several hosts
-//! @ needs PATH                 skipped where that file is missing
+//! @ needs PATH                 skipped where that file is missing; $DEBIAN_PVM stands for the /usr of Debian's PVM
 //! @ runs NAME ...              programs that run in it without being named by a script
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
 //!                              `(nothing)` stands for no line
@@ -22,6 +22,7 @@
 //!                              `hangs`, or is not run at all (`skip`)
 //! ```
 
+use crate::debian_pvm;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -175,13 +176,13 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "timeout" => case.timeout = Duration::from_secs(rest.parse()?),
         "env" => case.env.push(pair(rest)?),
         "daemon-env" => case.daemon_env.push(pair(rest)?),
-        "hostfile" => case.hostfile.push(rest.to_string()),
+        "hostfile" => case.hostfile.push(debian_pvm::expanded(rest)),
         "log" => case.log = true,
         "unordered" => case.unordered = true,
         "hosts" => case.hosts = Some(rest.parse()?),
         "one-host" if rest.is_empty() => bail!("wants a reason"),
         "one-host" => case.one_host = Some(rest.to_string()),
-        "needs" => case.needs.push(rest.into()),
+        "needs" => case.needs.push(debian_pvm::expanded(rest).into()),
         "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
         "differs" => case.differences.push(difference(rest, true)?),
         "own-differs" if case.kind != Kind::Fortran => bail!("only a Fortran case has a program of its own"),

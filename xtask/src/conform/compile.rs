@@ -6,7 +6,7 @@
 
 use super::case::{Case, Kind};
 use super::machine::{self, Side};
-use crate::common;
+use crate::{common, debian_pvm};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,14 +64,17 @@ pub fn own(cases: &[Case]) -> Result<()> {
 
 pub fn c(helpers: &Path) -> Command {
     let mut command = Command::new("cc");
-    command.args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function", "-I"]).arg(helpers);
+    debian_pvm::compiles(&mut command).args(["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function", "-I"]).arg(helpers);
     command
 }
 
 /// A line as for old programs: types of arguments that differ from call to call are as they are.
 fn fortran(helpers: &Path, side: Side) -> Command {
     let mut command = Command::new("gfortran");
-    command.args(["-std=legacy", "-w", "-O1", "-I"]).arg(side.headers()).arg(helpers.join("case.f"));
+    debian_pvm::compiles(&mut command)
+        .args(["-std=legacy", "-w", "-O1", "-I"])
+        .arg(side.headers())
+        .arg(helpers.join("case.f"));
     command
 }
 

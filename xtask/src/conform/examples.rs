@@ -1,10 +1,8 @@
 //! Which programs of Debian the cases run: all that its PVM packages bring must be among them.
 
 use super::case::{Case, Kind};
-use crate::common;
+use crate::debian_pvm;
 use anyhow::Result;
-use std::path::Path;
-use std::process::Command;
 
 /// The package whose programs are all run.
 const PACKAGE: &str = "pvm-examples";
@@ -13,9 +11,9 @@ const OTHERS: &[&str] = &["NPpvm", "pvm_gstat", "pvmgroups", "slsh", "tablix2", 
 
 /// The programs that are to be run.
 pub fn programs() -> Result<Vec<String>> {
-    let files = common::output(Command::new("dpkg").args(["-L", PACKAGE]))?;
-    let package = files.lines().filter_map(|file| Path::new(file).strip_prefix("/usr/bin").ok()?.to_str());
-    Ok(package.filter(|name| !name.is_empty()).chain(OTHERS.iter().copied()).map(str::to_string).collect())
+    let (files, folder) = (debian_pvm::files(PACKAGE)?, debian_pvm::programs());
+    let package = files.iter().filter_map(|file| file.strip_prefix(&folder).ok()?.to_str());
+    Ok(package.chain(OTHERS.iter().copied()).map(str::to_string).collect())
 }
 
 /// What a case runs; among it are words of scripts that are no programs.
@@ -55,7 +53,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_only_spoken_of_is_not_run() {
-        let script = "# tnb is quick\n#@ needs /usr/bin/tst\n(/usr/bin/rme box 0 | sort)\necho \"$(gs.pvm)\"\n";
+        let script =
+            "# tnb is quick\n#@ needs $DEBIAN_PVM/bin/tst\n($DEBIAN_PVM/bin/rme box 0 | sort)\necho \"$(gs.pvm)\"\n";
         let words = words(script);
         assert!(["rme", "sort", "gs.pvm"].iter().all(|name| words.iter().any(|word| word == name)));
         assert!(["tnb", "tst"].iter().all(|name| words.iter().all(|word| word != name)));

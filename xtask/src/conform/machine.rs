@@ -1,7 +1,7 @@
 //! A daemon of either kind in a folder of its own, and how all that belongs to it is ended.
 
 use super::compile;
-use crate::common;
+use crate::{common, debian_pvm};
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::File;
@@ -44,18 +44,31 @@ impl Side {
     /// The folder of `pvm3.h` and its kin.
     pub fn headers(self) -> PathBuf {
         match self {
-            Side::Theirs => "/usr/include".into(),
+            Side::Theirs => debian_pvm::headers(),
             Side::Ours => ours().join("include"),
+        }
+    }
+
+    /// What programs need to find the libraries of this side.
+    pub fn environment(self) -> Vec<(String, String)> {
+        match self {
+            Side::Theirs => debian_pvm::environment().into(),
+            Side::Ours => vec![("LD_LIBRARY_PATH".into(), ours().join("lib").display().to_string())],
         }
     }
 
     /// The folder of `pvm` and `pvmd`.
     pub fn programs(self) -> PathBuf {
         match self {
-            Side::Theirs => "/usr/bin".into(),
+            Side::Theirs => debian_pvm::programs(),
             Side::Ours => ours().join("bin"),
         }
     }
+}
+
+/// `PATH` on a side: its own programs first, those that use PVM, the system's.
+pub fn path(side: Side) -> String {
+    format!("{}:{}:/usr/bin:/bin:/usr/sbin:/sbin", side.programs().display(), debian_pvm::programs().display())
 }
 
 /// hpvm's tree: `target/dist`, or what `CONFORM_OURS` names (an installed prefix, a debug build).
@@ -129,17 +142,16 @@ impl Machine {
 
     /// A command in a process group of its own, with the environment of this machine and no other.
     pub fn command(&self, program: &Path) -> Command {
-        let programs = self.side.programs();
         let mut command = Command::new(program);
         command.env_clear().process_group(0).current_dir(self.home());
-        command.env("PATH", format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", programs.display()));
-        command.env("PVM_PATH", format!("{}:/usr/bin:{}", compile::folder().display(), self.home().display()));
+        let theirs = debian_pvm::programs();
+        command.env("PATH", path(self.side));
+        let search = format!("{}:{}:/usr/bin:{}", compile::folder().display(), theirs.display(), self.home().display());
+        command.env("PVM_PATH", search).env(debian_pvm::VARIABLE, debian_pvm::usr());
         command.env("HOME", self.home()).env("PVM_TMP", &self.folder).env("PVM_ALLOW_ROOT", "1").env("LC_ALL", "C");
         command.env("CONFORM_BIN", compile::folder()).env("CONFORM", common::root().join("tests/conform"));
         command.env("CONFORM_INCLUDE", self.side.headers());
-        if self.side == Side::Ours {
-            command.env("LD_LIBRARY_PATH", ours().join("lib"));
-        }
+        command.envs(self.side.environment());
         command.envs(self.daemon_env.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -14,6 +14,7 @@ use super::{sandbox, scenario, switch};
 use crate::common::{Checks, root, sh};
 use crate::conform::machine::Side;
 use crate::counts::Counts;
+use crate::debian_pvm;
 use crate::machine::wait_until;
 use anyhow::{Context, Result, bail, ensure};
 use chief::Chief;
@@ -75,7 +76,9 @@ pub fn compile() -> Result<()> {
     let tests = root().join("tests");
     std::fs::create_dir_all(scenario::programs())?;
     let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-I"]).arg(tests.join("conform"));
+    debian_pvm::compiles(&mut cc)
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-I"])
+        .arg(tests.join("conform"));
     cc.arg("-I").arg(tests.join("hosts")).arg(tests.join("hosts/faults/faults.c"));
     sh(cc.arg("-o").arg(program()).arg("-lpvm3"))?;
     switch::compile()

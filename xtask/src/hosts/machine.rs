@@ -2,7 +2,8 @@
 
 use super::network::{Host, Network, is_daemon};
 use crate::conform::compile::folder;
-use crate::conform::machine::{POLL_INTERVAL, Side, ours};
+use crate::conform::machine::{POLL_INTERVAL, Side, path};
+use crate::debian_pvm;
 use crate::{common, machine::wait_until};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -184,20 +185,22 @@ impl<'a> Machine<'a> {
 
 /// What all processes of a side get, on all hosts.
 fn environment(side: Side) -> Vec<(String, String)> {
-    let programs = side.programs();
-    let path = format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", programs.display());
     let tests = common::root().join("tests");
     let mut environment = vec![
-        ("PATH".to_owned(), path),
-        ("PVM_PATH".to_owned(), format!("{}:{}:/usr/bin", super::scenario::programs().display(), folder().display())),
+        ("PATH".to_owned(), path(side)),
+        (
+            "PVM_PATH".to_owned(),
+            [super::scenario::programs(), folder(), debian_pvm::programs(), "/usr/bin".into()]
+                .map(|path| path.display().to_string())
+                .join(":"),
+        ),
         ("PVM_ALLOW_ROOT".to_owned(), "1".to_owned()),
         ("LC_ALL".to_owned(), "C".to_owned()),
+        (debian_pvm::VARIABLE.to_owned(), debian_pvm::usr().display().to_string()),
         ("HOSTS_BIN".to_owned(), super::scenario::programs().display().to_string()),
         ("CONFORM".to_owned(), tests.join("conform").display().to_string()),
     ];
-    if side == Side::Ours {
-        environment.push(("LD_LIBRARY_PATH".to_owned(), ours().join("lib").display().to_string()));
-    }
+    environment.extend(side.environment());
     environment
 }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The console of Debian's PVM, where it is installed.
-pub const DEBIAN_PVM: &str = "/usr/bin/pvm";
+/// Debian's PVM, where `cargo xtask setup test` has unpacked it.
+pub const DEBIAN_PVM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/debian-pvm/usr");
 /// How long anything in these tests may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -53,9 +53,10 @@ impl Nest {
         Nest { program: program.into(), directory }
     }
 
-    /// For Debian's console, if it is installed.
+    /// For Debian's console, if it is there.
     pub fn of_debian() -> Option<Nest> {
-        Path::new(DEBIAN_PVM).exists().then(|| Nest::of(Path::new(DEBIAN_PVM)))
+        let program = Path::new(DEBIAN_PVM).join("bin/pvm");
+        program.exists().then(|| Nest::of(&program))
     }
 
     /// A command that runs the console here.
@@ -67,6 +68,12 @@ impl Nest {
             ["PVM_VMID", "PVM_ROOT", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_EXPORT", "PVMHOSTFILE", "SLURM_JOB_NODELIST"]
         {
             command.env_remove(name);
+        }
+        if self.program.starts_with(DEBIAN_PVM) {
+            command.env("PVM_ROOT", Path::new(DEBIAN_PVM).join("lib/pvm3"));
+            let folders = std::fs::read_dir(Path::new(DEBIAN_PVM).join("lib")).unwrap().flatten();
+            let libraries = folders.map(|entry| entry.path()).find(|path| path.join("libpvm3.so.3").exists());
+            command.env("LD_LIBRARY_PATH", libraries.unwrap());
         }
         // Nobody is to be called in earnest.
         let shell = self.directory.join("rsh");

@@ -1,0 +1,73 @@
+//! Packages of Debian 12 that are unpacked to folders of ours and not installed: what is installed stays as it is,
+//! and nothing of theirs is found in the place of ours.
+
+use crate::common::{in_path, sh};
+use anyhow::{Context, Result, ensure};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The release that has these packages. Later ones have no PVM any more, and a later Rust.
+const SOURCE: &str =
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main\n";
+
+/// Gets packages and unpacks them below a folder, without the paths that match `unwanted`; [`list`] names the files
+/// of each.
+pub fn unpack(packages: &[&str], folder: &Path, unwanted: &[&str]) -> Result<()> {
+    ensure!(in_path("apt-get") && in_path("dpkg-deb"), "Debian's packages can only be had on a Debian system");
+    let apt = folder.join("apt");
+    download(&apt, packages)?;
+    for entry in fs::read_dir(&apt)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            unpack_one(&path, folder, unwanted)?;
+        }
+    }
+    Ok(fs::remove_dir_all(&apt)?)
+}
+
+/// The file that names what was unpacked of a package, a path in the folder each line.
+pub fn list(folder: &Path, package: &str) -> PathBuf {
+    folder.join(format!("{package}.list"))
+}
+
+/// Gets packages into a folder, with lists of its own: the system's package manager learns nothing of other
+/// machines, and what is installed (a later Rust, perhaps) does not count.
+fn download(apt: &Path, packages: &[&str]) -> Result<()> {
+    for part in ["lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(apt.join(part))?;
+    }
+    let place = apt.display();
+    fs::write(apt.join("sources.list"), SOURCE)?;
+    fs::write(apt.join("status"), "")?;
+    fs::write(
+        apt.join("apt.conf"),
+        format!(
+            "APT::Architectures {{ \"amd64\"; \"arm64\"; \"i386\"; \"s390x\"; }};\nAPT::Sandbox::User \"root\";\n\
+             Dir::Etc::SourceList \"{place}/sources.list\";\nDir::Etc::SourceParts \"/dev/null\";\n\
+             Dir::State::Lists \"{place}/lists\";\nDir::State::Status \"{place}/status\";\n\
+             Dir::Cache \"{place}/cache\";\n"
+        ),
+    )?;
+    let apt_get = || {
+        let mut command = Command::new("apt-get");
+        command.env("APT_CONFIG", apt.join("apt.conf")).current_dir(apt).arg("-qq");
+        command
+    };
+    sh(apt_get().arg("update"))?;
+    sh(apt_get().arg("download").args(packages))
+}
+
+fn unpack_one(package: &Path, folder: &Path, unwanted: &[&str]) -> Result<()> {
+    let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names = File::create(list(folder, name.split('_').next().unwrap_or_default()))?;
+    let mut tar = Command::new("tar");
+    tar.stdout(names)
+        .args(["--extract", "--verbose", "--no-same-owner", "--anchored", "--no-wildcards-match-slash", "--directory"])
+        .arg(folder);
+    tar.args(unwanted.iter().map(|path| format!("--exclude={path}")));
+    let mut content = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(package).stdout(Stdio::piped()).spawn()?;
+    sh(tar.stdin(content.stdout.take().context("dpkg-deb has an output")?))?;
+    ensure!(content.wait()?.success(), "{} cannot be unpacked", package.display());
+    Ok(())
+}

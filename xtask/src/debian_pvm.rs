@@ -1,0 +1,92 @@
+//! Debian's PVM 3.4.6 and programs that use it: what hpvm is compared with. Unpacked and not installed, so that
+//! nobody's program finds its library, nor a shell its console, in the place of ours.
+
+use crate::common::root;
+use crate::debian;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What is unpacked.
+const PACKAGES: [&str; 7] = ["libpvm3", "netpipe-pvm", "pvm", "pvm-dev", "pvm-examples", "slang-pvm", "tablix2"];
+/// What these need of the system's package manager.
+pub const NEEDED: &[&str] = &["libgfortran5", "libslang2", "libtirpc3", "libx11-6", "libxaw7", "libxml2", "libxt6"];
+/// Names the folder to the cases' scripts and programs.
+pub const VARIABLE: &str = "DEBIAN_PVM";
+
+/// What stands for `/usr`: bin, include, lib, share.
+pub fn usr() -> PathBuf {
+    folder().join("usr")
+}
+
+fn folder() -> PathBuf {
+    root().join("target/debian-pvm")
+}
+
+/// Where its programs lie.
+pub fn programs() -> PathBuf {
+    usr().join("bin")
+}
+
+/// Where its headers lie.
+pub fn headers() -> PathBuf {
+    usr().join("include")
+}
+
+/// Where its libraries lie: `lib/x86_64-linux-gnu`, or the folder of another architecture.
+pub fn libraries() -> PathBuf {
+    let folders = fs::read_dir(usr().join("lib")).into_iter().flatten().flatten();
+    let with_library = folders.map(|entry| entry.path()).find(|path| path.join("libpvm3.so.3").exists());
+    with_library.unwrap_or_else(|| usr().join("lib"))
+}
+
+/// What its programs need to find the rest.
+pub fn environment() -> [(String, String); 2] {
+    let text = |path: PathBuf| path.display().to_string();
+    [("PVM_ROOT".into(), text(usr().join("lib/pvm3"))), ("LD_LIBRARY_PATH".into(), text(libraries()))]
+}
+
+/// Makes a compiler find its headers and libraries, behind those that the command names itself.
+pub fn compiles(compiler: &mut Command) -> &mut Command {
+    compiler.env("CPATH", headers()).env("LIBRARY_PATH", libraries())
+}
+
+/// Why it is not there; `None` where it is.
+pub fn obstacle() -> Option<String> {
+    (!is_there()).then(|| "Debian's PVM is missing (see `cargo xtask setup test`)".into())
+}
+
+fn is_there() -> bool {
+    fs::read_to_string(mark()).is_ok_and(|there| there == PACKAGES.join(" "))
+}
+
+fn mark() -> PathBuf {
+    folder().join("is-there")
+}
+
+/// The files of one of the packages.
+pub fn files(package: &str) -> Result<Vec<PathBuf>> {
+    let list = fs::read_to_string(debian::list(&folder(), package))
+        .with_context(|| format!("{package}: `cargo xtask setup test`"))?;
+    Ok(list.lines().map(|line| folder().join(line)).filter(|path| path.is_file()).collect())
+}
+
+/// Gets and unpacks all, if that has not been done.
+pub fn fetch() -> Result<()> {
+    if is_there() {
+        return Ok(());
+    }
+    println!("fetching Debian's PVM, for comparison; it is not installed");
+    fs::create_dir_all(folder())?;
+    debian::unpack(&PACKAGES, &folder(), &["./usr/share/man"])?;
+    let said = Command::new(programs().join("pvmgetarch")).output()?;
+    ensure!(said.status.success(), "Debian's PVM does not run here");
+    fs::write(mark(), PACKAGES.join(" "))?;
+    Ok(())
+}
+
+/// A path of a case's directive: `$DEBIAN_PVM` in front stands for [`usr`].
+pub fn expanded(text: &str) -> String {
+    text.replace(&format!("${VARIABLE}"), &usr().display().to_string())
+}
