@@ -493,8 +493,60 @@ fn hosts_that_cannot_reach_each_other_do_not_both_stay() {
         let (two, three) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
         assert_eq!(fleet.ask(two, Request::TaskStatus(three)), Some(Reply::Code(0)));
         fleet.cut(Fleet::host(2), Fleet::host(3));
+        // The master waits for a sign which of them is to blame; there is none, and the later one goes.
         fleet.pass(Duration::from_secs(5));
-        assert_eq!(fleet.living().len(), 3);
+        assert_eq!(fleet.living().len(), 4);
+        fleet.pass(Duration::from_secs(6));
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(2), Fleet::host(4)]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
+    many(4, |fleet| {
+        let (ill, well) = (Fleet::host(2), Fleet::host(4));
+        let (one, other) = (fleet.task(ill), fleet.task(well));
+        assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
+        // In each beat the master had to send something again.
+        for total in 1..=6 {
+            fleet.pass(Duration::from_secs(2));
+            fleet.machine(MASTER).handle_sent_again(ill, total);
+        }
+        fleet.cut(ill, well);
+        fleet.settle();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3), well]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_host_that_several_cannot_reach_goes() {
+    many(5, |fleet| {
+        let ill = Fleet::host(2);
+        let one = fleet.task(ill);
+        for other in 3..=5 {
+            let other = fleet.task(Fleet::host(other));
+            assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
+        }
+        fleet.pass(Duration::from_secs(3));
+        (3..=5).for_each(|other| fleet.cut(ill, Fleet::host(other)));
+        fleet.settle();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3), Fleet::host(4), Fleet::host(5)]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_task_of_any_host_can_declare_others_to_have_failed() {
+    many(5, |fleet| {
+        let task = fleet.task(Fleet::host(2));
+        let declare = |fleet: &mut Fleet, host: Tid| fleet.ask(task, Request::Tickle(vec![8, host.0 as i32]));
+        for (host, answer) in [(5, 1), (5, 0), (4, 1), (3, 1), (1, 0)] {
+            assert_eq!(declare(fleet, Fleet::host(host)), Some(Reply::Ints(vec![answer])), "{host}");
+        }
+        fleet.pass(Duration::from_secs(30));
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(2)]);
         fleet.check_tables();
     });
 }
