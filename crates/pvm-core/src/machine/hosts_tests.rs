@@ -3,8 +3,8 @@ use super::fleet_tests::{Came, Fleet, MASTER};
 use super::tests::{ints, spawn_of, text};
 use super::*;
 use crate::codes::{
-    CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE,
-    NOTIFY_TASK_EXIT, TASK_HOST,
+    CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD,
+    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_HOST,
 };
 use crate::encoding::Writer;
 use crate::proto::{Role, Spawn, TraceSettings};
@@ -559,6 +559,26 @@ fn a_daemon_that_slept_does_not_blame_the_others() {
     fleet.pass(Duration::from_secs(30));
     assert_eq!(fleet.living().len(), 3);
     fleet.check_tables();
+}
+
+#[test]
+fn a_task_without_a_parent_that_ends_at_once_is_announced_once() {
+    many(3, |fleet| {
+        let collector = fleet.task(MASTER);
+        let children = TraceSettings { output_tid: collector.0 as i32, output_tag: 77, ..Default::default() };
+        let flags = TASK_HOST | NO_SPAWN_PARENT;
+        fleet.send(collector, Request::Spawn(Spawn { flags, place: text("h2"), children, ..spawn_of("p", 1) }));
+        while fleet.nodes[&Fleet::host(2)].starts.is_empty() {
+            assert!(fleet.step());
+        }
+        let child = fleet.nodes[&Fleet::host(2)].starts[0].tid;
+        fleet.leave(child);
+        fleet.settle();
+        let told: Vec<Vec<i32>> = fleet.messages(collector, 77).iter().map(|one| ints(&one.body)).collect();
+        for kind in [-1, 0] {
+            assert_eq!(told.iter().filter(|one| one[..2] == [child.0 as i32, kind]).count(), 1, "{told:?}");
+        }
+    });
 }
 
 #[test]
