@@ -4,7 +4,7 @@ use super::tests::{ints, spawn_of, text};
 use super::*;
 use crate::codes::{
     CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD,
-    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_HOST,
+    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_HANDOFF, TASK_HOST,
 };
 use crate::encoding::Writer;
 use crate::proto::{Role, Spawn, TraceSettings};
@@ -559,6 +559,74 @@ fn a_daemon_that_slept_does_not_blame_the_others() {
     fleet.pass(Duration::from_secs(30));
     assert_eq!(fleet.living().len(), 3);
     fleet.check_tables();
+}
+
+fn manages(fleet: &mut Fleet, host: Tid) -> Tid {
+    let manager = fleet.task(host);
+    let reply = fleet.ask(manager, Request::Register { role: Role::ResourceManager, on: true });
+    assert!(matches!(reply, Some(Reply::Manager { .. })), "{reply:?}");
+    manager
+}
+
+/// A manager hands its office on to a task of any host, which dies at some moment.
+#[test]
+fn the_end_of_a_manager_to_which_the_office_was_handed_on_does_not_go_unnoticed() {
+    for (own, heirs) in [(1, 2), (2, 3), (2, 1), (3, 3)] {
+        many(4, |fleet| {
+            let (manager, heir) = (manages(fleet, Fleet::host(own)), fleet.task(Fleet::host(heirs)));
+            let body = Writer::new().int(heir.0 as i32).finish();
+            let message = Message::new(manager, Tid::DAEMON, 0, SM_HANDOFF, body);
+            fleet.frame(manager, ToDaemon::Message(message));
+            for _ in 0..fleet.dice.roll(20) {
+                fleet.step();
+            }
+            fleet.leave(heir);
+            fleet.settle();
+            for host in 1..=4 {
+                let task = fleet.task(Fleet::host(host));
+                assert!(matches!(fleet.ask(task, Request::Config), Some(Reply::Hosts { .. })), "{own} {heirs} {host}");
+            }
+        });
+    }
+}
+
+#[test]
+fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
+    many(4, |fleet| {
+        let manager = manages(fleet, MASTER);
+        let asker = fleet.task(Fleet::host(2));
+        let others = [2, 3, 3, 4, 3].map(|host| fleet.task(Fleet::host(host)));
+        let notify = |what, tids: &[Tid]| Request::Notify { what, ctx: 0, tag: 5, count: 1, tids: tids.to_vec() };
+        for (what, tids) in [
+            (NOTIFY_TASK_EXIT, &others[..]),
+            (NOTIFY_TASK_EXIT | NOTIFY_CANCEL, &others[4..]),
+            (NOTIFY_HOST_DELETE, &[Fleet::host(3), Fleet::host(4)]),
+        ] {
+            assert_eq!(fleet.ask(asker, notify(what, tids)), Some(Reply::Done));
+        }
+        // Of these the manager tells.
+        fleet.leave(others[0]);
+        fleet.leave(others[1]);
+        fleet.kill(Fleet::host(4));
+        fleet.settle();
+        fleet.leave(manager);
+        fleet.settle();
+        assert!(fleet.messages(asker, 5).is_empty(), "{:?}", fleet.messages(asker, 5));
+        // Of these the daemon does.
+        fleet.leave(others[4]);
+        fleet.leave(others[2]);
+        fleet.settle();
+        fleet.kill(Fleet::host(3));
+        fleet.settle();
+        let told: Vec<i32> = fleet.messages(asker, 5).iter().map(|one| ints(&one.body)[0]).collect();
+        assert_eq!(told, [others[2].0 as i32, Fleet::host(3).0 as i32]);
+        // And nobody waits for anything any more.
+        fleet.leave(asker);
+        fleet.settle();
+        for host in [1, 2] {
+            assert!(fleet.machine(Fleet::host(host)).notify.is_idle());
+        }
+    });
 }
 
 #[test]

@@ -411,7 +411,7 @@ impl Machine {
         self.contexts.forget(tid);
         let task = self.tasks.remove(tid).expect("checked above");
         self.spawns.forget(task.group);
-        self.forget_wishes(tid);
+        self.forget_wishes_of(tid, None);
         self.announce_exit(tid);
         self.answer_exit_status(tid);
         self.actions.push_back(Action::Forget { tid });
