@@ -24,8 +24,16 @@ pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> 
     }
 }
 
-/// How long a round trip on a connection takes, as TCP has measured it so far.
-pub fn round_trip(socket: BorrowedFd<'_>) -> Result<Duration, Errno> {
+/// What TCP knows of a connection.
+pub struct TcpInfo {
+    /// How long a round trip takes, as measured so far.
+    pub round_trip: Duration,
+    /// How many segments have been sent again since it stands.
+    pub sent_again: u32,
+}
+
+/// What TCP knows of a connection.
+pub fn tcp_info(socket: BorrowedFd<'_>) -> Result<TcpInfo, Errno> {
     // SAFETY: the structure has integers only, for which zeroes are values.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -35,7 +43,8 @@ pub fn round_trip(socket: BorrowedFd<'_>) -> Result<Duration, Errno> {
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length) };
     if result == 0 {
-        Ok(Duration::from_micros(u64::from(info.tcpi_rtt)))
+        let round_trip = Duration::from_micros(u64::from(info.tcpi_rtt));
+        Ok(TcpInfo { round_trip, sent_again: info.tcpi_total_retrans })
     } else {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
     }

@@ -178,7 +178,15 @@ impl World {
             return;
         }
         let (one, other) = (self.nodes[ends[0]].place, self.nodes[ends[1]].place);
-        let late = self.network.latency(&mut self.dice, one, other);
+        let (count, pauses) = self.network.sent_again(&mut self.dice, one, other);
+        if kind == Kind::Control {
+            self.links[link].sent_again[1 - end] += count;
+        }
+        if pauses > self.scenario.timeout {
+            let at = self.now + self.scenario.timeout;
+            self.queue.push(at, Event::GiveUp { link, end: 1 - end });
+        }
+        let late = self.network.latency(&mut self.dice, one, other) + pauses;
         if let Some(at) = self.links[link].towards(end, kind).push(self.now + late, item) {
             self.queue.push(at, Event::Arrive { link, end, kind });
         }
@@ -233,6 +241,14 @@ impl World {
         if kind == Kind::Data && self.nodes[from].life == Life::Running {
             let tid = self.nodes[node].tid;
             self.carry(from, tid);
+        }
+    }
+
+    /// The system of that end gives up what the other one does not acknowledge.
+    pub fn give_up(&mut self, link: LinkId, end: usize) {
+        if !self.links[link].closed[end] {
+            let node = self.links[link].ends[end];
+            self.closed_by_other(node, link, end);
         }
     }
 

@@ -92,6 +92,11 @@ impl World {
             Action::KnowHost { host, key } => drop(self.nodes[node].known.insert(host, key)),
             Action::OpenLink { host, addresses } => self.open_link(node, host, &addresses),
             Action::ForgetHost { host } => self.forget_host(node, host),
+            Action::CountSentAgain { host } => {
+                let link = self.nodes[node].links.get(&host).map(|link| &self.links[*link]);
+                let count = link.map_or(0, |link| link.sent_again[link.end_of(node)]);
+                self.nodes[node].machine.handle_sent_again(host, count);
+            }
             Action::SendHost { host, frame } => self.send_host(node, host, &frame),
             Action::SendAlong { to, frame } => self.send_along(node, to, &frame),
             Action::Joined { .. } => {
@@ -113,6 +118,9 @@ impl World {
         }
         if let (MASTER, Frame::Joined { hosts }) = (node, frame) {
             self.checks.master_tells(tid, hosts);
+        }
+        if let (MASTER, Frame::Table { removed, .. }) = (node, frame) {
+            removed.iter().for_each(|host| self.has_reason(*host));
         }
         let bytes = wire::encode(frame);
         self.trace.bytes(&bytes);

@@ -14,6 +14,9 @@ pub type LinkId = usize;
 /// What a data channel takes before it wants no more for now, in bytes.
 pub const CHANNEL_BYTES_MAX: usize = 256 << 10;
 
+/// How often the system sends something again at most.
+const TRIES_MAX: u32 = 12;
+
 /// What travels.
 pub enum Item {
     /// Both connections stand.
@@ -95,6 +98,8 @@ pub struct Link {
     pub up: [bool; 2],
     /// Whether each daemon has closed it, or was told that it is closed.
     pub closed: [bool; 2],
+    /// How often each end had to send something again on the control connection.
+    pub sent_again: [u32; 2],
     /// What goes to each end, by kind.
     towards: [[Channel; 2]; 2],
 }
@@ -102,7 +107,7 @@ pub struct Link {
 impl Link {
     /// A link that is about to stand.
     pub fn new(ends: [NodeId; 2]) -> Link {
-        Link { ends, up: [false; 2], closed: [false; 2], towards: Default::default() }
+        Link { ends, up: [false; 2], closed: [false; 2], sent_again: [0; 2], towards: Default::default() }
     }
     /// What goes to that end.
     pub fn towards(&mut self, end: usize, kind: Kind) -> &mut Channel {
@@ -129,6 +134,8 @@ pub struct Network {
     parts: Vec<(u64, Place, Place)>,
     /// What is added for a computer.
     slow: Vec<Nanos>,
+    /// Of a thousand things that come from or go to a computer, how many are lost at the first try.
+    lossy: Vec<usize>,
     last: u64,
 }
 
@@ -138,7 +145,7 @@ impl Network {
         let base = [20 * MICROSECOND, 100 * MICROSECOND, MILLISECOND, 20 * MILLISECOND][dice.weighted(&[3, 3, 2, 1])];
         let jitter = if dice.chance(700) { base } else { 20 * base };
         let (cuts, parts) = (Vec::new(), Vec::new());
-        Network { base, jitter, cuts, parts, slow: vec![0; places + 1], last: 0 }
+        Network { base, jitter, cuts, parts, slow: vec![0; places + 1], lossy: vec![0; places + 1], last: 0 }
     }
     /// How long something takes between two computers.
     pub fn latency(&self, dice: &mut Dice, one: Place, other: Place) -> Nanos {
@@ -174,6 +181,20 @@ impl Network {
         self.cuts.clear();
         self.parts.clear();
         self.slow.fill(0);
+        self.lossy.fill(0);
+    }
+    /// Makes a computer's connections lose so many of a thousand things, or (0) nothing any more.
+    pub fn lose(&mut self, place: Place, share: usize) {
+        self.lossy[place] = share;
+    }
+    /// How often something between two computers has to be sent again, and how long that takes.
+    pub fn sent_again(&self, dice: &mut Dice, one: Place, other: Place) -> (u32, Nanos) {
+        let share = if one == other { 0 } else { self.lossy[one].max(self.lossy[other]) };
+        let (mut count, mut time, mut pause) = (0, 0, 200 * MILLISECOND);
+        while share > 0 && count < TRIES_MAX && dice.chance(share) {
+            (count, time, pause) = (count + 1, time + pause, 2 * pause);
+        }
+        (count, time)
     }
     /// Makes a computer's connections slower, or (0) as fast as they were.
     pub fn slow(&mut self, place: Place, delay: Nanos) {

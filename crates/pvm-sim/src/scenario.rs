@@ -44,6 +44,8 @@ pub enum Deed {
     Part(Place, Place, Nanos),
     /// All that comes from or goes to a computer takes so much longer.
     Slow(Place, Nanos, Nanos),
+    /// Of a thousand things that come from or go to a computer so many are lost, and sent again later.
+    Lossy(Place, Nanos, usize),
     /// The next start of a daemon there fails.
     Refuse(Place),
     /// So many tasks are killed, anywhere.
@@ -157,7 +159,7 @@ fn wound(dice: &mut Dice, hosts: usize, timeout: Nanos, end: Nanos, deeds: &mut 
     let span = if dice.chance(500) { short } else { long };
     let again = at + dice.span(100 * MILLISECOND, timeout);
     let mut add = |at: Nanos, deed: Deed| deeds.push(Timed { at, deed });
-    match dice.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1]) {
+    match dice.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1, 3]) {
         0 if hosts > 1 => {
             add(at, Deed::Crash(slave));
             if dice.chance(600) {
@@ -196,6 +198,7 @@ fn wound(dice: &mut Dice, hosts: usize, timeout: Nanos, end: Nanos, deeds: &mut 
             let deed = if dice.chance(500) { Deed::Crash(1) } else { Deed::Kill(1) };
             add(at.max(end / 2), deed);
         }
+        11 if hosts > 1 => add(at, Deed::Lossy(slave, long, 200 + dice.roll(400))),
         _ => add(at, Deed::KillTasks(1 + dice.roll(4))),
     }
 }
@@ -207,7 +210,7 @@ impl Deed {
             Deed::Add(places) | Deed::Delete(places) | Deed::Cut(places, _) => places.clone(),
             Deed::Part(one, other, _) => vec![*one, *other],
             Deed::Crash(place) | Deed::Power(place) | Deed::Kill(place) | Deed::Refuse(place) => vec![*place],
-            Deed::Stop(place, _) | Deed::Slow(place, _, _) => vec![*place],
+            Deed::Stop(place, _) | Deed::Slow(place, _, _) | Deed::Lossy(place, _, _) => vec![*place],
             Deed::Spawn(_) | Deed::KillTasks(_) | Deed::Quiet | Deed::Halt => Vec::new(),
         }
     }
@@ -237,6 +240,7 @@ fn read_deed(words: &[&str]) -> Option<Deed> {
         ["cut", span, hosts @ ..] => Deed::Cut(places(hosts)?, read_span(span)?),
         ["part", one, other, span] => Deed::Part(read_place(one)?, read_place(other)?, read_span(span)?),
         ["slow", host, span, delay] => Deed::Slow(read_place(host)?, read_span(span)?, read_span(delay)?),
+        ["lossy", host, span, share] => Deed::Lossy(read_place(host)?, read_span(span)?, share.parse().ok()?),
         ["refuse", host] => Deed::Refuse(read_place(host)?),
         ["killtasks", count] => Deed::KillTasks(count.parse().ok()?),
         ["quiet"] => Deed::Quiet,
@@ -272,6 +276,7 @@ impl fmt::Display for Deed {
             Deed::Cut(places, span) => write!(f, "cut {}{}", Span(*span), list(places)),
             Deed::Part(one, other, span) => write!(f, "part h{one} h{other} {}", Span(*span)),
             Deed::Slow(place, span, delay) => write!(f, "slow h{place} {} {}", Span(*span), Span(*delay)),
+            Deed::Lossy(place, span, share) => write!(f, "lossy h{place} {} {share}", Span(*span)),
             Deed::Refuse(place) => write!(f, "refuse h{place}"),
             Deed::KillTasks(count) => write!(f, "killtasks {count}"),
             Deed::Quiet => f.write_str("quiet"),

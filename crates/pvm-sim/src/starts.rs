@@ -20,6 +20,7 @@ impl World {
         let deed = self.scenario.deeds[index].deed.clone();
         self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {deed}"));
         let ended = !matches!(self.phase, Phase::Hurt | Phase::Heal);
+        self.checks.befalls(&deed);
         match deed {
             Deed::Add(places) if !ended => self.operate(Request::AddHosts(lines(&places))),
             Deed::Delete(places) if !ended => self.operate(Request::DeleteHosts(lines(&places))),
@@ -39,6 +40,10 @@ impl World {
             Deed::Slow(place, span, delay) => {
                 self.network.slow(place, delay);
                 self.queue.push(self.now + span, Event::Hasten(place));
+            }
+            Deed::Lossy(place, span, share) => {
+                self.network.lose(place, share);
+                self.queue.push(self.now + span, Event::Clear(place));
             }
             Deed::Refuse(place) => self.computers[place].refusals += 1,
             Deed::KillTasks(count) => (0..count).for_each(|_| self.kill_somebody()),

@@ -31,6 +31,8 @@ pub enum Event {
     Wake(NodeId),
     /// The first item of a channel arrives.
     Arrive { link: LinkId, end: usize, kind: Kind },
+    /// The system of that end gives a connection up.
+    GiveUp { link: LinkId, end: usize },
     /// A connection is tried.
     Attempt { from: NodeId, host: Tid, number: u64 },
     /// Names have been looked up.
@@ -71,6 +73,8 @@ pub enum Event {
     Mend(u64),
     /// A computer is as fast as it was.
     Hasten(Place),
+    /// A computer's connections lose nothing any more.
+    Clear(Place),
     /// Look whether the machine has settled.
     Look,
 }
@@ -241,7 +245,7 @@ impl World {
         match event {
             Event::Wake(node) => Some(*node),
             Event::Attempt { from, .. } => Some(*from),
-            Event::Arrive { link, end, .. } => Some(self.links[*link].ends[*end]),
+            Event::Arrive { link, end, .. } | Event::GiveUp { link, end } => Some(self.links[*link].ends[*end]),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
             Event::Hello(task) | Event::FromTask(task) | Event::PollRing(task) => Some(self.tasks[*task].node),
@@ -275,6 +279,7 @@ impl World {
         match event {
             Event::Wake(_) => self.wake(node),
             Event::Arrive { link, end, kind } => self.arrive(link, end, kind),
+            Event::GiveUp { link, end } => self.give_up(link, end),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
             Event::HostsChecked { request, names, .. } => self.hosts_checked(node, request, &names),
             Event::HostStarted { request, index, started, .. } => self.host_started(node, request, index, started),
@@ -307,6 +312,7 @@ impl World {
                 self.unblock();
             }
             Event::Hasten(place) => self.network.slow(place, 0),
+            Event::Clear(place) => self.network.lose(place, 0),
             Event::Look => self.look(),
             _ => {}
         }

@@ -282,6 +282,12 @@ impl Links {
         control.map_or(0, |control| control.link.queued_bytes())
     }
 
+    /// How often something had to be sent again on the control link to a host.
+    pub fn sent_again(&self, host: Tid) -> u32 {
+        let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
+        control.map_or(0, |control| control.link.sent_again())
+    }
+
     /// Writes what waits for a host.
     pub fn flush(&mut self, host: Tid) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {

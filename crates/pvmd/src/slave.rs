@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ use std::time::{Duration, Instant};
 const GREETING_WAIT: Duration = Duration::from_secs(30);
 /// How long it may take to close the standard input when it has read the answer.
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
+/// The same where it says that it has, which it does at once. Longer only where the host stands still that has carried
+/// the answer; the master starts another daemon then, and this one is in its way.
+const TAKEN_WAIT: Duration = Duration::from_secs(20);
 /// How long a daemon that was there before may take to end.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
 /// How often it is looked whether it has.
@@ -70,7 +74,8 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     let _ = std::env::set_current_dir(&settings.workplace.directory);
     let mut daemon = Daemon::new(settings, nest, log, gate)?;
     daemon.answer()?;
-    if !slave.by_hand && !wait_for_close() && says_taken {
+    let wait = if says_taken { TAKEN_WAIT } else { CLOSE_WAIT };
+    if !slave.by_hand && !wait_for_close(std::io::stdin(), wait) && says_taken {
         return Err("nobody has read the answer".into());
     }
     let _ = rustix::process::setsid();
@@ -119,7 +124,7 @@ fn greeting(slave: Slave) -> Greeting {
     let mut line = Vec::new();
     let mut total = 0;
     // Byte by byte: nothing behind the last line is ours.
-    while let Some(byte) = byte_of_input(end).filter(|_| total < GREETING_BYTES_MAX) {
+    while let Some(byte) = byte_of(std::io::stdin(), end).filter(|_| total < GREETING_BYTES_MAX) {
         total += 1;
         match byte {
             b'\n' if greeting.take(&String::from_utf8_lossy(&line)) => break,
@@ -130,9 +135,8 @@ fn greeting(slave: Slave) -> Greeting {
     greeting
 }
 
-/// The next byte of the standard input; `None` at its end, or when the time is over.
-fn byte_of_input(end: Instant) -> Option<u8> {
-    let input = std::io::stdin();
+/// The next byte of the input; `None` at its end, or when the time is over.
+fn byte_of(input: impl AsFd, end: Instant) -> Option<u8> {
     let mut byte = [0];
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -152,14 +156,31 @@ fn byte_of_input(end: Instant) -> Option<u8> {
 }
 
 /// Until the master has closed the standard input: it has read the answer, for certain if it has said so.
-fn wait_for_close() -> bool {
-    let end = Instant::now() + CLOSE_WAIT;
+fn wait_for_close(input: impl AsFd, wait: Duration) -> bool {
+    let end = Instant::now() + wait;
     let mut said = Vec::new();
-    while let Some(byte) = byte_of_input(end) {
+    while let Some(byte) = byte_of(&input, end) {
         // What is longer is another word.
         if said.len() <= TAKEN.len() {
             said.push(byte);
         }
     }
     said.strip_suffix(b"\n") == Some(TAKEN.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_input_stays_open_and_nothing_is_said_nobody_has_read_the_answer() {
+        const { assert!(TAKEN_WAIT.as_secs() < CLOSE_WAIT.as_secs() / 2) };
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let began = Instant::now();
+        assert!(!wait_for_close(&reader, Duration::from_millis(50)));
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        rustix::io::write(&writer, format!("{TAKEN}\n").as_bytes()).unwrap();
+        drop(writer);
+        assert!(wait_for_close(&reader, Duration::from_secs(20)) && began.elapsed() < Duration::from_secs(10));
+    }
 }

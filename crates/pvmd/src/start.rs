@@ -12,7 +12,7 @@ pub mod manual;
 pub(crate) mod reason;
 pub(crate) mod way;
 
-use attempt::{Attempt, Lines};
+use attempt::{Attempt, Lines, ready, watch};
 use deputies::Deputies;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Call, Greeting, Line};
@@ -21,8 +21,7 @@ use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Key, START_OUTPUT_BYTES_MAX, StartFailure, StartNews, StartOrder, Started};
 use reason::{End, Failure};
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::time::Timespec;
+use rustix::event::epoll::{self, CreateFlags};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -54,11 +53,6 @@ const MANUAL_WAIT: Duration = Duration::from_secs(600);
 /// How long a daemon may be about of which the master has not heard, where nobody tells it: until it has waited
 /// for its master in vain, and a little longer.
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
-/// Events taken in one go.
-const EVENTS_MAX: usize = 64;
-/// Lower bits of an event's number: which of the descriptors of a command.
-const STREAM_BITS: u32 = 2;
-
 /// How many hosts a master with so many processors starts itself at the same time.
 pub fn starts_max(processors: usize) -> usize {
     STARTS_MAX.min(processors * STARTS_A_PROCESSOR)
@@ -135,6 +129,8 @@ pub struct Starter {
     way: Way,
     /// By which another host starts one: nobody can be asked for a password there.
     way_of_deputies: Way,
+    /// Whether the daemon has a terminal.
+    terminal: bool,
     own_program: Option<std::path::PathBuf>,
     deputies: Deputies,
     waiting: VecDeque<Job>,
@@ -153,6 +149,7 @@ impl Starter {
             starts_max,
             way: Way::find(variable, terminal),
             way_of_deputies: Way::find(variable, false),
+            terminal,
             own_program: std::env::current_exe().ok(),
             deputies: Deputies::default(),
             waiting: VecDeque::new(),
@@ -188,6 +185,7 @@ impl Starter {
     fn job(&self, request: u32, host: HostStart) -> Job {
         let way = match host.line.start_option() {
             Some("ms") => Way::Shell(vec!["/proc/self/exe".into(), "--start-by-hand".into()]),
+            _ if self.terminal && !self.can_ask() => self.way_of_deputies.clone(),
             _ => self.way.clone(),
         };
         // A name may mean another host elsewhere, and one for the own host always does.
@@ -227,6 +225,11 @@ impl Starter {
             by_hand,
             in_foreground: false,
         }
+    }
+
+    /// Whether somebody can be asked for a password.
+    fn can_ask(&self) -> bool {
+        self.terminal && way::at_terminal()
     }
 
     /// Whether no start is under way.
@@ -275,7 +278,7 @@ impl Starter {
             return self.order(deputy, number, StartOrder::Run { words, input: input.into() });
         }
         // A person's terminal is for those in the foreground.
-        match Attempt::start(&job.words, &input, !by_hand) {
+        match Attempt::start(&job.words, &input, !by_hand && !self.can_ask()) {
             Ok(attempt) => self.watch(job, attempt),
             Err(error) => self.fail(&job, End::NoProgram(error)),
         }
@@ -376,34 +379,44 @@ impl Starter {
         if running.answered {
             return;
         }
-        match dialogue::read(line) {
+        let taken = match dialogue::read(line) {
             Line::Noise if line.trim().is_empty() => return,
             Line::Noise => {
                 let name = running.job.host.line.name();
                 return self.events.push(Event::Remark(format!("stdout@{name}: {line}")));
             }
             Line::Started(started) => self.started(&running.job, started),
-            Line::Failed(code) => self.fail(&running.job, End::Said(code)),
-            Line::OtherProtocol => self.fail(&running.job, End::OtherProtocol),
-            Line::OtherVersion(version) => self.fail(&running.job, End::OtherVersion(version)),
-        }
+            Line::Failed(code) => self.refused(&running.job, End::Said(code)),
+            Line::OtherProtocol => self.refused(&running.job, End::OtherProtocol),
+            Line::OtherVersion(version) => self.refused(&running.job, End::OtherVersion(version)),
+        };
         running.answered = true;
-        match &mut running.carrier {
-            Carrier::Here(attempt) => attempt.close_input(),
-            Carrier::There { deputy, .. } => self.order(*deputy, id, StartOrder::CloseInput),
+        match (&mut running.carrier, taken) {
+            (Carrier::Here(attempt), true) => attempt.close_input(),
+            (Carrier::Here(attempt), false) => attempt.drop_input(),
+            (Carrier::There { deputy, .. }, true) => self.order(*deputy, id, StartOrder::CloseInput),
+            (Carrier::There { deputy, .. }, false) => self.order(*deputy, id, StartOrder::Kill),
         }
     }
 
-    fn started(&mut self, job: &Job, started: Started) {
+    fn refused(&mut self, job: &Job, end: End) -> bool {
+        self.fail(job, end);
+        false
+    }
+
+    /// A daemon has answered. Whether it is taken.
+    fn started(&mut self, job: &Job, started: Started) -> bool {
         let is_there = || started.addresses.iter().any(|address| job.host.addresses.contains(&address.ip()));
         match job.deputy {
             Some(deputy) if !is_there() => {
-                return self.take_back(deputy, job, "the name led to another host from there", true);
+                self.take_back(deputy, job, "the name led to another host from there", true);
+                return false;
             }
             Some(deputy) => self.deputies.ends(deputy, true),
             None => {}
         }
         self.done(job, Ok(reachable(started, &job.host)));
+        true
     }
 
     fn fail(&mut self, job: &Job, end: End) {
@@ -520,25 +533,6 @@ fn wait_for(job: &Job) -> Duration {
         None if is_by_hand(job) => MANUAL_WAIT,
         None => START_WAIT,
     }
-}
-
-/// Has `epoll` tell of what a command says and of its end.
-fn watch(epoll: &OwnedFd, number: u64, attempt: &Attempt) -> bool {
-    let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
-        let data = EventData::new_u64(number << STREAM_BITS | stream);
-        descriptor.is_none_or(|descriptor| epoll::add(epoll, descriptor, data, EventFlags::IN).is_ok())
-    };
-    (0..).zip(attempt.descriptors()).all(add)
-}
-
-/// The numbers of the commands of which there is something to be read.
-fn ready(epoll: &OwnedFd) -> Vec<u64> {
-    let mut ready = Vec::with_capacity(EVENTS_MAX);
-    // What cannot be asked for now comes with the next call.
-    let _ = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
-    let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
-    numbers.dedup();
-    numbers
 }
 
 fn variable(name: &str) -> Option<OsString> {

@@ -9,6 +9,7 @@
  *   delay MS JITTER_MS   each frame takes so long, and up to JITTER_MS more (then they may overtake)
  *   loss PERMILLE        so many frames of a thousand are dropped
  *   double PERMILLE      so many arrive twice
+ *   lossy N PERMILLE     so many frames from or to the host number N (from 0) are dropped
  *   cut N                the host number N (from 0) is cut off from all others
  *   part N M             N and M do not reach each other
  *   heal                 as at the start
@@ -46,7 +47,7 @@ struct frame {
 
 static int ports[PORTS_MAX], port_count;
 static char cut[PORTS_MAX][PORTS_MAX];
-static double delay_ms, jitter_ms, loss, doubled;
+static double delay_ms, jitter_ms, loss, doubled, lossy[PORTS_MAX];
 static struct frame heap[FRAMES_MAX];
 static int heap_count;
 static uint64_t next_number, forwarded, dropped, doubles, state;
@@ -130,7 +131,12 @@ static void queue(int to, const char *bytes, int length)
 
 static void forward(int from, int to, const char *bytes, int length)
 {
-    if (cut[from][to] || (loss > 0 && chance() * 1000 < loss)) {
+    double share = loss;
+    if (lossy[from] > share)
+        share = lossy[from];
+    if (lossy[to] > share)
+        share = lossy[to];
+    if (cut[from][to] || (share > 0 && chance() * 1000 < share)) {
         dropped++;
         return;
     }
@@ -201,6 +207,9 @@ static void obey(const char *line)
     if (sscanf(line, "delay %lf %lf", &delay_ms, &jitter_ms) == 2 || sscanf(line, "loss %lf", &loss) == 1
         || sscanf(line, "double %lf", &doubled) == 1) {
         puts("ok");
+    } else if (sscanf(line, "lossy %d %d", &one, &other) == 2 && one >= 0 && one < port_count) {
+        lossy[one] = other;
+        puts("ok");
     } else if (sscanf(line, "part %d %d", &one, &other) == 2) {
         set_cut(one, other, 1);
         puts("ok");
@@ -210,6 +219,7 @@ static void obey(const char *line)
         puts("ok");
     } else if (strncmp(line, "heal", 4) == 0) {
         memset(cut, 0, sizeof cut);
+        memset(lossy, 0, sizeof lossy);
         delay_ms = jitter_ms = loss = doubled = 0;
         puts("ok");
     } else if (strncmp(line, "count", 5) == 0) {

@@ -160,6 +160,8 @@ pub struct Run<'a> {
     numbers: Numbers,
     /// The host to which it happens; never the first.
     victim: usize,
+    /// Whether that host goes.
+    loses_victim: bool,
 }
 
 impl<'a> Run<'a> {
@@ -167,7 +169,7 @@ impl<'a> Run<'a> {
         let mut numbers = Numbers(seed);
         let victim = numbers.between(1, HOSTS as u64) as usize;
         let machine = Machine::new(side, network, &[])?;
-        Ok(Run { network, machine, fault, numbers, victim })
+        Ok(Run { network, machine, fault, numbers, victim, loses_victim: fault.loses_host() })
     }
 
     fn victim(&self) -> &'a Host {
@@ -187,7 +189,7 @@ impl<'a> Run<'a> {
         fault.happen(self, &mut chief)?;
         let said = self.settled(&mut chief)?;
         self.agreed(&self.present())?;
-        if self.fault.loses_host() {
+        if self.loses_victim {
             self.comes_back(&mut chief)?;
         }
         chief.end()?;
@@ -209,18 +211,21 @@ impl<'a> Run<'a> {
     /// The names of those who must be in the table now.
     fn present(&self) -> Vec<&'a str> {
         let hosts = self.network.hosts().iter().enumerate();
-        let stays = |(index, _): &(usize, &Host)| !(self.fault.loses_host() && *index == self.victim);
+        let stays = |(index, _): &(usize, &Host)| !(self.loses_victim && *index == self.victim);
         hosts.filter(stays).map(|(_, host)| host.name.as_str()).collect()
     }
 
     /// All accounts agree, and with what has been done.
-    fn settled(&self, chief: &mut Chief) -> Result<String> {
+    fn settled(&mut self, chief: &mut Chief) -> Result<String> {
         let line = chief.settle()?;
         let dead = line.split(' ').find_map(|word| word.strip_prefix("dead=")).unwrap_or_default();
         let lost = line.split(' ').find_map(|word| word.strip_prefix("lost=")).unwrap_or_default();
         let (host, first) = (format!("{:x}", (self.victim + 1) << 18), 2 * self.victim);
+        if self.fault.may_lose_host() {
+            self.loses_victim = !lost.is_empty();
+        }
         match self.fault {
-            _ if self.fault.loses_host() => {
+            _ if self.loses_victim => {
                 ensure!(dead == format!("{first},{}", first + 1) && lost == host, "lost something else: {line}");
             }
             Fault::TaskKilled => {
@@ -268,7 +273,7 @@ impl<'a> Run<'a> {
     }
 
     /// The lost host's processes have ended by themselves, and it can be added again, as a new one.
-    fn comes_back(&self, chief: &mut Chief) -> Result<()> {
+    fn comes_back(&mut self, chief: &mut Chief) -> Result<()> {
         let victim = self.victim();
         ensure!(
             wait_until(END_TIME, || victim.processes().is_empty()),

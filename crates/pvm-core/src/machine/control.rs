@@ -15,6 +15,17 @@ const KILLED_WAIT: Duration = Duration::from_secs(2);
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// `pvm_tickle` takes this many arguments at most.
 const TICKLE_ARGUMENTS_MAX: usize = 10;
+/// The first argument of a `pvm_tickle` that says of a host that it has failed.
+const DECLARE_FAILED: i32 = 8;
+
+/// The host of which a `pvm_tickle` says that it has failed. The master decides that, as it does when somebody deletes
+/// a host.
+pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
+    match arguments {
+        [DECLARE_FAILED, host, ..] => Some(Tid(*host as u32)),
+        _ => None,
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Halt {
@@ -82,7 +93,7 @@ impl Machine {
             0..=4 => self.dump(arguments[0]),
             5 => return Ok(Reply::Ints(vec![self.control.debug_mask])),
             6 => self.control.debug_mask = argument,
-            8 => return Ok(Reply::Ints(vec![i32::from(self.declare_failed(Tid(argument as u32)))])),
+            DECLARE_FAILED => return Ok(Reply::Ints(vec![i32::from(self.declare_failed(Tid(argument as u32)))])),
             _ => {}
         }
         Ok(Reply::Ints(Vec::new()))
@@ -102,14 +113,11 @@ impl Machine {
         }
     }
 
-    /// Somebody says that a host has failed.
+    /// Somebody says that a host has failed. Decided by the master.
     fn declare_failed(&mut self, host: Tid) -> bool {
-        let there =
-            host.is_host() && host != self.own_host() && host != self.hosts.master() && self.hosts.is_here(host);
-        match there {
-            true if self.hosts.is_master() => self.lose_host(host, "declared to have failed"),
-            true => self.send_host(self.hosts.master(), Frame::Suspect(host)),
-            false => {}
+        let there = host.is_host() && host != self.own_host() && self.hosts.is_here(host);
+        if there {
+            self.lose_host(host, "declared to have failed");
         }
         there
     }

@@ -3,8 +3,8 @@ use super::fleet_tests::{Came, Fleet, MASTER};
 use super::tests::{ints, spawn_of, text};
 use super::*;
 use crate::codes::{
-    CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE,
-    NOTIFY_TASK_EXIT, TASK_HOST,
+    CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD,
+    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_HANDOFF, TASK_HOST,
 };
 use crate::encoding::Writer;
 use crate::proto::{Role, Spawn, TraceSettings};
@@ -493,8 +493,60 @@ fn hosts_that_cannot_reach_each_other_do_not_both_stay() {
         let (two, three) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
         assert_eq!(fleet.ask(two, Request::TaskStatus(three)), Some(Reply::Code(0)));
         fleet.cut(Fleet::host(2), Fleet::host(3));
+        // The master waits for a sign which of them is to blame; there is none, and the later one goes.
         fleet.pass(Duration::from_secs(5));
-        assert_eq!(fleet.living().len(), 3);
+        assert_eq!(fleet.living().len(), 4);
+        fleet.pass(Duration::from_secs(6));
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(2), Fleet::host(4)]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
+    many(4, |fleet| {
+        let (ill, well) = (Fleet::host(2), Fleet::host(4));
+        let (one, other) = (fleet.task(ill), fleet.task(well));
+        assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
+        // In each beat the master had to send something again.
+        for total in 1..=6 {
+            fleet.pass(Duration::from_secs(2));
+            fleet.machine(MASTER).handle_sent_again(ill, total);
+        }
+        fleet.cut(ill, well);
+        fleet.settle();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3), well]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_host_that_several_cannot_reach_goes() {
+    many(5, |fleet| {
+        let ill = Fleet::host(2);
+        let one = fleet.task(ill);
+        for other in 3..=5 {
+            let other = fleet.task(Fleet::host(other));
+            assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
+        }
+        fleet.pass(Duration::from_secs(3));
+        (3..=5).for_each(|other| fleet.cut(ill, Fleet::host(other)));
+        fleet.settle();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3), Fleet::host(4), Fleet::host(5)]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_task_of_any_host_can_declare_others_to_have_failed() {
+    many(5, |fleet| {
+        let task = fleet.task(Fleet::host(2));
+        let declare = |fleet: &mut Fleet, host: Tid| fleet.ask(task, Request::Tickle(vec![8, host.0 as i32]));
+        for (host, answer) in [(5, 1), (5, 0), (4, 1), (3, 1), (1, 0)] {
+            assert_eq!(declare(fleet, Fleet::host(host)), Some(Reply::Ints(vec![answer])), "{host}");
+        }
+        fleet.pass(Duration::from_secs(30));
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(2)]);
         fleet.check_tables();
     });
 }
@@ -507,6 +559,94 @@ fn a_daemon_that_slept_does_not_blame_the_others() {
     fleet.pass(Duration::from_secs(30));
     assert_eq!(fleet.living().len(), 3);
     fleet.check_tables();
+}
+
+fn manages(fleet: &mut Fleet, host: Tid) -> Tid {
+    let manager = fleet.task(host);
+    let reply = fleet.ask(manager, Request::Register { role: Role::ResourceManager, on: true });
+    assert!(matches!(reply, Some(Reply::Manager { .. })), "{reply:?}");
+    manager
+}
+
+/// A manager hands its office on to a task of any host, which dies at some moment.
+#[test]
+fn the_end_of_a_manager_to_which_the_office_was_handed_on_does_not_go_unnoticed() {
+    for (own, heirs) in [(1, 2), (2, 3), (2, 1), (3, 3)] {
+        many(4, |fleet| {
+            let (manager, heir) = (manages(fleet, Fleet::host(own)), fleet.task(Fleet::host(heirs)));
+            let body = Writer::new().int(heir.0 as i32).finish();
+            let message = Message::new(manager, Tid::DAEMON, 0, SM_HANDOFF, body);
+            fleet.frame(manager, ToDaemon::Message(message));
+            for _ in 0..fleet.dice.roll(20) {
+                fleet.step();
+            }
+            fleet.leave(heir);
+            fleet.settle();
+            for host in 1..=4 {
+                let task = fleet.task(Fleet::host(host));
+                assert!(matches!(fleet.ask(task, Request::Config), Some(Reply::Hosts { .. })), "{own} {heirs} {host}");
+            }
+        });
+    }
+}
+
+#[test]
+fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
+    many(4, |fleet| {
+        let manager = manages(fleet, MASTER);
+        let asker = fleet.task(Fleet::host(2));
+        let others = [2, 3, 3, 4, 3].map(|host| fleet.task(Fleet::host(host)));
+        let notify = |what, tids: &[Tid]| Request::Notify { what, ctx: 0, tag: 5, count: 1, tids: tids.to_vec() };
+        for (what, tids) in [
+            (NOTIFY_TASK_EXIT, &others[..]),
+            (NOTIFY_TASK_EXIT | NOTIFY_CANCEL, &others[4..]),
+            (NOTIFY_HOST_DELETE, &[Fleet::host(3), Fleet::host(4)]),
+        ] {
+            assert_eq!(fleet.ask(asker, notify(what, tids)), Some(Reply::Done));
+        }
+        // Of these the manager tells.
+        fleet.leave(others[0]);
+        fleet.leave(others[1]);
+        fleet.kill(Fleet::host(4));
+        fleet.settle();
+        fleet.leave(manager);
+        fleet.settle();
+        assert!(fleet.messages(asker, 5).is_empty(), "{:?}", fleet.messages(asker, 5));
+        // Of these the daemon does.
+        fleet.leave(others[4]);
+        fleet.leave(others[2]);
+        fleet.settle();
+        fleet.kill(Fleet::host(3));
+        fleet.settle();
+        let told: Vec<i32> = fleet.messages(asker, 5).iter().map(|one| ints(&one.body)[0]).collect();
+        assert_eq!(told, [others[2].0 as i32, Fleet::host(3).0 as i32]);
+        // And nobody waits for anything any more.
+        fleet.leave(asker);
+        fleet.settle();
+        for host in [1, 2] {
+            assert!(fleet.machine(Fleet::host(host)).notify.is_idle());
+        }
+    });
+}
+
+#[test]
+fn a_task_without_a_parent_that_ends_at_once_is_announced_once() {
+    many(3, |fleet| {
+        let collector = fleet.task(MASTER);
+        let children = TraceSettings { output_tid: collector.0 as i32, output_tag: 77, ..Default::default() };
+        let flags = TASK_HOST | NO_SPAWN_PARENT;
+        fleet.send(collector, Request::Spawn(Spawn { flags, place: text("h2"), children, ..spawn_of("p", 1) }));
+        while fleet.nodes[&Fleet::host(2)].starts.is_empty() {
+            assert!(fleet.step());
+        }
+        let child = fleet.nodes[&Fleet::host(2)].starts[0].tid;
+        fleet.leave(child);
+        fleet.settle();
+        let told: Vec<Vec<i32>> = fleet.messages(collector, 77).iter().map(|one| ints(&one.body)).collect();
+        for kind in [-1, 0] {
+            assert_eq!(told.iter().filter(|one| one[..2] == [child.0 as i32, kind]).count(), 1, "{told:?}");
+        }
+    });
 }
 
 #[test]

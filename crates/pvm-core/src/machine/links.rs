@@ -3,6 +3,8 @@
 //! Of two hosts the one with the lower number connects; the other asks it to, by way of the
 //! master, to which every host has a link always. Between two others there is a link when one of
 //! them has needed it. Frames for a host wait until its link stands.
+use super::signs::Signs;
+use super::suspicions::Sight;
 use super::{Action, Machine, Time};
 use crate::tid::Tid;
 use crate::wire::Frame;
@@ -34,6 +36,7 @@ struct Link {
     sent: Time,
     /// When it is to be looked at next.
     look: Time,
+    signs: Signs,
 }
 
 /// The links of this host.
@@ -53,7 +56,7 @@ impl Links {
     }
     fn set(&mut self, host: Tid, state: State, now: Time, look: Time) {
         self.remove(host);
-        self.links.insert(host, Link { state, heard: now, sent: now, look });
+        self.links.insert(host, Link { state, heard: now, sent: now, look, signs: Signs::begin(now) });
         self.looks.insert((look, host));
     }
     /// The host is forgotten, or its link is another now.
@@ -69,10 +72,19 @@ impl Machine {
         self.settings.host_timeout / BEATS_A_TIMEOUT
     }
 
-    /// Whether there is a link to the host, and it has given its last sign of life in time.
-    pub(super) fn hears(&self, host: Tid) -> bool {
+    /// What the master sees of a host by itself.
+    pub(super) fn sight_of(&self, host: Tid) -> Sight {
+        let link = self.links.links.get(&host).filter(|link| matches!(link.state, State::Up));
         let in_time = |link: &Link| self.now <= link.heard + LATE_BEATS * self.beat_interval();
-        self.links.links.get(&host).is_some_and(|link| matches!(link.state, State::Up) && in_time(link))
+        Sight { bad: link.map_or(0, |link| link.signs.bad()), hears: link.is_some_and(in_time) }
+    }
+
+    /// So often has the system sent something again on the control link since it stands, as
+    /// [`Action::CountSentAgain`] has asked.
+    pub fn handle_sent_again(&mut self, host: Tid, total: u32) {
+        if let Some(link) = self.links.links.get_mut(&host) {
+            link.signs.sent_again(total);
+        }
     }
 
     /// Sends a frame to another host, as soon as there is a link; to a host that does not belong to
@@ -180,6 +192,7 @@ impl Machine {
         self.now = self.now.max(now);
         if slept {
             self.debts.begin_again(self.now);
+            self.remote.suspicions.begin_again(self.now);
             for link in self.links.links.values_mut() {
                 link.heard = self.now;
                 if let State::Wanted { since, .. } = &mut link.state {
@@ -215,6 +228,9 @@ impl Machine {
         link.look = match &link.state {
             State::Wanted { since, .. } => *since + timeout,
             _ => {
+                if self.hosts.is_master() && link.signs.pass(now, link.heard, interval) {
+                    self.actions.push_back(Action::CountSentAgain { host });
+                }
                 if now >= link.sent + interval {
                     link.sent = now;
                     self.actions.push_back(Action::SendHost { host, frame: Frame::Beat });

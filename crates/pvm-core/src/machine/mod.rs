@@ -9,7 +9,8 @@
 //! * `hosts`, `joining`, `table`: the host table, adding and deleting hosts, changes spread to all;
 //! * `starts`: daemons that hosts start for the master;
 //! * `links`: the links to other daemons, heartbeats, loss;
-//! * `debts`, `suspicions`: hosts that hold up others, and who is to blame for a link that cannot be had;
+//! * `debts`: hosts that hold up others;
+//! * `signs`, `suspicions`: what the master sees of its links, and who is to blame for one that cannot be had;
 //! * `remote`: what other hosts are asked, and all frames between daemons;
 //! * `direct`: links between two tasks of different hosts;
 //! * `notify`, `output`, `mailbox`, `contexts`: as the functions of those names;
@@ -63,6 +64,7 @@ mod remote;
 mod servers;
 #[cfg(test)]
 mod servers_tests;
+mod signs;
 mod spawn;
 mod starts;
 mod suspicions;
@@ -168,6 +170,9 @@ pub enum Action {
     /// The host does not belong to the machine any more: send what is queued on the control link,
     /// then close the links, drop its flows, do not know its key. No answer.
     ForgetHost { host: Tid },
+    /// How often has the system sent something again on the control link, since that stands? Answer by
+    /// [`Machine::handle_sent_again`].
+    CountSentAgain { host: Tid },
     /// Send a frame on the control link.
     SendHost { host: Tid, frame: Frame },
     /// Send a frame along the flow to that task of another host, behind all that was sent to the
@@ -352,7 +357,7 @@ impl Machine {
     pub fn next_wakeup(&self) -> Option<Time> {
         let links = self.links.next_wakeup().into_iter().chain(self.waits_for_master());
         let looks = self.groups.next_look().map(|(when, _)| when);
-        links.chain(self.control.next_wakeup()).chain(looks).chain(self.next_overdue()).min()
+        links.chain(self.control.next_wakeup()).chain(looks).chain(self.next_overdue()).chain(self.next_verdict()).min()
     }
 
     /// The tid of the own host.
@@ -454,6 +459,7 @@ impl Machine {
         self.look_for_master();
         self.look_at_links();
         self.collect_debts();
+        self.settle_suspicions();
         self.check_halt(now);
         self.look_again(now);
     }

@@ -167,10 +167,17 @@ impl Machine {
         if !self.may_live(tid) {
             return self.tell_notify(target, tid);
         }
-        if !here && !self.notify.watches(target.task, tid) {
-            self.send_host(tid.host(), Frame::Watch { tid, watcher: target.task });
+        if !here {
+            self.watch_far(tid, target.task);
         }
         self.notify.watch_exit(target, tid);
+    }
+
+    /// The host of that task tells of its end, unless it is to do so already.
+    pub(super) fn watch_far(&mut self, tid: Tid, watcher: Tid) {
+        if !self.notify.watches(watcher, tid) && !self.wishes_for(watcher, tid) {
+            self.send_host(tid.host(), Frame::Watch { tid, watcher });
+        }
     }
 
     fn cancel_exit(&mut self, target: Target, tid: Tid) {
@@ -185,8 +192,9 @@ impl Machine {
         self.tell_notify(target, tid);
     }
 
-    fn unwatch_unless_wanted(&mut self, watcher: Tid, tid: Tid) {
-        if tid.host() != self.own_host() && !self.notify.watches(watcher, tid) {
+    pub(super) fn unwatch_unless_wanted(&mut self, watcher: Tid, tid: Tid) {
+        let wanted = self.notify.watches(watcher, tid) || self.wishes_for(watcher, tid);
+        if tid.host() != self.own_host() && !wanted {
             self.send_host(tid.host(), Frame::Unwatch { tid, watcher });
         }
     }
@@ -270,6 +278,7 @@ impl Machine {
 
     /// A task of another host is no more, and one of this host watches it.
     pub(super) fn announce_far_exit(&mut self, tid: Tid, watcher: Tid) {
+        self.forget_wishes_of(tid, Some(watcher));
         let targets = self.notify.take_exit(tid, watcher);
         self.tell_exit_to(&targets, tid);
     }
@@ -291,6 +300,7 @@ impl Machine {
 
     /// A host is no more, and so are its tasks.
     pub(super) fn announce_host_gone(&mut self, host: Tid) {
+        self.forget_wishes_of(host, None);
         for (target, tid) in self.notify.take_deletions(host) {
             self.tell_notify(target, tid);
         }

@@ -166,8 +166,9 @@ impl Machine {
         let tasks = self.far_output.collected.get(&(collector, task.host()));
         let Some(collected) = tasks.and_then(|tasks| tasks.get(&task)) else { return };
         let &Collected { ctx, tag, parent, announced, ended } = collected;
-        let (lost, spawner) = (!self.hosts.is_here(task.host()), Tid(parent as u32).host());
-        let orphaned = ended && spawner.is_host() && !self.hosts.is_here(spawner);
+        let (lost, spawner) = (!self.hosts.is_here(task.host()), Tid(parent as u32));
+        // Of one without a parent it is not known who spawned it.
+        let orphaned = ended && spawner.is_task() && !self.hosts.is_here(spawner);
         let body = |kind| Writer::new().int(task.0 as i32).int(kind);
         if !announced && (lost || orphaned) {
             self.tell(collector, ctx, tag, 0, body(ANNOUNCED).int(parent).finish());

@@ -3,9 +3,10 @@
 //! The deciding daemon handles a request as if the task lived there, and its answer goes back to the
 //! task's own daemon, which knows who waits. What a host owes when it is lost, its askers are told
 //! at once.
+use super::control::declared_failed;
 use super::debts::Debt;
 use super::index::Index;
-use super::suspicions::Suspicions;
+use super::suspicions::{Suspicions, Verdict};
 use super::{Action, Machine, Time};
 use crate::codes::Code;
 use crate::proto::{Reply, Request, Role, TaskInfo, ToTask};
@@ -60,8 +61,8 @@ pub(super) struct Remote {
     listeners: Listeners,
     /// At the master: tasks of other hosts that it knows something of.
     pub guests: BTreeSet<Tid>,
-    /// At the master: who could not reach whom.
-    suspicions: Suspicions,
+    /// At the master: who cannot reach whom.
+    pub suspicions: Suspicions,
 }
 
 impl Remote {
@@ -132,6 +133,9 @@ impl Machine {
             | Request::Barrier { .. }
             | Request::Halt => (self.hosts.master(), failed),
             Request::Register { role, .. } if *role != Role::Tasker => (self.hosts.master(), failed),
+            Request::Tickle(arguments) if declared_failed(arguments)? != self.own_host() => {
+                (self.hosts.master(), failed)
+            }
             _ => return None,
         };
         (host != self.own_host() && self.is_known(host)).then_some((host, lost))
@@ -176,6 +180,9 @@ impl Machine {
     }
 
     fn is_for_master(&self, request: &Request) -> bool {
+        if let Request::Tickle(arguments) = request {
+            return declared_failed(arguments).is_some();
+        }
         !matches!(
             request,
             Request::Connect(_)
@@ -188,7 +195,6 @@ impl Machine {
                 | Request::NewContext
                 | Request::FreeContext(_)
                 | Request::SetOwn(_)
-                | Request::Tickle(_)
                 | Request::Register { role: Role::Tasker, .. }
         )
     }
@@ -399,18 +405,32 @@ impl Machine {
     /// A host cannot reach another.
     fn suspected(&mut self, from: Tid, host: Tid) {
         // Of one that is joining the master knows best: others have no link to it yet.
-        let member = host.is_host() && host != self.own_host() && self.hosts.is_here(host);
-        if !self.hosts.is_master() || self.control.halting() || !member {
-            return;
+        let member = |host: Tid| host.is_host() && host != self.own_host() && self.hosts.is_here(host);
+        if self.hosts.is_master() && !self.control.halting() && from != host && member(from) && member(host) {
+            let named = |host: Tid| (host, self.plain_name_of(host));
+            let (one, other) = (named(from), named(host));
+            self.remote.suspicions.complain(one, other, self.now);
+            self.settle_suspicions();
         }
-        let (one, other) = (self.plain_name_of(from), self.plain_name_of(host));
-        // Of one that the master does not reach either nothing is to be decided; when several are lost at once others
-        // may see it before the master does.
-        if self.hears(host) && !self.remote.suspicions.believed(&one, &other, self.now) {
-            return self.lose_host(from, "it says of too many others that it cannot reach them");
+    }
+
+    /// By when one of two hosts that cannot reach each other has to go.
+    pub(super) fn next_verdict(&self) -> Option<Time> {
+        let next = self.remote.suspicions.next_decision(self.settings.host_timeout);
+        next.filter(|_| !self.control.halting())
+    }
+
+    /// Removes the hosts that are to blame for missing links, as far as that is known.
+    pub(super) fn settle_suspicions(&mut self) {
+        let (now, patience) = (self.now, self.settings.host_timeout);
+        while !self.control.halting() {
+            let mut suspicions = std::mem::take(&mut self.remote.suspicions);
+            let verdict = suspicions.decide(now, patience, |host| self.sight_of(host));
+            self.remote.suspicions = suspicions;
+            let Some(Verdict { guilty, other, why }) = verdict else { return };
+            let other = self.name_of(other);
+            self.lose_host(guilty, &format!("it and {other} cannot reach each other; {why}"));
         }
-        let name = self.name_of(from);
-        self.lose_host(host, &format!("{name} cannot reach it"));
     }
 
     fn told_to_leave(&mut self, now: Time, from: Tid) {

@@ -2,7 +2,7 @@
 use super::tasks::{Origin, State};
 use super::{Machine, Start, hoster, joining, notify, spawn};
 use crate::codes::{
-    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, MBOX_MULTI_INSTANCE, NOTIFY_CANCEL,
+    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, Code, MBOX_MULTI_INSTANCE, NOTIFY_CANCEL, NOTIFY_HOST_ADD,
     NOTIFY_TASK_EXIT, SM_ADD, SM_ADDHOST, SM_CONFIG, SM_DELHOST, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_NOTIFY, SM_SPAWN,
     SM_STHOSTACK, SM_STTASK, SM_TASK, SM_TASKX, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
 };
@@ -164,6 +164,13 @@ impl Machine {
     pub(super) fn servers_changed(&mut self, servers: wire::Servers) {
         let wire::Servers { manager, tracer, wish } = servers;
         let before = std::mem::replace(&mut self.servers.manager, manager);
+        if let Some(heir) = manager.filter(|manager| manager.host() == self.own_host()) {
+            // Another one may have handed the office on to it.
+            match self.tasks.get_mut(heir) {
+                Some(task) => task.known_to_master = true,
+                None => self.send_host(self.hosts.master(), Frame::Left { tid: heir, ended: true }),
+            }
+        }
         self.servers.tracer = tracer;
         self.traces.set_wish(wish);
         if let Some(before) = before.filter(|before| manager != Some(*before)) {
@@ -189,15 +196,35 @@ impl Machine {
         // It may have been the manager before the present one.
         self.manager_gone(tid);
         self.servers.forwarded.retain(|forwarded| forwarded.task != tid);
-        self.servers.wishes.retain(|wish| wish.target.task != tid);
+        self.forget_wishes(|wish, _| wish.target.task == tid);
     }
 
-    /// A task has ended: nobody needs to be told of that later.
-    pub(super) fn forget_wishes(&mut self, tid: Tid) {
+    /// A task or host is no more, as that watcher can know or everybody: it needs not to be told of that later.
+    pub(super) fn forget_wishes_of(&mut self, tid: Tid, watcher: Option<Tid>) {
+        let same = |wanted: Tid| wanted == tid || tid.is_host() && wanted.host() == tid;
+        self.forget_wishes(|wish, wanted| same(wanted) && watcher.is_none_or(|watcher| wish.target.task == watcher));
+    }
+
+    /// Forgets those parts of wishes, and ends the watches at other hosts that were for them.
+    fn forget_wishes(&mut self, ends: impl Fn(&Wish, Tid) -> bool) {
+        let mut ended = Vec::new();
         for wish in &mut self.servers.wishes {
-            wish.tids.retain(|wanted| *wanted != tid);
+            let tids = std::mem::take(&mut wish.tids);
+            let (gone, left) = tids.into_iter().partition::<Vec<Tid>, _>(|tid| ends(wish, *tid));
+            wish.tids = left;
+            let far = gone.into_iter().filter(|_| wish.what == NOTIFY_TASK_EXIT);
+            ended.extend(far.map(|tid| (wish.target.task, tid)));
         }
-        self.servers.wishes.retain(|wish| wish.what != NOTIFY_TASK_EXIT || !wish.tids.is_empty());
+        self.servers
+            .wishes
+            .retain(|wish| wish.what == NOTIFY_HOST_ADD && !ends(wish, Tid::NONE) || !wish.tids.is_empty());
+        ended.into_iter().for_each(|(watcher, tid)| self.unwatch_unless_wanted(watcher, tid));
+    }
+
+    /// Whether a manager was asked to tell that task of the end of that other one.
+    pub(super) fn wishes_for(&self, watcher: Tid, tid: Tid) -> bool {
+        let fits = |wish: &Wish| wish.what == NOTIFY_TASK_EXIT && wish.target.task == watcher;
+        self.servers.wishes.iter().any(|wish| fits(wish) && wish.tids.contains(&tid))
     }
 
     /// Answers what the server was asked.
@@ -316,13 +343,17 @@ impl Machine {
         if wanted == NOTIFY_TASK_EXIT {
             tids.retain(|tid| self.may_live(*tid));
         }
-        if what == wanted {
-            return self.servers.wishes.push(Wish { manager, target, what, count, tids });
+        if what != wanted {
+            let all = wanted == NOTIFY_HOST_ADD;
+            let same = |wish: &Wish| wish.target == target && wish.what == wanted;
+            return self.forget_wishes(|wish, tid| same(wish) && (all || tids.contains(&tid)));
         }
-        for wish in self.servers.wishes.iter_mut().filter(|wish| wish.target == target && wish.what == wanted) {
-            wish.tids.retain(|tid| !tids.contains(tid));
+        // Who has died elsewhere before the manager did, of that the manager has told.
+        let far = tids.iter().filter(|tid| wanted == NOTIFY_TASK_EXIT && tid.host() != self.own_host());
+        for tid in far.copied().collect::<Vec<_>>() {
+            self.watch_far(tid, from);
         }
-        self.servers.wishes.retain(|wish| wish.target != target || wish.what != wanted || !wish.tids.is_empty());
+        self.servers.wishes.push(Wish { manager, target, what, count, tids });
     }
 
     /// The manager's answer to a forwarded request: by way of the daemon, or handed back by the
@@ -360,6 +391,10 @@ impl Machine {
                 self.mailboxes.withdraw(from, CLASS_MANAGER);
                 self.servers.manager = heir;
                 if let Some(heir) = heir {
+                    if heir.host() != self.own_host() {
+                        // Its host tells when it ends, as soon as it hears of the office.
+                        self.remote.guests.insert(heir);
+                    }
                     self.announce_server(Role::ResourceManager, heir, CLASS_MANAGER);
                 }
                 self.spread_servers();

@@ -63,6 +63,7 @@ impl Machine {
         }
         self.links.remove(host);
         self.debts.forget(host);
+        self.remote.suspicions.forget(host);
         self.actions.push_back(Action::ForgetHost { host });
         self.answer_for_lost(host);
         self.groups_without(host);

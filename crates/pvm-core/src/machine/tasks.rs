@@ -165,6 +165,7 @@ impl Tasks {
             // Slot 0 means nobody in the port table.
             if self.last & SLOT_MASK != 0 && self.slots.insert(self.last & SLOT_MASK) {
                 let tid = Tid(self.host.0 | self.last);
+                self.forget_status(tid);
                 self.tasks.insert(tid, task);
                 return Some(tid);
             }
@@ -218,6 +219,13 @@ impl Tasks {
     pub fn status_of(&self, tid: Tid) -> i32 {
         let own = self.get(tid).is_some_and(|task| task.origin == Origin::Own);
         self.statuses.get(&tid).copied().filter(|_| !own).unwrap_or(0)
+    }
+
+    /// The number comes around again: how the task of that number ended before is of no interest.
+    fn forget_status(&mut self, tid: Tid) {
+        if self.statuses.remove(&tid).is_some() {
+            self.ended.retain(|ended| *ended != tid);
+        }
     }
 
     fn remember(&mut self, tid: Tid, status: i32) {
@@ -403,7 +411,7 @@ impl Machine {
         self.contexts.forget(tid);
         let task = self.tasks.remove(tid).expect("checked above");
         self.spawns.forget(task.group);
-        self.forget_wishes(tid);
+        self.forget_wishes_of(tid, None);
         self.announce_exit(tid);
         self.answer_exit_status(tid);
         self.actions.push_back(Action::Forget { tid });
@@ -468,5 +476,26 @@ impl Machine {
         for (asker, wait) in self.tasks.take_waiting(tid) {
             self.exit_status(asker, wait, tid);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_comes_around_again_has_no_old_status() {
+        let mut tasks = Tasks::new(Tid::host_number(1));
+        let task = || Task::new(Origin::Spawned, 0, Vec::new(), TraceSettings::default());
+        let tid = tasks.add(task()).expect("a number");
+        tasks.remember(tid, 7);
+        tasks.remove(tid);
+        assert_eq!(tasks.status_of(tid), 7);
+        // After all the others.
+        tasks.last = LOCAL_MASK;
+        assert_eq!(tasks.add(task()), Some(tid));
+        assert_eq!(tasks.status_of(tid), 0);
+        tasks.remember(tid, 9);
+        assert_eq!((tasks.status_of(tid), tasks.ended.len()), (9, 1));
     }
 }

@@ -9,6 +9,7 @@ mod sending;
 
 use crate::buffer::Buffer;
 use crate::keys::PublicKey;
+use crate::raw;
 use crate::socket;
 use crate::tls::{Identity, Tls};
 use rustix::io::Errno;
@@ -198,6 +199,11 @@ impl Link {
     /// Whether frames can be sent and received: at once in clear, else after the handshake.
     pub fn is_ready(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_ready())
+    }
+
+    /// How many segments TCP has sent again since the connection stands.
+    pub fn sent_again(&self) -> u32 {
+        raw::tcp_info(self.socket.as_fd()).map_or(0, |info| info.sent_again)
     }
 
     /// Whether what is sent is encrypted.

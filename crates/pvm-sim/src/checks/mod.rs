@@ -3,6 +3,7 @@
 mod barriers;
 mod collected;
 mod gone;
+mod innocent;
 mod leaks;
 mod messages;
 mod notifies;
@@ -35,6 +36,7 @@ pub struct Checks {
     messages: messages::Messages,
     requests: requests::Requests,
     barriers: barriers::Barriers,
+    befallen: innocent::Befallen,
     collections: collected::Collections,
 }
 

@@ -38,6 +38,7 @@ impl Daemon {
                 self.directs.forget_host(host);
                 self.links.forget(host);
             }
+            Action::CountSentAgain { host } => self.machine.handle_sent_again(host, self.links.sent_again(host)),
             Action::SendHost { host, frame } => self.links.send(host, &frame),
             action => self.act_on_directs(action),
         }

@@ -1,7 +1,9 @@
 //! A command under way on another host: its process and what it prints.
 use pvm_core::dialogue::{LINE_BYTES_MAX, TAKEN};
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::time::Timespec;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +14,10 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 const READ_BYTES: usize = 4096;
 /// Bytes read before others have their turn; no pipe holds more.
 const READ_IN_TURN_MAX: usize = 1 << 20;
+/// Events taken in one go.
+const EVENTS_MAX: usize = 64;
+/// Lower bits of an event's number: which of the descriptors of a command.
+const STREAM_BITS: u32 = 2;
 
 /// The end of a pipe from which bytes are read without waiting for them.
 pub struct Pipe(Option<OwnedFd>);
@@ -102,7 +108,8 @@ impl Lines {
 /// The process of a command.
 pub struct Attempt {
     child: Child,
-    pidfd: OwnedFd,
+    /// Until it is known that the process has ended: it would stay readable for ever.
+    pidfd: Option<OwnedFd>,
     /// Kept open until the daemon has answered.
     input: Option<ChildStdin>,
     pub output: Pipe,
@@ -124,7 +131,7 @@ impl Attempt {
         // It fits into the pipe. Who has ended already shall say why on the standard error.
         let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
         match watched(&mut child) {
-            Ok((pidfd, output, errors)) => Ok(Attempt { child, pidfd, input: stdin, output, errors }),
+            Ok((pidfd, output, errors)) => Ok(Attempt { child, pidfd: Some(pidfd), input: stdin, output, errors }),
             Err(error) => {
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(error)
@@ -134,7 +141,7 @@ impl Attempt {
 
     /// What to watch: output, errors, the end of the process.
     pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 3] {
-        [self.output.0.as_ref().map(AsFd::as_fd), self.errors.0.as_ref().map(AsFd::as_fd), Some(self.pidfd.as_fd())]
+        [&self.output.0, &self.errors.0, &self.pidfd].map(|descriptor| descriptor.as_ref().map(AsFd::as_fd))
     }
 
     /// The daemon has answered: it waits for the word that this has come, and for the end of its input, before it
@@ -146,10 +153,19 @@ impl Attempt {
         }
     }
 
+    /// The daemon is not wanted: its input ends without that word, and it ends.
+    pub fn drop_input(&mut self) {
+        self.input = None;
+    }
+
     /// How the process has ended, if it has.
     pub fn status(&mut self) -> Option<ExitStatus> {
         // Where somebody else was told how, it has ended all the same.
-        self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()))
+        let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
+        if status.is_some() {
+            self.pidfd = None;
+        }
+        status
     }
 
     /// The number of the process.
@@ -175,4 +191,23 @@ fn watched(child: &mut Child) -> io::Result<(OwnedFd, Pipe, Pipe)> {
     let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
     Ok((pidfd, Pipe::new(output.into())?, Pipe::new(errors.into())?))
+}
+
+/// Has `epoll` tell of what a command says and of its end.
+pub fn watch(epoll: &OwnedFd, number: u64, attempt: &Attempt) -> bool {
+    let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
+        let data = EventData::new_u64(number << STREAM_BITS | stream);
+        descriptor.is_none_or(|descriptor| epoll::add(epoll, descriptor, data, EventFlags::IN).is_ok())
+    };
+    (0..).zip(attempt.descriptors()).all(add)
+}
+
+/// The numbers of the commands of which there is something to be read.
+pub fn ready(epoll: &OwnedFd) -> Vec<u64> {
+    let mut ready = Vec::with_capacity(EVENTS_MAX);
+    // What cannot be asked for now comes with the next call.
+    let _ = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
+    let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
+    numbers.dedup();
+    numbers
 }

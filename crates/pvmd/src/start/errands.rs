@@ -1,7 +1,6 @@
 //! Commands that this host runs for the master to start daemons elsewhere: it carries what goes in and
 //! what comes out, and understands none of it.
-use super::attempt::{Attempt, Pipe};
-use super::watch;
+use super::attempt::{Attempt, Pipe, ready, watch};
 use pvm_core::proto::ByteBuf;
 use pvm_core::wire::{START_OUTPUT_BYTES_MAX, StartNews, StartOrder};
 use rustix::event::epoll::{self, CreateFlags};
@@ -102,7 +101,7 @@ impl Errands {
     /// What has come of all commands.
     pub fn step(&mut self) -> Vec<(u64, StartNews)> {
         let mut all = Vec::new();
-        for number in super::ready(&self.epoll) {
+        for number in ready(&self.epoll) {
             let Some(errand) = self.running.get_mut(&number) else { continue };
             let mut news = errand.step();
             if matches!(news.last(), Some(StartNews::Ended(_) | StartNews::TooMuch)) {

@@ -48,6 +48,7 @@ pub fn starter(way: Way, own: Option<&Path>) -> Starter {
     let mut starter = Starter::new(master, STARTS_MAX).unwrap();
     (starter.way, starter.way_of_deputies) = (way.clone(), way);
     starter.own_program = own.map(Path::to_owned);
+    starter.terminal = false;
     starter
 }
 
@@ -202,4 +203,97 @@ fn a_line_without_an_end_is_cut() {
     }
     let longest = read.iter().map(String::len).max();
     assert!(longest.is_some_and(|longest| longest > LINE_BYTES_MAX && longest <= LINE_BYTES_MAX + 4096), "{longest:?}");
+}
+
+fn is_ready(starter: &Starter) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::time::Timespec;
+    poll(&mut [PollFd::new(&starter.epoll, PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
+}
+
+#[test]
+fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() {
+    let folder = Folder::new("held");
+    let sleeper = folder.0.join("sleeper");
+    let mut starter = starter(folder.shell(&format!("sleep 1000 & echo $! >{}; exit 0", sleeper.display())), None);
+    starter.start(5, host(0, "h2 dx=pvmd"));
+    let id = *starter.running.keys().next().unwrap();
+    let has_ended = |starter: &mut Starter| match &mut starter.running.get_mut(&id).unwrap().carrier {
+        Carrier::Here(attempt) => attempt.status().is_some(),
+        Carrier::There { .. } => false,
+    };
+    let end = Instant::now() + PATIENCE;
+    while !has_ended(&mut starter) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(starter.step().is_empty());
+    assert!(!is_ready(&starter) && starter.running.contains_key(&id));
+    // It ends by its limit, with all that it has started.
+    starter.running.values_mut().for_each(|running| running.job.deadline = Instant::now());
+    let (results, _) = run(&mut starter, 1);
+    assert!(matches!(&results[0], Err(failure) if failure.reason.starts_with("no answer within 60 s")), "{results:?}");
+    let process = std::fs::read_to_string(&sleeper).unwrap();
+    let runs = || Path::new(&format!("/proc/{}/exe", process.trim())).exists();
+    while runs() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(!runs());
+}
+
+#[test]
+fn a_daemon_that_is_refused_is_not_told_that_it_was_taken() {
+    let folder = Folder::new("refused");
+    let notes = folder.0.join("notes");
+    let later = started().line().replace(&format!("wire<{}>", wire::VERSION), "wire<77>");
+    let script = format!(
+        "while read line && [ \"$line\" != end ]; do :; done; echo '{later}'; cat >{0}; echo closed >>{0}",
+        notes.display()
+    );
+    let mut starter = starter(folder.shell(&script), None);
+    starter.start(5, host(0, "h2 dx=pvmd"));
+    let (results, _) = run(&mut starter, 1);
+    assert!(matches!(&results[0], Err(failure) if failure.code == Code::BadVersion), "{results:?}");
+    let end = Instant::now() + PATIENCE;
+    let mut text = String::new();
+    while !text.ends_with("closed\n") && Instant::now() < end {
+        text = std::fs::read_to_string(&notes).unwrap_or_default();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(text, "closed\n");
+}
+
+/// The variable by which the test below, run once more, knows that it has a terminal.
+const AT_TERMINAL: &str = "HPVM_TEST_AT_TERMINAL";
+
+#[test]
+fn at_a_terminal_a_command_can_ask_for_a_password() {
+    if std::env::var_os(AT_TERMINAL).is_some() {
+        // As ssh does.
+        let folder = Folder::new("asks");
+        let way = folder.shell(&format!("read word </dev/tty; [ \"$word\" = secret ] && echo '{}'", started().line()));
+        let master = starter(way.clone(), None).master.clone();
+        let mut starter = Starter::new(master, STARTS_MAX).unwrap();
+        starter.way = way;
+        starter.start(5, host(0, "h2 dx=pvmd"));
+        let (results, _) = run(&mut starter, 1);
+        return println!("result: {}", results.first().is_some_and(Result::is_ok));
+    }
+    let name = "start::tests::at_a_terminal_a_command_can_ask_for_a_password";
+    let this = std::env::current_exe().unwrap();
+    let command = format!("'{}' --exact {name} --nocapture", this.display());
+    let mut script = std::process::Command::new("script")
+        .args(["-q", "-e", "-c", &command, "/dev/null"])
+        .env(AT_TERMINAL, "1")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    use std::io::Write;
+    // The terminal stays until what runs there has ended.
+    let mut input = script.stdin.take().unwrap();
+    input.write_all(b"secret\n").unwrap();
+    let said = script.wait_with_output().unwrap();
+    drop(input);
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.contains("result: true"), "{said}");
 }

@@ -65,6 +65,13 @@ impl Way {
     }
 }
 
+/// Whether this process belongs to the process group in the foreground of its terminal. What asks for a password stops
+/// when it reads the terminal from any other.
+pub fn at_terminal() -> bool {
+    let in_front = |terminal| rustix::termios::tcgetpgrp(terminal) == Ok(rustix::process::getpgrp());
+    std::fs::File::open("/dev/tty").is_ok_and(in_front)
+}
+
 /// The daemons to try on a host, best first: what the user says, else what the host calls `pvmd` and
 /// the places where it may lie. `own` is the program of this daemon; where `pvmd` means another one
 /// here, it does there.

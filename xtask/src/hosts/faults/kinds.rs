@@ -19,6 +19,11 @@ const STOPPED_TIME: Duration = Duration::from_secs(30);
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// How long tasks talk over bad links.
 const TALK_TIME: Duration = Duration::from_secs(8);
+/// How long a host loses frames, and how many of a thousand.
+const LOSSY_TIME: Duration = Duration::from_secs(45);
+const LOSSY_SHARE: u32 = 300;
+/// By when what cannot be mended after that has been given up.
+const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
 /// The size of the full disk, in KiB.
 const DISK_KIB: u32 = 64;
 
@@ -35,12 +40,13 @@ pub enum Fault {
     Loss,
     Delay,
     Rough,
+    LossyHost,
     FullDisk,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 12] = [
         Fault::TaskKilled,
         Fault::DaemonKilled,
         Fault::MasterKilled,
@@ -51,6 +57,7 @@ impl Fault {
         Fault::Loss,
         Fault::Delay,
         Fault::Rough,
+        Fault::LossyHost,
         Fault::FullDisk,
     ];
 
@@ -67,6 +74,7 @@ impl Fault {
             Fault::Loss => "loss",
             Fault::Delay => "delay",
             Fault::Rough => "rough",
+            Fault::LossyHost => "lossy-host",
             Fault::FullDisk => "full-disk",
         }
     }
@@ -84,6 +92,7 @@ impl Fault {
             Fault::Loss => "1 % of all frames is lost",
             Fault::Delay => "50 ms delay of each frame",
             Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
+            Fault::LossyHost => "a host loses 30 % of its frames for 45 s",
             Fault::FullDisk => "no room for a log",
         }
     }
@@ -97,6 +106,11 @@ impl Fault {
     /// Whether a host goes.
     pub fn loses_host(self) -> bool {
         matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
+    }
+
+    /// Whether a host may go or not.
+    pub fn may_lose_host(self) -> bool {
+        self == Fault::LossyHost
     }
 
     /// What must be so before the machine starts.
@@ -144,6 +158,13 @@ impl Fault {
             Fault::Loss => talk(run, &["loss 10"]),
             Fault::Delay => talk(run, &["delay 50 0"]),
             Fault::Rough => talk(run, &["delay 0 20", "loss 10", "double 10"]),
+            Fault::LossyHost => {
+                run.network.tell_switch(&format!("lossy {} {LOSSY_SHARE}", run.victim))?;
+                std::thread::sleep(LOSSY_TIME);
+                run.network.tell_switch("heal")?;
+                std::thread::sleep(GIVEN_UP_TIME);
+                Ok(())
+            }
             Fault::FullDisk => fill_disk(run),
             Fault::MasterKilled => Ok(()),
         }
