@@ -89,8 +89,8 @@ impl Mapping {
     }
 
     /// Maps a peer's segment for reading; refuses what is no segment.
-    pub fn of_peer(segment: OwnedFd) -> io::Result<Mapping> {
-        if !file::keeps_length(segment.as_fd()) || !is_plain_memory(rustix::fs::fstatfs(&segment)?.f_type as u64) {
+    pub fn of_peer(segment: &OwnedFd) -> io::Result<Mapping> {
+        if !file::keeps_length(segment.as_fd()) || !is_plain_memory(rustix::fs::fstatfs(segment)?.f_type as u64) {
             return Err(wrong());
         }
         let mut mapping = Mapping::new(segment.as_fd(), ProtFlags::READ)?;
@@ -99,14 +99,14 @@ impl Mapping {
         }
         // SAFETY: a page of the mapping just made.
         let behind = unsafe { mapping::can_map_behind(mapping.first.base) };
-        mapping.way = if behind { Way::Behind } else { Way::File(segment) };
+        mapping.way = if behind { Way::Behind } else { Way::File(file::duplicate(segment.as_fd())?) };
         Ok(mapping)
     }
 
     /// [`Mapping::of_peer`] that keeps the descriptor, as where the system does not know the other way.
     #[cfg(test)]
     pub fn of_peer_by_file(segment: OwnedFd) -> io::Result<Mapping> {
-        let mut mapping = Mapping::of_peer(segment.try_clone()?)?;
+        let mut mapping = Mapping::of_peer(&segment)?;
         mapping.way = Way::File(segment);
         Ok(mapping)
     }
@@ -283,7 +283,7 @@ mod tests {
     /// Both ways of a peer to map a segment.
     fn peers(segment: &Segment) -> [Mapping; 2] {
         let descriptor = || segment.descriptor().try_clone_to_owned().unwrap();
-        let behind = Mapping::of_peer(descriptor()).unwrap();
+        let behind = Mapping::of_peer(&descriptor()).unwrap();
         assert_eq!(matches!(behind.way, Way::Behind), !cfg!(one_mapping));
         [behind, Mapping::of_peer_by_file(descriptor()).unwrap()]
     }

@@ -251,7 +251,7 @@ fn a_task_that_names_another_process_as_its_own_is_not_believed() {
     let host = Host::new();
     let a = host.endpoint(A);
     let [segment, _] = a.descriptors().unwrap();
-    let mapping = Mapping::of_peer(segment).unwrap();
+    let mapping = Mapping::of_peer(&segment).unwrap();
     assert_eq!(copying::owner_of(&mapping), Some(std::process::id() as i32));
     let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let heap = a.heap.borrow();

@@ -19,14 +19,32 @@ const ZEROES: [u8; FIRST_LINES * size_of::<PeerLine>()] = [0; FIRST_LINES * size
 impl Endpoint {
     /// A peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
     pub fn connect(&mut self, tid: u32, segment: OwnedFd, bell: OwnedFd) -> io::Result<()> {
+        self.try_connect(tid, [segment, bell]).map_err(|(error, _)| error)
+    }
+
+    /// [`Endpoint::connect`] with segment and doorbell; they come back where it fails, so that it can be tried
+    /// again when there was no memory.
+    pub fn try_connect(&mut self, tid: u32, peer: [OwnedFd; 2]) -> Result<(), (io::Error, [OwnedFd; 2])> {
         if self.is_connected(tid) {
             return Ok(());
         }
+        match self.ready_for(tid, &peer) {
+            Ok((mapping, our_line)) => self.add_peer(tid, mapping, our_line, peer),
+            Err(error) => return Err((error, peer)),
+        }
+        Ok(())
+    }
+
+    /// The peer's mapping, and a line of our table.
+    fn ready_for(&mut self, tid: u32, [segment, bell]: &[OwnedFd; 2]) -> io::Result<(Mapping, usize)> {
         let mapping = Mapping::of_peer(segment)?;
         if !doorbell::is_bell(bell.as_fd()) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a doorbell"));
         }
-        let our_line = self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok((mapping, self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?))
+    }
+
+    fn add_peer(&mut self, tid: u32, mapping: Mapping, our_line: usize, [_, bell]: [OwnedFd; 2]) {
         let our_line = LinePlace::own(&self.heap, our_line);
         let owner =
             Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
@@ -61,7 +79,6 @@ impl Endpoint {
         }
         self.by_slot[slot] = index as u32 + 1;
         self.order.insert(0, index);
-        Ok(())
     }
 
     /// A line of our table for the peer.
