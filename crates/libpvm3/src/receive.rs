@@ -65,9 +65,12 @@ fn receive_slowly(entry: &mut Entry, filter: &Filter, limit: Limit) -> Outcome {
     found.unwrap_or(Ok(0))
 }
 
-/// Without a daemon nothing can come any more.
+/// Without a daemon nothing can come any more; nor can what this process has no address space for.
 #[inline(always)]
 fn daemon_gone<T>(entry: &mut Entry) -> Option<Result<T, Failure>> {
+    if entry.task().take_starved() {
+        return Some(Err(Code::NoMem.into()));
+    }
     if entry.task().is_connected() { None } else { Some(Err(Code::SysErr.into())) }
 }
 

@@ -1,14 +1,16 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
 use crate::copying::{self, Refusal};
+use crate::extents::Mapping;
 use crate::memory;
 use crate::offer::{self, Look};
 use crate::pieces;
 use crate::queue::Entry;
-use crate::segment::{Mapping, PeerLine};
+use crate::segment::PeerLine;
 use crate::stream;
 use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -97,7 +99,7 @@ impl Remote {
 
     /// A body in one piece.
     pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
-        let first = fragment(owner, offset, bytes).filter(|first| first.bytes <= BODY_BYTES_MAX)?;
+        let first = fragment(owner, offset, bytes)?;
         Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
     }
 
@@ -189,10 +191,10 @@ impl Drop for Remote {
 }
 
 fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
-    owner
-        .mapping
-        .in_heap(offset, bytes)
-        .then(|| Fragment { address: owner.mapping.address(offset, bytes), bytes: bytes as usize })
+    if bytes > BODY_BYTES_MAX as u64 {
+        return None;
+    }
+    owner.mapping.reach(offset, bytes).map(|address| Fragment { address: address.as_ptr(), bytes: bytes as usize })
 }
 
 /// How an [`Offer`] ended.
@@ -327,19 +329,20 @@ impl Offer<'_> {
     ) -> Result<(), OfferMissed> {
         let (owner, bytes) = (self.owner, self.bytes);
         let Some(progress) = stream_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
-        let (start, mut spins) = (offset + stream::HEAD_BYTES as u64, 0u32);
+        let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(stream::HEAD_BYTES);
+        let mut spins = 0u32;
         loop {
             let there = stream::available(progress).min(bytes);
             let whole = if there == bytes { bytes } else { there / stream::UNIT_BYTES * stream::UNIT_BYTES };
             let end = whole.min(wanted);
             if end > *done {
                 // `stream_progress` checked that the body lies in the mapping, which `owner` keeps.
-                each(*done, owner.mapping.address(start + *done as u64, (end - *done) as u64), end - *done);
+                each(*done, body.wrapping_add(*done), end - *done);
                 (*done, spins) = (end, 0);
             }
             if there == bytes {
                 // Made only to be dropped: that tells the sender that its block is free.
-                drop(Remote::from_place(owner, token, start, bytes as u64));
+                drop(Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64));
                 return Ok(());
             }
             spins += 1;
@@ -363,7 +366,7 @@ impl OfferedMemory<'_> {
             }
         }
         match offer::look(&self.theirs.offer, self.number) {
-            Look::Moved => return Err(moved_body(owner, self.theirs).map_or(OfferMissed::Lost, OfferMissed::Moved)),
+            Look::Moved => return Err(self.moved(owner)),
             Look::Withdrawn => return Err(OfferMissed::Lost),
             Look::Standing | Look::InDoubt | Look::Other => {}
         }
@@ -372,6 +375,14 @@ impl OfferedMemory<'_> {
         }
         offer::please_move(&self.ours.taken, self.number);
         Err(OfferMissed::Later)
+    }
+
+    fn moved(&self, owner: &Rc<Owner>) -> OfferMissed {
+        match moved_body(owner, self.theirs) {
+            Some(body) => OfferMissed::Moved(body),
+            None if owner.mapping.take_starved() => OfferMissed::Later,
+            None => OfferMissed::Lost,
+        }
     }
 
     fn claim(&self, lives: &dyn Fn() -> bool) -> Look {
@@ -387,10 +398,11 @@ const STREAM_SPINS_MAX: u32 = 20_000;
 /// The word that says how much of a streamed body is there.
 pub(crate) fn stream_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
     let whole = (bytes as u64).checked_add(stream::HEAD_BYTES as u64)?;
-    let valid =
-        bytes <= BODY_BYTES_MAX && offset % stream::HEAD_BYTES as u64 == 0 && owner.mapping.in_heap(offset, whole);
-    // SAFETY: checked to lie in the mapping, aligned, and an atomic.
-    valid.then(|| unsafe { &*owner.mapping.address(offset, whole).cast::<AtomicU64>() })
+    if bytes > BODY_BYTES_MAX || offset % stream::HEAD_BYTES as u64 != 0 {
+        return None;
+    }
+    // SAFETY: lies in the mapping, aligned, and an atomic.
+    Some(unsafe { owner.mapping.reach(offset, whole)?.cast::<AtomicU64>().as_ref() })
 }
 
 /// Where the sender has moved the body of its last offer to.

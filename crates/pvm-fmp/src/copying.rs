@@ -6,8 +6,9 @@
 //! kernel's copy between processes runs at a third of a core's own speed.
 //!
 //! How the two agree is in [`crate::meeting`]; here are the copies themselves.
+use crate::extents::Mapping;
 use crate::meeting::{self, Meeting};
-use crate::segment::{Header, Mapping, PeerLine};
+use crate::segment::{Header, PeerLine};
 use crate::sync::Ordering;
 use std::io::IoSliceMut;
 use std::ops::Range;

@@ -4,7 +4,7 @@
 //! both directions, so that a ring always finds a reader and raises no SIGPIPE. All who have a
 //! description share its flags, and any of them may change those or fill the pipe: so nothing here
 //! relies on them.
-use crate::segment::reopen;
+use crate::file::reopen;
 use rustix::fs::{FileType, OFlags};
 use rustix::pipe::PipeFlags;
 use std::io;

@@ -7,7 +7,7 @@ use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, LINE_BYTES, Line, Writer};
-use crate::segment::{HEAP_START, PeerLine, Segment};
+use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerLine, Segment};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
 use pvm_fuzz::{Target, Unstructured, file, part};
@@ -62,7 +62,20 @@ pub const TARGETS: &[Target] = &[
             ),
             part("crates/pvm-fmp/src/endpoint/first.rs", &["take"]),
             part("crates/pvm-fmp/src/tiny.rs", &["filled_body", "copy_numbers_to"]),
-            part("crates/pvm-fmp/src/segment.rs", &["of_peer", "in_heap", "address", "peer_line"]),
+            part(
+                "crates/pvm-fmp/src/extents.rs",
+                &[
+                    "of_peer",
+                    "reach",
+                    "reach_beyond",
+                    "address",
+                    "table",
+                    "extents",
+                    "map_more",
+                    "map_piece",
+                    "nearest",
+                ],
+            ),
         ],
     },
     Target {
@@ -96,7 +109,9 @@ const DAEMON: u32 = 0x40000;
 const STRANGER: u32 = 0x40003;
 /// What is read of a body: enough to see that it is there.
 const LOOK_BYTES: usize = 4096;
-/// Rings and bodies of the hostile neighbour lie in so many bytes from the start of its heap.
+/// Rings and bodies of the hostile neighbour lie here, in the second extent of its segment.
+const PLAYGROUND: u64 = FIRST_BYTES + PAGE_BYTES;
+/// In so many bytes.
 const PLAYGROUND_BYTES: u64 = 256 << 10;
 /// In these, both rings that it may have.
 const RINGS_BYTES: u64 = 64 << 10;
@@ -178,9 +193,10 @@ struct Hostile {
 impl Hostile {
     fn new() -> Hostile {
         let segment = Segment::new().expect("memory for a segment");
-        segment.commit(HEAP_START.next_multiple_of(1024), PLAYGROUND_BYTES).expect("memory for a heap");
+        assert!(segment.grow(PLAYGROUND_BYTES).is_ok_and(|(start, _)| start == PLAYGROUND));
+        segment.commit(PLAYGROUND, PLAYGROUND_BYTES).expect("memory for a heap");
         let shift = 6;
-        let hostile = Hostile { segment, writer: Writer::new(shift), ring: HEAP_START.next_multiple_of(1024), shift };
+        let hostile = Hostile { segment, writer: Writer::new(shift), ring: PLAYGROUND, shift };
         let (header, line) = (hostile.segment.mapping.header(), hostile.line());
         line.tid.store(VICTIM, Ordering::Relaxed);
         line.ring_shift.store(shift, Ordering::Relaxed);
@@ -191,11 +207,11 @@ impl Hostile {
     }
 
     fn first_ring(&self) -> u64 {
-        HEAP_START.next_multiple_of(1024)
+        PLAYGROUND
     }
 
     fn line(&self) -> &PeerLine {
-        self.segment.mapping.peer_line(0)
+        self.segment.mapping.peer_line(0).expect("it is always there")
     }
 
     fn descriptors(&self) -> (OwnedFd, OwnedFd) {
@@ -215,7 +231,7 @@ impl Hostile {
 
     /// Any word of the playground.
     fn scribble(&self, at: u64, value: u64) {
-        let address = self.segment.mapping.address(HEAP_START + at % PLAYGROUND_BYTES / 8 * 8, 8);
+        let address = self.segment.mapping.address(PLAYGROUND + at % PLAYGROUND_BYTES / 8 * 8, 8);
         // SAFETY: checked by `address`; aligned, since the heap begins at a multiple of eight.
         unsafe { &*address.cast::<AtomicU64>() }.store(value, Ordering::Relaxed);
     }
@@ -225,7 +241,7 @@ impl Hostile {
 fn word(from: &mut Unstructured<'_>, end: u64) -> pvm_fuzz::Result<u64> {
     Ok(match from.arbitrary::<u8>()? % 8 {
         0 | 1 => from.arbitrary::<u8>()?.into(),
-        2 | 3 => HEAP_START + u64::from(from.arbitrary::<u16>()?) * 64 % PLAYGROUND_BYTES,
+        2 | 3 => PLAYGROUND + u64::from(from.arbitrary::<u16>()?) * 64 % PLAYGROUND_BYTES,
         4 => end.wrapping_sub(from.arbitrary::<u8>()?.into()),
         5 => u64::from(from.arbitrary::<u16>()?) << (from.arbitrary::<u8>()? % 48),
         6 => u64::MAX - u64::from(from.arbitrary::<u8>()?),
@@ -267,7 +283,7 @@ fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 
 /// What the neighbour does.
 fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<()> {
-    let end = hostile.segment.mapping.bytes();
+    let end = PLAYGROUND + PLAYGROUND_BYTES;
     let value = word(from, end)?;
     let line = hostile.line();
     let choice: u8 = from.arbitrary()?;
@@ -321,6 +337,15 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
             let body = words_of(&words);
             hostile.write(Kind::Offer, &[8; 6], &body);
         }
+        // Extents that there are not, and pieces of a table anywhere.
+        _ if value % 4 == 1 => {
+            let place = from.arbitrary::<u8>()? as usize % EXTENTS_MAX;
+            hostile.segment.mapping.header().ends.0[place].store(value / 4 * PAGE_BYTES, Ordering::Relaxed);
+        }
+        _ if value % 4 == 2 => {
+            let tables = &hostile.segment.mapping.header().tables;
+            tables[from.arbitrary::<u8>()? as usize % tables.len()].store(value / 4, Ordering::Relaxed);
+        }
         _ => hostile.writer = Writer::new(hostile.shift),
     }
     Ok(())
@@ -334,12 +359,12 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
         // A stream, a part of which is there, or all.
         0 | 1 => {
             let there = if choice == 0 { bytes } else { from.arbitrary::<u16>()?.into() };
-            hostile.scribble(place - HEAP_START, there);
+            hostile.scribble(place - PLAYGROUND, there);
             vec![value, place, bytes]
         }
         // More of it.
         2 => {
-            hostile.scribble(place - HEAP_START, bytes);
+            hostile.scribble(place - PLAYGROUND, bytes);
             return Ok(());
         }
         // A body in the heap, or one that is lent, in pieces.
@@ -386,7 +411,7 @@ fn words_of(words: &[u64]) -> Vec<u8> {
 /// What is no segment is refused.
 fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     let (_, bell) = hostile.descriptors();
-    let bytes = hostile.segment.mapping.bytes();
+    let bytes = hostile.segment.mapping.end();
     let file = |bytes: u64, seals: SealFlags| {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("stranger", flags).expect("memory for a file");
@@ -405,7 +430,7 @@ fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
 
 /// An entry of so many words, the first ones given.
 fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
-    let end = hostile.segment.mapping.bytes();
+    let end = PLAYGROUND + PLAYGROUND_BYTES;
     let mut words = first.to_vec();
     while words.len() < 3 {
         words.push(word(from, end)?);
@@ -592,7 +617,7 @@ mod tests {
     #[test]
     fn a_body_longer_than_any_message_is_damage() {
         let long = crate::BODY_BYTES_MAX as u64 + 1;
-        let at = HEAP_START.next_multiple_of(1024);
+        let at = PLAYGROUND + PLAYGROUND_BYTES + PAGE_BYTES;
         let entries = [
             (Kind::Blocks, words_of(&[1 << 32, at, long])),
             (Kind::Blocks, words_of(&[3 << 32, at, long / 2, at, long / 2, at, 1])),
@@ -601,6 +626,7 @@ mod tests {
         ];
         for (kind, entry) in entries {
             let (_table, mut victim, mut hostile) = neighbours();
+            assert!(hostile.segment.grow(2 * long).is_ok_and(|(start, _)| start <= at));
             hostile.line().offer.store(4, Ordering::Relaxed);
             hostile.write(kind, &[1; 6], &entry);
             hostile.write(Kind::Message, &[1; 6], b"not believed any more");

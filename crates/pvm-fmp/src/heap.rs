@@ -6,7 +6,7 @@
 use crate::NoMemory;
 use crate::pace::{CHOICE_BYTES_MIN, PAST_BYTES_MIN, PIECE_BYTES, Pace, Way};
 use crate::pieces;
-use crate::segment::{HEAP_START, PAGE_BYTES, Segment};
+use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,8 @@ pub trait Source {
     fn commit(&self, offset: u64, bytes: u64) -> Result<(), NoMemory>;
     /// Gives them back.
     fn give_back(&self, offset: u64, bytes: u64);
-    /// Where the range ends that may be used.
-    fn end(&self) -> u64;
+    /// More room: where it begins and how long it is, at least so many bytes. It never touches what there is.
+    fn grow(&self, bytes: u64) -> Result<(u64, u64), NoMemory>;
 }
 
 impl Source for Segment {
@@ -42,8 +42,8 @@ impl Source for Segment {
     fn give_back(&self, offset: u64, bytes: u64) {
         Segment::give_back(self, offset, bytes);
     }
-    fn end(&self) -> u64 {
-        self.mapping.bytes()
+    fn grow(&self, bytes: u64) -> Result<(u64, u64), NoMemory> {
+        Segment::grow(self, bytes)
     }
 }
 
@@ -114,7 +114,7 @@ impl<S: Source> Heap<S> {
     /// An empty heap that takes no memory yet.
     pub fn new(source: S) -> Heap<S> {
         let mut hollow = Runs::default();
-        hollow.add(HEAP_START, source.end() - HEAP_START);
+        hollow.add(HEAP_START, FIRST_BYTES - HEAP_START);
         let small = std::array::from_fn(|_| Vec::new());
         Heap {
             source,
@@ -205,15 +205,28 @@ impl<S: Source> Heap<S> {
         if let Some(offset) = self.resident.take(bytes) {
             return Ok(offset);
         }
-        let offset = self.hollow.take(bytes).ok_or(NoMemory)?;
-        if let Err(error) = self.source.commit(offset, bytes) {
-            self.hollow.add(offset, bytes);
+        self.take_hollow(bytes).or_else(|error| {
             // What lies free in other places may be just what is missing.
             if self.resident.bytes == 0 {
                 return Err(error);
             }
             self.shrink_to(0);
-            return self.allocate_run(bytes);
+            self.take_hollow(bytes)
+        })
+    }
+
+    fn take_hollow(&mut self, bytes: u64) -> Result<u64, NoMemory> {
+        let offset = match self.hollow.take(bytes) {
+            Some(offset) => offset,
+            None => {
+                let (start, more) = self.source.grow(bytes)?;
+                self.hollow.add(start, more);
+                self.hollow.take(bytes).expect("as much as was asked for")
+            }
+        };
+        if let Err(error) = self.source.commit(offset, bytes) {
+            self.hollow.add(offset, bytes);
+            return Err(error);
         }
         Ok(offset)
     }

@@ -1,6 +1,6 @@
 //! Fast messages inside a host, through shared memory.
 //!
-//! Every task owns one segment (an anonymous memfd) that only it writes and its peers map
+//! Every task owns one segment (a memfd that grows) that only it writes and its peers map
 //! read-only: a header, a line for each peer, queues, and a heap. Groups have memory of their own:
 //! a list of members and a barrier. See `ARCHITECTURE.md`.
 //! This crate moves bytes and a few opaque words; it never learns what a tag is.
@@ -25,6 +25,10 @@ mod copying;
 pub mod doorbell;
 #[cfg(not(loom))]
 mod endpoint;
+#[cfg(not(loom))]
+mod extents;
+#[cfg(not(loom))]
+mod file;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub mod fuzz;
 #[cfg(not(loom))]
@@ -59,6 +63,7 @@ pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
     endpoint::{Endpoint, FirstShort, FirstTiny},
+    file::{make as make_file, seal as seal_file},
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },
@@ -111,6 +116,17 @@ pub enum SendError {
     NotConnected,
     /// Nothing was sent.
     NoMemory,
+}
+
+/// Fills `bytes` with random numbers of the system.
+#[cfg(not(loom))]
+pub fn random_bytes(bytes: &mut [u8]) -> std::io::Result<()> {
+    use std::io::Read;
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        // A sandbox, or an old system.
+        _ => std::fs::File::open("/dev/urandom")?.read_exact(bytes),
+    }
 }
 
 /// What is left to do after a send.

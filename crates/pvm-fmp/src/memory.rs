@@ -73,12 +73,6 @@ pub fn release_free() {
     }
 }
 
-/// The machine's memory in bytes. One system call: every task asks when it starts.
-pub fn total_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)).max(1 << 20)
-}
-
 /// What can be had without hurting others: of the host, and of the control group.
 fn available_bytes() -> Option<u64> {
     let host = field("/proc/meminfo", "MemAvailable:");

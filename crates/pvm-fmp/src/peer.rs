@@ -30,9 +30,9 @@ pub(crate) struct Peer {
     /// The peer's nap for which the bell was rung already.
     pub rung: Cell<u32>,
     /// Our line for the peer, in our table.
-    pub our_line: OwnLine,
+    pub our_line: LinePlace,
     /// The peer's line for us, in its table, once it has been found.
-    pub their_line: Option<usize>,
+    pub their_line: Option<LinePlace>,
     /// `table_version` of the peer when its table was last searched.
     pub searched: Option<u32>,
     /// Lines of its table that may be looked at for the looks at it that were spared.
@@ -47,7 +47,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The peer's line for task `us`. Searches only when its table has changed.
-    pub fn find_line(&mut self, us: u32) -> Option<usize> {
+    pub fn find_line(&mut self, us: u32) -> Option<LinePlace> {
         if self.their_line.is_none() {
             self.search(us, true);
         }
@@ -56,7 +56,7 @@ impl Peer {
 
     /// [`Peer::find_line`] for who will ask again soon: a long table is searched now and then only. A peer
     /// that changes its table all the time, and has no line for us in it, costs us little so.
-    pub fn glimpse_line(&mut self, us: u32) -> Option<usize> {
+    pub fn glimpse_line(&mut self, us: u32) -> Option<LinePlace> {
         if self.their_line.is_none() {
             self.search(us, false);
         }
@@ -75,29 +75,42 @@ impl Peer {
             return;
         }
         (self.saved_lines, self.searched) = (0, Some(version));
-        let line = |index: &usize| self.owner.mapping.peer_line(*index).tid.load(Ordering::Acquire) == us;
-        self.their_line = (0..count).find(line);
+        self.their_line = self.line_among(count, us);
+    }
+
+    /// The line for task `us` among the first `count` of the peer's table, as far as that is there.
+    fn line_among(&self, count: usize, us: u32) -> Option<LinePlace> {
+        let mut from = 0;
+        for piece in 0.. {
+            let lines = (from < count).then(|| self.owner.mapping.table(piece)).flatten()?;
+            let is_ours = |line: &PeerLine| line.tid.load(Ordering::Acquire) == us;
+            if let Some(at) = lines.iter().take(count - from).position(is_ours) {
+                return Some(LinePlace { index: from + at, line: NonNull::from(&lines[at]) });
+            }
+            from += lines.len();
+        }
+        None
     }
 
     /// The peer's line for task `us`.
     pub fn theirs(&mut self, us: u32) -> Option<&PeerLine> {
-        let index = self.find_line(us)?;
-        Some(self.owner.mapping.peer_line(index))
+        self.find_line(us)?;
+        self.their_line.as_ref().map(LinePlace::get)
     }
 
     /// Copies a part of an offered body into the peer's buffer, if the peer has opened that.
     #[inline]
     pub fn help(&mut self, us: u32, number: u64, body: &[u8]) {
-        let Some(index) = self.find_line(us) else { return };
-        if self.owner.mapping.peer_line(index).into_number.load(Ordering::Acquire) == number {
-            self.help_now(index, number, body);
+        let Some(line) = self.find_line(us) else { return };
+        if line.get().into_number.load(Ordering::Acquire) == number {
+            self.help_now(line, number, body);
         }
     }
 
-    fn help_now(&mut self, index: usize, number: u64, body: &[u8]) {
+    fn help_now(&mut self, line: LinePlace, number: u64, body: &[u8]) {
         let mapping = &self.owner.mapping;
         if let Some(process) = *self.offers.process.get_or_insert_with(|| copying::owner_of(mapping)) {
-            copying::help(process, mapping.peer_line(index), self.our_line.get(), number, body);
+            copying::help(process, line.get(), self.our_line.get(), number, body);
         }
     }
 
@@ -108,8 +121,7 @@ impl Peer {
 
     /// [`Peer::consumed`] for who will ask again soon.
     pub fn consumed_lately(&mut self, us: u32) -> u64 {
-        let line = self.glimpse_line(us);
-        line.map_or(0, |index| self.owner.mapping.peer_line(index).consumed.load(Ordering::Acquire))
+        self.glimpse_line(us).map_or(0, |line| line.get().consumed.load(Ordering::Acquire))
     }
 
     /// Half lines of our queue that the peer has read.
@@ -177,22 +189,24 @@ impl Peer {
     }
 }
 
-/// A line of our own table. The segment's mapping does not move and outlives all peers, since the
-/// endpoint holds both; the heap around it need not be borrowed.
+/// A line of a table: of our own, or of a peer's. Mappings do not move. The endpoint keeps its own one and those
+/// of its peers as long as it has a place in it, so the heap or the owner need not be borrowed.
 #[derive(Clone, Copy)]
-pub(crate) struct OwnLine {
+pub(crate) struct LinePlace {
     pub index: usize,
     line: NonNull<PeerLine>,
 }
 
-impl OwnLine {
-    pub fn new(heap: &SharedHeap, index: usize) -> OwnLine {
-        OwnLine { index, line: NonNull::from(heap.borrow().source().mapping.peer_line(index)) }
+impl LinePlace {
+    /// A line of the own table that is there.
+    pub fn own(heap: &SharedHeap, index: usize) -> LinePlace {
+        let borrowed = heap.borrow();
+        let line = borrowed.source().mapping.peer_line(index).expect("the table was made so long");
+        LinePlace { index, line: NonNull::from(line) }
     }
     #[inline]
     pub fn get(&self) -> &PeerLine {
-        // SAFETY: points into the own segment, which the endpoint keeps mapped (see above); a
-        // line is made of atomics.
+        // SAFETY: points into a segment that is kept mapped (see above); a line is made of atomics.
         unsafe { self.line.as_ref() }
     }
 }
@@ -311,14 +325,12 @@ impl Inbound {
     }
 
     fn at(owner: &Owner, ring: u64, shift: u32) -> Option<Inbound> {
-        let valid = (RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift)
-            && ring % LINE_BYTES as u64 == 0
-            && owner.mapping.in_heap(ring, (LINE_BYTES as u64) << shift);
-        valid.then(|| {
-            let address = owner.mapping.address(ring, (LINE_BYTES as u64) << shift);
-            let lines = NonNull::new(address.cast()).expect("mappings do not begin at zero");
-            Inbound { lines, count: 1 << shift, reader: Reader::new(shift), consumed: 0, published: 0, stalled: None }
-        })
+        if !(RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift) || ring % LINE_BYTES as u64 != 0 {
+            return None;
+        }
+        let lines = owner.mapping.reach(ring, (LINE_BYTES as u64) << shift)?.cast();
+        let reader = Reader::new(shift);
+        Some(Inbound { lines, count: 1 << shift, reader, consumed: 0, published: 0, stalled: None })
     }
 
     /// The ring's lines in the peer's segment.
@@ -356,11 +368,11 @@ impl Inbound {
         2 * self.count as u64
     }
 
-    /// Follows a link entry; `None` when it leads nowhere.
-    pub fn follow(&mut self, owner: &Owner, body: &[u8; 16]) -> Option<()> {
+    /// Follows a link entry of so many halves; `None` when it leads nowhere.
+    pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], halves: usize) -> Option<()> {
         let word = |from: usize| u64::from_ne_bytes(body[from..from + 8].try_into().expect("eight"));
         let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?)?;
-        *self = Inbound { consumed: self.consumed, published: self.published, ..next };
+        *self = Inbound { consumed: self.consumed + halves as u64, published: self.published, ..next };
         Some(())
     }
 }

@@ -1,10 +1,10 @@
 //! The port table (papers F2, H3): one a host, written by the daemon, read by every task.
 //!
 //! A task's slot is the low bits of its tid, so no look-up is needed to find its entry.
-use crate::segment::{Apart, read_only, seal_for_readers};
+use crate::file::{self, read_only, seal_for_readers};
+use crate::segment::Apart;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{SLOTS, mapping};
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::ProtFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,7 +35,7 @@ struct Mapped(NonNull<Table>);
 
 impl Mapped {
     fn new(table: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped> {
-        Ok(Mapped(mapping::map(table, TABLE_BYTES, protection)?.cast()))
+        Ok(Mapped(mapping::map(table, 0, TABLE_BYTES, protection)?.cast()))
     }
     fn table(&self) -> &Table {
         // SAFETY: the mapping is at least as large as the table (the file's size was set or
@@ -63,9 +63,7 @@ pub struct PortTable {
 impl PortTable {
     /// Makes the table; `cores` is how many processors tasks may use.
     pub fn new(cores: u32) -> io::Result<PortTable> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("hpvm-ports", flags)?;
-        rustix::fs::ftruncate(&file, TABLE_BYTES as u64)?;
+        let file = file::make("hpvm-ports", TABLE_BYTES as u64)?;
         let mapped = Mapped::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
         seal_for_readers(&file)?;
         mapped.table().magic.store(MAGIC, Ordering::Relaxed);
@@ -105,8 +103,7 @@ impl PortView {
     /// Maps the table that came with `ToTask::Welcome`.
     pub fn new(table: OwnedFd) -> io::Result<PortView> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a port table");
-        let seals = rustix::fs::fcntl_get_seals(&table).map_err(|_| wrong())?;
-        if !seals.contains(SealFlags::SHRINK) || rustix::fs::fstat(&table)?.st_size as usize != TABLE_BYTES {
+        if !file::keeps_length(table.as_fd()) || rustix::fs::fstat(&table)?.st_size as usize != TABLE_BYTES {
             return Err(wrong());
         }
         let mapped = Mapped::new(table.as_fd(), ProtFlags::READ)?;
@@ -166,7 +163,7 @@ mod tests {
 
     #[test]
     fn another_file_is_no_port_table() {
-        let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+        let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         assert!(PortView::new(file).is_err());
     }
 }

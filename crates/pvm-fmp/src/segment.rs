@@ -1,20 +1,19 @@
-//! A task's segment: a sparse memfd of fixed virtual size that only its owner writes.
+//! A task's segment: a file of memory that only its owner writes.
 //!
-//! Layout: [`Header`], a table of [`PeerLine`]s, the heap. The size is sealed, so a peer that has
-//! mapped it never faults, whatever the owner does. Memory is taken page by page on first use and
-//! given back by punching holes.
+//! Layout: [`Header`], the first [`PeerLine`]s, the heap, in which further lines lie. It begins small and is made
+//! longer as the heap needs it, never shorter: a peer that has mapped a part of it never faults there, whatever
+//! the owner does. Memory is taken page by page on first use and given back by punching holes.
 use crate::bell::Waiting;
+use crate::extents::Mapping;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::{mapping, memory};
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::mm::{Advice, ProtFlags};
-use std::ffi::c_void;
+use crate::{file, memory};
+use rustix::fs::{Mode, SealFlags};
+use rustix::mm::Advice;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// "hpvmseg2": the layout of segments and queues.
-const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg2");
+/// "hpvmseg3": the layout of segments and queues.
+pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg3");
 /// Peers that a task has at a time, or says it has.
 ///
 /// * Filled by: each task of the host
@@ -22,19 +21,27 @@ const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg2");
 /// * Reached: the rest of its table is not looked at, and the table is not searched all the time
 /// * Test: `a_long_table_that_changes_all_the_time_is_not_searched_all_the_time`
 pub const PEERS_MAX: usize = 65_536;
-/// Smallest virtual size of a segment, in bytes; less than this is no use.
-const SEGMENT_BYTES_MIN: u64 = 32 << 20;
-/// Largest virtual size, in bytes: 47 bits of address space hold 2048 such peers.
-const SEGMENT_BYTES_MAX: u64 = 64 << 30;
+/// Lines of the peer table behind the header: a page.
+pub const FIRST_LINES: usize = 32;
+/// Pieces of the peer table: those lines, as many again, and then always twice as many.
+const TABLES: usize = (PEERS_MAX / FIRST_LINES).ilog2() as usize + 1;
+/// The first extent, in bytes. Each peer maps so much.
+pub const FIRST_BYTES: u64 = 64 << 10;
+/// The least by which a segment grows if it may, in bytes.
+const GROWTH_BYTES: u64 = 256 << 10;
+/// Extents behind the first one. Each is mostly as long as all before it.
+pub const EXTENTS_MAX: usize = 64;
+/// Largest length of a segment, in bytes.
+pub const SEGMENT_BYTES_MAX: u64 = 64 << 30;
 /// Where the heap begins, in bytes.
-pub const HEAP_START: u64 = (size_of::<Header>() + PEERS_MAX * size_of::<PeerLine>()) as u64;
+pub const HEAP_START: u64 = (size_of::<Header>() + FIRST_LINES * size_of::<PeerLine>()) as u64;
 /// The unit of memory, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// What the owner tells everybody. Lines that change are apart from those that do not.
 #[repr(C, align(4096))]
 pub struct Header {
-    magic: AtomicU64,
+    pub magic: AtomicU64,
     /// Process id of the owner, for `process_vm_readv`.
     pub pid: AtomicU32,
     _pad: AtomicU32,
@@ -49,6 +56,18 @@ pub struct Header {
     pub waiting: Apart<Waiting>,
     /// What the owner waits for in a one-call receive.
     pub posted: Apart<PostedWords>,
+    /// Where each extent behind the first one ends; 0 for none yet.
+    pub ends: Apart<[AtomicU64; EXTENTS_MAX]>,
+    /// Where the pieces of the peer table lie, but for the first one; 0 for none yet.
+    pub tables: [AtomicU64; TABLES],
+}
+
+/// The first line of a piece of the peer table, and how many it has.
+pub fn table_piece(piece: usize) -> (usize, usize) {
+    match piece {
+        0 => (0, FIRST_LINES),
+        _ => (FIRST_LINES << (piece - 1), FIRST_LINES << (piece - 1)),
+    }
 }
 
 /// A value in a cache line of its own.
@@ -99,85 +118,6 @@ pub struct PeerLine {
 
 const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerLine>() == 128);
 
-/// A mapping of a segment, the owner's or a peer's.
-pub struct Mapping {
-    base: NonNull<c_void>,
-    bytes: u64,
-    /// The number by which /proc tells this segment from others.
-    pub inode: u64,
-}
-
-/// What large pages are of: to read one that cannot be had would kill the reader.
-const LARGE_PAGES_MAGIC: u64 = 0x9584_58f6;
-
-/// Whether memory of a file system of that kind can be read without fear.
-fn is_plain_memory(kind: u64) -> bool {
-    kind & 0xffff_ffff != LARGE_PAGES_MAGIC
-}
-
-impl Mapping {
-    fn new(segment: BorrowedFd<'_>, bytes: u64, protection: ProtFlags) -> io::Result<Mapping> {
-        let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let base = mapping::map(segment, length, protection)?;
-        // SAFETY: the mapping is ours; the advice changes nothing but what a core dump holds.
-        let _ = unsafe { rustix::mm::madvise(base.as_ptr(), length, Advice::LinuxDontDump) };
-        let inode = rustix::fs::fstat(segment)?.st_ino;
-        Ok(Mapping { base, bytes, inode })
-    }
-
-    /// Maps a peer's segment for reading; refuses what is no segment.
-    pub fn of_peer(segment: OwnedFd) -> io::Result<Mapping> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a segment");
-        let seals = rustix::fs::fcntl_get_seals(&segment).map_err(|_| wrong())?;
-        if !seals.contains(SealFlags::SHRINK) || !is_plain_memory(rustix::fs::fstatfs(&segment)?.f_type as u64) {
-            return Err(wrong());
-        }
-        let bytes = rustix::fs::fstat(&segment)?.st_size as u64;
-        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
-            return Err(wrong());
-        }
-        let mapping = Mapping::new(segment.as_fd(), bytes, ProtFlags::READ)?;
-        if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {
-            return Err(wrong());
-        }
-        Ok(mapping)
-    }
-
-    /// Virtual size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-    /// The header.
-    pub fn header(&self) -> &Header {
-        // SAFETY: a mapping holds at least SEGMENT_BYTES_MIN bytes, is page-aligned, and a header
-        // is made of atomics, for which every bit pattern is a value.
-        unsafe { self.base.cast::<Header>().as_ref() }
-    }
-    /// A line of the peer table. Panics past its end.
-    pub fn peer_line(&self, index: usize) -> &PeerLine {
-        assert!(index < PEERS_MAX);
-        // SAFETY: the table lies behind the header, within SEGMENT_BYTES_MIN; atomics, as above.
-        unsafe { self.base.byte_add(size_of::<Header>()).cast::<PeerLine>().add(index).as_ref() }
-    }
-    /// Whether `count` bytes at `offset` lie in the heap part.
-    pub fn in_heap(&self, offset: u64, count: u64) -> bool {
-        offset >= HEAP_START && offset.checked_add(count).is_some_and(|end| end <= self.bytes)
-    }
-    /// The address of `count` bytes at `offset`. Panics when they are not in the heap part.
-    pub fn address(&self, offset: u64, count: u64) -> *mut u8 {
-        assert!(self.in_heap(offset, count));
-        // SAFETY: checked to lie within the mapping.
-        unsafe { self.base.as_ptr().cast::<u8>().add(offset as usize) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` and nobody holds a reference beyond `self`.
-        unsafe { mapping::unmap(self.base, self.bytes as usize) };
-    }
-}
-
 /// The owner's side of a segment.
 pub struct Segment {
     pub mapping: Mapping,
@@ -187,45 +127,28 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes a segment as large as the machine's memory, or as the address space allows.
+    /// Makes a segment of one extent.
     pub fn new() -> io::Result<Segment> {
-        let wanted = memory::total_bytes().next_power_of_two().clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-        let mut bytes = wanted.min(isize::MAX as u64 / 16);
-        loop {
-            match Segment::with_bytes(bytes) {
-                // A limit of the address space (ulimit -v, 32 bits): be content with less.
-                Err(error) if bytes > SEGMENT_BYTES_MIN && error.kind() == io::ErrorKind::OutOfMemory => bytes /= 2,
-                other => return other,
-            }
-        }
-    }
-
-    fn with_bytes(bytes: u64) -> io::Result<Segment> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let writable = rustix::fs::memfd_create("hpvm", flags)?;
+        let writable = file::make("hpvm", FIRST_BYTES)?;
         rustix::fs::fchmod(&writable, Mode::RUSR)?;
-        rustix::fs::ftruncate(&writable, bytes)?;
-        rustix::fs::fcntl_add_seals(&writable, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mapping = Mapping::new(writable.as_fd(), bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        file::seal(&writable, SealFlags::SHRINK)?;
+        let mapping = Mapping::of_owner(writable.as_fd())?;
         mapping.header().magic.store(MAGIC, Ordering::Relaxed);
-        mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
-        let readable = read_only(&writable)?;
-        Ok(Segment { mapping, writable, readable, allowance: memory::Allowance::new() })
+        Segment::with(mapping, writable)
     }
 
     /// Takes over an untouched segment that the daemon made for this process.
     pub fn adopt(writable: OwnedFd) -> io::Result<Segment> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a segment");
-        let bytes = rustix::fs::fstat(&writable)?.st_size as u64;
-        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
-            return Err(wrong());
+        let mapping = Mapping::of_owner(writable.as_fd())?;
+        if !mapping.is_segment() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a segment"));
         }
-        let mapping = Mapping::new(writable.as_fd(), bytes, ProtFlags::READ | ProtFlags::WRITE)?;
-        if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {
-            return Err(wrong());
-        }
+        Segment::with(mapping, writable)
+    }
+
+    fn with(mapping: Mapping, writable: OwnedFd) -> io::Result<Segment> {
         mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
-        let readable = read_only(&writable)?;
+        let readable = file::read_only(&writable)?;
         Ok(Segment { mapping, writable, readable, allowance: memory::Allowance::new() })
     }
 
@@ -240,12 +163,32 @@ impl Segment {
         self.readable.as_fd()
     }
 
+    /// Makes the segment longer: where the new part begins that can be used, and how long it is, at least
+    /// `bytes`. It grows to twice its length, or by as much as limits of address space and file size allow. A
+    /// page of each extent is left out, so that no free run reaches into another extent.
+    pub fn grow(&self, bytes: u64) -> Result<(u64, u64), crate::NoMemory> {
+        let start = self.mapping.end();
+        let wanted = bytes.checked_add(PAGE_BYTES).ok_or(crate::NoMemory)?;
+        let room = SEGMENT_BYTES_MAX - start;
+        let mut more = wanted.max(start).max(GROWTH_BYTES).min(room);
+        while more >= wanted {
+            if self.mapping.add_extent(&self.writable, start, more).is_ok() {
+                return Ok((start + PAGE_BYTES, more - PAGE_BYTES));
+            }
+            if more == wanted {
+                break;
+            }
+            more = (more / 2).next_multiple_of(PAGE_BYTES).max(wanted);
+        }
+        Err(crate::NoMemory)
+    }
+
     /// Takes memory for a range of pages; fails instead of being killed when there is too little.
     pub fn commit(&self, offset: u64, bytes: u64) -> Result<(), crate::NoMemory> {
         if !self.allowance.take(bytes) {
             return Err(crate::NoMemory);
         }
-        if rustix::fs::fallocate(&self.writable, FallocateFlags::KEEP_SIZE, offset, bytes).is_err() {
+        if file::take_memory(&self.writable, offset, bytes).is_err() {
             self.give_back(offset, bytes);
             return Err(crate::NoMemory);
         }
@@ -258,41 +201,7 @@ impl Segment {
 
     /// Gives the memory of a range of pages back to the system.
     pub fn give_back(&self, offset: u64, bytes: u64) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Failing costs memory, nothing else.
-        let _ = rustix::fs::fallocate(&self.writable, flags, offset, bytes);
+        file::give_memory_back(&self.writable, offset, bytes);
         self.allowance.give_back(bytes);
-    }
-}
-
-/// Seals what its maker alone writes, by the mapping that it has made before: whoever gets a descriptor,
-/// however it opens it, can only read. Systems before Linux 5.1 do without the last.
-pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
-    let size = SealFlags::SHRINK | SealFlags::GROW;
-    match rustix::fs::fcntl_add_seals(file, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
-        Err(rustix::io::Errno::INVAL) => Ok(rustix::fs::fcntl_add_seals(file, size | SealFlags::SEAL)?),
-        other => Ok(other?),
-    }
-}
-
-/// Opens a memfd once more, for reading only; where /proc is missing, a plain duplicate.
-pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
-    reopen(file.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC).or_else(|_| file.try_clone())
-}
-
-/// Opens what a descriptor leads to once more, with flags and a position of its own.
-pub fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_pages_are_no_memory_for_segments() {
-        assert!(!is_plain_memory(LARGE_PAGES_MAGIC) && !is_plain_memory(LARGE_PAGES_MAGIC as i32 as u64));
-        let segment = Segment::new().unwrap();
-        assert!(is_plain_memory(rustix::fs::fstatfs(segment.descriptor()).unwrap().f_type as u64));
     }
 }

@@ -13,6 +13,7 @@ use pvm_fmp::{Endpoint, Meta};
 use pvm_link::rendezvous::FindError;
 use pvm_link::{Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -57,6 +58,8 @@ pub(crate) struct Member {
     /// Peers to which the daemon could not introduce us: dead ones (`NoTask`), and those for whose
     /// descriptors or memory there was no room (`OutOfRes`).
     pub refused: Vec<(Tid, Code)>,
+    /// Peers that could not be mapped when they were introduced, with segment and doorbell.
+    unmet: Vec<(Tid, [OwnedFd; 2])>,
     frames_seen: u32,
     quiet_polls: u32,
     /// The socket is worth a look whatever the port table says.
@@ -115,6 +118,7 @@ impl Member {
             requests: Vec::new(),
             next_wait: 1,
             refused: Vec::new(),
+            unmet: Vec::new(),
             frames_seen: 0,
             quiet_polls: 0,
             look_at_socket: true,
@@ -265,6 +269,7 @@ impl Member {
                 let own = self.tid.0 as i32;
                 self.endpoint.poll_dead(peer.0, &mut Arriving { state, own });
                 self.endpoint.peer_gone(peer.0);
+                self.unmet.retain(|(unmet, _)| *unmet != peer);
                 state.route_changed(peer, None);
             }
             ToTask::Direct(direct) => self.add_direct(state, &direct, descriptors),
@@ -303,14 +308,41 @@ impl Member {
     /// A peer that the daemon introduces.
     fn meet(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
         // Without descriptors (this process has no room for them) the peer stays a stranger.
-        let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
-        if self.endpoint.connect(peer.0, segment, bell).is_ok() {
-            use std::os::fd::AsRawFd;
-            if peer.is_task() {
-                state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
+        let Ok(descriptors) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
+        self.unmet.retain(|(unmet, _)| *unmet != peer);
+        self.unmet.push((peer, descriptors));
+        self.meet_all(state);
+    }
+
+    /// Meets those whom the daemon has introduced. One for whom there is no address space is tried again: it
+    /// may have sent something. Whether there was one.
+    fn meet_all(&mut self, state: &mut State) -> bool {
+        let mut starved = false;
+        for (peer, descriptors) in std::mem::take(&mut self.unmet) {
+            match self.endpoint.try_connect(peer.0, descriptors) {
+                Ok(()) => self.met(state, peer),
+                Err((error, descriptors)) if error.kind() == ErrorKind::OutOfMemory => {
+                    self.unmet.push((peer, descriptors));
+                    starved = true;
+                }
+                Err(_) => {}
             }
-            self.poll(state);
         }
+        starved
+    }
+
+    fn met(&mut self, state: &mut State, peer: Tid) {
+        use std::os::fd::AsRawFd;
+        if peer.is_task() {
+            state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
+        }
+        self.poll(state);
+    }
+
+    /// Whether something that was sent cannot be had for want of address space, as far as was seen since the
+    /// last call.
+    pub fn take_starved(&mut self, state: &mut State) -> bool {
+        self.endpoint.take_starved() || (!self.unmet.is_empty() && self.meet_all(state))
     }
 }
 

@@ -295,14 +295,17 @@ impl Task {
         receivers.dedup();
         let mut soon = false;
         let (mut reachable, mut far, mut linked) = (Vec::with_capacity(receivers.len()), Vec::new(), Vec::new());
+        // One that cannot be sent to keeps the message from nobody else; that it could not is what is told.
+        let mut result = Ok(Submit::Done);
         for tid in receivers {
-            match member.route(tid)? {
-                Route::Shared => reachable.push(tid),
-                Route::Far => far.push(tid),
-                Route::Direct => linked.push(tid),
-                Route::Soon => soon = true,
+            match member.route(tid) {
+                Ok(Route::Shared) => reachable.push(tid),
+                Ok(Route::Far) => far.push(tid),
+                Ok(Route::Direct) => linked.push(tid),
+                Ok(Route::Soon) => soon = true,
                 // The caller is skipped, as in PVM 3.4.
-                Route::Own | Route::Daemon | Route::Nowhere => {}
+                Ok(Route::Own | Route::Daemon | Route::Nowhere) => {}
+                Err(code) => result = Err(code),
             }
         }
         if soon {
@@ -312,17 +315,22 @@ impl Task {
         let meta = message.meta();
         let receivers = reachable.len() + linked.len() + usize::from(!far.is_empty());
         let body = message.outgoing(&mut member.endpoint, receivers)?;
+        let mut note = |sent: Result<(), Code>| {
+            if let Err(code) = sent {
+                result = Err(code);
+            }
+        };
         if !far.is_empty() {
-            body.send_far(member, &far, meta)?;
+            note(body.send_far(member, &far, meta));
         }
         for tid in reachable {
-            body.send(member, tid, meta)?;
+            note(body.send(member, tid, meta));
         }
         for tid in linked {
-            member.direct.send(tid, meta, body.as_body())?;
+            note(member.direct.send(tid, meta, body.as_body()));
         }
         self.collect_returned_blocks();
-        Ok(Submit::Done)
+        result
     }
 
     /// `pvm_psend`.

@@ -90,6 +90,13 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.link.is_some())
     }
 
+    /// Whether something that was sent cannot be had for want of address space (`ulimit -v`), as far as was seen
+    /// since the last call. It can be waited for: every call tries again.
+    #[inline]
+    pub fn take_starved(&mut self) -> bool {
+        self.member.as_mut().is_some_and(|member| member.take_starved(&mut self.state))
+    }
+
     /// Whether the daemon has said that the machine halts.
     pub fn is_halting(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.halting)

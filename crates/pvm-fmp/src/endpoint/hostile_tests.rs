@@ -1,7 +1,9 @@
 //! A peer that breaks the rules hurts nobody but itself.
 use super::*;
+use crate::extents::Mapping;
+use crate::peer::LinePlace;
 use crate::queue::Kind;
-use crate::segment::{Mapping, PEERS_MAX};
+use crate::segment::PEERS_MAX;
 use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
 use crate::{Arrival, Meta, Sent, Sink, copying};
 use std::time::Instant;
@@ -78,7 +80,7 @@ fn the_queue_of_a_dead_task_ends_even_if_it_leads_back_to_itself() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
-    let ring = a.heap.borrow().source().mapping.peer_line(0).ring.load(std::sync::atomic::Ordering::Relaxed);
+    let ring = a.heap.borrow().source().mapping.peer_line(0).unwrap().ring.load(std::sync::atomic::Ordering::Relaxed);
     push(&mut a, B, Kind::Link, &[ring, 6]);
     let mut kept = Kept::default();
     assert!((1..1000).contains(&b.poll_dead(A, &mut kept)));
@@ -111,11 +113,12 @@ fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
 #[test]
 fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     let host = Host::new();
-    let (a, mut b) = host.pair();
+    let (mut a, mut b) = host.pair();
+    a.make_lines(PEERS_MAX).unwrap();
     let (peers, version) = {
         let heap = a.heap.borrow();
         let header = heap.source().mapping.header();
-        heap.source().mapping.peer_line(0).tid.store(0, std::sync::atomic::Ordering::Relaxed);
+        heap.source().mapping.peer_line(0).unwrap().tid.store(0, std::sync::atomic::Ordering::Relaxed);
         (&raw const header.peers.0, &raw const header.table_version)
     };
     // SAFETY: `a` keeps its segment mapped, and the words are atomics.
@@ -130,11 +133,12 @@ fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     }
     assert_eq!(searches, 4);
     // Who is about to sleep looks at everything.
-    a.heap.borrow().source().mapping.peer_line(PEERS_MAX - 1).tid.store(B, std::sync::atomic::Ordering::Release);
+    let line = LinePlace::own(&a.heap, PEERS_MAX - 1);
+    line.get().tid.store(B, std::sync::atomic::Ordering::Release);
     version.fetch_add(1, std::sync::atomic::Ordering::Release);
     b.prepare_sleep();
     b.poll(&mut Kept::default());
-    assert_eq!(b.peers[0].as_ref().unwrap().their_line, Some(PEERS_MAX - 1));
+    assert_eq!(b.peers[0].as_ref().unwrap().their_line.unwrap().index, PEERS_MAX - 1);
     b.awake();
 }
 
@@ -247,7 +251,7 @@ fn a_task_that_names_another_process_as_its_own_is_not_believed() {
     let host = Host::new();
     let a = host.endpoint(A);
     let [segment, _] = a.descriptors().unwrap();
-    let mapping = Mapping::of_peer(segment).unwrap();
+    let mapping = Mapping::of_peer(&segment).unwrap();
     assert_eq!(copying::owner_of(&mapping), Some(std::process::id() as i32));
     let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let heap = a.heap.borrow();

@@ -1,6 +1,7 @@
 //! A task's place in the shared-memory layer.
 use crate::doorbell;
-use crate::heap::{Heap, SharedHeap};
+use crate::file;
+use crate::heap::{Block, Heap, SharedHeap};
 use crate::peer::Peer;
 use crate::ports::PortView;
 use crate::segment::Segment;
@@ -89,6 +90,8 @@ pub struct Endpoint {
     /// Free lines of our table, and how many were ever used.
     free_lines: Vec<usize>,
     used_lines: usize,
+    /// The pieces of our table that lie in the heap.
+    tables: Vec<Block>,
     bells: usize,
     /// Some reading has not been reported to its writer yet.
     unpublished: bool,
@@ -97,6 +100,8 @@ pub struct Endpoint {
     napping: bool,
     nap: u32,
     dirty: Rc<Cell<bool>>,
+    /// Something that has been sent to us could not be mapped for want of address space.
+    starved: bool,
     copy_allowed: Rc<Cell<bool>>,
     offer_bytes_min: usize,
     offer_wait_max: Duration,
@@ -133,7 +138,7 @@ impl Endpoint {
 
     fn with(segment: Segment, bell: OwnedFd) -> io::Result<Endpoint> {
         let mut bytes = [0u8; 8];
-        rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+        crate::random_bytes(&mut bytes)?;
         let nonce = Box::new(u64::from_ne_bytes(bytes));
         let barriers = crate::bell::register();
         let header = segment.mapping.header();
@@ -152,6 +157,8 @@ impl Endpoint {
             glance: 0,
             free_lines: Vec::new(),
             used_lines: 0,
+            tables: Vec::new(),
+            starved: false,
             bells: 0,
             unpublished: false,
             barriers,
@@ -170,7 +177,7 @@ impl Endpoint {
     /// The descriptors to hand to the daemon with `Hello`: the segment (read-only), the doorbell.
     pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
         let heap = self.heap.borrow();
-        Ok([heap.source().descriptor().try_clone_to_owned()?, doorbell::again(self.bell())?])
+        Ok([file::duplicate(heap.source().descriptor())?, doorbell::again(self.bell())?])
     }
     /// From which size on a one-call receive should be announced ([`Endpoint::post`]), in bytes.
     #[inline]
@@ -228,6 +235,12 @@ impl Endpoint {
         if std::mem::take(&mut self.napping) {
             self.heap.borrow().source().mapping.header().waiting.0.rise();
         }
+    }
+
+    /// Whether a message has come that cannot be had for want of address space, since the last call. It is looked
+    /// at again with the next [`Endpoint::poll`].
+    pub fn take_starved(&mut self) -> bool {
+        std::mem::take(&mut self.starved)
     }
 
     /// Whether so much free memory is held that an idle task should give it back: sleep a tenth of

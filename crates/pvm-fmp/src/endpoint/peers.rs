@@ -3,26 +3,49 @@
 use super::{BELLS_MAX, Endpoint};
 use crate::arrival::Owner;
 use crate::doorbell;
-use crate::peer::{Offers, Outstanding, OwnLine, Peer};
-use crate::segment::{Mapping, PEERS_MAX};
+use crate::extents::Mapping;
+use crate::heap::Block;
+use crate::peer::{LinePlace, Offers, Outstanding, Peer};
+use crate::segment::{FIRST_LINES, PEERS_MAX, PeerLine, table_piece};
 use crate::sync::Ordering;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
+/// What the smallest piece of a table is made of.
+const ZEROES: [u8; FIRST_LINES * size_of::<PeerLine>()] = [0; FIRST_LINES * size_of::<PeerLine>()];
+
 impl Endpoint {
     /// A peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
     pub fn connect(&mut self, tid: u32, segment: OwnedFd, bell: OwnedFd) -> io::Result<()> {
+        self.try_connect(tid, [segment, bell]).map_err(|(error, _)| error)
+    }
+
+    /// [`Endpoint::connect`] with segment and doorbell; they come back where it fails, so that it can be tried
+    /// again when there was no memory.
+    pub fn try_connect(&mut self, tid: u32, peer: [OwnedFd; 2]) -> Result<(), (io::Error, [OwnedFd; 2])> {
         if self.is_connected(tid) {
             return Ok(());
         }
+        match self.ready_for(tid, &peer) {
+            Ok((mapping, our_line)) => self.add_peer(tid, mapping, our_line, peer),
+            Err(error) => return Err((error, peer)),
+        }
+        Ok(())
+    }
+
+    /// The peer's mapping, and a line of our table.
+    fn ready_for(&mut self, tid: u32, [segment, bell]: &[OwnedFd; 2]) -> io::Result<(Mapping, usize)> {
         let mapping = Mapping::of_peer(segment)?;
         if !doorbell::is_bell(bell.as_fd()) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a doorbell"));
         }
-        let our_line = self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?;
-        let our_line = OwnLine::new(&self.heap, our_line);
+        Ok((mapping, self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?))
+    }
+
+    fn add_peer(&mut self, tid: u32, mapping: Mapping, our_line: usize, [_, bell]: [OwnedFd; 2]) {
+        let our_line = LinePlace::own(&self.heap, our_line);
         let owner =
             Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
         let keep_bell = self.bells < BELLS_MAX || crate::is_daemon(tid);
@@ -56,19 +79,21 @@ impl Endpoint {
         }
         self.by_slot[slot] = index as u32 + 1;
         self.order.insert(0, index);
-        Ok(())
     }
 
     /// A line of our table for the peer.
     fn take_line(&mut self, tid: u32) -> Option<usize> {
-        let index = self.free_lines.pop().or_else(|| {
-            (self.used_lines < PEERS_MAX).then(|| {
+        let index = match self.free_lines.pop() {
+            Some(index) => index,
+            None => {
+                self.make_lines(self.used_lines + 1)?;
                 self.used_lines += 1;
                 self.used_lines - 1
-            })
-        })?;
+            }
+        };
         let heap = self.heap.borrow();
-        let (header, line) = (heap.source().mapping.header(), heap.source().mapping.peer_line(index));
+        let mapping = &heap.source().mapping;
+        let (header, line) = (mapping.header(), mapping.peer_line(index)?);
         for word in [&line.ring, &line.offer, &line.consumed, &line.taken, &line.notice] {
             word.store(0, Ordering::Relaxed);
         }
@@ -77,6 +102,25 @@ impl Endpoint {
         header.peers.0.store(self.used_lines as u32, Ordering::Release);
         header.table_version.fetch_add(1, Ordering::Release);
         Some(index)
+    }
+
+    /// Makes our table so long. Its pieces behind the first lie in the heap, and stay.
+    pub(super) fn make_lines(&mut self, count: usize) -> Option<()> {
+        let piece = (0..).find(|piece| table_piece(*piece).0 + table_piece(*piece).1 >= count)?;
+        if count > PEERS_MAX {
+            return None;
+        }
+        for piece in self.tables.len() + 1..=piece {
+            let bytes = table_piece(piece).1 * size_of::<PeerLine>();
+            let block = Block::allocate(&self.heap, bytes).ok()?;
+            for at in (0..bytes).step_by(ZEROES.len()) {
+                block.write(at, &ZEROES);
+            }
+            // Pairs with the acquire in `Mapping::table`: the lines are clean.
+            self.heap.borrow().source().mapping.header().tables[piece].store(block.offset(), Ordering::Release);
+            self.tables.push(block);
+        }
+        Some(())
     }
 
     /// Whether `send_*` to that tid can work.

@@ -247,9 +247,16 @@ impl Endpoint {
         }
         // Before a sleep nothing may be overlooked.
         let line = if thoroughly { peer.find_line(us) } else { peer.glimpse_line(us) };
-        let Some(line) = line else { return 0 };
-        peer.inbound = Inbound::find(&peer.owner, peer.owner.mapping.peer_line(line));
-        if peer.inbound.is_some() { self.drain_some(index, sink) } else { 0 }
+        if let Some(line) = line {
+            peer.inbound = Inbound::find(&peer.owner, line.get());
+        }
+        if peer.inbound.is_some() {
+            return self.drain_some(index, sink);
+        }
+        if peer.owner.mapping.take_starved() {
+            (self.starved, peer.searched) = (true, None);
+        }
+        0
     }
 
     /// Takes a batch of entries, of whatever kind. Returns how many messages; not 0 where more may be there.
@@ -340,15 +347,29 @@ impl Endpoint {
                 Step::Message
             }
             Kind::Link => {
-                inbound.consumed += halves as u64;
-                return Some(follow_link(peer, &entry));
+                let followed = follow_link(peer, &entry, halves);
+                return Some(self.unless_starved(index, followed));
             }
-            _ => self.step_long(index, &entry, sink),
+            _ => {
+                let step = self.step_long(index, &entry, sink);
+                self.unless_starved(index, step)
+            }
         };
         if matches!(step, Step::Message | Step::Other) {
             self.peers[index].as_mut()?.inbound.as_mut()?.leave(halves);
         }
         Some(step)
+    }
+
+    /// What leads to a place that cannot be mapped now is no damage.
+    #[inline]
+    fn unless_starved(&mut self, index: usize, step: Step) -> Step {
+        let starved = |peer: &Peer| matches!(step, Step::Damaged) && peer.owner.mapping.take_starved();
+        if !self.peers[index].as_deref().is_some_and(starved) {
+            return step;
+        }
+        self.starved = true;
+        Step::Wait
     }
 
     /// Entries whose matter lies elsewhere.
@@ -372,8 +393,8 @@ impl Endpoint {
                 let (ports, tid) = (&self.ports, peer.tid);
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
                 let Some(line) = peer.find_line(self.tid) else { return Step::Damaged };
-                let (theirs, ours) = (owner.mapping.peer_line(line), peer.our_line);
-                receive_offer(tid, &owner, theirs, ours.get(), &self.copy_allowed, &lives, entry, sink)
+                let ours = peer.our_line;
+                receive_offer(tid, &owner, line.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
             }
             Kind::Stream => {
                 let (ports, tid) = (&self.ports, peer.tid);
@@ -445,10 +466,10 @@ impl Endpoint {
 
 /// The queue goes on in another ring.
 #[cold]
-fn follow_link(peer: &mut Peer, entry: &Entry<'_>) -> Step {
+fn follow_link(peer: &mut Peer, entry: &Entry<'_>, halves: usize) -> Step {
     let mut body = [0u8; 16];
     entry.copy_to(&mut body);
-    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body));
+    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body, halves));
     if followed.is_some() { Step::Other } else { Step::Damaged }
 }
 

@@ -1,9 +1,9 @@
 //! What lies in the two memfds of a group, and how they are mapped.
 use super::barrier::{Barrier, Slot};
-use crate::mapping;
-use crate::segment::{Apart, seal_for_readers};
+use crate::segment::Apart;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use rustix::fs::{MemfdFlags, SealFlags};
+use crate::{file, mapping};
+use rustix::fs::SealFlags;
 use rustix::mm::ProtFlags;
 use std::io;
 use std::marker::PhantomData;
@@ -19,6 +19,8 @@ pub const MEMBERS_MAX: usize = crate::SLOTS;
 /// Every bit pattern must be a value, and all of it be changed through `&` only.
 pub(super) unsafe trait Shared {
     const MAGIC: u64;
+    /// The file may be so short where a limit (`ulimit -f`) wants it; then the rest is never used.
+    const LEAST_BYTES: usize;
     fn magic(&self) -> &AtomicU64;
 }
 
@@ -49,7 +51,7 @@ pub(super) const CLOSED: u32 = 4;
 pub(super) struct Board {
     magic: AtomicU64,
     pub barrier: Barrier,
-    pub slots: [Slot; MEMBERS_MAX],
+    slots: [Slot; MEMBERS_MAX],
 }
 
 const _: () = assert!(size_of::<Slot>() == 64 && align_of::<Barrier>() == 64);
@@ -57,6 +59,7 @@ const _: () = assert!(size_of::<Slot>() == 64 && align_of::<Barrier>() == 64);
 // SAFETY: atomics alone.
 unsafe impl Shared for List {
     const MAGIC: u64 = u64::from_be_bytes(*b"hpvmlist");
+    const LEAST_BYTES: usize = Mapped::<List>::BYTES;
     fn magic(&self) -> &AtomicU64 {
         &self.magic
     }
@@ -65,13 +68,19 @@ unsafe impl Shared for List {
 // SAFETY: atomics alone.
 unsafe impl Shared for Board {
     const MAGIC: u64 = u64::from_be_bytes(*b"hpvmbord");
+    const LEAST_BYTES: usize = 64 << 10;
     fn magic(&self) -> &AtomicU64 {
         &self.magic
     }
 }
 
 /// A mapped memfd that holds a `T`.
-pub(super) struct Mapped<T: Shared>(NonNull<T>, PhantomData<T>);
+pub(super) struct Mapped<T: Shared> {
+    base: NonNull<T>,
+    /// The length of the file.
+    there: usize,
+    holds: PhantomData<T>,
+}
 
 // SAFETY: the mapping belongs to this value alone, and `T` is made of atomics.
 unsafe impl<T: Shared> Send for Mapped<T> {}
@@ -81,13 +90,14 @@ impl<T: Shared> Mapped<T> {
 
     /// Makes a memfd and maps it writable; `shared`: for others to write too.
     pub fn make(name: &str, shared: bool) -> io::Result<(Mapped<T>, OwnedFd)> {
-        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&file, Self::BYTES as u64)?;
+        let most = usize::try_from(file::bytes_max()).unwrap_or(usize::MAX);
+        let bytes = (most / 4096 * 4096).clamp(T::LEAST_BYTES, Self::BYTES);
+        let file = file::make(name, bytes as u64)?;
         let mapped = Mapped::<T>::map(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
         if shared {
-            rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+            file::seal(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         } else {
-            seal_for_readers(&file)?;
+            file::seal_for_readers(&file)?;
         }
         mapped.magic().store(T::MAGIC, Ordering::Relaxed);
         Ok((mapped, file))
@@ -96,8 +106,8 @@ impl<T: Shared> Mapped<T> {
     /// Maps what another process has made; refuses what is no such thing.
     pub fn open(file: &OwnedFd, protection: ProtFlags) -> io::Result<Mapped<T>> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not of a group");
-        let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| wrong())?;
-        if !seals.contains(SealFlags::SHRINK) || rustix::fs::fstat(file)?.st_size as usize != Self::BYTES {
+        let there = rustix::fs::fstat(file)?.st_size as usize;
+        if !file::keeps_length(file.as_fd()) || !(T::LEAST_BYTES..=Self::BYTES).contains(&there) {
             return Err(wrong());
         }
         let mapped = Mapped::<T>::map(file.as_fd(), protection)?;
@@ -108,7 +118,18 @@ impl<T: Shared> Mapped<T> {
     }
 
     fn map(file: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped<T>> {
-        Ok(Mapped(mapping::map(file, Self::BYTES, protection)?.cast(), PhantomData))
+        let there = rustix::fs::fstat(file)?.st_size as usize;
+        Ok(Mapped { base: mapping::map(file, 0, Self::BYTES, protection)?.cast(), there, holds: PhantomData })
+    }
+}
+
+impl Mapped<Board> {
+    /// The slot of a member; none where a limit has made the board too short for it. Panics for an instance
+    /// that no group has.
+    #[inline]
+    pub fn slot(&self, instance: usize) -> Option<&Slot> {
+        let end = std::mem::offset_of!(Board, slots) + (instance + 1) * size_of::<Slot>();
+        (end <= self.there).then(|| &self.slots[instance])
     }
 }
 
@@ -116,15 +137,15 @@ impl<T: Shared> std::ops::Deref for Mapped<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the mapping is at least as large as a `T` (the file's size was set or checked, and
-        // is sealed), page-aligned, and every bit pattern is a `T`.
-        unsafe { self.0.as_ref() }
+        // SAFETY: the mapping is at least as large as a `T`, page-aligned, and every bit pattern is a `T`. What
+        // is used of it is there: the file's size was set or checked, and is sealed; see `Mapped::slot`.
+        unsafe { self.base.as_ref() }
     }
 }
 
 impl<T: Shared> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: made by `map`; no reference outlives `self`.
-        unsafe { mapping::unmap(self.0.cast(), Self::BYTES) };
+        unsafe { mapping::unmap(self.base.cast(), Self::BYTES) };
     }
 }

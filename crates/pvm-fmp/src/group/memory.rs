@@ -1,7 +1,7 @@
 //! The daemon's side.
-use super::barrier::{Pending, Standing};
+use super::barrier::{Pending, Slot, Standing};
 use super::layout::{BROKEN, Board, CLOSED, FROZEN, List, MEMBERS_MAX, Mapped};
-use crate::segment::read_only;
+use crate::file::read_only;
 use crate::sync::{Ordering, fence};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,7 +56,9 @@ impl GroupMemory {
 
     /// A task becomes the member of that number. Panics when the number is too large.
     pub fn set(&self, instance: u32, tid: u32) {
-        self.board.slots[instance as usize].clear();
+        if let Some(slot) = self.board.slot(instance as usize) {
+            slot.clear();
+        }
         self.change(instance, tid);
     }
 
@@ -120,6 +122,11 @@ impl GroupMemory {
         (0..places).map(move |instance| (instance, tid(instance))).filter(|(_, tid)| *tid != 0)
     }
 
+    /// How a member stands; one without a slot never arrives.
+    fn standing(&self, instance: usize, generation: u32) -> Standing {
+        self.board.slot(instance).map_or(Standing::Away, |slot| slot.standing(generation))
+    }
+
     /// How the barrier stands.
     pub fn look(&self) -> Look {
         let mut pending = self.board.barrier.pending();
@@ -128,7 +135,7 @@ impl GroupMemory {
         }
         let mut look = Look { pending, absent: 0, arriving: 0 };
         for (instance, _) in self.members() {
-            match self.board.slots[instance].standing(pending.generation) {
+            match self.standing(instance, pending.generation) {
                 Standing::Away => look.absent += 1,
                 Standing::Arriving => look.arriving += 1,
                 Standing::Arrived => {}
@@ -141,7 +148,7 @@ impl GroupMemory {
     pub fn waiting(&self) -> (u16, Vec<u32>) {
         let pending = self.board.barrier.pending();
         let arrived = |(instance, _): &(usize, u32)| {
-            pending.need != 0 && self.board.slots[*instance].standing(pending.generation) == Standing::Arrived
+            pending.need != 0 && self.standing(*instance, pending.generation) == Standing::Arrived
         };
         (pending.need, self.members().filter(arrived).map(|(_, tid)| tid).collect())
     }
@@ -154,7 +161,7 @@ impl GroupMemory {
             return taken;
         }
         for (instance, tid) in self.members() {
-            match self.board.slots[instance].standing(pending.generation) {
+            match self.standing(instance, pending.generation) {
                 Standing::Away => {}
                 Standing::Arriving => taken.doubtful.push(tid),
                 Standing::Arrived => taken.here.push(tid),
@@ -183,7 +190,7 @@ impl GroupMemory {
     pub fn sleepers(&self) -> Vec<u32> {
         // Pairs with the fence in `Barrier::lie_down`.
         fence(Ordering::SeqCst);
-        let asleep = |(instance, _): &(usize, u32)| self.board.slots[*instance].is_asleep();
+        let asleep = |(instance, _): &(usize, u32)| self.board.slot(*instance).is_some_and(Slot::is_asleep);
         self.members().filter(asleep).map(|(_, tid)| tid).collect()
     }
 }

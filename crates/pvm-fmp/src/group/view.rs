@@ -99,7 +99,7 @@ impl GroupView {
     /// The own slot. Panics for an instance that no group has.
     #[inline]
     fn own(&self, instance: u32) -> Option<(&Barrier, &Slot)> {
-        self.board.as_ref().map(|board| (&board.barrier, &board.slots[instance as usize]))
+        self.board.as_ref().and_then(|board| Some((&board.barrier, board.slot(instance as usize)?)))
     }
 
     /// Arrives at the barrier as the member of that number. `need` must be at least 1; no group
@@ -160,8 +160,8 @@ impl GroupView {
     }
 
     #[cold]
-    fn asleep(&self, board: &Board) -> Vec<u32> {
-        let asleep = |instance: &u32| board.slots[*instance as usize].is_asleep();
+    fn asleep(&self, board: &Mapped<Board>) -> Vec<u32> {
+        let asleep = |instance: &u32| board.slot(*instance as usize).is_some_and(Slot::is_asleep);
         (0..self.places()).filter(asleep).filter_map(|instance| self.tid_of(instance)).collect()
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 struct Counting {
     taken: RefCell<BTreeSet<u64>>,
     limit: Cell<usize>,
+    end: Cell<u64>,
 }
 
 impl Source for Counting {
@@ -25,13 +26,19 @@ impl Source for Counting {
             self.taken.borrow_mut().remove(&page);
         }
     }
-    fn end(&self) -> u64 {
-        HEAP_START + (1 << 30)
+    fn grow(&self, bytes: u64) -> Result<(u64, u64), NoMemory> {
+        let start = self.end.get() + PAGE_BYTES;
+        let more = bytes.max(1 << 20);
+        if bytes > 1 << 30 {
+            return Err(NoMemory);
+        }
+        self.end.set(start + more);
+        Ok((start, more))
     }
 }
 
 fn heap(limit: usize) -> Heap<Counting> {
-    Heap::new(Counting { taken: RefCell::default(), limit: Cell::new(limit) })
+    Heap::new(Counting { taken: RefCell::default(), limit: Cell::new(limit), end: Cell::new(FIRST_BYTES) })
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! Files of memory: what tasks and daemons share travels as their descriptors.
+//!
+//! A memfd where the system has it, sealed against shrinking, so that who has mapped it never faults; else
+//! (sandboxes forbid the call) a file without a name.
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Bytes written at a time where the system cannot take memory otherwise.
+const ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Whether that error says that the system does not have or allow the call.
+fn is_forbidden(errno: Errno) -> bool {
+    [Errno::PERM, Errno::NOSYS, Errno::ACCESS, Errno::OPNOTSUPP].contains(&errno)
+}
+
+/// An error that names the call.
+fn failed(call: &str, errno: Errno) -> io::Error {
+    io::Error::new(errno.kind(), format!("{call}: {errno}"))
+}
+
+/// Makes a file of that length. The name is for people who look at /proc.
+pub fn make(name: &str, bytes: u64) -> io::Result<OwnedFd> {
+    let file = match rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING) {
+        Err(errno) if is_forbidden(errno) => without_name(name).map_err(|_| failed("memfd_create", errno))?,
+        made => made.map_err(|errno| failed("memfd_create", errno))?,
+    };
+    lengthen(&file, bytes)?;
+    Ok(file)
+}
+
+/// A file of memory, or at least of temporary files, whose name is gone already.
+fn without_name(name: &str) -> io::Result<OwnedFd> {
+    let own = std::env::var_os("PVM_TMP").map(PathBuf::from);
+    let folders = [Some(PathBuf::from("/dev/shm")), own, Some(PathBuf::from("/tmp"))];
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for folder in folders.iter().flatten() {
+        match in_folder(folder, name) {
+            Ok(file) => return Ok(file),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn in_folder(folder: &Path, name: &str) -> io::Result<OwnedFd> {
+    let mut random = [0; 8];
+    crate::random_bytes(&mut random)?;
+    let path = folder.join(format!(".{name}.{:016x}", u64::from_ne_bytes(random)));
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// The limit of the size of files.
+pub fn bytes_max() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// Makes a file longer. Where a limit of the size of files (`ulimit -f`) forbids it that is an error: the
+/// system would send a signal.
+pub fn lengthen(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+    let limit = bytes_max();
+    if limit < bytes {
+        let text = format!("a file of {bytes} bytes is beyond the limit of {limit} (ulimit -f)");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    rustix::fs::ftruncate(file, bytes).map_err(|errno| failed("ftruncate", errno))
+}
+
+/// Seals a file, if it is of a kind that can be.
+pub fn seal(file: &OwnedFd, seals: SealFlags) -> io::Result<()> {
+    match rustix::fs::fcntl_add_seals(file, seals | SealFlags::SEAL) {
+        // No memfd; or no such call, and then who gets the file cannot ask either.
+        Err(errno) if is_nameless(file.as_fd()) && (errno == Errno::INVAL || is_forbidden(errno)) => Ok(()),
+        other => other.map_err(|errno| failed("fcntl(F_ADD_SEALS)", errno)),
+    }
+}
+
+/// Seals what its maker alone writes, by the mapping that it has made before: whoever gets a descriptor,
+/// however it opens it, can only read. Systems before Linux 5.1 do without the last.
+pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
+    let size = SealFlags::SHRINK | SealFlags::GROW;
+    match rustix::fs::fcntl_add_seals(file, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
+        Ok(()) => Ok(()),
+        Err(_) => seal(file, size),
+    }
+}
+
+/// Whether a file that somebody has handed over keeps its length at least. One that cannot be sealed is
+/// believed if it is of the own user and has no name: so it looks where memfds are forbidden.
+pub fn keeps_length(file: BorrowedFd<'_>) -> bool {
+    match rustix::fs::fcntl_get_seals(file) {
+        Ok(seals) => seals.contains(SealFlags::SHRINK) || (seals == SealFlags::SEAL && is_nameless(file)),
+        Err(errno) => (errno == Errno::INVAL || is_forbidden(errno)) && is_nameless(file),
+    }
+}
+
+fn is_nameless(file: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|status| {
+        let kind = rustix::fs::FileType::from_raw_mode(status.st_mode);
+        kind.is_file() && status.st_nlink == 0 && status.st_uid == rustix::process::geteuid().as_raw()
+    })
+}
+
+/// Memory that is taken with one call, in bytes: a signal has the call begin anew.
+const TAKEN_AT_ONCE_BYTES: u64 = 32 << 20;
+
+/// Takes memory for a range of a file; fails where a later access would end the process.
+pub fn take_memory(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
+    let end = offset + bytes;
+    while offset < end {
+        let count = (end - offset).min(TAKEN_AT_ONCE_BYTES);
+        let take = || rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, count);
+        match rustix::io::retry_on_intr(take) {
+            Err(errno) if is_forbidden(errno) => return write_zeroes(file, offset, end - offset),
+            other => other?,
+        }
+        offset += count;
+    }
+    Ok(())
+}
+
+fn write_zeroes(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
+    let end = offset + bytes;
+    while offset < end {
+        let piece = &ZEROES[..ZEROES.len().min((end - offset) as usize)];
+        offset += rustix::io::retry_on_intr(|| rustix::io::pwrite(file, piece, offset))? as u64;
+    }
+    Ok(())
+}
+
+/// Gives the memory of a range of a file back. Failing costs memory, nothing else.
+pub fn give_memory_back(file: &OwnedFd, offset: u64, bytes: u64) {
+    let _ = rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes);
+}
+
+/// Opens a file of memory once more, for reading only; where /proc is missing, a plain duplicate.
+pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
+    reopen(file.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC).or_else(|_| duplicate(file.as_fd()))
+}
+
+/// Opens what a descriptor leads to once more, with flags and a position of its own.
+pub fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
+}
+
+/// A second descriptor, also where `fcntl` is forbidden.
+pub fn duplicate(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    match rustix::io::fcntl_dupfd_cloexec(file, 3) {
+        Err(errno) if is_forbidden(errno) => {
+            let copy = rustix::io::dup(file)?;
+            rustix::io::ioctl_fioclex(&copy)?;
+            Ok(copy)
+        }
+        other => Ok(other?),
+    }
+}
