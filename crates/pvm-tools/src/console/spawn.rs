@@ -35,6 +35,7 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
     match start(call, &options, rest, job) {
         Ok(tids) => {
             call.print(&shape::spawned(&tids))?;
+            call.screen.err.write_all(shape::spawn_advice(&tids).as_bytes())?;
             let good = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32));
             call.console.jobs.started(job.unwrap_or(0), good);
         }
