@@ -69,6 +69,13 @@ fn failed(function: &str, Failure(number): Failure) -> c_int {
     lpvm_error(function.as_bytes(), number)
 }
 
+/// Notes why nothing came of all that a call was to do, so that `pvm_perror` tells it; the call itself does not fail.
+pub fn note_if_all_failed(results: &[c_int]) {
+    if let Some(first) = results.first().filter(|_| results.iter().all(|result| *result < 0)) {
+        pvm_errno.store(*first, Relaxed);
+    }
+}
+
 /// Notes the failure and does what `PvmAutoErr` says. The lock must not be held, for the process
 /// may end here.
 pub fn lpvm_error(function: &[u8], number: c_int) -> c_int {

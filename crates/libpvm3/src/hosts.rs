@@ -1,5 +1,5 @@
 //! The machine and its hosts (contract 2.7).
-use crate::errors::{Failure, Outcome, call, call_quiet};
+use crate::errors::{Failure, Outcome, call, call_quiet, note_if_all_failed};
 use crate::lists::{CHostInfo, HostList};
 use crate::memory::bytes;
 use crate::memory::{items, required_bytes, store, store_all, strings};
@@ -72,6 +72,7 @@ pub unsafe extern "C" fn pvm_addhosts(names: *const *const c_char, count: c_int,
                     Reply::AddedHosts { count: added, hosts, .. } => {
                         // SAFETY: room for `count` results, as the caller promises, or null.
                         unsafe { store_all(results, count, &hosts) };
+                        note_if_all_failed(&hosts);
                         Ok(added)
                     }
                     other => Ok(unexpected(other)?),
@@ -97,6 +98,7 @@ pub unsafe extern "C" fn pvm_delhosts(names: *const *const c_char, count: c_int,
                     Reply::Codes(codes) => {
                         // SAFETY: room for `count` results, as the caller promises, or null.
                         unsafe { store_all(results, count, &codes) };
+                        note_if_all_failed(&codes);
                         Ok(codes.iter().filter(|&&code| code >= 0).count() as c_int)
                     }
                     other => Ok(unexpected(other)?),

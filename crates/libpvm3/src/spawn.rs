@@ -1,5 +1,5 @@
 //! Starting tasks (contract 2.5), and the variables that they inherit.
-use crate::errors::{Failure, Outcome, call};
+use crate::errors::{Failure, Outcome, call, note_if_all_failed};
 use crate::memory::{bytes, required_bytes, store_all, string_array};
 use crate::process::Entry;
 use crate::trace::{text, traced};
@@ -62,6 +62,7 @@ pub unsafe extern "C" fn pvm_spawn(
                 let started = spawn(entry, &wanted)?;
                 // SAFETY: room for `count` tids, as the caller promises, or null.
                 unsafe { store_all(tids, count, &started) };
+                note_if_all_failed(&started);
                 let good: Vec<c_int> = started.into_iter().filter(|&tid| tid > 0).collect();
                 let count = good.len() as c_int;
                 children.replace(good);

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,6 +21,10 @@ const PATH_BYTES_MAX: u64 = 4096;
 const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a daemon tries to get the lock of a stale file that a task looks at just now.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(500);
+/// How a socket of a daemon of PVM 3.4.6 is called, up to its number.
+const OLD_SOCKET: &[u8] = b"pvmtmp";
+/// How long such a daemon that listens on the network may take to be reached.
+const OLD_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Pause between two tries.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -32,6 +37,8 @@ pub enum FindError {
     Dead,
     /// One is there, but does not talk to us.
     Link(LinkError),
+    /// One of PVM 3.4.6 is there.
+    Older(Older),
 }
 
 impl std::fmt::Display for FindError {
@@ -40,16 +47,30 @@ impl std::fmt::Display for FindError {
             FindError::Absent => f.write_str("no pvmd is running"),
             FindError::Dead => f.write_str("pvmd has died"),
             FindError::Link(error) => write!(f, "pvmd does not answer: {error}"),
+            FindError::Older(older) => write!(f, "{older}"),
         }
     }
 }
 impl std::error::Error for FindError {}
+
+/// A daemon of PVM 3.4.6, which serves this user: its process id, where that can be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Older(Option<i32>);
+
+impl std::fmt::Display for Older {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let process = self.0.map_or_else(String::new, |process| format!(" (pid {process})"));
+        write!(f, "PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID")
+    }
+}
 
 /// Why a daemon could not make itself known.
 #[derive(Debug)]
 pub enum PublishError {
     /// Another daemon of this user serves there (the file, its text).
     Running(PathBuf, PathBuf),
+    /// A daemon of PVM 3.4.6 of this user serves there.
+    Older(Older),
     /// Strangers have taken every name, or the system refused.
     System(PathBuf, Errno),
 }
@@ -58,6 +79,7 @@ impl std::fmt::Display for PublishError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             PublishError::Running(file, _) => write!(f, "already running ({})", file.display()),
+            PublishError::Older(older) => write!(f, "{older}"),
             PublishError::System(file, errno) => write!(f, "{}: {errno}", file.display()),
         }
     }
@@ -105,6 +127,10 @@ impl Places {
 
     /// Connects to the daemon: at `PVMSOCK`, else where the first trustworthy file says.
     pub fn connect(&self) -> Result<Link, FindError> {
+        // Who was started by PVM 3.4.6 has its socket in the environment.
+        if let Some(older) = self.socket.as_deref().and_then(|path| older(path.as_os_str().as_bytes())) {
+            return Err(FindError::Older(older));
+        }
         if let Some(link) = self.socket.as_deref().and_then(|path| Link::connect(path).ok()) {
             return Ok(link);
         }
@@ -132,6 +158,7 @@ impl Places {
             match claim(file) {
                 Ok((handle, stale)) => return Published::write(file, handle, stale, socket),
                 Err(ClaimError::Running(socket)) => return Err(PublishError::Running(file.clone(), socket)),
+                Err(ClaimError::Older(older)) => return Err(PublishError::Older(older)),
                 Err(ClaimError::Stranger(errno)) => {
                     refused.get_or_insert((file.clone(), errno));
                 }
@@ -204,6 +231,7 @@ impl Drop for Published {
 
 enum ClaimError {
     Running(PathBuf),
+    Older(Older),
     Stranger(Errno),
     System(Errno),
 }
@@ -223,6 +251,9 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
             Err(errno) => return Err(ClaimError::System(errno)),
         };
         let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if let Some(older) = bytes(&mut handle).and_then(|text| older(&text)) {
+            return Err(ClaimError::Older(older));
+        }
         let path = text(&mut handle);
         // A daemon that knows nothing of the lock is alive all the same if its socket is.
         if let Some(path) = path.as_deref().filter(|path| alive(path)) {
@@ -274,13 +305,33 @@ fn is_at(handle: &File, file: &Path) -> bool {
     (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino)
 }
 
-/// The path in the file; `None` when it is empty or no path.
-pub(crate) fn text(handle: &mut File) -> Option<PathBuf> {
+/// What stands in the file.
+fn bytes(handle: &mut File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     handle.rewind().ok()?;
     Read::take(&mut *handle, PATH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    let path = PathBuf::from(OsString::from_vec(bytes.trim_ascii().to_vec()));
+    Some(bytes.trim_ascii().to_vec())
+}
+
+/// The path in the file; `None` when it is empty or no path.
+pub(crate) fn text(handle: &mut File) -> Option<PathBuf> {
+    let path = PathBuf::from(OsString::from_vec(bytes(handle)?));
     path.is_absolute().then_some(path)
+}
+
+/// The daemon of PVM 3.4.6 that serves at an address, if one does. It calls its socket `pvmtmp<pid>.<n>`; where it was
+/// built without such sockets the address is one of the network (`7f000001:8a3c`).
+fn older(address: &[u8]) -> Option<Older> {
+    let path = Path::new(OsStr::from_bytes(address));
+    if path.is_absolute() {
+        let is_old = path.file_name().is_some_and(|name| name.as_bytes().starts_with(OLD_SOCKET));
+        let link = is_old.then(|| Link::connect(path).ok())?;
+        return link.map(|link| Older(Some(link.peer_process()).filter(|process| *process > 0)));
+    }
+    let (ip, port) = std::str::from_utf8(address).ok()?.split_once(':')?;
+    let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).ok().filter(|_| ip.len() == 8)?);
+    let port = u16::from_str_radix(port, 16).ok().filter(|_| port.len() == 4)?;
+    TcpStream::connect_timeout(&SocketAddr::from((ip, port)), OLD_WAIT_MAX).ok().map(|_| Older(None))
 }
 
 /// Connects to the daemon that the file names; waits a little for one that is just starting.
@@ -288,6 +339,9 @@ fn connect_by(file: &Path) -> Result<Link, FindError> {
     let deadline = Instant::now() + STARTING_WAIT_MAX;
     loop {
         let Ok(mut handle) = open_own(file) else { return Err(FindError::Absent) };
+        if let Some(older) = bytes(&mut handle).and_then(|text| older(&text)) {
+            return Err(FindError::Older(older));
+        }
         let result = match text(&mut handle) {
             Some(path) => Link::connect(&path),
             None => Err(LinkError::Closed),

@@ -167,3 +167,32 @@ fn a_file_of_a_stranger_is_not_believed() {
     assert_eq!(published.file(), places.files[1]);
     assert!(places.connect().is_ok());
 }
+
+#[test]
+fn a_daemon_of_pvm_3_4_6_is_named_at_once_and_not_replaced() {
+    let directory = Directory::new();
+    let places = directory.places();
+    let (path, listener) = directory.listen("pvmtmp004711.0");
+    let network = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("7f000001:{:04x}", network.local_addr().unwrap().port());
+    let (own, _own_listener) = directory.listen("s");
+    for text in [path.to_str().unwrap(), &address] {
+        std::fs::write(&places.files[0], text).unwrap();
+        let Err(FindError::Older(older)) = places.connect() else { panic!("not known by {text}") };
+        let process = if text == address { String::new() } else { format!(" (pid {})", std::process::id()) };
+        assert_eq!(older.to_string(), format!("PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID"));
+        assert!(matches!(places.publish(&own), Err(PublishError::Older(same)) if same == older));
+    }
+    // A task that it has started finds it in its environment.
+    let _ = std::fs::remove_file(&places.files[0]);
+    let started = Places { socket: Some(path.clone()), ..places.clone() };
+    assert!(matches!(started.connect(), Err(FindError::Older(_))));
+    // What it leaves behind is not in the way.
+    drop((listener, network));
+    assert_eq!(started.connect().err(), Some(FindError::Absent));
+    for text in [path.to_str().unwrap(), &address] {
+        std::fs::write(&places.files[0], text).unwrap();
+        assert_eq!(places.connect().err(), Some(FindError::Dead), "{text}");
+        assert!(places.publish(&own).is_ok_and(|published| published.stands()));
+    }
+}

@@ -105,6 +105,9 @@ impl std::fmt::Display for EnrollError {
         match self {
             EnrollError::NoDaemon => f.write_str("no pvmd is running"),
             EnrollError::Unreachable(error) => write!(f, "{error}"),
+            EnrollError::Refused(Code::OutOfRes) => {
+                write!(f, "pvmd refuses: {} (its log names the limit and its setting)", Code::OutOfRes)
+            }
             EnrollError::Refused(code) => write!(f, "pvmd refuses: {code}"),
             EnrollError::Broken => f.write_str("pvmd does not answer as it should"),
             EnrollError::System(error) => write!(f, "{error}"),

@@ -1,7 +1,9 @@
 //! The command line of `pvm`.
-use clap::{Args, Parser, Subcommand};
+use crate::console;
+use crate::suggest;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What `--version` says: the own version, and the one of PVM that programs see.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (PVM 3.4.6)");
@@ -10,7 +12,9 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (PVM 3.4.6)");
 ///
 /// Without a command it is the classic console: it joins the machine of this user,
 /// or starts one, and reads commands ("help" lists them) from the terminal or a
-/// pipe. A hostfile that has the name of a command is written ./name.
+/// pipe. The commands of the console work as words of the command line, too, on the
+/// machine that runs: pvm halt, pvm spawn -3 prog, pvm kill t40002 (pvm help kill).
+/// A hostfile that has the name of a command is written ./name.
 #[derive(Parser, Debug)]
 #[command(name = "pvm", version = VERSION, args_conflicts_with_subcommands = true, verbatim_doc_comment)]
 pub struct Cli {
@@ -40,6 +44,46 @@ impl Cli {
         let file = self.hostfile.as_ref().map(|file| file.clone().into_os_string());
         mask.into_iter().chain(host).chain(file).collect()
     }
+
+    /// The hosts of the machine that is started.
+    pub fn hostfile(&self) -> Option<&Path> {
+        self.hostfile.as_deref()
+    }
+
+    /// That there is the hostfile, for else its name is a mistyped command.
+    pub fn check_hostfile(&self) -> Result<(), String> {
+        let Some(file) = self.hostfile().filter(|file| !file.exists()) else { return Ok(()) };
+        let word = file.to_string_lossy();
+        let files = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let files = std::fs::read_dir(files).into_iter().flatten().filter_map(Result::ok);
+        let names = files.map(|entry| file.with_file_name(entry.file_name()).to_string_lossy().into_owned());
+        let like = suggest::nearest(&word, &command_names()).map(|name| format!("pvm {name}"));
+        let like =
+            like.or_else(|| suggest::nearest(&word, &names.collect::<Vec<_>>()).map(|name| format!("pvm {name}")));
+        let advice =
+            like.map_or_else(|| "pvm --help lists the commands".into(), |like| format!("did you mean {like}?"));
+        Err(format!("{word}: no such command and no such hostfile; {advice}"))
+    }
+}
+
+/// The words of a command line that are a command of the console, and no command of its own.
+pub fn console_words(words: &[OsString]) -> Option<Vec<String>> {
+    let own = Cli::command();
+    let is_own = |name: &str| own.find_subcommand(name).is_some();
+    let is_console = |word: &OsString| word.to_str().is_some_and(|name| console::is_command(name) && !is_own(name));
+    let is_meant = match words {
+        [help, name] if help == "help" => is_console(name),
+        [name, ..] => is_console(name) && name != "help",
+        [] => false,
+    };
+    is_meant.then(|| words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
+}
+
+/// What can be the first word.
+fn command_names() -> Vec<String> {
+    let own = Cli::command();
+    let own = own.get_subcommands().map(|command| command.get_name().to_owned());
+    own.chain(console::commands().map(str::to_owned)).collect()
 }
 
 /// The commands.
@@ -168,7 +212,6 @@ pub struct Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(line: &str) -> Cli {
         Cli::try_parse_from(line.split(' ')).unwrap()
@@ -184,6 +227,34 @@ mod tests {
         assert_eq!(parse("pvm -d0x1 -nfoo hosts").daemon_arguments(), ["-d0x1", "-nfoo", "hosts"]);
         assert!(parse("pvm").daemon_arguments().is_empty());
         assert!(Cli::try_parse_from(["pvm", "hosts", "more"]).is_err());
+    }
+
+    #[test]
+    fn commands_of_the_console_are_known_where_a_hostfile_could_stand() {
+        let words = |line: &str| console_words(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(words("spawn -3 prog").unwrap(), ["spawn", "-3", "prog"]);
+        for line in ["halt", "version", "kill -c t40002", "help spawn"] {
+            assert!(words(line).is_some(), "{line}");
+        }
+        for line in ["ps -a", "run -n 2 halt", "./halt", "hosts", "-nhalt", "help", "help run", "help ps"] {
+            assert!(words(line).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_hostfile_that_is_not_there_may_be_a_mistyped_command_or_another_file() {
+        let folder = std::env::temp_dir().join(format!("pvm-words-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("machines"), "").unwrap();
+        let check = |word: &str| parse(&format!("pvm {word}")).check_hostfile().err();
+        let path = |name: &str| folder.join(name).display().to_string();
+        assert_eq!(check(&path("machines")), None);
+        let text = check(&path("mahcines")).unwrap();
+        assert!(text.ends_with(&format!("did you mean pvm {}?", path("machines"))), "{text}");
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(check("hlat").unwrap().ends_with("did you mean pvm halt?"));
+        assert!(check("top").unwrap().ends_with("did you mean pvm ps?"));
+        assert!(check("/no/such/folder/it").unwrap().ends_with("pvm --help lists the commands"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod machine;
 mod run;
 mod shape;
 mod signals;
+mod suggest;
 mod timeline;
 mod trace_text;
 mod variables;
@@ -25,9 +26,19 @@ use std::process::ExitCode;
 
 /// The program `pvm`.
 pub fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(words) = cli::console_words(&words) {
+        return console::once::run(&words);
+    }
     let cli = Cli::parse();
     match &cli.command {
-        None => console::driver::run(&cli.daemon_arguments()),
+        None => match cli.check_hostfile() {
+            Ok(()) => console::driver::run(&cli.daemon_arguments(), cli.hostfile()),
+            Err(error) => {
+                eprintln!("pvm: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Up(arguments)) => hosts::up(arguments),
         Some(Command::Down(arguments)) => hosts::down(arguments),

@@ -39,7 +39,7 @@ impl std::fmt::Display for MachineError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             MachineError::None => f.write_str("no virtual machine runs (start one with \"pvm\")"),
-            MachineError::Join(EnrollError::Unreachable(error)) => write!(f, "{} ({error})", Code::SysErr),
+            MachineError::Join(EnrollError::Unreachable(error)) => write!(f, "{}: {error}", Code::SysErr),
             MachineError::Join(EnrollError::System(error)) => write!(f, "cannot join the machine: {error}"),
             MachineError::Join(error) => write!(f, "{}", error.code()),
             MachineError::Code(code) => write!(f, "{code}"),

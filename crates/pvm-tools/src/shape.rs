@@ -112,6 +112,14 @@ pub fn spawned(tids: &[i32]) -> String {
     text
 }
 
+/// What helps where tasks could not be started, beside the codes.
+pub fn spawn_advice(tids: &[i32]) -> &'static str {
+    match tids.contains(&Code::OutOfRes.number()) {
+        true => "the log of pvmd on that host (pvml.<uid> in PVM_TMP or /tmp) names the limit and its setting\n",
+        false => "",
+    }
+}
+
 /// What `add` prints.
 pub fn added(names: &[String], count: i32, results: &[i32]) -> String {
     let mut text = format!("{count} successful\n{:>24} {:>8}\n", "HOST", "DTID");
@@ -260,6 +268,7 @@ mod tests {
     #[test]
     fn results_of_spawn_come_one_a_line() {
         assert_eq!(spawned(&[0x40002, -7]), "1 successful\nt40002\nNo such file\n");
+        assert!(spawn_advice(&[0x40002, -7]).is_empty() && spawn_advice(&[0x40002, -27]).contains("log of pvmd"));
     }
 
     #[test]

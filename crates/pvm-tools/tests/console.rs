@@ -44,6 +44,53 @@ fn halt_ends_the_machine_and_leaves_nothing() {
 }
 
 #[test]
+fn commands_of_the_console_work_as_words_of_the_command_line() {
+    let nest = Nest::new();
+    for words in [&["halt"][..], &["spawn", "prog"], &["kill", "t40002"]] {
+        let output = nest.run(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        assert_eq!(err(&output), "pvm: no virtual machine runs (start one with \"pvm\")\n");
+    }
+    assert_eq!(out(&nest.run(&["version"])), "3.4.6\n");
+    assert!(out(&nest.run(&["help", "spawn"])).starts_with("spawn       Start tasks\nSyntax:"));
+    assert!(!nest.has_daemon());
+    nest.run(&[]);
+    let program = nest.program("prog", "echo \"hello $1\"; exec sleep $2");
+    let shown = nest.run(&["spawn", "->", &program, "a b", "0"]);
+    let tid = out(&shown).lines().nth(2).unwrap().to_owned();
+    let lines = format!("[1]\n1 successful\n{tid}\n[1:{tid}] hello a b\n[1:{tid}] EOF\n[1] finished\n");
+    assert_eq!((out(&shown), shown.status.code()), (lines, Some(0)));
+    let spawned = nest.run(&["spawn", &program, "x", "1000"]);
+    let tid = out(&spawned).lines().nth(1).unwrap().to_owned();
+    assert_eq!(out(&nest.run(&["pstat", &tid])).trim_end(), format!("{}  run", tid.replace('t', "t   ")));
+    assert_eq!(nest.run(&["kill", &tid]).status.code(), Some(0));
+    assert!(wait_until(|| nest.run(&["pstat", &tid]).status.code() == Some(1)));
+    let nothing = nest.run(&["spawn", "no-such-program"]);
+    assert_eq!((out(&nothing).as_str(), nothing.status.code()), ("0 successful\nNo such file\n", Some(1)));
+    assert_eq!(nest.run(&["kill"]).status.code(), Some(1));
+    let halt = nest.run(&["halt"]);
+    assert_eq!((out(&halt), err(&halt), halt.status.code()), (String::new(), String::new(), Some(0)));
+    assert!(!nest.has_daemon());
+}
+
+#[test]
+fn a_word_that_is_no_command_and_no_hostfile_is_an_error_whether_a_machine_runs_or_not() {
+    let nest = Nest::new();
+    let told = "pvm: hlat: no such command and no such hostfile; did you mean pvm halt?\n";
+    for _ in 0..2 {
+        let output = nest.run(&["hlat"]);
+        assert_eq!((err(&output).as_str(), output.status.code()), (told, Some(1)));
+        assert_eq!(out(&nest.run(&["-d0x0", "hlat"])), "");
+        nest.run(&[]);
+    }
+    std::fs::write(nest.directory.join("hosts"), "").unwrap();
+    let ignored = nest.run(&["hosts"]);
+    assert_eq!(out(&ignored), format!("pvmd already running.\n{FAREWELL}"));
+    assert!(err(&ignored).contains("pvm up --hostfile hosts adds hosts"), "{}", err(&ignored));
+    assert!(out(&nest.script("hlat\n")).contains("hlat: not found (did you mean halt?)\n"));
+}
+
+#[test]
 fn the_commands_file_comes_first() {
     let nest = Nest::new();
     std::fs::write(nest.directory.join("home/.pvmrc"), "# comment\nalias v version\n\nbogus\n").unwrap();
@@ -123,8 +170,13 @@ fn a_hostfile_that_cannot_be_read_is_told() {
     let nest = Nest::new();
     let output = nest.run(&["/nonexistent/hosts"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("Console: Can't start pvmd"), "{}", err(&output));
     assert!(err(&output).contains("/nonexistent/hosts"), "{}", err(&output));
+    // What is there and is no file the daemon tells.
+    let folder = nest.directory.to_str().unwrap();
+    let output = nest.run(&[folder]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("Console: Can't start pvmd"), "{}", err(&output));
+    assert!(err(&output).contains(folder), "{}", err(&output));
     assert!(!nest.has_daemon());
 }
 

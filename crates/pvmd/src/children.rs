@@ -4,6 +4,7 @@ use pvm_core::codes::Code;
 use pvm_core::machine::{Found, Start};
 use pvm_core::proto::ByteBuf;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
 use std::ffi::OsStr;
@@ -17,6 +18,11 @@ use std::process::{Child, Command, Stdio};
 
 /// The file's owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;
+/// Descriptors that the daemon has for each task that has come: output and end of its process, connection, segment and
+/// doorbell.
+const DESCRIPTORS_A_TASK: u64 = 5;
+/// Descriptors that it has for itself. Of all, a quarter is for links between tasks and for those on their way.
+const OWN_DESCRIPTORS: u64 = 32;
 /// Variables that a daemon started by a task has inherited and must not pass on.
 const NOT_INHERITED: [&str; 2] = ["PVMCTX", "PVMSPAWNWD"];
 
@@ -30,6 +36,9 @@ pub struct Process {
     pub output: OwnedFd,
 }
 
+/// Descriptors that are kept free for the next process: those that it gets, and those by which its start is watched.
+const KEPT_FREE: usize = 8;
+
 /// Starts processes.
 pub struct Nursery {
     /// `/dev/null`.
@@ -37,41 +46,105 @@ pub struct Nursery {
     /// The descriptor limit that tasks get; the daemon has a higher one.
     limit: Rlimit,
     own_limit: Rlimit,
+    /// Descriptors with low numbers: while the lower limit holds, a process can be given no others.
+    low: Vec<OwnedFd>,
     socket: PathBuf,
+}
+
+/// Why a process could not be started.
+#[derive(Debug)]
+pub struct Failure {
+    /// For programs.
+    pub code: Code,
+    /// For people.
+    pub why: String,
 }
 
 impl Nursery {
     /// Raises the daemon's own descriptor limit (D12).
     pub fn new(socket: &Path) -> io::Result<Nursery> {
-        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let null: File = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?.into();
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // Where that is forbidden, fewer tasks fit.
-        let _ = setrlimit(Resource::Nofile, own_limit);
-        Ok(Nursery { null: null.into(), limit, own_limit, socket: socket.to_owned() })
+        let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
+        let own_limit = if raised { own_limit } else { limit };
+        let mut nursery = Nursery { null, limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
+        nursery.occupy_low();
+        Ok(nursery)
+    }
+
+    /// Takes the lowest descriptors that are free, so that they are free again for the next process. Where the daemon
+    /// has no more than its tasks, all are as good.
+    fn occupy_low(&mut self) {
+        if self.limit.current != self.own_limit.current {
+            self.low.extend((0..KEPT_FREE).map_while(|_| self.null.try_clone().ok().map(OwnedFd::from)));
+        }
+    }
+
+    /// How many tasks fit: the descriptors that the daemon has for each of them, beside its own, are there.
+    pub fn tasks_max(&self) -> usize {
+        let Some(limit) = self.own_limit.current else { return usize::MAX };
+        let for_tasks = (limit / 4 * 3).saturating_sub(OWN_DESCRIPTORS);
+        usize::try_from(for_tasks / DESCRIPTORS_A_TASK).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// The limit of the daemon's descriptors, and how to set another.
+    pub fn descriptor_limit(&self) -> String {
+        let limit = self.own_limit.current.map_or("unlimited".into(), |limit| limit.to_string());
+        format!(
+            "the limit of open files of pvmd is {limit}; to have more, raise it (ulimit -Hn) before pvmd is started"
+        )
     }
 
     /// Starts a process. Failure to execute the program is noticed here.
-    pub fn start(&self, settings: &Settings, start: &Start) -> Result<Process, Code> {
-        let (output, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|_| Code::OutOfRes)?;
+    pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<Process, Failure> {
+        let (output, write_end) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| self.why(errno.into()))?;
         // What is kept of the output is read without waiting; the task's end stays as usual.
-        rustix::io::ioctl_fionbio(&output, true).map_err(|_| Code::OutOfRes)?;
-        let mut command = self.command(settings, start, write_end).map_err(|_| Code::OutOfRes)?;
-        let _ = setrlimit(Resource::Nofile, self.limit);
-        let result = command.spawn();
-        let _ = setrlimit(Resource::Nofile, self.own_limit);
-        let mut child = result.map_err(|error| why(&error))?;
-        let process = rustix::process::Pid::from_raw(child.id() as i32).ok_or(Code::OutOfRes)?;
+        rustix::io::ioctl_fionbio(&output, true).map_err(|errno| self.why(errno.into()))?;
+        let mut child = self.spawn(settings, start, &write_end).map_err(|error| self.why(error))?;
+        let process = Pid::from_child(&child);
         match pidfd_open(process, PidfdFlags::empty()) {
             Ok(pidfd) => Ok(Process { child, pidfd, output }),
-            Err(_) => {
+            Err(errno) => {
                 let _ = child.kill().and_then(|()| child.wait());
-                Err(Code::OutOfRes)
+                Err(self.why(errno.into()))
             }
         }
     }
 
-    fn command(&self, settings: &Settings, start: &Start, output: OwnedFd) -> io::Result<Command> {
+    /// Starts a process with the limit that the daemon itself was started with. A process gets no descriptor above
+    /// that, and the daemon no new one, so low ones are free meanwhile.
+    fn spawn(&mut self, settings: &Settings, start: &Start, output: &OwnedFd) -> io::Result<Child> {
+        self.low.clear();
+        let _ = setrlimit(Resource::Nofile, self.limit);
+        let result = self.command(settings, start, output).and_then(|mut command| command.spawn());
+        let _ = setrlimit(Resource::Nofile, self.own_limit);
+        self.occupy_low();
+        result
+    }
+
+    /// What an error of the system means, and which limit has been met.
+    fn why(&self, error: io::Error) -> Failure {
+        let code = code_of(&error);
+        let limit = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::MFILE) => self.descriptor_limit(),
+            Some(Errno::NFILE) => "the system's limit of open files is met (sysctl fs.file-max)".into(),
+            Some(Errno::AGAIN) => {
+                let limit = getrlimit(Resource::Nproc).current.map_or("unlimited".into(), |limit| limit.to_string());
+                format!("the limit of the user's processes is {limit} (ulimit -u); a cgroup has its own (pids.max)")
+            }
+            Some(Errno::TOOBIG) => {
+                "the arguments and the environment together are longer than the system allows".into()
+            }
+            _ => String::new(),
+        };
+        let separator = if limit.is_empty() { "" } else { ": " };
+        Failure { code, why: format!("{error}{separator}{limit}") }
+    }
+
+    fn command(&self, settings: &Settings, start: &Start, output: &OwnedFd) -> io::Result<Command> {
         let text = |bytes: &ByteBuf| OsStr::from_bytes(bytes).to_owned();
         let mut command = Command::new(text(&start.path));
         let mut arguments = start.arguments.iter().map(text);
@@ -95,7 +168,7 @@ impl Nursery {
             }
         }
         command.current_dir(directory(settings, start.directory.as_ref()));
-        command.stdin(self.null.try_clone()?).stdout(output.try_clone()?).stderr(output);
+        command.stdin(self.null.try_clone()?).stdout(output.try_clone()?).stderr(output.try_clone()?);
         Ok(command)
     }
 }
@@ -116,12 +189,25 @@ pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
     }
 }
 
-/// The code for a program that could not be started.
-fn why(error: &io::Error) -> Code {
-    match error.kind() {
-        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => Code::OutOfRes,
-        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => Code::OutOfRes,
-        _ => Code::NoFile,
+/// The code for a program that could not be started: it is no program that can be executed, or else the system has
+/// not enough of something.
+fn code_of(error: &io::Error) -> Code {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::ISDIR
+            | Errno::ACCESS
+            | Errno::PERM
+            | Errno::NOEXEC
+            | Errno::LOOP
+            | Errno::NAMETOOLONG
+            | Errno::TXTBSY
+            | Errno::LIBBAD
+            | Errno::INVAL,
+        ) => Code::NoFile,
+        _ if error.kind() == io::ErrorKind::InvalidInput => Code::NoFile,
+        _ => Code::OutOfRes,
     }
 }
 
@@ -162,4 +248,20 @@ fn executable(path: &Path) -> bool {
     rustix::fs::stat(path).is_ok_and(|status| {
         FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && status.st_mode & OWNER_EXECUTES != 0
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_has_not_enough_of_is_no_missing_file() {
+        let code = |errno: Errno| code_of(&errno.into());
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::NOTDIR, Errno::LOOP, Errno::LIBBAD] {
+            assert_eq!(code(errno), Code::NoFile, "{errno}");
+        }
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::BADF, Errno::TOOBIG, Errno::IO] {
+            assert_eq!(code(errno), Code::OutOfRes, "{errno}");
+        }
+    }
 }

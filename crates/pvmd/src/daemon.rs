@@ -128,7 +128,9 @@ pub fn let_go_of_terminal() -> crate::Result<()> {
 
 impl Daemon {
     /// A daemon that has not begun to serve.
-    pub fn new(settings: Settings, nest: Nest, mut log: Log, gate: Gate) -> crate::Result<Daemon> {
+    pub fn new(mut settings: Settings, nest: Nest, mut log: Log, gate: Gate) -> crate::Result<Daemon> {
+        let nursery = Nursery::new(nest.socket())?;
+        settings.limit_tasks(nursery.tasks_max(), nursery.descriptor_limit());
         let mut machine = Machine::new(settings.machine.clone());
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
@@ -148,7 +150,6 @@ impl Daemon {
         let errands = Errands::new()?;
         epoll::add(&epoll, errands.descriptor(), Source::Errands.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
-        let nursery = Nursery::new(nest.socket())?;
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
         connections.set_daemon(route.descriptors()?);
@@ -413,6 +414,7 @@ impl Daemon {
             return;
         }
         let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            self.log.line(&format!("a task was refused: {}", self.nursery.descriptor_limit()));
             return self.refuse(connection, Code::OutOfRes);
         };
         if !pvm_fmp::doorbell::is_bell(bell.as_fd()) {

@@ -181,6 +181,13 @@ impl Settings {
         Ok(gate)
     }
 
+    /// No more tasks than fit, for the reason that is named.
+    pub fn limit_tasks(&mut self, tasks_max: usize, cause: String) {
+        if tasks_max < self.machine.tasks_max {
+            (self.machine.tasks_max, self.machine.tasks_max_cause) = (tasks_max, cause);
+        }
+    }
+
     /// Takes over what the hostfile says of this host.
     pub fn work_at(&mut self, options: &HostOptions) {
         let mut complaints = Vec::new();

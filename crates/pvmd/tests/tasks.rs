@@ -103,6 +103,41 @@ fn spawned_programs_run_in_the_promised_surroundings() {
 }
 
 #[test]
+fn more_tasks_than_the_soft_limit_of_descriptors_run_and_have_that_limit() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(&mut directory.command_after("ulimit -Sn 128"));
+    let mut task = Client::enroll(&daemon.socket);
+    let tids = task.spawn_with(spawn_of("/bin/sleep", &["1000"], 300));
+    assert!(tids.len() == 300 && tids.iter().all(|tid| *tid > 0), "{tids:?}");
+    assert_eq!(task.output_of(spawn_of("/bin/sh", &["-c", "ulimit -Sn; ls /proc/self/fd | wc -l"], 1)), "128\n4\n");
+}
+
+#[test]
+fn as_many_tasks_are_granted_as_can_come_and_the_log_names_the_limit() {
+    let directory = Directory::new();
+    let daemon = Daemon::run(&mut directory.command_after("ulimit -n 200"));
+    let mut parent = Client::enroll(&daemon.socket);
+    let script = format!("cd {}; echo $PVMEPID > $$.tmp; mv $$.tmp $$.cookie; exec sleep 1000", directory.0.display());
+    let tids = parent.spawn_with(spawn_of("/bin/sh", &["-c", &script], 100));
+    let granted = tids.iter().filter(|tid| **tid > 0).count();
+    assert!((10..100).contains(&granted), "{tids:?}");
+    assert!(tids[granted..].iter().all(|code| *code == Code::OutOfRes.number()), "{tids:?}");
+    let log = directory.log();
+    assert!(log.contains("the limit of open files of pvmd is 200") && log.contains("ulimit -Hn"), "{log}");
+    for tid in &tids[..granted] {
+        assert_eq!(parent.ask(Request::Connect(Tid(*tid as u32))), Reply::Done);
+    }
+    let cookies = || -> Vec<u32> {
+        let files = std::fs::read_dir(&directory.0).unwrap().map(|file| file.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|end| end == "cookie"));
+        files.map(|path| std::fs::read_to_string(path).unwrap().trim().parse().unwrap()).collect()
+    };
+    eventually("the cookies", || cookies().len() == granted);
+    let come: Vec<_> = cookies().into_iter().map(|cookie| Client::claim(&daemon.socket, Some(cookie))).collect();
+    assert!(come.iter().all(Result::is_ok));
+}
+
+#[test]
 fn a_working_directory_is_obeyed_and_a_missing_one_is_no_file() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);

@@ -4,6 +4,10 @@
 //@ differs 2.0: pvm_pstat(me | 0x3fff0): -31 errno 77 => pvm_pstat(me | 0x3fff0): -31 errno -31
 //@ differs 2.0: pvm_mstat("no-such-host"): -6 errno 77 => pvm_mstat("no-such-host"): -6 errno -6
 //@ differs D17: pvm_upkmesg(): -5 errno 77 => pvm_upkmesg(): -15 errno 77
+//@ differs 2.0: pvm_spawn("no-such-program", NULL, PvmTaskDefault, "", 2, tids): 0 errno 77 => pvm_spawn("no-such-program", NULL, PvmTaskDefault, "", 2, tids): 0 errno -7
+//@ differs 2.0: pvm_spawn("/bin/true", NULL, PvmTaskHost, "no-such-host", 1, tids): 0 errno 77 => pvm_spawn("/bin/true", NULL, PvmTaskHost, "no-such-host", 1, tids): 0 errno -6
+//@ differs 2.0: pvm_addhosts(hosts, 1, tids): 0 errno 77 => pvm_addhosts(hosts, 1, tids): 0 errno -6
+//@ differs 2.0: pvm_delhosts(hosts, 1, tids): 0 errno 77 => pvm_delhosts(hosts, 1, tids): 0 errno -6
 #include "case.h"
 
 #define AFTER(call)                                                                                \
@@ -16,7 +20,8 @@
 
 int main(void)
 {
-    int data, me;
+    int data, me, tids[2];
+    char *hosts[] = {"no-such-host.invalid"};
     case_begin();
     me = pvm_mytid();
     AFTER(pvm_parent());
@@ -40,6 +45,11 @@ int main(void)
     AFTER(pvm_nrecv(-1, 5));
     AFTER(pvm_freebuf(0));
     AFTER(pvm_config(NULL, NULL, NULL));
+    AFTER(pvm_spawn("no-such-program", NULL, PvmTaskDefault, "", 2, tids));
+    AFTER(pvm_spawn("/bin/true", NULL, PvmTaskHost, "no-such-host", 1, tids));
+    AFTER(pvm_spawn("/bin/true", NULL, PvmTaskDefault, "", 1, tids));
+    AFTER(pvm_addhosts(hosts, 1, tids));
+    AFTER(pvm_delhosts(hosts, 1, tids));
     pvm_exit();
     return 0;
 }

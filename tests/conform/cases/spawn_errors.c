@@ -1,4 +1,5 @@
 /* pvm_spawn: what is refused, and how. */
+//@ differs 2.0: pvm_errno: -2 => pvm_errno: -7
 #include "case.h"
 
 static void attempt(char *file, int flags, char *where, int count)

@@ -242,8 +242,10 @@ pub struct Start {
 pub struct Settings {
     /// The own host.
     pub host: HostSettings,
-    /// `PVM_MAX_TASKS`: how many tasks may live here.
+    /// How many tasks may live here.
     pub tasks_max: usize,
+    /// What that comes from, and how to have more: told when it is reached.
+    pub tasks_max_cause: String,
     /// How much else may be kept here.
     pub limits: Limits,
     /// How long a task may take to end at a halt before it is killed.
@@ -272,6 +274,7 @@ impl Settings {
         Settings {
             host,
             tasks_max: tasks::TASKS_MAX,
+            tasks_max_cause: "to have more, set PVM_MAX_TASKS before pvmd is started".into(),
             limits: Limits::default(),
             halt_grace: HALT_GRACE,
             barrier_patience: BARRIER_PATIENCE,

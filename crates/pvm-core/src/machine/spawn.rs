@@ -309,6 +309,9 @@ impl Machine {
                 return self.end_part(spawn);
             }
             if self.tasks.count() >= self.settings.tasks_max {
+                let super::Settings { tasks_max, tasks_max_cause, .. } = &self.settings;
+                let line = format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}").into_bytes();
+                self.actions.push_back(Action::Log { tid: Tid::DAEMON, line });
                 pending.fail_rest(Code::OutOfRes);
                 continue;
             }

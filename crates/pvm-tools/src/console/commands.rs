@@ -52,6 +52,7 @@ pub fn add(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     let names = expanded(call.arguments());
     go(match call.control.ask(Request::AddHosts(byte_names(&names))) {
         Ok(Reply::AddedHosts { count, hosts, reasons }) => {
+            call.note(&hosts);
             let text = shape::added(&names, count, &hosts) + &shape::reasons(&names, &hosts, &reasons);
             call.print(&text)
         }
@@ -63,7 +64,10 @@ pub fn add(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
 pub fn delete(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     let names = expanded(call.arguments());
     go(match call.control.ask(Request::DeleteHosts(byte_names(&names))) {
-        Ok(Reply::Codes(results)) => call.print(&shape::deleted(&names, &results)),
+        Ok(Reply::Codes(results)) => {
+            call.note(&results);
+            call.print(&shape::deleted(&names, &results))
+        }
         Ok(_) => call.report("pvm_delhosts", Code::BadMsg),
         Err(code) => call.report("pvm_delhosts", code),
     })
@@ -251,6 +255,7 @@ pub fn mstat(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         if code == Code::BadParam.number() {
             call.report("pvm_mstat", Code::BadParam)?;
         }
+        call.note(&[code]);
         call.print(&shape::host_status(name, code))?;
     }
     Ok(Flow::Go)
@@ -271,6 +276,7 @@ pub fn pstat(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         if code == Code::BadParam.number() {
             call.report("pvm_pstat", Code::BadParam)?;
         }
+        call.note(&[code]);
         call.print(&shape::task_status(tid, code))?;
     }
     Ok(Flow::Go)
@@ -290,6 +296,7 @@ pub fn put(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     match result {
         Ok(_) => Ok(Flow::Go),
         Err(code) => {
+            call.note(&[code.number()]);
             if !matches!(code, Code::Denied | Code::Exists) {
                 call.report("pvm_putinfo", code)?;
             }

@@ -4,29 +4,32 @@ use super::{Console, Flow, Screen};
 use crate::control;
 use crate::machine::{self, MachineError};
 use crate::signals::{self, Signals};
-use crate::variables::Variables;
 use pvm_core::codes::Code;
-use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
-use pvm_task::{ANY, Filter, Session};
+use pvm_task::Session;
 use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
-use std::time::Duration;
 
 /// The file with the commands that every console begins with, in the home directory.
 const RC_FILE: &str = ".pvmrc";
 /// The status of a console that could not do its work.
 const EXIT_FAILURE: u8 = 1;
 
-/// Runs a console; `arguments` are for the daemon, should one have to be started.
-pub fn run(arguments: &[OsString]) -> ExitCode {
+/// Runs a console; `arguments` are for the daemon, should one have to be started, a hostfile among them.
+pub fn run(arguments: &[OsString], hostfile: Option<&Path>) -> ExitCode {
     let (session, daemon) = match machine::join_or_start(arguments) {
         Ok(joined) => joined,
         Err(error) => return failed(&error),
     };
+    if let (None, Some(file)) = (&daemon, hostfile) {
+        let file = file.display();
+        eprintln!(
+            "{file}: the machine runs already, and a hostfile is for its start; pvm up --hostfile {file} adds hosts"
+        );
+    }
     let result = Driver::new(session, daemon).and_then(Driver::run);
     match result {
         Ok(code) => code,
@@ -66,14 +69,7 @@ impl Driver {
             machine::keep(&mut session);
             say("pvmd already running.\n")?;
         }
-        let mut new_context = || match session.request(Request::NewContext) {
-            Ok(Reply::Int(context)) => Ok(context),
-            Ok(_) => Err(io::Error::other(Code::BadMsg)),
-            Err(code) => Err(io::Error::other(code)),
-        };
-        let (output_context, trace_context) = (new_context()?, new_context()?);
-        let console = Console::new(Variables::of_this_process(), output_context, trace_context);
-        console.prepare(&mut session).map_err(io::Error::other)?;
+        let console = Console::on(&mut session)?;
         Ok(Driver { session, daemon, console, input: Input::start()?, signals })
     }
 
@@ -157,15 +153,7 @@ impl Driver {
     }
 
     fn show_output(&mut self) -> io::Result<()> {
-        let mut text = Vec::new();
-        let traces = Filter { src: ANY, tag: ANY, ctx: self.console.trace_context };
-        // Without a daemon nothing comes; the loop notices.
-        while let Ok(Some(message)) = self.session.recv(traces, Some(Duration::ZERO)) {
-            text.append(&mut self.console.jobs.handle_trace(message.tag, message.src, message.reader()));
-        }
-        while let Some(event) = self.session.next_output() {
-            text.append(&mut self.console.jobs.handle(&event));
-        }
+        let text = self.console.take_output(&mut self.session);
         match text.is_empty() {
             true => Ok(()),
             false => self.input.show(&text),

@@ -179,8 +179,15 @@ fn describe(command: &Command) -> String {
 }
 
 fn help(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
+    let text = text(call.arguments().first().map(String::as_str));
+    call.print(&text)?;
+    Ok(Flow::Go)
+}
+
+/// The help for a command, or the list of all.
+pub fn text(name: Option<&str>) -> String {
     let mut text = String::new();
-    match call.arguments().first() {
+    match name {
         Some(name) => text.extend(find(name).map(describe)),
         None => {
             text.extend(find("help").map(describe));
@@ -190,6 +197,5 @@ fn help(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
             }
         }
     }
-    call.print(&text)?;
-    Ok(Flow::Go)
+    text
 }

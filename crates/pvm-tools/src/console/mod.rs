@@ -6,6 +6,7 @@ pub mod driver;
 mod help;
 mod input;
 pub mod listing;
+pub mod once;
 mod options;
 mod spawn;
 pub(crate) mod spawn_options;
@@ -14,12 +15,14 @@ mod trace;
 use crate::control::Control;
 use crate::jobs::Jobs;
 use crate::variables::Variables;
-use crate::words;
+use crate::{suggest, words};
 use aliases::Aliases;
 use pvm_core::codes::Code;
-use pvm_task::OptionNumber;
+use pvm_core::proto::{Reply, Request};
+use pvm_task::{ANY, Filter, OptionNumber, Session};
 pub use spawn::send as send_spawn;
 use std::io::{self, Write};
+use std::time::Duration;
 
 /// Where a command's text goes.
 pub struct Screen<'a> {
@@ -40,6 +43,16 @@ pub enum Flow {
     Halt,
 }
 
+/// Whether the console has a command of that name.
+pub fn is_command(name: &str) -> bool {
+    help::find(name).is_some()
+}
+
+/// The commands that `help` lists.
+pub fn commands() -> impl Iterator<Item = &'static str> {
+    help::COMMANDS.iter().filter(|command| !command.hidden).map(|command| command.name)
+}
+
 /// What the console remembers from command to command.
 pub struct Console {
     aliases: Aliases,
@@ -52,6 +65,8 @@ pub struct Console {
     output_context: i32,
     /// The context in which their traces come.
     trace_context: i32,
+    /// Whether a command has come to nothing, or not to all that was wanted.
+    failed: bool,
 }
 
 /// A command under way.
@@ -73,7 +88,40 @@ impl Console {
             mask: trace::Mask::xpvm(),
             output_context,
             trace_context,
+            failed: false,
         }
+    }
+
+    /// The console of this task, with the environment of this process.
+    pub fn on(session: &mut Session) -> io::Result<Console> {
+        let mut new_context = || match session.request(Request::NewContext) {
+            Ok(Reply::Int(context)) => Ok(context),
+            Ok(_) => Err(io::Error::other(Code::BadMsg)),
+            Err(code) => Err(io::Error::other(code)),
+        };
+        let (output_context, trace_context) = (new_context()?, new_context()?);
+        let console = Console::new(Variables::of_this_process(), output_context, trace_context);
+        console.prepare(session).map_err(io::Error::other)?;
+        Ok(console)
+    }
+
+    /// What has come of its jobs, as far as it is to be shown.
+    pub fn take_output(&mut self, session: &mut Session) -> Vec<u8> {
+        let mut text = Vec::new();
+        let traces = Filter { src: ANY, tag: ANY, ctx: self.trace_context };
+        // Without a daemon nothing comes; who waits for it notices.
+        while let Ok(Some(message)) = session.recv(traces, Some(Duration::ZERO)) {
+            text.append(&mut self.jobs.handle_trace(message.tag, message.src, message.reader()));
+        }
+        while let Some(event) = session.next_output() {
+            text.append(&mut self.jobs.handle(&event));
+        }
+        text
+    }
+
+    /// Whether a command has come to nothing, or not to all that was wanted.
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// Sets what the console wants of its own task.
@@ -102,6 +150,7 @@ impl Console {
         }
     }
 
+    /// Does what the words say, without a look at aliases.
     fn dispatch(
         &mut self,
         mut words: Vec<String>,
@@ -110,7 +159,9 @@ impl Console {
     ) -> io::Result<Flow> {
         let Some(name) = words.first() else { return Ok(Flow::Go) };
         let Some(command) = help::find(name) else {
-            writeln!(screen.out, "{name}: not found")?;
+            let meant = suggest::nearest(name, &self.command_names());
+            let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+            writeln!(screen.out, "{name}: not found{meant}")?;
             return Ok(Flow::Go);
         };
         let before = words.len();
@@ -119,6 +170,7 @@ impl Console {
         }
         let json = words.len() < before;
         if words.len() < command.words_min || command.words_max.is_some_and(|max| words.len() > max) {
+            self.failed = true;
             writeln!(screen.out, "{}: wrong #args", command.name)?;
             return Ok(Flow::Go);
         }
@@ -127,19 +179,24 @@ impl Console {
 
     /// The names that can begin a command line.
     pub fn command_names(&self) -> Vec<String> {
-        let commands = help::COMMANDS.iter().filter(|command| !command.hidden).map(|command| command.name.to_owned());
-        commands.chain(self.aliases.names().map(str::to_owned)).collect()
+        commands().map(str::to_owned).chain(self.aliases.names().map(str::to_owned)).collect()
     }
 }
 
 impl Call<'_, '_> {
     /// Prints what the library prints when a call of `function` fails.
     fn report(&mut self, function: &str, code: Code) -> io::Result<()> {
+        self.console.failed = true;
         if self.control.option(OptionNumber::AutoErr as i32) == Ok(0) {
             return Ok(());
         }
         self.screen.out.flush()?;
         writeln!(self.screen.err, "libpvm [{}]: {function}(): {code}", self.control.tid())
+    }
+
+    /// Notes whether all that was wanted has been done: none of these is the number of a failure.
+    fn note(&mut self, results: &[i32]) {
+        self.console.failed |= results.iter().any(|result| *result < 0);
     }
 
     /// Prints text.

@@ -19,6 +19,7 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
     let (mut options, rest) = match parse(&words[1..]) {
         Ok(parsed) => parsed,
         Err(error) => {
+            call.note(&[Code::BadParam.number()]);
             call.print(&format!("{error}\n"))?;
             return Ok(Flow::Go);
         }
@@ -31,10 +32,15 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
             options.place = format!("{name}{directory}");
         }
     }
-    let Some(job) = begin_job(call, &options)? else { return Ok(Flow::Go) };
+    let Some(job) = begin_job(call, &options)? else {
+        call.note(&[Code::BadParam.number()]);
+        return Ok(Flow::Go);
+    };
     match start(call, &options, rest, job) {
         Ok(tids) => {
+            call.note(&tids);
             call.print(&shape::spawned(&tids))?;
+            call.screen.err.write_all(shape::spawn_advice(&tids).as_bytes())?;
             let good = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32));
             call.console.jobs.started(job.unwrap_or(0), good);
         }

@@ -16,7 +16,11 @@ use std::process::ExitStatus;
 
 impl Daemon {
     pub(super) fn start(&mut self, start: &Start) {
-        let result = self.nursery.start(&self.settings, start);
+        let result = self.nursery.start(&self.settings, start).map_err(|failure| {
+            let (path, why) = (String::from_utf8_lossy(&start.path), failure.why);
+            self.log.line(&format!("cannot start {path}: {why}"));
+            failure.code
+        });
         let result = result.and_then(|process| self.watch(start.tid, process));
         self.machine.handle_started(start.tid, result);
     }

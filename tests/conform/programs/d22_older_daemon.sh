@@ -1,0 +1,24 @@
+# D22: a daemon of PVM 3.4.6 of the same user is named at once by all, and stays as it is; another PVM_VMID has a
+# machine of its own.
+#@ nodaemon
+#@ ours-only D22: skip
+. "$CONFORM/functions"
+env -u LD_LIBRARY_PATH PVM_ALLOW_ROOT=1 /usr/bin/pvmd > said 2> errors < /dev/null &
+old=$!
+wait_for_text said /
+attempt() {
+    name=$1
+    shift
+    timeout 5 "$@" > told 2>&1 < /dev/null
+    echo "$name: status $?"
+    sed "s/pid *$old/pid OLD/; s/pid[0-9][0-9]*/pidN/; s/^.*PVM 3/PVM 3/" told
+}
+attempt console pvm
+attempt conf pvm conf
+attempt run pvm run true
+attempt daemon pvmd
+attempt program /usr/bin/hello.pvm
+env -u LD_LIBRARY_PATH /usr/bin/pvm < /dev/null | sed -n 1p
+(echo id; echo halt) | PVM_VMID=other pvm | sed -n 1,2p
+echo conf | env -u LD_LIBRARY_PATH /usr/bin/pvm | grep "1 host"
+end_daemon $old > ended 2>&1
