@@ -8,7 +8,7 @@
 //! message. So no flow waits for another one, and each daemon holds a bounded amount.
 //!
 //! [`frames`] is the form of all that on the link. What has been put on the link and what has come of it is
-//! counted ([`Outgoing`], [`Incoming`]), so that its connection can break and be made again.
+//! counted ([`Outgoing`], [`Receipts`]), so that its connection can break and be made again.
 
 pub mod frames;
 mod held;
@@ -20,7 +20,7 @@ mod record;
 mod tests;
 
 pub use intake::{Chunk, Credit, Intake, Letter, Strange};
-pub use record::{Incoming, Outgoing};
+pub use record::{Outgoing, Receipts};
 
 use crate::tid::{GROUP_BIT, Tid};
 use held::Held;

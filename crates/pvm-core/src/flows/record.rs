@@ -2,7 +2,7 @@
 //!
 //! Both count what goes over the link from the first day on, in whatever unit they agree upon; a new connection
 //! does not begin a new count. The sender keeps what the other daemon has not acknowledged ([`Outgoing`]). When a
-//! new connection stands each side says how far it has come ([`Incoming`]), and the other goes on from just there:
+//! new connection stands each side says how far it has come ([`Receipts`]), and the other goes on from just there:
 //! nothing is lost, doubled, or turned round.
 use super::Strange;
 use std::collections::VecDeque;
@@ -119,7 +119,7 @@ impl<T> Outgoing<T> {
 
 /// How far a link's other end has been read, and how much of that it has been told.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct Receipts {
     came: u64,
     told: u64,
     /// Of what came since then, so much was acknowledgements: those alone are none worth.
@@ -129,10 +129,10 @@ pub struct Incoming {
     hurry: bool,
 }
 
-impl Incoming {
+impl Receipts {
     /// Nothing has come yet. The other side is told each time that so much has come.
-    pub fn new(every: u64) -> Incoming {
-        Incoming { came: 0, told: 0, words: 0, every, hurry: false }
+    pub fn new(every: u64) -> Receipts {
+        Receipts { came: 0, told: 0, words: 0, every, hurry: false }
     }
 
     /// So much has come.
@@ -176,7 +176,7 @@ mod tests {
     fn whatever_breaks_when_each_unit_arrives_once_and_in_order() {
         for seed in 1..=300 {
             let mut dice = Dice(seed);
-            let (mut out, mut back) = (Outgoing::default(), Incoming::new(7));
+            let (mut out, mut back) = (Outgoing::default(), Receipts::new(7));
             let (mut made, mut came, mut wire, mut kept) = (0_u64, 0_u64, VecDeque::<u64>::new(), 0);
             while came < 500 {
                 match dice.roll(12) {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_alone_are_not_acknowledged() {
-        let mut back = Incoming::new(100);
+        let mut back = Receipts::new(100);
         back.took(13);
         back.took_acknowledgement(13);
         back.hurry();
