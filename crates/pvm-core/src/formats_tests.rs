@@ -41,6 +41,7 @@ fn frames_on_data_links() -> String {
     ];
     let mut heads: Vec<_> = pieces.iter().map(|piece| written(|out| frames::write_piece(piece, out))).collect();
     heads.push(written(|out| frames::write_credit(&Credit { host: Tid(1), dst: Tid(0xc_0002), bytes: 0x1234 }, out)));
+    heads.push(written(|out| frames::write_acknowledged(0x1234, out)));
     heads
         .iter()
         .map(|head| format!("frame {}\n", head.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))

@@ -102,7 +102,7 @@ fn data_link(bytes: &[u8]) {
         let follow = match &head {
             Head::Start { first, .. } => *first,
             Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => *bytes,
-            Head::Credit { .. } => 0,
+            Head::Credit { .. } | Head::Acknowledged { .. } => 0,
         };
         let Some((body, after)) = rest.split_at_checked(follow) else { break };
         rest = after;
@@ -142,6 +142,12 @@ fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: Head, body: &[u8]) -> bo
             assert_eq!(read_head(&written), Ok(Some((Head::Credit { dst, bytes }, written.len()))));
             true
         }
+        Head::Acknowledged { position } => {
+            let mut written = Vec::new();
+            flows::frames::write_acknowledged(position, &mut written);
+            assert_eq!(read_head(&written), Ok(Some((Head::Acknowledged { position }, written.len()))));
+            true
+        }
     }
 }
 
@@ -153,7 +159,7 @@ fn rewritten(piece: &Piece<()>, bytes: usize) {
     let follow = match read {
         Head::Start { first, .. } => first,
         Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => bytes,
-        Head::Credit { .. } => 0,
+        Head::Credit { .. } | Head::Acknowledged { .. } => 0,
     };
     assert_eq!((used, follow), (head.len(), bytes));
 }

@@ -17,7 +17,7 @@ pub use crate::proto::{decode, encode};
 /// Spoken by both sides. A new daemon names its own with what it says first ([`crate::dialogue`]), and the master
 /// refuses another with `PvmBadVersion`; nor does a new daemon stay with a master that speaks another. A test compares
 /// what is said with `formats/daemons.txt`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A frame on the control link between two daemons: what a task says or hears, and a little more.
 ///
@@ -188,6 +188,12 @@ pub enum Frame {
     StartOrder { number: u64, order: StartOrder },
     /// To the master: what has come of that command.
     StartNews { number: u64, news: StartNews },
+
+    // ----- data links that break
+    /// To the host that is called: the data link of that number (the first is 0) is of no use here any more.
+    DataLost { number: u32 },
+    /// To the host that calls: the data link of that number, which takes the place of all before it, may be made.
+    DataCall { number: u32, call: DataCall },
 }
 
 /// What is printed by a command that a host runs for the master to start a daemon elsewhere.
@@ -281,6 +287,21 @@ pub struct DirectCall {
 }
 
 impl std::fmt::Debug for DirectCall {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a call")
+    }
+}
+
+/// How a data link comes to be made again: who calls shows the first secret and is answered with the second.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
+pub struct DataCall {
+    /// Shown by the caller.
+    pub shown: [u8; SECRET_BYTES],
+    /// The answer.
+    pub back: [u8; SECRET_BYTES],
+}
+
+impl std::fmt::Debug for DataCall {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("a call")
     }

@@ -124,6 +124,26 @@ fn one_who_does_not_come_is_given_up() {
 }
 
 #[test]
+fn who_was_known_before_it_was_expected_stays_known() {
+    let mut gate = gate();
+    let [host, guest] = [identity(), identity()].map(|identity| identity.public());
+    gate.identity().known().add(host);
+    let mut expect = |gate: &mut Gate, ticket, peer| {
+        gate.expect(ticket, Some(peer), Tokens::generate().unwrap(), PATIENCE, Instant::now());
+    };
+    for ticket in [1, 2] {
+        expect(&mut gate, ticket, host);
+        expect(&mut gate, 10 + ticket, guest);
+    }
+    gate.cancel(1);
+    gate.cancel(11);
+    assert!(gate.identity().known().has(&host) && gate.identity().known().has(&guest));
+    gate.cancel(2);
+    gate.cancel(12);
+    assert!(gate.identity().known().has(&host) && !gate.identity().known().has(&guest));
+}
+
+#[test]
 fn waiting_ends_when_the_time_is_over() {
     for keys in [false, true] {
         let (mut one, mut other) = linked(keys);

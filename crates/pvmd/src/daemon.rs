@@ -289,6 +289,7 @@ impl Daemon {
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
             self.release_outputs();
+            self.route.acknowledge();
             self.calm_looks = if self.route.tidy() { self.calm_looks.wrapping_add(1) } else { 0 };
             if self.calm_looks % CALM_LOOKS == 2 {
                 pvm_fmp::release_free();

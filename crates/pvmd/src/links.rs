@@ -1,7 +1,8 @@
 //! The links to other daemons: who may call, whom to call, what comes and goes on the control links.
 //!
 //! The core says which hosts there are and when it wants a link; `pvm_net` makes links and turns
-//! strangers away. The data link of a host is handed on to the default route when both links stand.
+//! strangers away. The data link of a host is handed on to the default route when both links stand, and a new one
+//! when it was made again.
 use crate::source::Source;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, Key};
@@ -26,12 +27,22 @@ pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
 /// How long a host that leaves may take to read what was sent to it before.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// While the control link stands a data link may get nothing through for so many times the time that hosts may be
+/// silent. Then the system ends it, and another one is made.
+const STUCK_TIMEOUTS: u32 = 3;
+/// The longest time of that: systems count it in microseconds, in 31 bits.
+const STUCK_TIME_MAX: Duration = Duration::from_secs(1800);
+
 /// What has happened.
 pub enum Event {
     /// Both links to a host stand.
     Up { host: Tid, data: Pipe },
-    /// A link could not be made, or is lost.
+    /// A link could not be made, or the control link is lost.
     Down { host: Tid },
+    /// There is a new data link to a host.
+    DataUp { host: Tid, data: Pipe },
+    /// No new data link could be made.
+    DataDown { host: Tid },
     /// There is a connection for two tasks.
     Met { ticket: u64, link: Box<Link> },
     /// There will be none.
@@ -180,6 +191,32 @@ impl Links {
         self.gate.meet(ticket, addresses, None, tokens, self.timeout, Instant::now());
     }
 
+    /// A host will call for a new data link.
+    pub fn expect_data(&mut self, host: Tid, tokens: Tokens) {
+        let peer = self.data_key(host);
+        self.gate.expect(u64::from(host.0), peer, tokens, self.timeout, Instant::now());
+    }
+
+    /// Calls a host for a new data link.
+    pub fn call_data(&mut self, host: Tid, addresses: &[SocketAddr], tokens: Tokens) {
+        let peer = self.data_key(host);
+        self.gate.meet(u64::from(host.0), addresses, peer, tokens, self.timeout, Instant::now());
+    }
+
+    /// The data link to that host is not to be made now.
+    pub fn cancel_data(&mut self, host: Tid) {
+        self.gate.cancel(u64::from(host.0));
+    }
+
+    /// The key that a host shows on its data link; in clear its token is all.
+    fn data_key(&self, host: Tid) -> Option<PublicKey> {
+        self.hosts.get(&host).filter(|_| self.encrypts()).map(|host| host.key)
+    }
+
+    fn has_control(&self, host: Tid) -> bool {
+        self.hosts.get(&host).is_some_and(|host| host.control.is_some())
+    }
+
     /// Nobody wants that link of two tasks any more.
     pub fn cancel(&mut self, ticket: u64) {
         self.gate.cancel(ticket);
@@ -199,20 +236,37 @@ impl Links {
                 None => {}
             },
             GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
-            GateEvent::Met { ticket, link } => self.events.push_back(Event::Met { ticket, link }),
+            GateEvent::Met { ticket, link } if ticket > u64::from(u32::MAX) => {
+                self.events.push_back(Event::Met { ticket, link });
+            }
+            GateEvent::Met { ticket, link } => self.data_met(Tid(ticket as u32), *link),
             GateEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
                 self.events.push_back(Event::NotMet { ticket, reason });
             }
             GateEvent::Failed { ticket, reason } => {
                 let host = Tid(ticket as u32);
                 self.remark(format!("no link to {host}: {reason}"));
-                self.events.push_back(Event::Down { host });
+                let event = if self.has_control(host) { Event::DataDown { host } } else { Event::Down { host } };
+                self.events.push_back(event);
             }
             GateEvent::Refused { address, reason, count } => {
                 let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
                 self.remark(format!("turned away {address}: {reason}{times}"));
             }
         }
+    }
+
+    fn data_met(&mut self, host: Tid, mut data: Link) {
+        if self.has_control(host) {
+            self.events.push_back(match data.limit_unread(self.stuck_time()) {
+                Ok(()) => Event::DataUp { host, data: data.into_pipe() },
+                Err(_) => Event::DataDown { host },
+            });
+        }
+    }
+
+    fn stuck_time(&self) -> Duration {
+        (STUCK_TIMEOUTS * self.timeout).min(STUCK_TIME_MAX)
     }
 
     /// Could be done time and again: the log is told once.
@@ -223,7 +277,8 @@ impl Links {
         }
     }
 
-    fn linked(&mut self, host: Tid, Pair { mut control, data }: Pair) {
+    fn linked(&mut self, host: Tid, Pair { mut control, mut data }: Pair) {
+        let stuck_time = self.stuck_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
         if known.control.take().is_some() {
             // The other side has lost the links that stood; frames may be lost with them.
@@ -232,7 +287,8 @@ impl Links {
         }
         control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
         control.set_queued_bytes_max(self.backlog_bytes_max);
-        if epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN).is_err() {
+        let watched = epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN);
+        if watched.is_err() || data.limit_unread(stuck_time).is_err() {
             return self.events.push_back(Event::Down { host });
         }
         let mut control = Control { link: control, watches_write: false };

@@ -252,3 +252,55 @@ fn a_host_that_calls_out_of_turn_time_and_again_costs_one_line_in_the_log() {
     assert_eq!(told.count(), 1);
     assert!(!one.is_down(tid(TWO)), "the link that stood is as it was");
 }
+
+fn tokens(number: u8) -> Tokens {
+    let [shown, back] = [number, number + 100].map(|byte| pvm_net::Token::from_bytes([byte; 32]));
+    Tokens { shown, back }
+}
+
+#[test]
+fn a_data_link_is_made_again_and_again_by_those_who_know_the_tokens_and_the_control_link_stays() {
+    for trusted in [false, true] {
+        let (mut one, mut two) = linked(trusted);
+        two.links.set_shared(trusted, Duration::from_secs(5));
+        let there = SocketAddr::from(([127, 0, 0, 1], two.links.port()));
+        for round in 1..=3 {
+            two.links.expect_data(tid(ONE), tokens(round));
+            one.links.call_data(tid(TWO), &[there], tokens(round));
+            let data_up = |end: &End| {
+                let is_new =
+                    |event: &&Event| matches!(event, Event::DataUp { data, .. } if data.is_encrypted() != trusted);
+                end.seen.iter().filter(is_new).count() == usize::from(round)
+            };
+            drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| data_up(end)));
+        }
+        // Another token, or one that was good before.
+        one.links.set_shared(trusted, Duration::from_millis(500));
+        two.links.set_shared(trusted, Duration::from_millis(500));
+        for wrong in [3, 9] {
+            two.links.expect_data(tid(ONE), tokens(4));
+            one.links.call_data(tid(TWO), &[there], tokens(wrong));
+            let down = |end: &End| end.seen.iter().any(|event| matches!(event, Event::DataDown { .. }));
+            drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| down(end)));
+            [&mut one, &mut two].into_iter().for_each(|end| end.seen.clear());
+        }
+        one.links.send(tid(TWO), &Frame::Beat);
+        drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 1);
+        assert!(!one.is_down(tid(TWO)) && !two.is_down(tid(ONE)));
+    }
+}
+
+#[test]
+fn a_data_link_that_stands_alone_is_nobodys() {
+    let (mut one, mut two) = linked(false);
+    two.links.set_shared(false, Duration::from_millis(500));
+    let there = SocketAddr::from(([127, 0, 0, 1], two.links.port()));
+    two.links.expect_data(tid(ONE), tokens(1));
+    two.links.drop_link(tid(ONE));
+    one.links.call_data(tid(TWO), &[there], tokens(1));
+    for _ in 0..200 {
+        [&mut one, &mut two].into_iter().for_each(|end| end.turn());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!two.seen.iter().any(|event| matches!(event, Event::DataUp { .. })));
+}

@@ -27,11 +27,14 @@ const START_BYTES: usize = LEAD_BYTES + 4 + 4 + 4 + 20 + 8 + 4;
 const CHUNK_BYTES: usize = LEAD_BYTES + 4;
 const ALONG_BYTES: usize = LEAD_BYTES + 4;
 const CREDIT_BYTES: usize = LEAD_BYTES + 4 + 8;
+/// An acknowledgement.
+pub const ACKNOWLEDGED_BYTES: usize = LEAD_BYTES + 8;
 
 const START: u8 = 1;
 const CHUNK: u8 = 2;
 const ALONG: u8 = 3;
 const CREDIT: u8 = 4;
+const ACKNOWLEDGED: u8 = 5;
 
 /// A frame without the bytes that follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +69,12 @@ pub enum Head {
         /// How much.
         bytes: u64,
     },
+    /// So many bytes of the link have come, from its first day on. A connection that takes the place of another
+    /// begins with one, which is not counted.
+    Acknowledged {
+        /// How many.
+        position: u64,
+    },
 }
 
 /// Appends the head of a piece; the bytes that belong behind it are the caller's to send.
@@ -99,6 +108,12 @@ pub fn write_credit(credit: &Credit, out: &mut Vec<u8>) {
     out.extend_from_slice(&credit.bytes.to_le_bytes());
 }
 
+/// Appends an acknowledgement.
+pub fn write_acknowledged(position: u64, out: &mut Vec<u8>) {
+    lead(out, ACKNOWLEDGED, ACKNOWLEDGED_BYTES);
+    out.extend_from_slice(&position.to_le_bytes());
+}
+
 /// `whole`: bytes of the frame with its length.
 fn lead(out: &mut Vec<u8>, kind: u8, whole: usize) {
     out.extend_from_slice(&((whole - 4) as u32).to_le_bytes());
@@ -130,6 +145,7 @@ pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Strange> {
         CHUNK => (CHUNK_BYTES, CHUNK_BYTES + CHUNK_BYTES_MAX),
         ALONG => (ALONG_BYTES, ALONG_BYTES + ALONG_BYTES_MAX),
         CREDIT => (CREDIT_BYTES, CREDIT_BYTES),
+        ACKNOWLEDGED => (ACKNOWLEDGED_BYTES, ACKNOWLEDGED_BYTES),
         _ => return Err(Strange),
     };
     let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(Strange)?;
@@ -139,6 +155,7 @@ pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Strange> {
         START => return read_start(words, bytes, rest),
         CHUNK => Head::Chunk { transfer: words.word(), bytes: rest },
         ALONG => Head::Along { dst: Tid(words.word()), bytes: rest },
+        ACKNOWLEDGED => Head::Acknowledged { position: words.long() },
         _ => Head::Credit { dst: Tid(words.word()), bytes: words.long() },
     };
     Ok(Some((head, head_bytes)))

@@ -7,17 +7,20 @@
 //! [`Intake`] puts the chunks together and returns credit once the receiving *task* has taken the
 //! message. So no flow waits for another one, and each daemon holds a bounded amount.
 //!
-//! [`frames`] is the form of all that on the link.
+//! [`frames`] is the form of all that on the link. What has been put on the link and what has come of it is
+//! counted ([`Outgoing`], [`Receipts`]), so that its connection can break and be made again.
 
 pub mod frames;
 mod held;
 mod intake;
 #[cfg(test)]
 mod random_tests;
+mod record;
 #[cfg(test)]
 mod tests;
 
 pub use intake::{Chunk, Credit, Intake, Letter, Strange};
+pub use record::{Outgoing, Receipts};
 
 use crate::tid::{GROUP_BIT, Tid};
 use held::Held;

@@ -82,6 +82,8 @@ pub(super) struct Fleet {
     pub directs: Vec<(Tid, Tid)>,
     /// Which daemon has told which collector of traces what data there are.
     pub descriptions: Vec<(Tid, Tid)>,
+    /// What daemons want done with data links, and when.
+    pub data: Vec<(Time, Tid, Action)>,
     pub dice: Dice,
 }
 
@@ -110,6 +112,7 @@ impl Fleet {
             log: Vec::new(),
             directs: Vec::new(),
             descriptions: Vec::new(),
+            data: Vec::new(),
             dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
         fleet.boot(MASTER, "h1", Rank::Master);
@@ -334,6 +337,9 @@ impl Fleet {
                 node.machine.handle_direct_expected(ticket, Some(call));
             }
             Action::CallDirect { ticket, task, peer, call, .. } => self.call_direct(ticket, (task, peer), &call),
+            Action::ExpectData { .. } | Action::CallData { .. } | Action::DropData { .. } => {
+                self.data.push((now, host, action));
+            }
             Action::CancelDirect { ticket } => node.expected.retain(|(other, ..)| *other != ticket),
             _ => {}
         }

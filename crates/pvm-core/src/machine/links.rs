@@ -2,7 +2,9 @@
 //!
 //! Of two hosts the one with the lower number connects; the other asks it to, by way of the
 //! master, to which every host has a link always. Between two others there is a link when one of
-//! them has needed it. Frames for a host wait until its link stands.
+//! them has needed it. Frames for a host wait until its link stands. What is here of the link is that of control;
+//! `data_links` has the other.
+use super::data_links::DataLink;
 use super::signs::Signs;
 use super::suspicions::Sight;
 use super::{Action, Machine, Time};
@@ -37,6 +39,7 @@ struct Link {
     /// When it is to be looked at next.
     look: Time,
     signs: Signs,
+    data: DataLink,
 }
 
 /// The links of this host.
@@ -56,8 +59,23 @@ impl Links {
     }
     fn set(&mut self, host: Tid, state: State, now: Time, look: Time) {
         self.remove(host);
-        self.links.insert(host, Link { state, heard: now, sent: now, look, signs: Signs::begin(now) });
+        let (signs, data) = (Signs::begin(now), DataLink::new(now));
+        self.links.insert(host, Link { state, heard: now, sent: now, look, signs, data });
         self.looks.insert((look, host));
+    }
+    /// The data link to a host whose control link stands.
+    pub fn data(&mut self, host: Tid) -> Option<&mut DataLink> {
+        let link = self.links.get_mut(&host).filter(|link| matches!(link.state, State::Up))?;
+        Some(&mut link.data)
+    }
+    /// The data link is to be looked at earlier than the link was to be.
+    pub fn look_at_data(&mut self, host: Tid) {
+        let Some(link) = self.links.get_mut(&host) else { return };
+        if let Some(look) = link.data.look().filter(|look| *look < link.look) {
+            self.looks.remove(&(link.look, host));
+            link.look = look;
+            self.looks.insert((look, host));
+        }
     }
     /// The host is forgotten, or its link is another now.
     pub fn remove(&mut self, host: Tid) {
@@ -225,6 +243,8 @@ impl Machine {
             self.link_lost(host, &why);
             return None;
         }
+        self.make_data_link(host);
+        let link = self.links.links.get_mut(&host)?;
         link.look = match &link.state {
             State::Wanted { since, .. } => *since + timeout,
             _ => {
@@ -235,7 +255,8 @@ impl Machine {
                     link.sent = now;
                     self.actions.push_back(Action::SendHost { host, frame: Frame::Beat });
                 }
-                (link.sent + interval).min(link.heard + timeout)
+                let look = (link.sent + interval).min(link.heard + timeout);
+                link.data.look().map_or(look, |data| look.min(data))
             }
         };
         Some(link.look)

@@ -24,6 +24,9 @@
 
 mod contexts;
 mod control;
+mod data_links;
+#[cfg(test)]
+mod data_links_tests;
 mod debts;
 mod direct;
 #[cfg(test)]
@@ -92,7 +95,7 @@ use crate::hostfile::{HostLine, Hostfile};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::trace::Record;
-use crate::wire::{DirectCall, Frame, HostOptions, KEY_BYTES, Key, Shared, StartNews, StartOrder};
+use crate::wire::{DataCall, DirectCall, Frame, HostOptions, KEY_BYTES, Key, Shared, StartNews, StartOrder};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -187,6 +190,15 @@ pub enum Action {
     CallDirect { ticket: DirectTicket, task: Tid, peer: Tid, addresses: Vec<SocketAddr>, call: DirectCall },
     /// Nobody wants that link any more.
     CancelDirect { ticket: DirectTicket },
+    /// The data link to a host is to be made anew: make up how the host can call, and await it; answer by
+    /// [`Machine::handle_data_expected`], and later by [`Machine::handle_data_up`] or
+    /// [`Machine::handle_data_down`].
+    ExpectData { host: Tid },
+    /// Call a host for a new data link; answer by [`Machine::handle_data_up`] or [`Machine::handle_data_down`].
+    CallData { host: Tid, addresses: Vec<SocketAddr>, call: DataCall },
+    /// The data link to the host is of no use any more: close it, or let the attempt to make it be. What was on
+    /// its way waits for the next one. No answer.
+    DropData { host: Tid },
     /// This daemon has become a host of a machine.
     Joined { shared: Shared, options: HostOptions },
     /// Everybody is gone: end.

@@ -368,6 +368,8 @@ impl Machine {
             }
             Frame::DirectCall { number, call } => self.direct_may_call(from, number, call),
             Frame::DirectRefused { number } => self.direct_refused(from, number),
+            Frame::DataLost { number } => self.data_lost(from, number),
+            Frame::DataCall { number, call } => self.data_may_be_made(from, number, call),
             Frame::Watch { tid, watcher } if watcher.host() == from => self.watched(tid, watcher),
             Frame::Unwatch { tid, watcher } if watcher.host() == from => self.unwatched(tid, watcher),
             Frame::Died { tid, watcher } if tid.host() == from => self.announce_far_exit(tid, watcher),

@@ -51,6 +51,8 @@ struct Half {
 pub struct Expected {
     /// Who it has to be; in clear it is known by its token alone.
     peer: Option<PublicKey>,
+    /// It is known only while it is expected.
+    is_guest: bool,
     tokens: Tokens,
     pub give_up: Instant,
 }
@@ -83,10 +85,12 @@ impl Gate {
     /// in clear. Within the patience there is a [`Event::Met`] or a [`Event::Failed`] with that ticket.
     pub fn expect(&mut self, ticket: u64, peer: Option<PublicKey>, tokens: Tokens, patience: Duration, now: Instant) {
         self.cancel(ticket);
-        if let Some(peer) = peer {
-            self.identity.known().add(peer);
-        }
-        self.expected.insert(ticket, Expected { peer, tokens, give_up: now + patience });
+        let is_guest = peer.is_some_and(|peer| self.identity.known().add(peer) || self.is_guest(peer));
+        self.expected.insert(ticket, Expected { peer, is_guest, tokens, give_up: now + patience });
+    }
+
+    fn is_guest(&self, peer: PublicKey) -> bool {
+        self.expected.values().any(|expected| expected.is_guest && expected.peer == Some(peer))
     }
 
     pub(super) fn expectations_end(&mut self, now: Instant) {
@@ -100,7 +104,7 @@ impl Gate {
 
     pub(super) fn forget_expected(&mut self, ticket: u64) -> Option<Expected> {
         let expected = self.expected.remove(&ticket)?;
-        if let Some(peer) = expected.peer.filter(|peer| self.expected.values().all(|other| other.peer != Some(*peer))) {
+        if let Some(peer) = expected.peer.filter(|peer| expected.is_guest && !self.is_guest(*peer)) {
             self.identity.known().remove(&peer);
         }
         Some(expected)

@@ -1,7 +1,7 @@
 //! The loop's part in carrying messages between hosts.
 use super::{Daemon, Source};
 use crate::connections::Connections;
-use crate::route::{Around, Event};
+use crate::route::{Around, Event, Route};
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
@@ -64,15 +64,19 @@ impl Daemon {
                 self.log.line(&format!("data link to {host}: {why}"));
                 self.link_down(host);
             }
+            Event::Cut { host, why } => {
+                self.log.line(&format!("data link to {host}: {why}; another one is made"));
+                self.machine.handle_data_down(now, host);
+            }
             Event::Lost { task, why } => self.log.line(&format!("cannot send to {task}: {why}")),
         }
     }
 
-    /// The data link to a host stands.
-    pub(super) fn attach_data(&mut self, host: Tid, pipe: Pipe) {
+    /// A data link to a host stands, the first or another one.
+    pub(super) fn attach_data(&mut self, host: Tid, pipe: Pipe, attach: fn(&mut Route, Tid, Pipe)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, pipe.as_fd(), Source::Data(host).data(), flags) {
-            Ok(()) => self.route.attach(host, pipe),
+            Ok(()) => attach(&mut self.route, host, pipe),
             Err(errno) => self.carried(Event::Broken { host, why: errno.to_string() }),
         }
     }

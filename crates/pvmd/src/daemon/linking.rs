@@ -1,11 +1,13 @@
 //! Links to other hosts: what the machine wants of them, what it is told of them.
 use super::Daemon;
 use crate::links::{Event, Links};
+use crate::route::Route;
 use crate::settings::Settings;
 use crate::turn::Turn;
 use pvm_core::machine::{Action, Rank};
 use pvm_core::tid::Tid;
-use pvm_net::Gate;
+use pvm_core::wire::DataCall;
+use pvm_net::{Gate, Token, Tokens};
 use rustix::event::epoll::EventFlags;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -40,8 +42,27 @@ impl Daemon {
             }
             Action::CountSentAgain { host } => self.machine.handle_sent_again(host, self.links.sent_again(host)),
             Action::SendHost { host, frame } => self.links.send(host, &frame),
+            Action::ExpectData { host } => self.expect_data(host),
+            Action::CallData { host, addresses, call: DataCall { shown, back } } => {
+                let [shown, back] = [shown, back].map(Token::from_bytes);
+                self.links.call_data(host, &addresses, Tokens { shown, back });
+            }
+            Action::DropData { host } => {
+                self.route.unplug(host);
+                self.links.cancel_data(host);
+            }
             action => self.act_on_directs(action),
         }
+    }
+
+    /// A host that has lost its data link, or is to have a new one, may call for it.
+    fn expect_data(&mut self, host: Tid) {
+        let call = Tokens::generate().ok().map(|tokens| {
+            let call = DataCall { shown: *tokens.shown.as_bytes(), back: *tokens.back.as_bytes() };
+            self.links.expect_data(host, tokens);
+            call
+        });
+        self.machine.handle_data_expected(self.now(), host, call);
     }
 
     /// When the links want to be looked at without anything having come.
@@ -61,12 +82,18 @@ impl Daemon {
             match event {
                 Event::Up { host, data } => {
                     self.machine.handle_link_up(self.now(), host);
-                    self.attach_data(host, data);
+                    self.attach_data(host, data, Route::attach);
                     self.deputy(host, true);
                     // What came with the handshake shows on no socket.
                     self.unfinished_hosts.insert(host);
                 }
                 Event::Down { host } => self.link_down(host),
+                Event::DataUp { host, data } => {
+                    self.machine.handle_data_up(self.now(), host);
+                    self.log.line(&format!("the data link to {host} stands again"));
+                    self.attach_data(host, data, Route::resume);
+                }
+                Event::DataDown { host } => self.machine.handle_data_down(self.now(), host),
                 Event::Met { ticket, link } => self.direct_met(ticket, &link),
                 Event::NotMet { ticket, reason } => self.direct_not_met(ticket, &reason),
                 Event::Remark(text) => self.log.line(&text),

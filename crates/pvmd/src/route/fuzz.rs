@@ -12,6 +12,9 @@ use std::rc::Rc;
 /// What takes it in.
 pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/inlet.rs"),
+    file("crates/pvmd/src/route/cable.rs"),
+    part("crates/pvmd/src/route/outlet.rs", &["acknowledged", "resume"]),
+    part("crates/pvm-core/src/flows/record.rs", &["acknowledge", "resume"]),
     part(
         "crates/pvmd/src/route/mod.rs",
         &[
@@ -21,7 +24,8 @@ pub const DECODER: &[Source] = &[
             "hand_over",
             "hear",
             "hear_all",
-            "broken",
+            "failed",
+            "resume",
             "ready",
             "forget_task",
             "forget_host",
@@ -95,6 +99,7 @@ struct World {
     /// What it has said and the socket has not taken.
     pending: Vec<u8>,
     broken: bool,
+    encrypted: bool,
     ports: PortTable,
 }
 
@@ -133,7 +138,7 @@ impl World {
         let tasks = NAMES[1..3].iter().map(task).collect();
         let (near, far) = pipes(encrypted);
         route.attach(HOSTILE, near);
-        World { route, places, tasks, far: Some(far), pending: Vec::new(), broken: false, ports }
+        World { route, places, tasks, far: Some(far), pending: Vec::new(), broken: false, encrypted, ports }
     }
 
     fn deed(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
@@ -155,8 +160,21 @@ impl World {
                 frames::write_credit(&Credit { host: OWN, dst, bytes }, &mut self.pending);
             }
             7 => self.task_does(from)?,
-            8 => self.far = None,
+            8 => self.breaks(from)?,
             _ => self.turn(),
+        }
+        Ok(())
+    }
+
+    /// The connection ends; or, if it has, there is another one, on which the host says how far it has come.
+    fn breaks(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+        if self.far.take().is_none() {
+            let (near, far) = pipes(self.encrypted);
+            self.route.unplug(HOSTILE);
+            self.route.resume(HOSTILE, near);
+            (self.far, self.pending) = (Some(far), Vec::new());
+            let position = from.arbitrary::<u8>()?.into();
+            frames::write_acknowledged(position, &mut self.pending);
         }
         Ok(())
     }
@@ -224,6 +242,7 @@ impl World {
                     assert!(host == HOSTILE && !why.is_empty());
                     self.broken = true;
                 }
+                Event::Cut { host, why } => assert!(host == HOSTILE && !why.is_empty()),
                 Event::Lost { task, .. } => assert_eq!(task.0, NAMES[3]),
                 Event::Wanted { host } => assert_eq!(host, HOSTILE),
             }
@@ -262,7 +281,7 @@ fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
 }
 
 /// Two ends of a data link that stands.
-fn pipes(encrypted: bool) -> (Pipe, Pipe) {
+pub(super) fn pipes(encrypted: bool) -> (Pipe, Pipe) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
     let (mut near, mut far) = match encrypted {

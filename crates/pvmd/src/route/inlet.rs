@@ -1,7 +1,7 @@
 //! What comes in on a data link.
 use super::{Around, Cargo, Failure, Route, is_short};
-use pvm_core::flows::frames::{Head, read_head};
-use pvm_core::flows::{Letter, Strange};
+use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
+use pvm_core::flows::{Letter, Receipts, Strange};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
 use pvm_net::{LinkError, Pipe};
@@ -17,6 +17,9 @@ const BEHIND_BYTES: usize = 256;
 const TURN_BYTES: usize = 1 << 20;
 /// The same in reads: encrypted bytes can be much work and few bytes.
 const TURN_READS: usize = 64;
+/// The other side, which keeps what it has sent, is told each time that so many bytes have come; earlier where
+/// something goes there anyway.
+const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 
 /// What is to be done with a body when it is there.
 enum Then {
@@ -43,6 +46,8 @@ pub(super) struct Inlet {
     start: usize,
     end: usize,
     incoming: Option<Incoming>,
+    /// How much has been read.
+    pub receipts: Receipts,
     /// The socket may have more.
     pub readable: bool,
     /// The peer has closed; what it sent before is still to be read.
@@ -60,6 +65,7 @@ impl Default for Inlet {
             start: 0,
             end: 0,
             incoming: None,
+            receipts: Receipts::new(ACKNOWLEDGED_EVERY),
             readable: true,
             ended: false,
             stalled: false,
@@ -111,6 +117,12 @@ impl Inlet {
 
     /// Reads once; gives how many bytes came, and notes whether the socket may have more.
     fn read(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
+        let count = self.read_some(pipe, least)?;
+        self.receipts.took(count as u64);
+        Ok(count)
+    }
+
+    fn read_some(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
         if let Some(count) = self.read_straight(pipe)? {
             return Ok(count);
         }
@@ -206,14 +218,16 @@ impl Route {
                     cable.inlet.stalled = true;
                     return Ok(false);
                 }
-                Next::Read(_) if !cable.inlet.readable => {
-                    cable.inlet.release();
-                    return Ok(false);
-                }
-                Next::Read(least) => {
-                    taken += cable.inlet.read(&mut cable.pipe, least)?;
-                    reads += 1;
-                }
+                Next::Read(least) => match cable.connection().filter(|(_, inlet, _)| inlet.readable) {
+                    Some((pipe, inlet, _)) => {
+                        taken += inlet.read(pipe, least)?;
+                        reads += 1;
+                    }
+                    None => {
+                        cable.inlet.release();
+                        return Ok(false);
+                    }
+                },
             }
         }
         Ok(self.undelivered.is_empty())
@@ -232,6 +246,12 @@ impl Route {
                     return Err(Failure::Strange);
                 }
                 self.departures.flows.credit(dst, bytes);
+                Ok(Next::Again)
+            }
+            Head::Acknowledged { position } => {
+                inlet.consume(head_bytes);
+                inlet.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
+                cable.outlet.acknowledged(position)?;
                 Ok(Next::Again)
             }
             Head::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),

@@ -5,6 +5,8 @@
 //! link to the host takes them. What arrives it puts into its own heap and lends to the receivers.
 //! So the daemon's own memory is bounded: by `HELD_BYTES_MAX` for each sender, and for each receiver
 //! by a window for each host (or one long message).
+#[cfg(test)]
+mod breaking_tests;
 mod cable;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -51,8 +53,10 @@ pub trait Around {
 pub enum Event {
     /// A frame came out of a flow.
     Frame { from: Tid, frame: Box<Frame> },
-    /// The link to the host is of no use any more.
+    /// The link to the host is of no use any more, nor is the host.
     Broken { host: Tid, why: String },
+    /// The connection to the host has ended; with another one all goes on.
+    Cut { host: Tid, why: String },
     /// There is something for a host to which there is no link.
     Wanted { host: Tid },
     /// A task could not be introduced; what was for it is lost.
@@ -177,6 +181,20 @@ impl Route {
         self.cables.insert(host, Cable::new(pipe));
     }
 
+    /// There is another connection to a host: all goes on where the other side has got to.
+    pub fn resume(&mut self, host: Tid, pipe: Pipe) {
+        if let Some(cable) = self.cables.get_mut(&host) {
+            cable.plug(pipe);
+        }
+    }
+
+    /// The connection to a host is of no use any more; another one may come.
+    pub fn unplug(&mut self, host: Tid) {
+        if let Some(cable) = self.cables.get_mut(&host) {
+            cable.unplug();
+        }
+    }
+
     /// The link to a host is gone. What was for it waits.
     pub fn detach(&mut self, host: Tid) {
         self.cables.remove(&host);
@@ -296,14 +314,21 @@ impl Route {
         !self.undelivered.is_empty() || self.cables.values().any(|cable| cable.inlet.stalled)
     }
 
+    /// A while has passed: other hosts hear of all that has come from them, so that they need not keep it.
+    pub fn acknowledge(&mut self) {
+        self.cables.values_mut().for_each(|cable| cable.inlet.receipts.hurry());
+    }
+
     /// Gives memory back if nothing has been carried since the last time; says whether that is so.
     pub fn tidy(&mut self) -> bool {
         if std::mem::take(&mut self.stirred) {
             return false;
         }
         for cable in self.cables.values_mut() {
-            cable.pipe.release();
-            cable.outlet.release();
+            if let Some((pipe, _, outlet)) = cable.connection() {
+                pipe.release();
+                outlet.release();
+            }
         }
         if self.endpoint.has_excess() {
             self.endpoint.tidy();
@@ -322,9 +347,10 @@ impl Route {
         self.hear_all();
         let hosts: Vec<Tid> = self.cables.keys().copied().collect();
         for host in &hosts {
-            match self.pull(*host, around) {
+            let greeted = self.cables.get_mut(host).map_or(Ok(()), Cable::greet);
+            match greeted.and_then(|()| self.pull(*host, around)) {
                 Ok(again) => more |= again,
-                Err(failure) => self.broken(*host, &failure),
+                Err(failure) => self.failed(*host, &failure),
             }
         }
         while let Some(credit) = self.intake.poll_credit() {
@@ -333,18 +359,29 @@ impl Route {
             }
         }
         for host in &hosts {
-            let Some(cable) = self.cables.get_mut(host) else { continue };
-            match cable.outlet.push(&mut cable.pipe, *host, &mut self.departures.flows) {
+            let connection = self.cables.get_mut(host).and_then(Cable::connection);
+            let Some((pipe, inlet, outlet)) = connection else { continue };
+            match outlet.push(pipe, *host, &mut self.departures.flows, &mut inlet.receipts) {
                 Ok(again) => more |= again,
-                Err(failure) => self.broken(*host, &failure),
+                Err(failure) => self.failed(*host, &failure),
             }
         }
         more | !self.departures.flows.take_freed().is_empty() | !self.events.is_empty()
     }
 
-    fn broken(&mut self, host: Tid, failure: &Failure) {
-        self.cables.remove(&host);
-        self.events.push_back(Event::Broken { host, why: failure.to_string() });
+    /// A connection that ends is not the end of the link; a host that makes no sense is.
+    fn failed(&mut self, host: Tid, failure: &Failure) {
+        let why = failure.to_string();
+        match failure {
+            Failure::Link(_) => {
+                self.unplug(host);
+                self.events.push_back(Event::Cut { host, why });
+            }
+            Failure::Strange => {
+                self.cables.remove(&host);
+                self.events.push_back(Event::Broken { host, why });
+            }
+        }
     }
 
     // ----- what has arrived

@@ -10,16 +10,18 @@ use std::os::fd::AsFd;
 const FLOOD: u32 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
 /// A host: its port table and the tasks that live there.
-struct Host {
-    tid: Tid,
+pub(super) struct Host {
+    pub tid: Tid,
     ports: PortTable,
-    route: Route,
-    places: Places,
-    frames: Vec<Frame>,
+    pub route: Route,
+    pub places: Places,
+    pub frames: Vec<Frame>,
+    /// Connections of which it has found the end.
+    pub cuts: usize,
 }
 
 #[derive(Default)]
-struct Places {
+pub(super) struct Places {
     tasks: HashMap<Tid, [OwnedFd; 2]>,
     introduced: Vec<Tid>,
     rung: usize,
@@ -43,15 +45,15 @@ impl Around for Places {
 }
 
 /// A task; keeps what it has taken.
-struct Task {
-    tid: Tid,
+pub(super) struct Task {
+    pub tid: Tid,
     host: Tid,
-    endpoint: Endpoint,
-    taken: Taken,
+    pub endpoint: Endpoint,
+    pub taken: Taken,
 }
 
 #[derive(Default)]
-struct Taken(Vec<(Tid, [u32; 5], Vec<u8>)>);
+pub(super) struct Taken(pub Vec<(Tid, [u32; 5], Vec<u8>)>);
 
 impl Sink for Taken {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
@@ -75,33 +77,33 @@ impl Sink for Taken {
 }
 
 impl Task {
-    fn send(&mut self, to: Tid, number: u32, body: &[u8]) {
+    pub fn send(&mut self, to: Tid, number: u32, body: &[u8]) {
         let sent = self.endpoint.send_bytes(self.host.0, [number, 1, 2, 3, 4, to.0], body);
         assert!(matches!(sent, Ok(Sent::Done)));
     }
-    fn multicast(&mut self, to: &[Tid], number: u32, body: &[u8]) {
+    pub fn multicast(&mut self, to: &[Tid], number: u32, body: &[u8]) {
         let list: Vec<u8> = to.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
         self.send(Tid(pvm_core::flows::LIST), 0, &list);
         self.send(Tid(pvm_core::flows::LISTED), number, body);
     }
-    fn take(&mut self) {
+    pub fn take(&mut self) {
         while self.endpoint.poll(&mut self.taken) > 0 {}
         self.endpoint.poll(&mut self.taken);
     }
     /// The messages of one sender by their numbers.
-    fn numbers(&self, from: Tid) -> Vec<u32> {
+    pub fn numbers(&self, from: Tid) -> Vec<u32> {
         self.taken.0.iter().filter(|(src, ..)| *src == from).map(|(_, meta, _)| meta[0]).collect()
     }
 }
 
 impl Host {
-    fn new(tid: u32) -> Host {
+    pub fn new(tid: u32) -> Host {
         let (tid, ports) = (Tid(tid), PortTable::new(64).unwrap());
         ports.set(tid.0);
         let route = Route::new(tid, ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
-        Host { tid, ports, route, places: Places::default(), frames: Vec::new() }
+        Host { tid, ports, route, places: Places::default(), frames: Vec::new(), cuts: 0 }
     }
-    fn task(&mut self, number: u32) -> Task {
+    pub fn task(&mut self, number: u32) -> Task {
         let tid = Tid(self.tid.0 + number);
         self.ports.set(tid.0);
         let mut endpoint = Endpoint::new().unwrap();
@@ -114,7 +116,7 @@ impl Host {
         Task { tid, host: self.tid, endpoint, taken: Taken::default() }
     }
     /// What the daemon's loop does.
-    fn turn(&mut self) -> bool {
+    pub fn turn(&mut self) -> bool {
         // The loop hears of a socket once; looking at it always costs the test nothing.
         let hosts: Vec<Tid> = self.route.cables.keys().copied().collect();
         hosts.iter().for_each(|host| self.route.ready(*host, true, true, false));
@@ -125,18 +127,19 @@ impl Host {
             match event {
                 Event::Frame { frame, .. } => self.frames.push(*frame),
                 Event::Wanted { .. } => {}
+                Event::Cut { .. } => self.cuts += 1,
                 other => panic!("{other:?}"),
             }
         }
         more
     }
-    fn dies(&mut self, task: &Task) {
+    pub fn dies(&mut self, task: &Task) {
         self.route.drain(task.tid, &self.places);
         self.ports.clear(task.tid.0);
         self.places.tasks.remove(&task.tid);
         self.route.forget_task(task.tid);
     }
-    fn heap_bytes(&mut self) -> usize {
+    pub fn heap_bytes(&mut self) -> usize {
         self.route.lent.values().flatten().flatten().map(Block::capacity).sum()
     }
 }
@@ -168,7 +171,7 @@ fn two() -> (Host, Host) {
 }
 
 /// Turns until nothing has moved for a while; `tasks` take what comes.
-fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
+pub(super) fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
     let mut quiet = 0;
     while quiet < 50 {
         let before: usize = tasks.iter().map(|task| task.taken.0.len()).sum();
@@ -185,7 +188,7 @@ fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
     }
 }
 
-fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
+pub(super) fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
     (0..bytes).map(|at| (at as u32).wrapping_mul(31).wrapping_add(seed) as u8).collect()
 }
 
