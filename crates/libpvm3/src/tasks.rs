@@ -6,7 +6,7 @@ use crate::memory::{items, store};
 use crate::process::Entry;
 use crate::trace::{ints, nothing, traced, traced_code};
 use crate::wait::{request, unexpected};
-use crate::{catchout, handlers};
+use crate::{catchout, handlers, heir};
 use pvm_core::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_ROUTE_ADD};
 use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
@@ -78,6 +78,7 @@ fn leave(entry: &mut Entry) -> Result<(), Code> {
 /// wrong. A child of `fork()` calls it to have nothing to do with what its parent is.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmendtask() -> c_int {
+    heir::renounce();
     call_silent(|entry| {
         if entry.task().in_handler() {
             return Err(Code::NotImpl.into());

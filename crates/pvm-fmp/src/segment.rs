@@ -4,6 +4,7 @@
 //! mapped it never faults, whatever the owner does. Memory is taken page by page on first use and
 //! given back by punching holes.
 use crate::bell::Waiting;
+use crate::descriptor::above_standard;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{mapping, memory};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
@@ -202,7 +203,7 @@ impl Segment {
 
     fn with_bytes(bytes: u64) -> io::Result<Segment> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let writable = rustix::fs::memfd_create("hpvm", flags)?;
+        let writable = above_standard(rustix::fs::memfd_create("hpvm", flags)?)?;
         rustix::fs::fchmod(&writable, Mode::RUSR)?;
         rustix::fs::ftruncate(&writable, bytes)?;
         rustix::fs::fcntl_add_seals(&writable, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
@@ -282,7 +283,7 @@ pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Opens what a descriptor leads to once more, with flags and a position of its own.
 pub fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
+    above_standard(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
 }
 
 #[cfg(test)]
