@@ -12,7 +12,7 @@ extern char *pvm_errlist[];
 extern int pvm_nerr, pvm_useruid, pvmautoerr, pvmmytid, pvmmyptid, pvmmyupid, pvmmyctx, pvmmydsig, pvmrouteopt;
 extern int pvmfrgsiz, pvmudpmtu, pvmrescode, pvmshowtaskid, pvmdebmask, pvmnoreset, pvmnoresetindex, pvmnsibs;
 extern int *pvmsibtids, pvmschedtid;
-extern void *pvmrbuf, *pvmsbuf, *pvmrxlist;
+extern void *pvmrbuf, *pvmsbuf, *pvmrxlist, *pvm_inprecv;
 extern struct Pvmtracer pvmctrc, pvmtrc;
 extern struct Pvmtevinfo pvmtevinfo[];
 extern struct Pvmtevdid pvmtevdidlist[];
@@ -63,7 +63,7 @@ static void check_first_values(void)
     CHECK(pvmnoreset == 0 && pvmnoresetindex == -1);
     CHECK(pvmnsibs == -1 && pvmsibtids == 0);
     CHECK(pvmschedtid == 0);
-    CHECK(pvmrbuf == 0 && pvmsbuf == 0 && pvmrxlist == 0);
+    CHECK(pvmrbuf == 0 && pvmsbuf == 0 && pvmrxlist == 0 && pvm_inprecv == 0);
     CHECK(is_zero(&pvmctrc, sizeof pvmctrc));
     CHECK(is_zero(&pvmtrc, sizeof pvmtrc));
 }

@@ -18,6 +18,8 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_upkushort", "pvm_version",
     // Internal by name, and used by programs all the same.
     "lpvmerr", "pvmdisplaymhfinfo", "pvmgetclock", "pvmgettmp", "pvmlogerror", "pvmnametag", "pvmsleep",
+    // The same, in PVM's own sources (tasker, hoster, xhoster, console, misc) and in bindings to other languages.
+    "pvmbailout", "pvmchkuid", "pvmendtask", "pvmlogperror", "pvmputenv", "pvmreset", "pvmstrtoi",
     // Public, or popular in sources elsewhere.
     "pvm_catchout", "pvm_delete", "pvm_getnoresets", "pvm_gettmask", "pvm_insert", "pvm_lookup", "pvm_pkmesg",
     "pvm_pkmesgbody", "pvm_recvf", "pvm_reg_hoster", "pvm_reg_tasker", "pvm_strerror", "pvm_tickle", "pvm_unexport",
@@ -55,6 +57,7 @@ pub const DATA: &[(&str, u64)] = &[
     ("gstid", 4),
     ("pvm_errlist", 296),
     ("pvm_errno", 4),
+    ("pvm_inprecv", 8),
     ("pvm_nerr", 4),
     ("pvm_useruid", 4),
     ("pvmautoerr", 4),

@@ -77,6 +77,9 @@ pub static pvmsbuf: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// In 3.4.6 the queue of messages; here always null.
 #[unsafe(no_mangle)]
 pub static pvmrxlist: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+/// In 3.4.6 the one-call receive that is going on, on machines of many processors; else null, as here.
+#[unsafe(no_mangle)]
+pub static pvm_inprecv: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// A C string constant that can lie in a static.
 #[repr(transparent)]

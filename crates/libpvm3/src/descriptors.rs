@@ -10,6 +10,7 @@ use crate::trace::{nothing, traced};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
+use pvm_fmp::descriptor::above_standard;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -25,7 +26,7 @@ impl Watch {
             return None;
         }
         // SAFETY: made just now, owned by nobody else.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let descriptor = above_standard(unsafe { OwnedFd::from_raw_fd(descriptor) }).ok()?;
         for one in watched {
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
             let add = libc::EPOLL_CTL_ADD;

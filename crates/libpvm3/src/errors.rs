@@ -173,3 +173,15 @@ pub unsafe extern "C" fn pvmlogerror(text: *const c_char) -> c_int {
     print_error(&[b"libpvm ", tag().as_bytes(), b": ", text].concat());
     0
 }
+
+/// `pvmlogperror`: says what the system's last failure was, as `perror` does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmlogperror(text: *const c_char) -> c_int {
+    let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    // SAFETY: as promised by the caller.
+    let text = unsafe { crate::memory::bytes(text) }.unwrap_or(b"(null)");
+    // SAFETY: the C library has a text for every number; it stands until the next call by this thread.
+    let why = unsafe { CStr::from_ptr(libc::strerror(number)) }.to_bytes();
+    log(&[text, b": ", why].concat());
+    0
+}

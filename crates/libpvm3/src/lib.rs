@@ -18,6 +18,7 @@ mod fortran;
 pub mod fuzz;
 mod groups;
 mod handlers;
+mod heir;
 mod hosts;
 mod lists;
 mod lock;

@@ -3,6 +3,7 @@
 //! Its word lies in a page that the kernel wipes in a child of `fork()`, so one look at the word
 //! says three things: whether this process has set itself up, whether somebody is inside, and
 //! whether others wait. While the process has one thread, taking and giving it is a plain store.
+use crate::heir;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,6 +16,8 @@ const FREE: u32 = 1;
 const HELD: u32 = 2;
 /// Held, and somebody sleeps on the word.
 const CONTENDED: u32 = 3;
+/// Free, and not taken since the process has forked: a child may go on as what this process was.
+const FORKED: u32 = 4;
 
 /// How often [`take_in_time`] looks whether another thread has gone.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
@@ -32,6 +35,8 @@ pub enum Taken {
     Held,
     /// It was free, and this process uses it for the first time.
     First,
+    /// It was free, and has not been taken since the process has forked.
+    AfterFork,
     /// This thread has it already.
     Already,
 }
@@ -80,6 +85,11 @@ pub fn take_in_time(limit: Duration) -> Option<Taken> {
         match word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
             Ok(_) => return Some(taken(Taken::Held)),
             Err(FRESH) => return None,
+            Err(FORKED) => {
+                if word.compare_exchange(FORKED, HELD, Acquire, Relaxed).is_ok() {
+                    return Some(taken(Taken::AfterFork));
+                }
+            }
             Err(_) if alone() || OWNER.load(Relaxed) == this_thread() => return Some(Taken::Already),
             Err(_) if Instant::now() >= end => return None,
             Err(_) => std::thread::sleep(LOOK_PAUSE),
@@ -120,6 +130,12 @@ fn take_slowly() -> Taken {
             Err(FRESH) => {
                 if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() {
                     return taken(Taken::First);
+                }
+            }
+            Err(FORKED) => {
+                if word.compare_exchange(FORKED, held, Acquire, Relaxed).is_ok() {
+                    heir::used();
+                    return taken(Taken::Held);
                 }
             }
             Err(HELD) => {
@@ -166,13 +182,33 @@ pub fn announce_owner() {
     OWNER.store(this_thread(), Relaxed);
 }
 
+/// Gives the lock back after [`Taken::AfterFork`], nothing having been done with the task.
+pub fn give_untouched() {
+    OWNER.store(0, Relaxed);
+    if word().swap(FORKED, Release) == CONTENDED {
+        futex_wake(word(), 1);
+    }
+}
+
+/// Whether this process is new, or the child of a fork that has not taken the lock.
+pub fn is_fresh() -> bool {
+    word().load(Relaxed) == FRESH
+}
+
+/// The process is about to fork: whoever takes the lock next says so to the child. Gives whether nobody holds it,
+/// so that the child may go on with what it finds.
+pub fn mark_fork() -> bool {
+    let word = word();
+    word.load(Relaxed) == FORKED || word.compare_exchange(FREE, FORKED, Relaxed, Relaxed).is_ok()
+}
+
 /// After code of the user ran inside: takes the lock back where that code forked and this is the
 /// child. `true` if the child has no state of its own yet.
 pub fn reclaim() -> bool {
     let word = word();
     match word.load(Relaxed) {
         FRESH => word.compare_exchange(FRESH, HELD, Relaxed, Relaxed).is_ok(),
-        FREE => take() == Taken::First,
+        FREE | FORKED => take() == Taken::First,
         _ => false,
     }
 }
@@ -189,7 +225,13 @@ fn make_page() {
     }
     // SAFETY: has no preconditions; the pointer it gives is valid for ever.
     SINGLE_THREADED.store(unsafe { hpvm_single_threaded_byte() }.cast_mut(), Relaxed);
-    let page = wiped_page().unwrap_or_else(word_wiped_by_handler);
+    let page = match wiped_page() {
+        Some(page) => {
+            heir::watch_forks();
+            page
+        }
+        None => word_wiped_by_handler(),
+    };
     WORD.store(page, Release);
 }
 

@@ -1,5 +1,5 @@
 //! Mailboxes (contract 2.10), and the older calls that are now built on them.
-use crate::errors::{Failure, Outcome, call, call_quiet};
+use crate::errors::{Failure, Outcome, call, call_quiet, call_silent};
 use crate::lists::{CMailboxInfo, MailboxList};
 use crate::memory::{bytes, required_bytes, store};
 use crate::process::Entry;
@@ -273,6 +273,34 @@ pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_in
         }
         Ok(0)
     })
+}
+
+/// `pvmreset`: what the console's `reset` is made of. Ends all tasks but `own` and those that a reset spares, if
+/// `kill` says so, and removes the entries without an owner: those of `class`, of all classes where that is null or
+/// empty; the one at `index`, or all where that is negative.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char, index: c_int) -> c_int {
+    call_silent(|entry| {
+        entry.enrolled()?;
+        if kill != 0 {
+            end_all_but(entry, own)?;
+        }
+        // SAFETY: a string, as the caller promises, or null.
+        let class = unsafe { bytes(class) }.filter(|class| !class.is_empty());
+        request(entry, Request::ResetInfo { name: class.map(ByteBuf::from), index: (index >= 0).then_some(index) })?;
+        Ok(0)
+    })
+}
+
+/// Ends all tasks but that one and those that a reset spares.
+fn end_all_but(entry: &mut Entry, own: c_int) -> Result<(), Code> {
+    let spared: Vec<Tid> = entries(entry, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1).collect();
+    let Reply::Tasks(tasks) = request(entry, Request::Tasks(Tid::NONE))? else { return Err(Code::BadMsg) };
+    for task in tasks.iter().filter(|task| task.tid.0 as c_int != own && !spared.contains(&task.tid)) {
+        // One that has ended meanwhile needs no signal.
+        let _ = request(entry, Request::Signal { tid: task.tid, signal: libc::SIGTERM });
+    }
+    Ok(())
 }
 
 /// Enters the task among those that a reset spares; its index there.

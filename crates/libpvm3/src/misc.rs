@@ -76,6 +76,42 @@ pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
     name
 }
 
+/// `pvmputenv`: sets a variable by the program's own text `NAME=value`, which stays the program's; -1 where that
+/// has another form.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmputenv(text: *mut c_char) -> c_int {
+    // SAFETY: as promised by the caller.
+    let at = unsafe { bytes(text) }.and_then(|text| text.iter().position(|byte| *byte == b'='));
+    match at {
+        None | Some(0) => -1,
+        // SAFETY: the text stays where it is, as with `putenv`.
+        Some(_) => unsafe { libc::putenv(text) },
+    }
+}
+
+/// `pvmstrtoi`: the number in a text, in decimal, hexadecimal (`0x`) or octal (`0`) form, up to what is no digit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmstrtoi(text: *const c_char) -> c_int {
+    // SAFETY: as promised by the caller.
+    let text = unsafe { bytes(text) }.unwrap_or_default();
+    let (base, digits) = match text {
+        [b'0', b'x' | b'X', digits @ ..] => (16, digits),
+        [b'0', digits @ ..] => (8, digits),
+        digits => (10, digits),
+    };
+    let digits = digits.iter().map_while(|byte| char::from(*byte).to_digit(base));
+    digits.fold(0, |number: c_int, digit| number.wrapping_mul(base as c_int).wrapping_add(digit as c_int))
+}
+
+/// `pvmchkuid`: whether that user may run PVM. Every user may, root too (D28), so it returns; that of 3.4.6 ends
+/// the process where the user may not.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvmchkuid(_user: c_int) {}
+
+/// `pvmbailout`: the daemon of 3.4.6 has a function of that name which ends it; the library's, for tasks, returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvmbailout(_code: c_int) {}
+
 /// `pvmsettaskname`: the name under which the task will show up; only before it enrols.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {

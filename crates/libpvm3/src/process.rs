@@ -5,7 +5,7 @@
 //! nothing is borrowed, so that code may call the library again.
 use crate::lists::Lists;
 use crate::lock::{self, Taken};
-use crate::{catchout, data, handlers, trace};
+use crate::{catchout, data, handlers, heir, trace};
 use pvm_core::codes::Code;
 use pvm_core::events::MASK_EMPTY;
 use pvm_task::{Environment, Task};
@@ -49,6 +49,10 @@ pub struct State {
     pub sending_traces: bool,
     /// Its spawner wants traces of it.
     spawned_to_trace: bool,
+    /// The process.
+    process: u32,
+    /// A daemon has started it: the task ends with it.
+    spawned: bool,
 }
 
 impl State {
@@ -68,6 +72,8 @@ impl State {
             registered: Default::default(),
             sending_traces: false,
             spawned_to_trace: environment.cookie.is_some() && environment.trace_mask.as_ref().is_some_and(masked),
+            process: std::process::id(),
+            spawned: environment.cookie.is_some(),
         }
     }
 }
@@ -117,6 +123,12 @@ pub fn enter() -> Option<Entry> {
 /// long. A child of `fork()` that has not called the library has never been there.
 pub fn enter_in_time(limit: Duration) -> Option<Entry> {
     let taken = lock::take_in_time(limit)?;
+    // SAFETY: the lock is held, and has been taken before; nobody borrows the state.
+    if taken == Taken::AfterFork && !unsafe { state() }.task.holds_back() {
+        // Nothing is to be done, and a child may go on as this task.
+        lock::give_untouched();
+        return None;
+    }
     enter_slowly(Entry { nested: false, not_send: PhantomData }, taken)
 }
 
@@ -124,6 +136,10 @@ pub fn enter_in_time(limit: Duration) -> Option<Entry> {
 fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
     match taken {
         Taken::Held => Some(entry),
+        Taken::AfterFork => {
+            heir::used();
+            Some(entry)
+        }
         Taken::First => {
             renew();
             Some(entry)
@@ -139,8 +155,8 @@ fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
     }
 }
 
-/// Makes the state of a process that has none of its own. What a parent left is thrown away
-/// without a touch to what the parent shares with its daemon and peers.
+/// Makes the state of a process that has none of its own: that of the parent whose place it takes, or a new one.
+/// What a parent left is thrown away then, without a touch to what the parent shares with its daemon and peers.
 fn renew() {
     USER_CODE.store(false, Relaxed);
     JOINED.store(0, Relaxed);
@@ -148,10 +164,19 @@ fn renew() {
     // SAFETY: the lock is held and nobody borrows the state: a new process has no other thread,
     // and user code, the only place where a fork can happen inside, runs without a borrow.
     let state = unsafe { &mut *PROCESS.state.get() };
-    let Some(inherited) = state.take() else {
+    let Some(mut inherited) = state.take() else {
         *state = Some(State::new(&Environment::from_process()));
         return;
     };
+    let own = std::process::id();
+    let open = inherited.task.is_connected() && !inherited.spawned;
+    if open && heir::claim(inherited.process) && inherited.task.inherit() {
+        data::pvmmyupid.store(own as c_int, Relaxed);
+        trace::refresh(&inherited.task);
+        *state = Some(State { process: own, ..inherited });
+        return;
+    }
+    heir::begin_anew();
     data::begin_anew();
     // The place that a spawn made is the parent's.
     let mut own = State::new(&Environment { cookie: None, ..Environment::from_process() });
@@ -219,7 +244,7 @@ impl Entry {
 
     fn come_back(&mut self) {
         match lock::take() {
-            Taken::Held | Taken::Already => {}
+            Taken::Held | Taken::AfterFork | Taken::Already => {}
             Taken::First => renew(),
         }
     }

@@ -9,6 +9,7 @@ use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::Request;
 use pvm_core::trace::Value;
+use pvm_fmp::descriptor::Floor;
 use pvm_task::Environment;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::io::{BufRead, BufReader, Read};
@@ -86,6 +87,7 @@ fn own_directory() -> Option<PathBuf> {
 /// Starts the daemon in a session of its own, as nobody's child, so that neither the terminal's
 /// end nor this program's end concerns it. The line that names its socket.
 fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let _floor = Floor::lay();
     let mut command = Command::new(program);
     command.args(arguments.iter().map(|argument| OsStr::from_bytes(argument)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());

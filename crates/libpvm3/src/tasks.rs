@@ -3,9 +3,10 @@ use crate::data::{self, pvmmyctx, pvmnsibs, pvmsibtids};
 use crate::errors::{call, call_quiet, call_silent, lpvm_error};
 use crate::lists::{CTaskInfo, TaskList};
 use crate::memory::{items, store};
+use crate::process::Entry;
 use crate::trace::{ints, nothing, traced, traced_code};
 use crate::wait::{request, unexpected};
-use crate::{catchout, handlers};
+use crate::{catchout, handlers, heir};
 use pvm_core::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_ROUTE_ADD};
 use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
@@ -52,18 +53,41 @@ pub extern "C" fn pvm_exit() -> c_int {
             handlers::run(entry);
             // SAFETY: null stands for all streams.
             unsafe { libc::fflush(null_mut()) };
-            crate::trace::finish(entry);
-            let left = entry.task().leave();
-            crate::trace::refresh(entry.task());
-            entry.state().attentive = false;
-            entry.state().registered = Default::default();
-            entry.state().watched = None;
-            entry.state().lists.siblings = Vec::new();
-            data::forget_identity();
-            pvmmyctx.store(entry.task().context(), Relaxed);
+            let left = leave(entry);
             collected.and(left)?;
             Ok(0)
         })
+    })
+}
+
+/// Leaves the machine.
+fn leave(entry: &mut Entry) -> Result<(), Code> {
+    crate::trace::finish(entry);
+    let left = entry.task().leave();
+    crate::trace::refresh(entry.task());
+    entry.state().attentive = false;
+    entry.state().registered = Default::default();
+    entry.state().watched = None;
+    entry.state().lists.siblings = Vec::new();
+    data::forget_identity();
+    pvmmyctx.store(entry.task().context(), Relaxed);
+    left
+}
+
+/// `pvmendtask`: leaves the machine without a word: nobody is waited for, no handler runs, and nothing can go
+/// wrong. A child of `fork()` calls it to have nothing to do with what its parent is.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvmendtask() -> c_int {
+    heir::renounce();
+    call_silent(|entry| {
+        if entry.task().in_handler() {
+            return Err(Code::NotImpl.into());
+        }
+        if entry.task().is_enrolled() {
+            // The daemon sees the end of the connection anyway.
+            let _ = leave(entry);
+        }
+        Ok(0)
     })
 }
 

@@ -188,6 +188,11 @@ fn select_tells_of_all_news() {
 }
 
 #[test]
+fn standard_descriptors_that_are_closed_stay_closed() {
+    passes("closed_standard", Linked::Shared);
+}
+
+#[test]
 fn functions_of_the_user_may_call_the_library() {
     passes("callbacks", Linked::Shared);
 }

@@ -14,7 +14,7 @@ pub use serde_bytes::ByteBuf;
 
 /// Spoken by both sides; unequal versions are refused with `PvmBadVersion`. A test compares what is said with
 /// `formats/tasks.txt`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A frame between a task and its daemon. The longest is one with an entry for a mailbox.
 ///
@@ -46,6 +46,9 @@ pub enum ToDaemon {
     /// descriptor: memory with the rest, so many bytes as they go to the link's socket. The daemon sends
     /// them as the peer takes them.
     Rest { number: u32, bytes: u64 },
+    /// The process of the task has ended, and its child, which has the socket from it, goes on as the task. Carries
+    /// one descriptor: the child's process.
+    Heir,
 }
 
 /// Who the task says it is; the daemon believes the socket's credentials first.
@@ -53,7 +56,7 @@ pub enum ToDaemon {
 pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
-    /// Process id, for a view from inside a container; the credentials win where they differ.
+    /// Process id as the task sees it, which is another where it lives in a container: for the log only.
     pub pid: u32,
     /// `PVMEPID`: claims the place made by a spawn.
     pub cookie: Option<u32>,

@@ -2,6 +2,7 @@
 //!
 //! A memfd where the system has it, sealed against shrinking, so that who has mapped it never faults; else
 //! (sandboxes forbid the call) a file without a name.
+use crate::descriptor::above_standard;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -28,6 +29,7 @@ pub fn make(name: &str, bytes: u64) -> io::Result<OwnedFd> {
         Err(errno) if is_forbidden(errno) => without_name(name).map_err(|_| failed("memfd_create", errno))?,
         made => made.map_err(|errno| failed("memfd_create", errno))?,
     };
+    let file = above_standard(file)?;
     lengthen(&file, bytes)?;
     Ok(file)
 }
@@ -146,7 +148,7 @@ pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Opens what a descriptor leads to once more, with flags and a position of its own.
 pub fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
+    above_standard(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
 }
 
 /// A second descriptor, also where `fcntl` is forbidden.

@@ -22,6 +22,8 @@ mod blank;
 #[cfg(not(loom))]
 mod copying;
 #[cfg(not(loom))]
+pub mod descriptor;
+#[cfg(not(loom))]
 pub mod doorbell;
 #[cfg(not(loom))]
 mod endpoint;

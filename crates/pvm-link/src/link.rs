@@ -1,12 +1,13 @@
 //! One end of a control connection.
 use pvm_core::proto::{self, FRAME_BYTES_MAX, ToDaemon, ToTask};
+use pvm_fmp::descriptor::above_standard;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -101,19 +102,19 @@ impl Link {
         let address = SocketAddrUnix::new(path)?;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address))?;
-        Link::new(socket)
+        Link::new(above_standard(socket).map_err(failure)?)
     }
 
     /// Takes a connected socket, after a check that its other side belongs to this user.
     pub fn new(socket: OwnedFd) -> Result<Link, LinkError> {
-        let credentials = rustix::net::sockopt::socket_peercred(&socket)?;
-        if credentials.uid != rustix::process::geteuid() {
+        let peer = pvm_fmp::descriptor::peer_of(socket.as_fd()).map_err(failure)?;
+        if peer.user != rustix::process::geteuid().as_raw() {
             return Err(LinkError::Stranger);
         }
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Link {
             socket,
-            peer_process: credentials.pid.as_raw_nonzero().get(),
+            peer_process: peer.process,
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
             taken_bytes: 0,
@@ -130,7 +131,7 @@ impl Link {
         Ok((Link::new(one)?, Link::new(other)?))
     }
 
-    /// The process id of the other side when it connected (or listened).
+    /// The process id of the other side when it connected (or listened); 0 where that cannot be seen from here.
     pub fn peer_process(&self) -> i32 {
         self.peer_process
     }
@@ -323,6 +324,10 @@ impl Link {
     }
 }
 
+fn failure(error: io::Error) -> LinkError {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO).into()
+}
+
 fn head(length: usize, descriptors: usize) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     head[..4].copy_from_slice(&(length as u32).to_le_bytes());
@@ -361,7 +366,9 @@ fn read_once(socket: &OwnedFd, data: &mut [u8], batches: &mut VecDeque<Batch>) -
     let mut descriptors = Vec::new();
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmRights(list) = part {
-            descriptors.extend(list);
+            for descriptor in list {
+                descriptors.push(above_standard(descriptor).map_err(failure)?);
+            }
         }
     }
     if truncated || !descriptors.is_empty() {

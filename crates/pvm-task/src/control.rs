@@ -8,11 +8,13 @@ use crate::{EnrollError, Environment};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
 use pvm_core::tid::Tid;
+use pvm_fmp::descriptor::Floor;
 use pvm_fmp::ports::PortView;
 use pvm_fmp::{Endpoint, Meta};
 use pvm_link::rendezvous::FindError;
 use pvm_link::{Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::PidfdFlags;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -81,6 +83,7 @@ pub(crate) struct Member {
 impl Member {
     /// Connects to the daemon and waits to be let in.
     pub fn enroll(environment: &Environment, cookie: Option<u32>) -> Result<(Member, TraceSettings), EnrollError> {
+        let _floor = Floor::lay();
         let link = environment.places.connect().map_err(|error| match error {
             FindError::Absent => EnrollError::NoDaemon,
             error => EnrollError::Unreachable(error),
@@ -131,6 +134,21 @@ impl Member {
             groups: Groups::default(),
         };
         Ok((member, welcome.own))
+    }
+
+    /// This process takes the place of its parent.
+    pub fn inherit(&mut self) -> bool {
+        let own = rustix::process::getpid();
+        let Some(link) = &mut self.link else { return false };
+        let Ok(process) = rustix::process::pidfd_open(own, PidfdFlags::empty()) else { return false };
+        if link.send_to_daemon(&ToDaemon::Heir, &[process.as_fd()]).is_err() {
+            return false;
+        }
+        self.endpoint.inherit();
+        // Threads that slept are the parent's.
+        self.bed = Bed::default();
+        self.look_at_socket = true;
+        true
     }
 
     /// Says goodbye. What was sent before stays with its receivers.

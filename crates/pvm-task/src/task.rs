@@ -157,6 +157,12 @@ impl Task {
         member.leave()
     }
 
+    /// For a child of `fork()` that takes the place of its parent, which has ended and has done nothing as a task
+    /// since: tells the daemon. `false` where that cannot be done; then nothing has happened.
+    pub fn inherit(&mut self) -> bool {
+        self.member.as_mut().is_some_and(Member::inherit)
+    }
+
     /// For a child of `fork()`: throws away what belongs to the parent without touching it.
     pub fn abandon(mut self) {
         if let Some(member) = &mut self.member {

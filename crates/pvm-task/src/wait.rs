@@ -20,6 +20,7 @@
 //! brings news while one sleeps wakes the sleeper by itself.
 use crate::control::Member;
 use crate::task::Task;
+use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Spinner, Wait};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use std::io;
@@ -97,7 +98,7 @@ impl Bed {
             socket: socket.map(|socket| socket.try_clone_to_owned()).transpose()?,
             bell: bell.try_clone_to_owned()?,
             links: links.map(|links| links.try_clone_to_owned()).transpose()?,
-            nudge: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            nudge: above_standard(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?,
         });
         self.descriptors = Some(descriptors.clone());
         Ok(descriptors)

@@ -21,7 +21,6 @@ use pvm_net::Gate;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use rustix::process::{Pid, PidfdFlags};
 use rustix::time::Timespec;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
@@ -33,6 +32,7 @@ use std::time::{Duration, Instant};
 
 mod carrying;
 mod directs;
+mod heirs;
 mod hosts;
 mod linking;
 mod processes;
@@ -320,10 +320,7 @@ impl Daemon {
                     self.receive(connection, Turn::begin());
                 }
             }
-            Source::Peer(connection) => {
-                self.receive(connection, Turn::unending());
-                self.close(connection);
-            }
+            Source::Peer(connection) => self.peer_ended(connection),
             Source::Output(tid) => self.take_output(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
@@ -381,6 +378,7 @@ impl Daemon {
                         self.take_over(tid, number, bytes, descriptors);
                     }
                 }
+                Ok(Some((ToDaemon::Heir, descriptors))) => self.succeed(connection, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => {
                         match frame {
@@ -424,19 +422,6 @@ impl Daemon {
         client.offered = Some(Descriptors { segment, bell });
         let process = client.link.peer_process();
         self.machine.handle_hello(connection, process, hello);
-    }
-
-    /// Watches the process of a task that this daemon has not started.
-    fn watch_peer(&mut self, connection: Connection, tid: Tid) {
-        let started = self.running.get(&tid).map(|running| running.child.id() as i32);
-        let Some(client) = self.connections.get_mut(connection) else { return };
-        let process = client.link.peer_process();
-        let Some(number) = Pid::from_raw(process).filter(|_| started != Some(process)) else { return };
-        // Without it the end of the socket still tells.
-        let Ok(pidfd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return };
-        if epoll::add(&self.epoll, &pidfd, Source::Peer(connection).data(), EventFlags::IN).is_ok() {
-            client.process = Some(pidfd);
-        }
     }
 
     /// Logs the fate of a task if the debug mask says so.

@@ -266,7 +266,8 @@ impl Machine {
         let manager = self.servers.manager.unwrap_or(Tid::NONE);
         let task = self.tasks.get_mut(tid).expect("found or made just now");
         task.state = State::Connected;
-        task.process = if process > 0 { process } else { hello.pid as i32 };
+        // A number that the task says itself may be another process's here.
+        task.process = process.max(0);
         task.manager = manager;
         let welcome = Welcome {
             tid,
@@ -375,6 +376,13 @@ impl Machine {
         self.mailboxes.stop_waiting(tid);
         self.siblings_unwanted(tid);
         self.forget_server(tid);
+    }
+
+    /// The task is that process from now on; 0 for one that is not known.
+    pub fn handle_process_changed(&mut self, tid: Tid, process: i32) {
+        if let Some(task) = self.tasks.get_mut(tid).filter(|task| task.state == State::Connected) {
+            task.process = process;
+        }
     }
 
     /// A process that this daemon started has ended, with that wait status. What it had sent and

@@ -16,6 +16,7 @@ use end::{Arrived, End, News};
 use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
 use pvm_core::proto::{Direct, Request};
 use pvm_core::tid::Tid;
+use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Block, FAR, Meta};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -105,7 +106,7 @@ impl Directs {
     /// What sleepers watch. Made when it is needed.
     pub fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
         if self.epoll.is_none() {
-            self.epoll = epoll::create(CreateFlags::CLOEXEC).ok();
+            self.epoll = epoll::create(CreateFlags::CLOEXEC).ok().and_then(|epoll| above_standard(epoll).ok());
         }
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }

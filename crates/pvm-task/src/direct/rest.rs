@@ -47,6 +47,15 @@ impl Member {
 }
 
 impl Task {
+    /// Whether something that was sent is still in this process ([`Task::hand_over`]).
+    pub fn holds_back(&self) -> bool {
+        let holds = |member: &Member| {
+            member.link.as_ref().is_some_and(|link| link.wants_write())
+                || member.direct.ends.iter().any(|end| !end.is_flushed())
+        };
+        self.member.as_ref().is_some_and(holds)
+    }
+
     /// The process ends and may not have left: what it has sent goes out all the same.
     pub fn hand_over(&mut self) {
         let Some(member) = &mut self.member else { return };

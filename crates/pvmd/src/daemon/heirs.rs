@@ -1,0 +1,72 @@
+//! Processes of tasks that this daemon has not started, and their children that go on as the task.
+use super::{Daemon, Source};
+use crate::turn::Turn;
+use pvm_core::machine::Connection;
+use pvm_core::tid::Tid;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::process::{Pid, PidfdFlags};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+impl Daemon {
+    /// Watches the process of a task that this daemon has not started.
+    pub(super) fn watch_peer(&mut self, connection: Connection, tid: Tid) {
+        let started = self.running.get(&tid).map(|running| running.child.id() as i32);
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        let process = client.link.peer_process();
+        let Some(number) = Pid::from_raw(process).filter(|_| started != Some(process)) else { return };
+        // Without it the end of the socket still tells.
+        let Ok(pidfd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return };
+        self.watch_process(connection, pidfd);
+    }
+
+    /// Has the end of that process told as the end of the connection's.
+    fn watch_process(&mut self, connection: Connection, pidfd: OwnedFd) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        if epoll::add(&self.epoll, &pidfd, Source::Peer(connection).data(), EventFlags::IN).is_ok() {
+            client.process = Some(pidfd);
+        }
+    }
+
+    /// The process of a task has ended. The system has closed its socket before it says so: if that is open, a child
+    /// has it, and is the task.
+    pub(super) fn peer_ended(&mut self, connection: Connection) {
+        self.receive(connection, Turn::unending());
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        client.process = None;
+        match client.tid.filter(|_| !client.mute) {
+            Some(tid) => self.machine.handle_process_changed(tid, 0),
+            None => self.close(connection),
+        }
+    }
+
+    /// The child of a task's process goes on as the task.
+    pub(super) fn succeed(&mut self, connection: Connection, descriptors: Vec<OwnedFd>) {
+        let Some(tid) = self.connections.get_mut(connection).and_then(|client| client.tid) else { return };
+        let Ok([pidfd]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
+        let Some(process) = process_of(&pidfd) else { return };
+        self.machine.handle_process_changed(tid, process);
+        self.watch_process(connection, pidfd);
+        self.remark(tid, "goes on in another process");
+    }
+}
+
+/// The process for which that descriptor stands, if it is one for a process that lives and can be seen from here.
+fn process_of(pidfd: &OwnedFd) -> Option<i32> {
+    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let number = told.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
+    Some(number).filter(|number| *number > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_says_for_which_process_it_stands() {
+        let own = rustix::process::getpid();
+        let pidfd = rustix::process::pidfd_open(own, PidfdFlags::empty()).unwrap();
+        assert_eq!(process_of(&pidfd), Some(own.as_raw_nonzero().get()));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(process_of(&file.into()), None);
+    }
+}
