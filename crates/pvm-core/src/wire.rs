@@ -17,7 +17,7 @@ pub use crate::proto::{decode, encode};
 /// Spoken by both sides. A new daemon names its own with what it says first ([`crate::dialogue`]), and the master
 /// refuses another with `PvmBadVersion`; nor does a new daemon stay with a master that speaks another. A test compares
 /// what is said with `formats/daemons.txt`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A frame on the control link between two daemons: what a task says or hears, and a little more.
 ///
@@ -124,6 +124,8 @@ pub enum Frame {
     Left { tid: Tid, ended: bool },
     /// To the host of a task: a signal for it.
     Signal { tid: Tid, signal: i32 },
+    /// The same for all processes of its group.
+    SignalGroup { tid: Tid, signal: i32 },
     /// To the master: the task has begun or ceased to serve its host.
     Serves { role: Role, tid: Tid, on: bool },
     /// Master to all: who serves the whole machine.

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 /// The program `pvm`.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::words(std::env::args_os()));
     match &cli.command {
         None => console::driver::run(&cli.daemon_arguments()),
         Some(Command::Run(arguments)) => run::run(arguments),
@@ -34,5 +34,6 @@ pub fn main() -> ExitCode {
         Some(Command::Conf(arguments)) => list::conf(arguments),
         Some(Command::Ps(arguments)) => list::ps(arguments),
         Some(Command::Jobs(arguments)) => list::jobs(arguments),
+        Some(Command::Guard(arguments)) => run::guard::run(arguments),
     }
 }

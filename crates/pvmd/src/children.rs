@@ -4,8 +4,11 @@ use pvm_core::codes::Code;
 use pvm_core::machine::{Found, Start};
 use pvm_core::proto::ByteBuf;
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::pipe::PipeFlags;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -18,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 /// The file's owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;
 /// Variables that a daemon started by a task has inherited and must not pass on.
-const NOT_INHERITED: [&str; 2] = ["PVMCTX", "PVMSPAWNWD"];
+const NOT_INHERITED: [&str; 3] = ["PVMCTX", "PVMSPAWNWD", "PVMSPAWNPATH"];
 
 /// A process that was started.
 pub struct Process {
@@ -28,6 +31,51 @@ pub struct Process {
     pub pidfd: OwnedFd,
     /// What it prints.
     pub output: OwnedFd,
+    /// What it writes to its standard error, where that is wanted apart.
+    pub errors: Option<OwnedFd>,
+    /// Its standard input, if that is not empty.
+    pub input: Option<OwnedFd>,
+    /// Whether it leads a process group.
+    pub leads: bool,
+}
+
+/// Two ends of a pipe, or of a pseudo-terminal: the daemon's, which it uses without waiting, and the task's, which
+/// stays as usual.
+struct Ends {
+    own: OwnedFd,
+    task: OwnedFd,
+}
+
+impl Ends {
+    /// For what a task prints. Where there are no terminals it is a pipe.
+    fn for_output(terminal: bool) -> Result<Ends, Code> {
+        let ends = if terminal { pseudo_terminal() } else { Err(Errno::NOTTY) };
+        let (own, task) = ends.or_else(|_| pipe_with(PipeFlags::CLOEXEC)).map_err(|_| Code::OutOfRes)?;
+        Ends { own, task }.ready()
+    }
+
+    /// For what a task reads.
+    fn for_input() -> Result<Ends, Code> {
+        let (task, own) = pipe_with(PipeFlags::CLOEXEC).map_err(|_| Code::OutOfRes)?;
+        Ends { own, task }.ready()
+    }
+
+    fn ready(self) -> Result<Ends, Code> {
+        rustix::io::ioctl_fionbio(&self.own, true).map_err(|_| Code::OutOfRes)?;
+        Ok(self)
+    }
+}
+
+/// Both ends of a terminal that changes no byte, and that controls nobody.
+fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let own = openpt(flags)?;
+    unlockpt(&own)?;
+    let task = ioctl_tiocgptpeer(&own, flags)?;
+    let mut modes = tcgetattr(&task)?;
+    modes.make_raw();
+    tcsetattr(&task, OptionalActions::Now, &modes)?;
+    Ok((own, task))
 }
 
 /// Starts processes.
@@ -53,17 +101,31 @@ impl Nursery {
 
     /// Starts a process. Failure to execute the program is noticed here.
     pub fn start(&self, settings: &Settings, start: &Start) -> Result<Process, Code> {
-        let (output, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|_| Code::OutOfRes)?;
-        // What is kept of the output is read without waiting; the task's end stays as usual.
-        rustix::io::ioctl_fionbio(&output, true).map_err(|_| Code::OutOfRes)?;
-        let mut command = self.command(settings, start, write_end).map_err(|_| Code::OutOfRes)?;
+        let leads = start.run.group;
+        let output = Ends::for_output(start.run.terminal)?;
+        let errors = (start.run.errors_tag != 0).then(|| Ends::for_output(false)).transpose()?;
+        let input = start.input.then(Ends::for_input).transpose()?;
+        let mut command = self.command(settings, start).map_err(|_| Code::OutOfRes)?;
+        let (errors, stderr) = match errors {
+            Some(Ends { own, task }) => (Some(own), task),
+            None => (None, output.task.try_clone().map_err(|_| Code::OutOfRes)?),
+        };
+        let (output, stdout) = (output.own, output.task);
+        command.stdout(stdout).stderr(stderr);
+        let input = input.map(|Ends { own, task }| {
+            command.stdin(task);
+            own
+        });
+        if leads {
+            command.process_group(0);
+        }
         let _ = setrlimit(Resource::Nofile, self.limit);
         let result = command.spawn();
         let _ = setrlimit(Resource::Nofile, self.own_limit);
         let mut child = result.map_err(|error| why(&error))?;
         let process = rustix::process::Pid::from_raw(child.id() as i32).ok_or(Code::OutOfRes)?;
         match pidfd_open(process, PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Process { child, pidfd, output }),
+            Ok(pidfd) => Ok(Process { child, pidfd, output, errors, input, leads }),
             Err(_) => {
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(Code::OutOfRes)
@@ -71,7 +133,7 @@ impl Nursery {
         }
     }
 
-    fn command(&self, settings: &Settings, start: &Start, output: OwnedFd) -> io::Result<Command> {
+    fn command(&self, settings: &Settings, start: &Start) -> io::Result<Command> {
         let text = |bytes: &ByteBuf| OsStr::from_bytes(bytes).to_owned();
         let mut command = Command::new(text(&start.path));
         let mut arguments = start.arguments.iter().map(text);
@@ -95,7 +157,7 @@ impl Nursery {
             }
         }
         command.current_dir(directory(settings, start.directory.as_ref()));
-        command.stdin(self.null.try_clone()?).stdout(output.try_clone()?).stderr(output);
+        command.stdin(self.null.try_clone()?);
         Ok(command)
     }
 }
@@ -108,12 +170,24 @@ pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
         (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
         (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
         (None, _) if signal == 0 => {}
-        // Real-time signals have no names here; every shell can send them.
-        (None, _) => {
-            let arguments = ["-c".into(), "kill -$0 $1".into(), signal.to_string(), process.to_string()];
-            let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
-        }
+        (None, _) => shell_kill(signal, &process.to_string()),
     }
+}
+
+/// Sends a signal to a process group.
+pub fn signal_group(group: Pid, signal: i32) {
+    match Signal::from_named_raw(signal) {
+        // Without anybody in it, it needs none.
+        Some(signal) => drop(rustix::process::kill_process_group(group, signal)),
+        None if signal == 0 => {}
+        None => shell_kill(signal, &format!("-{}", group.as_raw_nonzero())),
+    }
+}
+
+/// Real-time signals have no names here; every shell can send them.
+fn shell_kill(signal: i32, to: &str) {
+    let arguments = ["-c", "kill -$0 -- $1", &signal.to_string(), to].map(str::to_owned);
+    let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 
 /// The code for a program that could not be started.
@@ -133,8 +207,14 @@ fn directory(settings: &Settings, wanted: Option<&ByteBuf>) -> PathBuf {
     }
 }
 
-/// Looks for a program: as it is when its name has a slash, else in each directory of `ep=`.
-pub fn find(settings: &Settings, file: &ByteBuf, wanted: Option<&ByteBuf>, debug: bool) -> Result<Found, Code> {
+/// Looks for a program: as it is when its name has a slash, else in each directory of `ep=`, and then in those
+/// `beside` the first program of a `pvm run`. `places` are where the task is to run, and those.
+pub fn find(
+    settings: &Settings,
+    file: &ByteBuf,
+    (wanted, beside): (Option<&ByteBuf>, Option<&ByteBuf>),
+    debug: bool,
+) -> Result<Found, Code> {
     let directory = directory(settings, wanted);
     if file.is_empty() || !directory.is_dir() {
         return Err(Code::NoFile);
@@ -146,6 +226,8 @@ pub fn find(settings: &Settings, file: &ByteBuf, wanted: Option<&ByteBuf>, debug
             .workplace
             .search
             .iter()
+            .cloned()
+            .chain(beside.into_iter().flat_map(|places| std::env::split_paths(OsStr::from_bytes(places))))
             .map(|place| place.join(name))
             .find(|path| executable(&directory.join(path))),
     };
