@@ -43,7 +43,7 @@ pub fn print(entry: &mut Entry) {
 fn append(text: &mut Vec<u8>, event: &OutputEvent) {
     let named = pvmshowtaskid.load(Relaxed) != 0;
     let what: &[u8] = match &event.kind {
-        OutputKind::Line(line) => line,
+        OutputKind::Line(line) | OutputKind::Raw(line) => line,
         _ if !named => return,
         OutputKind::Begin => b"BEGIN",
         OutputKind::End => b"EOF",

@@ -121,6 +121,7 @@ fn register_tracer(entry: &mut Entry, wish: &TraceWish<'_>) -> Outcome {
         trace_buffer: wish.buffer,
         trace_options: wish.options,
         mask: ByteBuf::from(crate::data::mask_characters(wish.mask)),
+        ..TraceSettings::default()
     };
     request(entry, Request::SetTracer(settings))?;
     Ok(0)

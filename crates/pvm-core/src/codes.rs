@@ -164,6 +164,8 @@ pub const TASK_TRACE: i32 = 8;
 pub const MPP_FRONT: i32 = 16;
 pub const HOST_COMPL: i32 = 32;
 pub const NO_SPAWN_PARENT: i32 = 64;
+/// Not of PVM: the first task of a `pvm run` gets its standard input by requests.
+pub const TASK_INPUT: i32 = 1 << 28;
 
 pub const NOTIFY_TASK_EXIT: i32 = 1;
 pub const NOTIFY_HOST_DELETE: i32 = 2;

@@ -144,6 +144,26 @@ pub struct TraceSettings {
     pub trace_options: i32,
     /// 35 characters; empty means "no event".
     pub mask: ByteBuf,
+    /// Beyond `struct Pvmtracer`: how tasks print, and their processes are kept together.
+    pub run: RunSettings,
+}
+
+/// What `pvm run` wants of its tasks and of all that those start. All zero: tasks are as PVM's.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RunSettings {
+    /// The task is started as the leader of a process group.
+    pub group: bool,
+    /// The tag under which the collector gets what comes on the standard error; 0: with the output.
+    pub errors_tag: i32,
+    /// The standard output is a pseudo-terminal, so that programs write it line by line.
+    pub terminal: bool,
+}
+
+impl RunSettings {
+    /// What stays of it where somebody else takes the output.
+    pub fn for_others(self) -> RunSettings {
+        RunSettings { group: self.group, ..RunSettings::default() }
+    }
 }
 
 /// A message on its way through the daemon.
@@ -207,6 +227,14 @@ pub enum Request {
     Tasks(Tid),
     /// `pvm_sendsig`. `Reply::Done`, also when there is no such task.
     Signal { tid: Tid, signal: i32 },
+    /// The same for all processes of the group that the task was started in, if it was started by `pvm run`.
+    SignalGroup { tid: Tid, signal: i32 },
+    /// For the standard input of a task that was spawned with `TASK_INPUT`; no bytes: its end. At most
+    /// [`INPUT_BYTES_MAX`]. `Reply::Done` when the task's pipe has taken all; `NoTask` when it takes no more,
+    /// `Already` while others are on their way.
+    Input { tid: Tid, data: ByteBuf },
+    /// Why hosts were lost, for `pvm run`: a text for each of the last ones. `Reply::Failures`.
+    LostHosts,
     /// `pvm_notify`. `Reply::Done`.
     Notify { what: i32, ctx: i32, tag: i32, count: i32, tids: Vec<Tid> },
     /// `pvm_newcontext`. `Reply::Int`.
@@ -254,6 +282,14 @@ pub enum Request {
     /// `pvm_halt`. `Reply::Done` may or may not come before the end.
     Halt,
 }
+
+/// Input for a task in one request, in bytes.
+///
+/// * Filled by: each task
+/// * Setting: none, a pipe takes no more at once
+/// * Reached: `Request::Input` is answered by `PvmBadParam`
+/// * Test: `input_comes_in_pieces_and_one_at_a_time`
+pub const INPUT_BYTES_MAX: usize = 64 << 10;
 
 /// The servers that a task can become.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,6 +382,8 @@ pub struct TaskInfo {
     /// As given to spawn; empty for tasks that came by themselves.
     pub name: ByteBuf,
     pub pid: i32,
+    /// Beyond `struct pvmtaskinfo`: where its output goes, as collector, context and tag.
+    pub output: (i32, i32, i32),
 }
 
 /// `struct pvmmboxinfo`.

@@ -124,6 +124,8 @@ pub enum Frame {
     Left { tid: Tid, ended: bool },
     /// To the host of a task: a signal for it.
     Signal { tid: Tid, signal: i32 },
+    /// The same for all processes of its group.
+    SignalGroup { tid: Tid, signal: i32 },
     /// To the master: the task has begun or ceased to serve its host.
     Serves { role: Role, tid: Tid, on: bool },
     /// Master to all: who serves the whole machine.

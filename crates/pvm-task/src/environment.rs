@@ -19,6 +19,8 @@ pub struct Environment {
     pub trace_buffer: Option<i32>,
     /// `PVMTRCOPT`.
     pub trace_options: Option<i32>,
+    /// `PVMSPAWNPATH`: where programs are looked for beside the first one of a `pvm run`.
+    pub beside: Option<Vec<u8>>,
     /// `PVMTASKDEBUG`: the initial debug mask.
     pub debug_mask: Option<i32>,
     /// The name under which the task shows up; empty but for special tasks.
@@ -44,6 +46,7 @@ impl Environment {
             trace_mask: set("PVMTMASK").map(OsString::into_vec),
             trace_buffer: number("PVMTRCBUF"),
             trace_options: number("PVMTRCOPT"),
+            beside: set("PVMSPAWNPATH").map(OsString::into_vec),
             debug_mask: number("PVMTASKDEBUG"),
             name: Vec::new(),
         }

@@ -91,6 +91,8 @@ pub(crate) struct Settings {
     show_tids: i32,
     pub own: TraceSettings,
     pub children: TraceSettings,
+    /// Where programs are looked for beside the first one of a `pvm run`: passed on to all children.
+    pub beside: Option<Vec<u8>>,
     /// Where output and traces of children went when the task came to be: a value always allowed.
     inherited: (i32, i32),
     pub no_reset: Option<i32>,
@@ -109,6 +111,7 @@ impl Settings {
             show_tids: 1,
             own: nowhere(),
             children: nowhere(),
+            beside: None,
             inherited: (0, 0),
             no_reset: None,
             own_changed: false,
@@ -128,6 +131,7 @@ impl Settings {
 
     /// What the spawner passed on by environment variables.
     pub fn inherit_environment(&mut self, environment: &Environment) {
+        self.beside = environment.beside.clone();
         for settings in [&mut self.own, &mut self.children] {
             if let Some(mask) = &environment.trace_mask {
                 settings.mask = ByteBuf::from(mask.clone());
@@ -222,9 +226,13 @@ impl Settings {
         // Where oneself prints or traces to, later children do as well.
         let children = &mut self.children;
         match option {
+            OptionNumber::OutputTid | OptionNumber::OutputCode | OptionNumber::OutputContext => {
+                children.run = children.run.for_others();
+            }
             OptionNumber::SelfOutputTid | OptionNumber::SelfOutputCode => {
-                (children.output_tid, children.output_ctx, children.output_tag) =
-                    (own.output_tid, own.output_ctx, own.output_tag);
+                own.run = own.run.for_others();
+                (children.output_tid, children.output_ctx, children.output_tag, children.run) =
+                    (own.output_tid, own.output_ctx, own.output_tag, own.run);
             }
             OptionNumber::SelfTraceTid | OptionNumber::SelfTraceCode => {
                 (children.trace_tid, children.trace_ctx, children.trace_tag) =

@@ -35,6 +35,8 @@ pub enum OutputKind {
     Line(Vec<u8>),
     /// No more comes (`[tXXXXX] EOF`).
     End,
+    /// Bytes as they came, of a channel that is collected as it comes ([`Task::collect_raw_output`]).
+    Raw(Vec<u8>),
 }
 
 /// A context and a tag.
@@ -52,6 +54,8 @@ struct Collected {
 #[derive(Default)]
 pub(crate) struct Output {
     channels: Vec<Channel>,
+    /// Those of them that are told as they come.
+    raw: Vec<Channel>,
     tasks: BTreeMap<(Channel, Tid), Collected>,
     events: VecDeque<OutputEvent>,
 }
@@ -75,6 +79,9 @@ impl Output {
         }
         let (Some(task), Some(length)) = (reader.int(), reader.int()) else { return };
         let task = Tid(task as u32);
+        if self.raw.contains(&channel) {
+            return self.raw_arrived(channel, task, length, reader);
+        }
         let known = self.tasks.contains_key(&(channel, task));
         if !known {
             self.tasks.insert((channel, task), Collected::default());
@@ -89,6 +96,16 @@ impl Output {
                 self.text(channel, task, text.unwrap_or_default());
             }
         }
+    }
+
+    /// Nothing is remembered of the task, who collects does that.
+    fn raw_arrived(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
+        let kind = match usize::try_from(length) {
+            Ok(0) => OutputKind::End,
+            Ok(length) => OutputKind::Raw(reader.bytes(length).unwrap_or_default().to_vec()),
+            Err(_) => OutputKind::Begin,
+        };
+        self.report(channel, task, kind);
     }
 
     fn text(&mut self, channel: Channel, task: Tid, mut text: &[u8]) {
@@ -136,18 +153,26 @@ impl Task {
         }
     }
 
+    /// The same, with [`OutputKind::Raw`] in place of lines; a task may begin and end more than once.
+    pub fn collect_raw_output(&mut self, ctx: i32, tag: i32) {
+        self.collect_output(ctx, tag);
+        self.state.output.raw.push((ctx, tag));
+    }
+
     /// `pvm_catchout(non-NULL)`: children spawned from now on send their output here.
     pub fn catch_output(&mut self) {
         self.collect_output(SYSCTX_TC, TC_OUTPUT);
         let tid = self.own_tid();
         let children = &mut self.state.settings.children;
         (children.output_tid, children.output_ctx, children.output_tag) = (tid, SYSCTX_TC, TC_OUTPUT);
+        children.run = children.run.for_others();
     }
 
     /// `pvm_catchout(NULL)`: later children do not.
     pub fn stop_catching_output(&mut self) {
         let children = &mut self.state.settings.children;
         (children.output_tid, children.output_ctx, children.output_tag) = (0, 0, 0);
+        children.run = children.run.for_others();
     }
 
     /// What came of the output of children.

@@ -3,6 +3,7 @@ use crate::control::Fate;
 use crate::message::{OWN_DSIG, Place};
 use crate::{Task, Ticket};
 use pvm_core::codes::{Code, ENC_IN_PLACE};
+use pvm_core::machine::BESIDE_VARIABLE;
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn};
 use pvm_core::tid::Tid;
 
@@ -76,6 +77,7 @@ impl Task {
             format!("PVMTRCOPT={}", children.trace_options).into_bytes(),
         ];
         environment.extend_from_slice(exported);
+        environment.extend(self.state.settings.beside.iter().map(|places| [BESIDE_VARIABLE, places].concat()));
         Ok(Request::Spawn(Spawn {
             file: ByteBuf::from(file),
             arguments: arguments.iter().map(|argument| ByteBuf::from(*argument)).collect(),

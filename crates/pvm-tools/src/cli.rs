@@ -1,12 +1,18 @@
 //! The command line of `pvm`.
 use crate::console;
 use crate::suggest;
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use std::ffi::OsString;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What `--version` says: the own version, and the one of PVM that programs see.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (PVM 3.4.6)");
+
+/// The options of `pvm run` that have a word behind them.
+const WITH_VALUE: [&str; 7] = ["-n", "--on-failure", "--timeout", "--trace", "--hosts", "--hostfile", "--wd"];
+/// No clock knows what comes after it.
+const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// The console of a parallel virtual machine
 ///
@@ -95,28 +101,58 @@ pub enum Command {
     Conf(Conf),
     Ps(Ps),
     Jobs(Jobs),
+    #[command(hide = true)]
+    Guard(Guard),
 }
 
 /// Run a program on the machine and wait for its end
 ///
 /// Starts a machine if none runs, and ends it afterwards. The program is a path if
-/// it has a slash, else it is looked for in the machine's search path (ep=, by
-/// default ~/pvm3/bin/$PVM_ARCH), then in PATH. Its tasks have the caller's
-/// environment and directory; their standard input is empty, their output comes
-/// line by line. Ctrl-C interrupts them, a second one kills them. The command ends
-/// when they, and all tasks that they spawned, have ended.
+/// it has a slash; else it is looked for in the machine's search path (ep=, by
+/// default ~/pvm3/bin/$PVM_ARCH), in PATH, beside pvm, and in the current
+/// directory. What its tasks spawn is looked for in the search path, and then
+/// beside the program.
+///
+/// The tasks have the caller's environment and directory. What they write to
+/// standard output and standard error comes out of those of this command, lines
+/// whole and without a byte added. Ctrl-C interrupts them, a second one kills them
+/// and all processes that they have started. The command ends when they, and all
+/// tasks that they spawned, have ended.
+///
+/// A task that fails is told: which one, where, how, and what it printed last. When
+/// one that this command has started is ended by a signal or lost with its host,
+/// all others are ended too (--on-failure wait: they go on).
 ///
 /// The exit status is that of the first task that failed (128 + n for signal n),
-/// else 0; 127 says that the program was not found.
+/// else 0; 124 says that the time was over, 127 that the program was not found.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
-    /// How many tasks to start
+    /// How many tasks to start (also -np N)
     #[arg(short = 'n', default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub count: i32,
     /// Begin each line with the name of its task, such as [prog.0]
     #[arg(long)]
     pub tag: bool,
+    /// Hand the standard input to the first task (else it is empty for all)
+    #[arg(long)]
+    pub stdin: bool,
+    /// Let tasks print to a pseudo-terminal, so that lines come as they are
+    /// printed (the default where this command prints to a terminal)
+    #[arg(long, overrides_with = "no_pty", verbatim_doc_comment)]
+    pty: bool,
+    /// Let them print to a pipe; most programs then keep lines back, unless they
+    /// use libpvm3
+    #[arg(long, overrides_with = "pty", verbatim_doc_comment)]
+    no_pty: bool,
+    /// When a task fails, by an exit code, a signal or with its host: end all
+    /// others (abort), or let them go on (wait). Without this, an exit code of
+    /// one does not end the others
+    #[arg(long, value_name = "WHAT", verbatim_doc_comment)]
+    pub on_failure: Option<OnFailure>,
+    /// End all tasks after that time: seconds, or a number with s, m, h or d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
     /// Write what the tasks do, as a timeline that Perfetto and Chrome show
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,
@@ -133,19 +169,76 @@ pub struct Run {
     pub directory: Option<PathBuf>,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM [ARGS]", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<String>,
+    command: Vec<OsString>,
+}
+
+/// What is to become of a run of which a task has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnFailure {
+    /// All others are ended.
+    Abort,
+    /// They go on.
+    Wait,
+}
+
+/// A time such as `90`, `1.5`, `10m`.
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86400.0)];
+    let unit = units.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));
+    let (number, unit) = unit.unwrap_or((text, 1.0));
+    let seconds = number.parse::<f64>().ok().filter(|seconds| *seconds > 0.0).map(|seconds| seconds * unit);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| *time <= TIMEOUT_MAX)
+        .ok_or_else(|| "a time is a number above 0, with s, m, h or d behind it or nothing".into())
 }
 
 impl Run {
     /// The program.
-    pub fn program(&self) -> &str {
-        self.command.first().map_or("", String::as_str)
+    pub fn program(&self) -> &OsStr {
+        self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
     }
 
     /// Its arguments.
-    pub fn arguments(&self) -> &[String] {
+    pub fn arguments(&self) -> &[OsString] {
         self.command.get(1..).unwrap_or_default()
     }
+
+    /// Whether tasks are to print to a pseudo-terminal, if that was said.
+    pub fn wants_terminal(&self) -> Option<bool> {
+        (self.pty || self.no_pty).then_some(self.pty)
+    }
+}
+
+/// The words of the command line; for `pvm run` with `-n2` and `-np 2` as other programs of its kind have them.
+pub fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    if words.get(1).is_none_or(|word| word != "run") {
+        return words;
+    }
+    let mut place = 2;
+    while let Some(word) = words.get(place).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        let text = word.to_str().unwrap_or_default();
+        let count = text.strip_prefix("-n").map(|rest| rest.strip_prefix('p').unwrap_or(rest).to_owned());
+        let count = count.filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
+        let has_value = WITH_VALUE.contains(&text);
+        place += match count {
+            Some(count) => {
+                let option = ["-n".into(), count.into()];
+                words.splice(place..=place, option.into_iter().filter(|word: &OsString| !word.is_empty()));
+                2
+            }
+            None if has_value => 2,
+            None => 1,
+        };
+    }
+    words
+}
+
+/// Process that ends what a killed `pvm run` has left; started by `pvm run` alone
+#[derive(Args, Debug)]
+pub struct Guard {
+    /// The tid of the run
+    pub runner: u32,
 }
 
 /// Start the machine, or add hosts to it
@@ -259,11 +352,36 @@ mod tests {
 
     #[test]
     fn what_follows_the_program_is_the_programs() {
-        let Some(Command::Run(run)) = parse("pvm run -n 4 --tag ./prog -n 3 --tag").command else { panic!() };
-        assert_eq!((run.count, run.tag, run.program()), (4, true, "./prog"));
-        assert_eq!(run.arguments(), ["-n", "3", "--tag"]);
-        for line in [&["pvm", "run", "-n", "0", "prog"][..], &["pvm", "run"]] {
+        let run = |line: &str| match Cli::try_parse_from(words(line.split(' ').map(OsString::from))).unwrap().command {
+            Some(Command::Run(run)) => run,
+            _ => panic!("{line}"),
+        };
+        let four = run("pvm run -n 4 --tag ./prog -n 3 --tag");
+        assert_eq!((four.count, four.tag, four.program().to_str()), (4, true, Some("./prog")));
+        assert_eq!(four.arguments(), ["-n", "3", "--tag"]);
+        for line in [
+            "pvm run -n2 prog -np 3",
+            "pvm run --tag -np2 prog -np 3",
+            "pvm run -np 2 prog -np 3",
+            "pvm run --wd -np -np 2 prog -np 3",
+        ] {
+            let two = run(line);
+            assert_eq!((two.count, two.arguments()), (2, &["-np".into(), "3".into()][..]), "{line}");
+        }
+        assert_eq!(run("pvm run --pty --no-pty prog").wants_terminal(), Some(false));
+        assert_eq!(run("pvm run prog").wants_terminal(), None);
+        for line in [&["pvm", "run", "-n", "0", "prog"][..], &["pvm", "run"], &["pvm", "run", "--timeout", "0", "p"]] {
             assert!(Cli::try_parse_from(line).is_err());
+        }
+    }
+
+    #[test]
+    fn a_time_may_have_a_unit() {
+        for (text, seconds) in [("90", 90.0), ("1.5", 1.5), ("10m", 600.0), ("2h", 7200.0), ("0.1s", 0.1)] {
+            assert_eq!(time(text), Ok(Duration::from_secs_f64(seconds)));
+        }
+        for text in ["", "s", "-1", "nan", "inf", "5x", "1e300d"] {
+            assert!(time(text).is_err(), "{text}");
         }
     }
 }

@@ -31,13 +31,13 @@ pub trait Control {
 #[derive(Debug, Clone, Copy)]
 pub struct SpawnCall<'a> {
     /// The program.
-    pub file: &'a str,
+    pub file: &'a [u8],
     /// `argv[1]` and on.
-    pub arguments: &'a [String],
+    pub arguments: &'a [&'a [u8]],
     /// `PvmTask…`.
     pub flags: i32,
     /// Host or architecture, and `:directory`.
-    pub place: &'a str,
+    pub place: &'a [u8],
     /// How many.
     pub count: i32,
     /// `NAME=value` for the children.
@@ -70,15 +70,7 @@ impl Control for Session {
         self.task().collect_output(context, tag);
     }
     fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code> {
-        let arguments: Vec<&[u8]> = call.arguments.iter().map(String::as_bytes).collect();
-        self.task().spawn_request(
-            call.file.as_bytes(),
-            &arguments,
-            call.flags,
-            call.place.as_bytes(),
-            call.count,
-            call.environment,
-        )
+        self.task().spawn_request(call.file, call.arguments, call.flags, call.place, call.count, call.environment)
     }
 }
 

@@ -136,7 +136,7 @@ impl Jobs {
         let mut line = format!("[{number}:{}] ", event.task).into_bytes();
         match &event.kind {
             OutputKind::Begin => return traced,
-            OutputKind::Line(text) => line.extend_from_slice(text),
+            OutputKind::Line(text) | OutputKind::Raw(text) => line.extend_from_slice(text),
             OutputKind::End => {
                 *ended = true;
                 line.extend_from_slice(b"EOF");

@@ -30,7 +30,7 @@ pub fn main() -> ExitCode {
     if let Some(words) = cli::console_words(&words) {
         return console::once::run(&words);
     }
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::words(std::env::args_os()));
     match &cli.command {
         None => match cli.check_hostfile() {
             Ok(()) => console::driver::run(&cli.daemon_arguments(), cli.hostfile()),
@@ -45,5 +45,6 @@ pub fn main() -> ExitCode {
         Some(Command::Conf(arguments)) => list::conf(arguments),
         Some(Command::Ps(arguments)) => list::ps(arguments),
         Some(Command::Jobs(arguments)) => list::jobs(arguments),
+        Some(Command::Guard(arguments)) => run::guard::run(arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! `pvm conf`, `pvm ps`, `pvm jobs`: a look at the machine without a console.
 use crate::console::listing::{self, PsOptions};
 use crate::{cli, control, json, machine, shape};
-use pvm_core::codes::Code;
+use pvm_core::codes::{self, Code};
 use pvm_core::proto::TaskInfo;
 use pvm_core::tid::Tid;
 use pvm_task::Session;
@@ -71,7 +71,7 @@ pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
         let (hosts, _) = control::hosts(session)?;
         let mut tasks = control::tasks(session, Tid::NONE)?;
         let own = session.tid();
-        tasks.retain(|task| task.tid != own && !task.name.is_empty());
+        tasks.retain(|task| task.tid != own && task.flags & codes::TASK_FORKED != 0);
         let jobs = families(&tasks);
         if arguments.json {
             return Ok(json::text(&json::jobs(jobs.into_iter())));
@@ -89,23 +89,33 @@ pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
     })
 }
 
-/// Tasks with those that they spawned, directly or not, numbered from 1. Seen from outside of the
-/// console that started it, this is what a job is.
+/// What makes tasks one job: that their output goes to the same place, as that of one `pvm run` or of one job of a
+/// console; or that they have come of one task.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    Output(i32, i32, i32),
+    Task(Tid),
+}
+
+/// Tasks that were started together, with those that they spawned, directly or not, numbered from 1. Seen from
+/// outside of what started it, this is what a job is.
 fn families(tasks: &[TaskInfo]) -> Vec<(i32, Vec<Tid>)> {
-    let parents: BTreeMap<Tid, Tid> = tasks.iter().map(|task| (task.tid, Tid(task.parent.max(0) as u32))).collect();
-    let mut families: BTreeMap<Tid, Vec<Tid>> = BTreeMap::new();
+    let known: BTreeMap<Tid, &TaskInfo> = tasks.iter().map(|task| (task.tid, task)).collect();
+    let parent_of = |tid: Tid| known.get(&Tid(known.get(&tid)?.parent.max(0) as u32)).copied();
+    let mut families: BTreeMap<Origin, Vec<Tid>> = BTreeMap::new();
     for task in tasks {
-        let mut root = task.tid;
-        let mut seen = BTreeSet::new();
-        while let Some(parent) = parents.get(&root).filter(|parent| parents.contains_key(parent)) {
-            if !seen.insert(root) {
-                break;
-            }
-            root = *parent;
+        let (mut root, mut seen) = (task, BTreeSet::new());
+        while let Some(parent) = parent_of(root.tid).filter(|_| seen.insert(root.tid)) {
+            root = parent;
         }
-        families.entry(root).or_default().push(task.tid);
+        let (collector, ctx, tag) = root.output;
+        let origin = if collector > 0 { Origin::Output(collector, ctx, tag) } else { Origin::Task(root.tid) };
+        families.entry(origin).or_default().push(task.tid);
     }
-    (1..).zip(families.into_values()).collect()
+    let mut families: Vec<Vec<Tid>> = families.into_values().collect();
+    families.iter_mut().for_each(|family| family.sort());
+    families.sort();
+    (1..).zip(families).collect()
 }
 
 #[cfg(test)]
@@ -122,8 +132,32 @@ mod tests {
             flags: 6,
             name: ByteBuf::from(*b"p"),
             pid: 1,
+            output: (0, 0, 0),
         };
         let tasks = [task(0x40002, -35), task(0x40003, 0x40002), task(0x40004, 0x40003), task(0x40005, 0x40099)];
         assert_eq!(families(&tasks), [(1, vec![Tid(0x40002), Tid(0x40003), Tid(0x40004)]), (2, vec![Tid(0x40005)])]);
+    }
+
+    #[test]
+    fn what_one_command_has_started_is_one_job() {
+        let task = |tid, parent, output| TaskInfo {
+            tid: Tid(tid),
+            parent,
+            host: Tid(0x40000),
+            flags: 6,
+            name: ByteBuf::from(*b"p"),
+            pid: 1,
+            output,
+        };
+        let run = (0x40001, 7, 1);
+        // The last one has come of the third and prints for it.
+        let tasks = [
+            task(0x40002, -35, run),
+            task(0x40003, -35, run),
+            task(0x40004, -35, (0x40001, 7, 2)),
+            task(0x40005, 0x40003, (0x40003, 0, 9)),
+        ];
+        let jobs = [(1, vec![Tid(0x40002), Tid(0x40003), Tid(0x40005)]), (2, vec![Tid(0x40004)])];
+        assert_eq!(families(&tasks), jobs);
     }
 }

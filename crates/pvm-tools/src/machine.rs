@@ -62,7 +62,12 @@ impl From<Code> for MachineError {
 
 /// Joins the machine that runs.
 pub fn join() -> Result<Session, MachineError> {
-    match Session::enroll(&Environment::from_process()) {
+    join_as(b"")
+}
+
+/// The same, as a task of that name.
+fn join_as(name: &[u8]) -> Result<Session, MachineError> {
+    match Session::enroll(&Environment { name: name.to_vec(), ..Environment::from_process() }) {
         Ok(session) => Ok(session),
         Err(error) if error.means_no_daemon() => Err(MachineError::None),
         Err(error) => Err(MachineError::Join(error)),
@@ -72,16 +77,21 @@ pub fn join() -> Result<Session, MachineError> {
 /// Joins the machine that runs, or one that is started with `arguments`, whose process then comes
 /// with it.
 pub fn join_or_start(arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
-    match join() {
+    join_or_start_as(b"", arguments)
+}
+
+/// The same, as a task of that name.
+pub fn join_or_start_as(name: &[u8], arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
+    match join_as(name) {
         Ok(session) => Ok((session, None)),
         Err(MachineError::None) => match start(arguments) {
             Ok(daemon) => {
-                let mut session = join()?;
+                let mut session = join_as(name)?;
                 await_hosts(&mut session)?;
                 Ok((session, Some(daemon)))
             }
             // Somebody else may have started one at the same moment.
-            Err(ended @ MachineError::Ended(_)) => join().map(|session| (session, None)).map_err(|_| ended),
+            Err(ended @ MachineError::Ended(_)) => join_as(name).map(|session| (session, None)).map_err(|_| ended),
             Err(error) => Err(error),
         },
         Err(error) => Err(error),

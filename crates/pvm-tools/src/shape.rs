@@ -87,8 +87,9 @@ pub fn task_row(task: &TaskInfo, hosts: &[Host], own: Tid, long: bool) -> String
     };
     if long {
         let _ = match task.parent {
-            0 => write!(text, "{:>8} ", "-"),
-            parent => write!(text, "{parent:>8x} "),
+            parent if parent > 0 => write!(text, "{parent:>8x} "),
+            // Nobody, or somebody who has not said so.
+            _ => write!(text, "{:>8} ", "-"),
         };
         let _ = write!(text, "{:>6} ", task.pid);
     }
@@ -212,7 +213,15 @@ mod tests {
     }
 
     fn task(tid: u32, parent: i32, flags: u32, name: &str) -> TaskInfo {
-        TaskInfo { tid: Tid(tid), parent, host: Tid(0x40000), flags, name: ByteBuf::from(name.as_bytes()), pid: 7745 }
+        TaskInfo {
+            tid: Tid(tid),
+            parent,
+            host: Tid(0x40000),
+            flags,
+            name: ByteBuf::from(name.as_bytes()),
+            pid: 7745,
+            output: (0, 0, 0),
+        }
     }
 
     #[test]
@@ -241,7 +250,7 @@ mod tests {
         );
         assert_eq!(
             task_row(&task(0x4000a, -35, 2, "/tmp/sleeper"), &hosts, Tid(0x40001), true),
-            "                      vm    4000a ffffffdd   7745       2/f /tmp/sleeper\n"
+            "                      vm    4000a        -   7745       2/f /tmp/sleeper\n"
         );
         assert_eq!(
             task_row(&task(0x40003, 0x40002, 6, "m"), &hosts, Tid(0x40001), false),

@@ -10,8 +10,13 @@ pub struct Signals(Vec<(i32, UnixStream)>);
 impl Signals {
     /// Catches SIGINT, SIGTERM and SIGHUP from now on.
     pub fn catch() -> io::Result<Signals> {
+        Signals::catch_all(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// Catches those from now on.
+    pub fn catch_all(signals: &[i32]) -> io::Result<Signals> {
         let mut streams = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for &signal in signals {
             let (reader, writer) = UnixStream::pair()?;
             reader.set_nonblocking(true)?;
             signal_hook::low_level::pipe::register(signal, writer)?;

@@ -131,7 +131,7 @@ impl TraceText {
     pub fn output(&mut self, event: &OutputEvent) -> String {
         let text: &[u8] = match &event.kind {
             OutputKind::Begin => b"CREATION",
-            OutputKind::Line(line) => line,
+            OutputKind::Line(line) | OutputKind::Raw(line) => line,
             OutputKind::End => b"GOTEOF",
         };
         let mut fields = head_fields(self.last, event.task);

@@ -1,5 +1,5 @@
 //! The environment variables of the console, of which spawned tasks get the exported ones.
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// The variable that lists the exported ones, with colons between them.
@@ -22,7 +22,8 @@ impl Variables {
     }
 
     /// Sets a variable.
-    pub fn set(&mut self, name: &str, value: &str) {
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        let value = value.as_ref();
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => *old = value.into(),
             None => self.0.push((name.into(), value.into())),

@@ -5,8 +5,10 @@ use pvm_core::machine::{Found, Start};
 use pvm_core::proto::ByteBuf;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -24,7 +26,7 @@ const DESCRIPTORS_A_TASK: u64 = 5;
 /// Descriptors that it has for itself. Of all, a quarter is for links between tasks and for those on their way.
 const OWN_DESCRIPTORS: u64 = 32;
 /// Variables that a daemon started by a task has inherited and must not pass on.
-const NOT_INHERITED: [&str; 2] = ["PVMCTX", "PVMSPAWNWD"];
+const NOT_INHERITED: [&str; 3] = ["PVMCTX", "PVMSPAWNWD", "PVMSPAWNPATH"];
 
 /// A process that was started.
 pub struct Process {
@@ -34,6 +36,51 @@ pub struct Process {
     pub pidfd: OwnedFd,
     /// What it prints.
     pub output: OwnedFd,
+    /// What it writes to its standard error, where that is wanted apart.
+    pub errors: Option<OwnedFd>,
+    /// Its standard input, if that is not empty.
+    pub input: Option<OwnedFd>,
+    /// Whether it leads a process group.
+    pub leads: bool,
+}
+
+/// Two ends of a pipe, or of a pseudo-terminal: the daemon's, which it uses without waiting, and the task's, which
+/// stays as usual.
+struct Ends {
+    own: OwnedFd,
+    task: OwnedFd,
+}
+
+impl Ends {
+    /// For what a task prints. Where there are no terminals it is a pipe.
+    fn for_output(terminal: bool) -> rustix::io::Result<Ends> {
+        let ends = if terminal { pseudo_terminal() } else { Err(Errno::NOTTY) };
+        let (own, task) = ends.or_else(|_| pipe_with(PipeFlags::CLOEXEC))?;
+        Ends { own, task }.ready()
+    }
+
+    /// For what a task reads.
+    fn for_input() -> rustix::io::Result<Ends> {
+        let (task, own) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ends { own, task }.ready()
+    }
+
+    fn ready(self) -> rustix::io::Result<Ends> {
+        rustix::io::ioctl_fionbio(&self.own, true)?;
+        Ok(self)
+    }
+}
+
+/// Both ends of a terminal that changes no byte, and that controls nobody.
+fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let own = openpt(flags)?;
+    unlockpt(&own)?;
+    let task = ioctl_tiocgptpeer(&own, flags)?;
+    let mut modes = tcgetattr(&task)?;
+    modes.make_raw();
+    tcsetattr(&task, OptionalActions::Now, &modes)?;
+    Ok((own, task))
 }
 
 /// Descriptors that are kept free for the next process: those that it gets, and those by which its start is watched.
@@ -99,14 +146,23 @@ impl Nursery {
 
     /// Starts a process. Failure to execute the program is noticed here.
     pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<Process, Failure> {
-        let (output, write_end) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| self.why(errno.into()))?;
-        // What is kept of the output is read without waiting; the task's end stays as usual.
-        rustix::io::ioctl_fionbio(&output, true).map_err(|errno| self.why(errno.into()))?;
-        let mut child = self.spawn(settings, start, &write_end).map_err(|error| self.why(error))?;
-        let process = Pid::from_child(&child);
-        match pidfd_open(process, PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Process { child, pidfd, output }),
+        let ends = Ends::for_output(start.run.terminal);
+        let output = ends.map_err(|errno| self.why(errno.into()))?;
+        let ends = (start.run.errors_tag != 0).then(|| Ends::for_output(false)).transpose();
+        let errors = ends.map_err(|errno| self.why(errno.into()))?;
+        let ends = start.input.then(Ends::for_input).transpose();
+        let input = ends.map_err(|errno| self.why(errno.into()))?;
+        let mut child =
+            self.spawn(settings, start, &output, errors.as_ref(), input.as_ref()).map_err(|error| self.why(error))?;
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Process {
+                child,
+                pidfd,
+                output: output.own,
+                errors: errors.map(|ends| ends.own),
+                input: input.map(|ends| ends.own),
+                leads: start.run.group,
+            }),
             Err(errno) => {
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(self.why(errno.into()))
@@ -116,10 +172,26 @@ impl Nursery {
 
     /// Starts a process with the limit that the daemon itself was started with. A process gets no descriptor above
     /// that, and the daemon no new one, so low ones are free meanwhile.
-    fn spawn(&mut self, settings: &Settings, start: &Start, output: &OwnedFd) -> io::Result<Child> {
+    fn spawn(
+        &mut self,
+        settings: &Settings,
+        start: &Start,
+        output: &Ends,
+        errors: Option<&Ends>,
+        input: Option<&Ends>,
+    ) -> io::Result<Child> {
         self.low.clear();
         let _ = setrlimit(Resource::Nofile, self.limit);
-        let result = self.command(settings, start, output).and_then(|mut command| command.spawn());
+        let result = self.command(settings, start).and_then(|mut command| {
+            if let Some(input) = input {
+                command.stdin(input.task.try_clone()?);
+            }
+            command.stdout(output.task.try_clone()?).stderr(errors.unwrap_or(output).task.try_clone()?);
+            if start.run.group {
+                command.process_group(0);
+            }
+            command.spawn()
+        });
         let _ = setrlimit(Resource::Nofile, self.own_limit);
         self.occupy_low();
         result
@@ -144,7 +216,7 @@ impl Nursery {
         Failure { code, why: format!("{error}{separator}{limit}") }
     }
 
-    fn command(&self, settings: &Settings, start: &Start, output: &OwnedFd) -> io::Result<Command> {
+    fn command(&self, settings: &Settings, start: &Start) -> io::Result<Command> {
         let text = |bytes: &ByteBuf| OsStr::from_bytes(bytes).to_owned();
         let mut command = Command::new(text(&start.path));
         let mut arguments = start.arguments.iter().map(text);
@@ -168,7 +240,7 @@ impl Nursery {
             }
         }
         command.current_dir(directory(settings, start.directory.as_ref()));
-        command.stdin(self.null.try_clone()?).stdout(output.try_clone()?).stderr(output.try_clone()?);
+        command.stdin(self.null.try_clone()?);
         Ok(command)
     }
 }
@@ -181,12 +253,24 @@ pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
         (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
         (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
         (None, _) if signal == 0 => {}
-        // Real-time signals have no names here; every shell can send them.
-        (None, _) => {
-            let arguments = ["-c".into(), "kill -$0 $1".into(), signal.to_string(), process.to_string()];
-            let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
-        }
+        (None, _) => shell_kill(signal, &process.to_string()),
     }
+}
+
+/// Sends a signal to a process group.
+pub fn signal_group(group: Pid, signal: i32) {
+    match Signal::from_named_raw(signal) {
+        // Without anybody in it, it needs none.
+        Some(signal) => drop(rustix::process::kill_process_group(group, signal)),
+        None if signal == 0 => {}
+        None => shell_kill(signal, &format!("-{}", group.as_raw_nonzero())),
+    }
+}
+
+/// Real-time signals have no names here; every shell can send them.
+fn shell_kill(signal: i32, to: &str) {
+    let arguments = ["-c", "kill -$0 -- $1", &signal.to_string(), to].map(str::to_owned);
+    let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 
 /// The code for a program that could not be started: it is no program that can be executed, or else the system has
@@ -219,8 +303,14 @@ fn directory(settings: &Settings, wanted: Option<&ByteBuf>) -> PathBuf {
     }
 }
 
-/// Looks for a program: as it is when its name has a slash, else in each directory of `ep=`.
-pub fn find(settings: &Settings, file: &ByteBuf, wanted: Option<&ByteBuf>, debug: bool) -> Result<Found, Code> {
+/// Looks for a program: as it is when its name has a slash, else in each directory of `ep=`, and then in those
+/// `beside` the first program of a `pvm run`. `places` are where the task is to run, and those.
+pub fn find(
+    settings: &Settings,
+    file: &ByteBuf,
+    (wanted, beside): (Option<&ByteBuf>, Option<&ByteBuf>),
+    debug: bool,
+) -> Result<Found, Code> {
     let directory = directory(settings, wanted);
     if file.is_empty() || !directory.is_dir() {
         return Err(Code::NoFile);
@@ -232,6 +322,8 @@ pub fn find(settings: &Settings, file: &ByteBuf, wanted: Option<&ByteBuf>, debug
             .workplace
             .search
             .iter()
+            .cloned()
+            .chain(beside.into_iter().flat_map(|places| std::env::split_paths(OsStr::from_bytes(places))))
             .map(|place| place.join(name))
             .find(|path| executable(&directory.join(path))),
     };

@@ -8,7 +8,7 @@ use crate::log::Log;
 use crate::nest::Nest;
 use crate::route::{self, Route};
 use crate::settings::Settings;
-use crate::source::Source;
+use crate::source::{Source, Stream};
 use crate::start::Starter;
 use crate::start::errands::Errands;
 use crate::turn::Turn;
@@ -21,6 +21,7 @@ use pvm_net::Gate;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use rustix::process::Pid;
 use rustix::time::Timespec;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
@@ -34,6 +35,7 @@ mod carrying;
 mod directs;
 mod heirs;
 mod hosts;
+mod inputs;
 mod linking;
 mod processes;
 
@@ -93,9 +95,13 @@ pub struct Daemon {
     nursery: Nursery,
     running: HashMap<Tid, Running>,
     /// What tasks print. Can outlive the process, when that was a script that started the task.
-    outputs: HashMap<Tid, OwnedFd>,
+    outputs: HashMap<(Tid, Stream), OwnedFd>,
     /// Those of them that are not read now, because their collector does not keep up.
-    held_back: Vec<Tid>,
+    held_back: Vec<(Tid, Stream)>,
+    /// Standard inputs of tasks that take what comes by requests.
+    inputs: HashMap<Tid, inputs::Input>,
+    /// Process groups of tasks, until the task is gone.
+    groups_led: HashMap<Tid, Pid>,
     checks: HashMap<u32, hosts::Check>,
     starter: Starter,
     errands: Errands,
@@ -167,6 +173,8 @@ impl Daemon {
             running: HashMap::new(),
             outputs: HashMap::new(),
             held_back: Vec::new(),
+            inputs: HashMap::new(),
+            groups_led: HashMap::new(),
             checks: HashMap::new(),
             starter,
             errands,
@@ -321,7 +329,8 @@ impl Daemon {
                 }
             }
             Source::Peer(connection) => self.peer_ended(connection),
-            Source::Output(tid) => self.take_output(tid),
+            Source::Output(tid, stream) => self.take_output(tid, stream),
+            Source::Input(tid) => self.write_input(tid),
             Source::Process(tid) => self.process_ended(tid),
             Source::Check(request) => self.read_check(request),
             // The loop looks anyway.
@@ -442,7 +451,7 @@ impl Daemon {
     fn close(&mut self, connection: Connection) {
         if let Some(tid) = self.connections.close(connection) {
             if !self.running.contains_key(&tid) {
-                self.read_output(tid);
+                self.read_outputs(tid);
             }
             self.drain(tid);
             self.machine.handle_disconnect(tid);
@@ -518,15 +527,18 @@ impl Daemon {
                 }
             }
             Action::Ring { tid } => self.connections.ring(tid),
-            Action::Find { spawn, file, directory, debug } => {
-                let found = children::find(&self.settings, &file, directory.as_ref(), debug);
+            Action::Find { spawn, file, directory, beside, debug } => {
+                let places = (directory.as_ref(), beside.as_ref());
+                let found = children::find(&self.settings, &file, places, debug);
                 self.machine.handle_found(spawn, found);
             }
             Action::Start(start) => self.start(&start),
             Action::Signal { tid, process, signal } => self.signal(tid, process, signal),
+            Action::SignalGroup { tid, process, signal } => self.signal_group(tid, process, signal),
+            Action::Input { tid, data } => self.take_input(tid, data),
             Action::Born { tid } => self.connections.born(tid),
             Action::Forget { tid } => {
-                self.outputs.remove(&tid);
+                self.forget_process(tid);
                 self.route.forget_task(tid);
                 self.directs.let_run_out(tid);
                 self.remark(tid, "is gone");
@@ -553,10 +565,5 @@ impl Daemon {
             Action::SendAlong { to, frame } => self.send_along(to, &frame),
             action => self.act_on_hosts(action),
         }
-    }
-
-    fn signal(&self, tid: Tid, process: i32, signal: i32) {
-        let own = self.running.get(&tid).filter(|running| running.child.id() as i32 == process);
-        children::signal(process, signal, own.map(|running| running.pidfd.as_fd()));
     }
 }

@@ -3,6 +3,20 @@ use pvm_core::machine::Connection;
 use pvm_core::tid::Tid;
 use rustix::event::epoll::EventData;
 
+/// Which of its descriptors a task prints on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// The standard output; the standard error goes there as well where nobody wants it apart.
+    Output,
+    /// The standard error.
+    Errors,
+}
+
+impl Stream {
+    /// All there are.
+    pub const ALL: [Stream; 2] = [Stream::Output, Stream::Errors];
+}
+
 /// What a readiness event is about. The number is the lower part of the event's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -15,7 +29,9 @@ pub enum Source {
     /// The process at the other end of a connection.
     Peer(Connection),
     /// What a task prints.
-    Output(Tid),
+    Output(Tid, Stream),
+    /// The standard input of a task can take more.
+    Input(Tid),
     /// The process of a task.
     Process(Tid),
     /// A look-up of host names.
@@ -46,7 +62,9 @@ impl Source {
             Source::Listener => (0, 0),
             Source::Signals => (1, 0),
             Source::Client(connection) => (2, connection),
-            Source::Output(tid) => (3, u64::from(tid.0)),
+            Source::Output(tid, Stream::Output) => (3, u64::from(tid.0)),
+            Source::Output(tid, Stream::Errors) => (14, u64::from(tid.0)),
+            Source::Input(tid) => (15, u64::from(tid.0)),
             Source::Process(tid) => (4, u64::from(tid.0)),
             Source::Check(request) => (5, u64::from(request)),
             Source::Peer(connection) => (6, connection),
@@ -68,7 +86,9 @@ impl Source {
             0 => Source::Listener,
             1 => Source::Signals,
             2 => Source::Client(number),
-            3 => Source::Output(Tid(number as u32)),
+            3 => Source::Output(Tid(number as u32), Stream::Output),
+            14 => Source::Output(Tid(number as u32), Stream::Errors),
+            15 => Source::Input(Tid(number as u32)),
             4 => Source::Process(Tid(number as u32)),
             6 => Source::Peer(number),
             7 => Source::Starts,

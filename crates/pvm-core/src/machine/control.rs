@@ -84,6 +84,23 @@ impl Machine {
         Ok(Reply::Done)
     }
 
+    /// The same for all processes in the group of a task of `pvm run`: what it has started, and has not left it.
+    pub(super) fn signal_group(&mut self, tid: Tid, signal: i32) -> Result<Reply, Code> {
+        if !tid.is_task() {
+            return Err(Code::BadParam);
+        }
+        if tid.host() != self.own_host() {
+            self.send_host(tid.host(), Frame::SignalGroup { tid, signal });
+        } else if let Some(task) = self.tasks.get(tid).filter(|task| task.process > 0) {
+            let process = task.process;
+            self.actions.push_back(match task.leads {
+                true => Action::SignalGroup { tid, process, signal },
+                false => Action::Signal { tid, process, signal },
+            });
+        }
+        Ok(Reply::Done)
+    }
+
     pub(super) fn tickle(&mut self, arguments: &[i32]) -> Result<Reply, Code> {
         if arguments.is_empty() || arguments.len() > TICKLE_ARGUMENTS_MAX {
             return Err(Code::BadParam);

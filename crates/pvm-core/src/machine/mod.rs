@@ -87,12 +87,12 @@ pub use groups_far::Taken;
 pub use hosts::HostSettings;
 pub use joining::WELCOME_WAIT;
 pub use limits::Limits;
-pub use spawn::{Found, SpawnId};
+pub use spawn::{BESIDE_VARIABLE, Found, SpawnId};
 pub use tasks::TASKS_MAX;
 
 use crate::codes::Code;
 use crate::hostfile::{HostLine, Hostfile};
-use crate::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, Welcome};
+use crate::proto::{ByteBuf, Hello, Message, Reply, Request, RunSettings, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::trace::Record;
 use crate::wire::{DataCall, DirectCall, Frame, HostOptions, KEY_BYTES, Key, Shared, StartNews, StartOrder};
@@ -130,11 +130,17 @@ pub enum Action {
     /// Ring a task's doorbell.
     Ring { tid: Tid },
     /// Look for a program; answer by [`Machine::handle_found`].
-    Find { spawn: SpawnId, file: ByteBuf, directory: Option<ByteBuf>, debug: bool },
+    /// `beside` are directories, with colons between them, in which to look after all others.
+    Find { spawn: SpawnId, file: ByteBuf, directory: Option<ByteBuf>, beside: Option<ByteBuf>, debug: bool },
     /// Start a process; answer by [`Machine::handle_started`].
     Start(Start),
     /// Send a signal to a task's process.
     Signal { tid: Tid, process: i32, signal: i32 },
+    /// Send a signal to the process group of a task, or what is left of it; that process is its own.
+    SignalGroup { tid: Tid, process: i32, signal: i32 },
+    /// Hand this to the standard input of the task, or close that if there is nothing; answer by
+    /// [`Machine::handle_input_taken`].
+    Input { tid: Tid, data: ByteBuf },
     /// The task's number is in use from now on.
     Born { tid: Tid },
     /// The task is gone: close what belongs to it.
@@ -247,6 +253,10 @@ pub struct Start {
     pub environment: Vec<ByteBuf>,
     /// Where it runs, if not in the daemon's own place for tasks.
     pub directory: Option<ByteBuf>,
+    /// What `pvm run` wants of it.
+    pub run: RunSettings,
+    /// Its standard input is a pipe, for [`Action::Input`].
+    pub input: bool,
 }
 
 /// What a daemon knows of its host and its limits.
@@ -323,6 +333,8 @@ pub struct Machine {
     servers: servers::Servers,
     traces: traces::Traces,
     far_output: output_far::FarOutput,
+    /// Why the last hosts were lost, the last first; at the master.
+    lost_hosts: VecDeque<String>,
     control: control::Control,
     waits: limits::Waits,
 }
@@ -353,6 +365,7 @@ impl Machine {
             servers: servers::Servers::default(),
             traces: traces::Traces::default(),
             far_output: output_far::FarOutput::default(),
+            lost_hosts: VecDeque::new(),
             control: control::Control::default(),
             waits: limits::Waits::default(),
         }
@@ -435,6 +448,9 @@ impl Machine {
             Request::Tasks(Tid::NONE) => return self.gather_tasks(from, wait),
             Request::Tasks(place) => self.list_tasks(place),
             Request::Signal { tid, signal } => self.signal(tid, signal),
+            Request::SignalGroup { tid, signal } => self.signal_group(tid, signal),
+            Request::Input { tid, data } => return self.input(from, wait, tid, data),
+            Request::LostHosts => Ok(Reply::Failures(self.lost_hosts.iter().cloned().collect())),
             Request::Notify { what, ctx, tag, count, tids } => {
                 self.ask_notify(notify::Target { task: from, ctx, tag }, what, count, &tids)
             }

@@ -69,7 +69,20 @@ impl Machine {
     /// Output of a task.
     pub fn handle_output(&mut self, tid: Tid, data: &[u8]) {
         let Some(task) = self.tasks.get(tid) else { return };
-        let settings = task.own.clone();
+        self.printed(tid, task.own.clone(), data);
+    }
+
+    /// What a task of `pvm run` has written to its standard error.
+    pub fn handle_errors(&mut self, tid: Tid, data: &[u8]) {
+        let Some(task) = self.tasks.get(tid) else { return };
+        let mut settings = task.own.clone();
+        if settings.run.errors_tag != 0 {
+            settings.output_tag = settings.run.errors_tag;
+        }
+        self.printed(tid, settings, data);
+    }
+
+    fn printed(&mut self, tid: Tid, settings: TraceSettings, data: &[u8]) {
         if self.collector(&settings).is_none() {
             return self.log_output(tid, data);
         }

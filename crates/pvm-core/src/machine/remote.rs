@@ -117,6 +117,7 @@ impl Machine {
             Request::HostStatus(name) => (self.hosts.find(name)?, code(Code::HostFail)),
             Request::Tasks(Tid::NONE) => (self.hosts.master(), failed),
             Request::Tasks(tid) | Request::HostSync(tid) | Request::ExitStatus(tid) => (tid.host(), failed),
+            Request::Input { tid, .. } => (tid.host(), failed),
             Request::AddHosts(_)
             | Request::AwaitHosts
             | Request::DeleteHosts(_)
@@ -131,6 +132,7 @@ impl Machine {
             | Request::Group(_)
             | Request::FreezeGroup { .. }
             | Request::Barrier { .. }
+            | Request::LostHosts
             | Request::Halt => (self.hosts.master(), failed),
             Request::Register { role, .. } if *role != Role::Tasker => (self.hosts.master(), failed),
             Request::Tickle(arguments) if declared_failed(arguments)? != self.own_host() => {
@@ -163,6 +165,7 @@ impl Machine {
                 | Request::Tasks(_)
                 | Request::HostSync(_)
                 | Request::ExitStatus(_)
+                | Request::Input { .. }
         );
         if !self.may_wait(from, wait) {
             return;
@@ -191,6 +194,7 @@ impl Machine {
                 | Request::Spawn(_)
                 | Request::Siblings
                 | Request::Signal { .. }
+                | Request::SignalGroup { .. }
                 | Request::Notify { .. }
                 | Request::NewContext
                 | Request::FreeContext(_)
@@ -358,6 +362,7 @@ impl Machine {
             Frame::Left { tid, ended } if tid.host() == from => self.guest_left(tid, ended),
             Frame::Serves { role, tid, on } if tid.host() == from => self.serves(role, tid, on),
             Frame::Signal { tid, signal } => drop(self.signal(tid, signal)),
+            Frame::SignalGroup { tid, signal } => drop(self.signal_group(tid, signal)),
             Frame::Spawn { wait, parent, first, total, spawn } => {
                 self.spawn_for(from, wait, parent, first, total, spawn);
             }

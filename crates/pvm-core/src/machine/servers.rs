@@ -490,6 +490,7 @@ fn read_task(body: &mut Reader<'_>) -> Option<TaskInfo> {
         flags: body.int()? as u32,
         name: ByteBuf::from(body.string()?.to_vec()),
         pid: body.int()?,
+        output: (0, 0, 0),
     })
 }
 

@@ -1,11 +1,15 @@
 //! `pvm_spawn` (contract 2.5): placement, start, results, siblings.
 use super::tasks::{Origin, Task};
 use super::{Action, Machine, Start};
-use crate::codes::{Code, HOST_COMPL, NO_SPAWN_PARENT, TASK_ARCH, TASK_DEBUG, TASK_HOST};
+use crate::codes::{Code, HOST_COMPL, NO_SPAWN_PARENT, TASK_ARCH, TASK_DEBUG, TASK_HOST, TASK_INPUT};
 use crate::proto::{ByteBuf, Reply, Spawn, TraceSettings};
 use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::Frame;
 use std::collections::BTreeMap;
+
+/// Of the environment of a task that `pvm run` has started, and of all that come of it: directories in which
+/// programs are looked for that are in none of the host's own.
+pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 
 /// Which spawn: the host that deals it out, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -256,6 +260,8 @@ impl Machine {
         let (_, directory) = split_place(request.flags, &request.place);
         let directory = directory.map(|directory| ByteBuf::from(directory.to_vec()));
         let (file, debug) = (request.file.clone(), request.flags & TASK_DEBUG != 0);
+        let beside = request.environment.iter().find_map(|variable| variable.strip_prefix(BESIDE_VARIABLE));
+        let beside = beside.map(|places| ByteBuf::from(places.to_vec()));
         let part = Part {
             parent,
             wanted: request.count as usize,
@@ -270,7 +276,7 @@ impl Machine {
         };
         self.spawns.parts.insert(spawn, part);
         self.spawns.groups.insert(spawn, Group { living: 1, ..Group::default() });
-        self.actions.push_back(Action::Find { spawn, file, directory, debug });
+        self.actions.push_back(Action::Find { spawn, file, directory, beside, debug });
     }
 
     /// The hosts on which so many tasks may be started, in turn: no more than can get one, and the next.
@@ -346,13 +352,18 @@ impl Machine {
         arguments.extend(request.arguments.iter().cloned());
         let path = found.debugger.unwrap_or(found.path);
         let (environment, directory) = (pending.environment(), pending.directory.clone());
+        // The first of all tasks has been counted as tried.
+        let input = request.flags & TASK_INPUT != 0 && pending.first == 0 && pending.tried == 1;
         let mut own = request.children.clone();
         self.traces.settle(&mut own);
         let mut task = Task::new(origin, pending.parent, request.file.to_vec(), own);
         task.group = Some(spawn);
+        let run = task.own.run;
+        (task.leads, task.has_input) = (run.group, run.group && input);
+        let input = task.has_input;
         let (tid, cookie) = self.expect_task(task)?;
         self.spawns.groups.get_mut(&spawn)?.living += 1;
-        Some((tid, Start { tid, cookie, path, arguments, environment, directory }))
+        Some((tid, Start { tid, cookie, path, arguments, environment, directory, run, input }))
     }
 
     /// Whether a process could be started; its process id.

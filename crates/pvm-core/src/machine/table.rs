@@ -6,6 +6,14 @@ use crate::encoding::Writer;
 use crate::tid::Tid;
 use crate::wire::{Entry, Frame};
 
+/// The last hosts that were lost of which the reason is kept, for those who ask.
+///
+/// * Filled by: each host of the machine
+/// * Setting: none, `pvm run` asks as soon as one of its tasks is lost
+/// * Reached: the oldest is forgotten, and is told without its reason; the log has it
+/// * Test: `why_hosts_were_lost_is_remembered_for_a_while`
+pub(super) const LOST_HOSTS_MAX: usize = 64;
+
 impl Machine {
     /// The master tells all others of a change.
     pub(super) fn spread(&mut self, added: &[Entry], removed: &[Tid]) {
@@ -37,7 +45,10 @@ impl Machine {
         if self.hosts.is_here(host) {
             if !self.control.halting() {
                 let name = self.name_of(host);
-                self.log(format!("host {name} is out of the machine: {why}"));
+                let text = format!("host {name} is out of the machine: {why}");
+                self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
+                self.lost_hosts.push_front(text.clone());
+                self.log(text);
             }
             self.remove_host(host);
         }

@@ -70,6 +70,11 @@ pub(super) struct Task {
     pub manager: Tid,
     /// Whether it has asked the master of another host something.
     pub known_to_master: bool,
+    /// Whether it was started as the leader of a process group.
+    pub leads: bool,
+    /// Whether its standard input takes what comes by requests; whose is on its way.
+    pub has_input: bool,
+    pub input_of: Option<(Tid, u32)>,
 }
 
 impl Task {
@@ -88,6 +93,9 @@ impl Task {
             line: Vec::new(),
             manager: Tid::NONE,
             known_to_master: false,
+            leads: false,
+            has_input: false,
+            input_of: None,
         }
     }
 }
@@ -299,6 +307,11 @@ impl Machine {
         self.hosts.is_here(host)
     }
 
+    /// The process of a task that has enrolled.
+    pub fn process_of(&self, task: Tid) -> Option<i32> {
+        Some(self.tasks.get(task).filter(|task| task.state == State::Connected)?.process)
+    }
+
     /// Whether messages reach the task, now or when it has come.
     pub fn takes_messages(&self, task: Tid) -> bool {
         self.tasks.takes_frames(task)
@@ -417,6 +430,7 @@ impl Machine {
         self.end_output(tid);
         self.mailboxes.forget(tid);
         self.contexts.forget(tid);
+        self.handle_input_taken(tid, false);
         let task = self.tasks.remove(tid).expect("checked above");
         self.spawns.forget(task.group);
         self.forget_wishes_of(tid, None);
@@ -464,6 +478,7 @@ impl Machine {
             flags: forked | connected | servers::flags(&self.servers, tid),
             name: ByteBuf::from(task.name.clone()),
             pid: task.process,
+            output: (task.own.output_tid, task.own.output_ctx, task.own.output_tag),
         }
     }
 
@@ -477,6 +492,31 @@ impl Machine {
                 self.tasks.waiting.entry(tid).or_default().push((from, wait));
             }
             _ => self.reply(from, wait, Err(Code::NoTask)),
+        }
+    }
+
+    /// Something for the standard input of a task.
+    pub(super) fn input(&mut self, from: Tid, wait: u32, tid: Tid, data: ByteBuf) {
+        let Some(task) = self.tasks.get_mut(tid).filter(|task| task.has_input) else {
+            return self.reply(from, wait, Err(Code::NoTask));
+        };
+        if data.len() > proto::INPUT_BYTES_MAX {
+            return self.reply(from, wait, Err(Code::BadParam));
+        }
+        if task.input_of.is_some() {
+            return self.reply(from, wait, Err(Code::Already));
+        }
+        task.has_input = !data.is_empty();
+        task.input_of = Some((from, wait));
+        self.actions.push_back(Action::Input { tid, data });
+    }
+
+    /// The standard input of the task has taken all of [`Action::Input`], or takes no more.
+    pub fn handle_input_taken(&mut self, tid: Tid, taken: bool) {
+        let Some(task) = self.tasks.get_mut(tid) else { return };
+        task.has_input &= taken;
+        if let Some((asker, wait)) = task.input_of.take() {
+            self.reply(asker, wait, if taken { Ok(Reply::Done) } else { Err(Code::NoTask) });
         }
     }
 

@@ -106,11 +106,12 @@ fn start(call: &mut Call<'_, '_>, options: &SpawnOptions, rest: &[String], job: 
         return Err(Code::BadParam);
     }
     let environment = call.console.variables.exported();
+    let arguments: Vec<&[u8]> = rest[1..].iter().map(String::as_bytes).collect();
     let mut request = call.control.spawn_request(&SpawnCall {
-        file: &rest[0],
-        arguments: &rest[1..],
+        file: rest[0].as_bytes(),
+        arguments: &arguments,
         flags: options.flags | codes::NO_SPAWN_PARENT,
-        place: &options.place,
+        place: options.place.as_bytes(),
         count: options.count,
         environment: &environment,
     })?;

@@ -76,7 +76,7 @@ impl Control for Fake {
     fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code> {
         Ok(Request::Spawn(Spawn {
             file: ByteBuf::from(call.file),
-            arguments: call.arguments.iter().map(|word| ByteBuf::from(word.as_bytes())).collect(),
+            arguments: call.arguments.iter().map(|word| ByteBuf::from(*word)).collect(),
             flags: call.flags,
             place: ByteBuf::from(call.place),
             count: call.count,
@@ -126,7 +126,7 @@ impl Bench {
 
 fn task(tid: u32, parent: i32, name: &str) -> TaskInfo {
     let name = ByteBuf::from(name.as_bytes());
-    TaskInfo { tid: Tid(tid), parent, host: OWN.host(), flags: 6, name, pid: 99 }
+    TaskInfo { tid: Tid(tid), parent, host: OWN.host(), flags: 6, name, pid: 99, output: (0, 0, 0) }
 }
 
 #[test]

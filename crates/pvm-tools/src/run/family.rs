@@ -1,0 +1,70 @@
+//! All that has come of a run, wherever its output goes, and the end of it.
+use crate::control;
+use crate::control::Control;
+use pvm_core::codes::Code;
+use pvm_core::proto::{Request, TaskInfo};
+use pvm_core::tid::Tid;
+use pvm_task::Session;
+use std::collections::BTreeSet;
+
+/// Those of the tasks that have come of the `known` ones, or print for `runner`. `known` has them all afterwards: a
+/// task can outlive its parent.
+pub fn members(tasks: &[TaskInfo], runner: Tid, known: &mut BTreeSet<Tid>) -> Vec<Tid> {
+    loop {
+        let before = known.len();
+        for task in tasks.iter().filter(|task| task.tid != runner) {
+            let parent = Tid(task.parent.max(0) as u32);
+            if task.output.0 == runner.0 as i32 || parent == runner || known.contains(&parent) {
+                known.insert(task.tid);
+            }
+        }
+        if known.len() == before {
+            break;
+        }
+    }
+    tasks.iter().map(|task| task.tid).filter(|tid| known.contains(tid)).collect()
+}
+
+/// Sends a signal to all that has come of the run, and to their process groups. Who they were.
+pub fn signal(session: &mut Session, runner: Tid, known: &mut BTreeSet<Tid>, signal: i32) -> Result<Vec<Tid>, Code> {
+    let tasks = control::tasks(session as &mut dyn Control, Tid::NONE)?;
+    let members = members(&tasks, runner, known);
+    for &tid in &members {
+        // The answer says nothing and may come after much output.
+        let ticket = session.task().begin(Request::SignalGroup { tid, signal })?;
+        session.task().forget(ticket);
+    }
+    Ok(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_bytes::ByteBuf;
+
+    #[test]
+    fn children_of_those_that_have_ended_and_of_collectors_belong_to_the_run() {
+        let runner = Tid(0x40001);
+        let task = |tid, parent, output| TaskInfo {
+            tid: Tid(tid),
+            parent,
+            host: Tid(0x40000),
+            flags: 6,
+            name: ByteBuf::from(*b"p"),
+            pid: 1,
+            output: (output, 0, 0),
+        };
+        let tasks = [
+            task(0x40001, 0, 0),
+            task(0x40002, -35, 0x40001),
+            task(0x40005, 0x40004, 0),
+            task(0x40004, 0x40003, 0x40003),
+            task(0x40006, 0, 0),
+        ];
+        let mut known = BTreeSet::from([Tid(0x40003)]);
+        let expected = [Tid(0x40002), Tid(0x40005), Tid(0x40004)];
+        assert_eq!(members(&tasks, runner, &mut known), expected);
+        // Also when the parents are gone.
+        assert_eq!(members(&tasks[2..3], runner, &mut known), [Tid(0x40005)]);
+    }
+}

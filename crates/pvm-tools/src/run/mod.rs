@@ -1,0 +1,217 @@
+//! `pvm run`: a program from its start to its end, as one command.
+mod ends;
+mod family;
+pub mod guard;
+mod input;
+mod printer;
+mod start;
+mod tracing;
+mod watch;
+
+use crate::cli;
+use crate::hosts::{self, Wanted};
+use crate::machine::{self, MachineError};
+use crate::signals::Signals;
+use guard::Guard;
+use pvm_core::codes::Code;
+use pvm_core::tid::Tid;
+use pvm_task::Session;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, ExitCode};
+use watch::{Outcome, Run};
+
+/// The name under which a run shows up among the tasks.
+const NAME: &[u8] = b"pvm run";
+/// The status of a command that could not be found, as shells have it.
+const EXIT_NOT_FOUND: u8 = 127;
+/// The status of a run that failed for other reasons than its program.
+const EXIT_FAILURE: u8 = 1;
+/// The status when nobody reads the output any more: that of a death by SIGPIPE.
+const EXIT_NO_READER: u8 = 141;
+/// The status of a command line that cannot be understood.
+const EXIT_USAGE: u8 = 2;
+
+/// Runs a program.
+pub fn run(arguments: &cli::Run) -> ExitCode {
+    if arguments.program().as_bytes().starts_with(b"-") {
+        eprintln!("pvm run: unknown option {} (see pvm run --help)", arguments.program().to_string_lossy());
+        return ExitCode::from(EXIT_USAGE);
+    }
+    let wanted = match wanted_hosts(arguments) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            eprintln!("pvm run: {error}");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let (mut session, daemon) = match machine::join_or_start_as(NAME, &[]) {
+        Ok(joined) => joined,
+        Err(error) => {
+            eprintln!("pvm run: {error}");
+            return ExitCode::from(EXIT_FAILURE);
+        }
+    };
+    let marked = if daemon.is_some() { machine::mark_transient(&mut session) } else { Ok(()) };
+    let mut guard = Guard::start(session.tid());
+    let mut borrowed = Vec::new();
+    let started = marked.map_err(RunError::Code).and_then(|()| {
+        let place = with_hosts(&mut session, wanted, daemon.is_some(), &mut borrowed)?;
+        borrowed.iter().for_each(|host| guard.borrows(host));
+        Run::start(&mut session, &mut guard, arguments, &place)
+    });
+    let outcome = match started {
+        Ok(run) => run.watch(),
+        Err(error) => {
+            eprintln!("pvm run: {error}");
+            Outcome { status: error.status(), ending: Vec::new(), is_left: false }
+        }
+    };
+    if !outcome.is_left {
+        if let Err(error) = finish(session, daemon, outcome.status, &outcome.ending, &borrowed) {
+            eprintln!("pvm run: {error}");
+        }
+        guard.done();
+    }
+    ExitCode::from(outcome.status)
+}
+
+/// The hosts that the command line names; `None` when it names none.
+fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
+    match (&arguments.hosts, &arguments.hostfile) {
+        (Some(list), _) => hosts::of_words(std::slice::from_ref(list)).map(Some),
+        (None, Some(path)) => hosts::of_file(path).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Adds the hosts, and says where the tasks are to run. A machine that was started for this inside
+/// of a Slurm job has the hosts of the job. `borrowed` are those to be given back.
+fn with_hosts(
+    session: &mut Session,
+    wanted: Option<Vec<Wanted>>,
+    fresh: bool,
+    borrowed: &mut Vec<String>,
+) -> Result<String, RunError> {
+    let of_job = |()| if fresh { hosts::of_slurm().map_err(RunError::Hosts) } else { Ok(None) };
+    let Some(wanted) = wanted.map_or_else(|| of_job(()), |wanted| Ok(Some(wanted)))? else {
+        return Ok(String::new());
+    };
+    let added = hosts::add(session, wanted)?;
+    *borrowed = added.new_names();
+    match added.is_complete() {
+        true => Ok(added.place(session)?),
+        false => Err(RunError::Hosts(added.complaints().trim_end().to_owned())),
+    }
+}
+
+/// Leaves the machine, and ends it if it was made for this and nobody else is in it.
+/// `ending` are its own tasks that may not have ended quite, `borrowed` hosts that go with them.
+fn finish(
+    mut session: Session,
+    daemon: Option<Child>,
+    status: u8,
+    ending: &[Tid],
+    borrowed: &[String],
+) -> Result<(), MachineError> {
+    if !session.is_connected() {
+        return Ok(());
+    }
+    if status == EXIT_NO_READER {
+        // Much output may wait for this task: another one gets its answers at once.
+        session.leave()?;
+        session = machine::join()?;
+    }
+    match machine::is_to_end(&mut session, ending)? {
+        true => {
+            // The machine ends its tasks by a signal, and this is one.
+            let _signals = Signals::catch();
+            machine::halt(session, daemon)?;
+        }
+        false => {
+            if !borrowed.is_empty() {
+                hosts::delete(&mut session, borrowed)?;
+            }
+            session.leave()?;
+        }
+    }
+    Ok(())
+}
+
+/// Why a program did not come to run.
+#[derive(Debug)]
+enum RunError {
+    /// There is none of that name.
+    NotFound(String),
+    /// Some task could not be started.
+    Start(String, Code),
+    /// The machine refused.
+    Code(Code),
+    /// Some host could not be had.
+    Hosts(String),
+    /// The system refused.
+    System(String, io::Error),
+}
+
+impl RunError {
+    /// What a spawn has answered in the place of a task.
+    fn of_spawn(program: &OsStr, number: i32) -> RunError {
+        let program = program.to_string_lossy().into_owned();
+        match number == Code::NoFile.number() {
+            true => RunError::NotFound(program),
+            false => RunError::Start(program, code_of(number)),
+        }
+    }
+
+    fn status(&self) -> u8 {
+        match self {
+            RunError::NotFound(_) => EXIT_NOT_FOUND,
+            _ => EXIT_FAILURE,
+        }
+    }
+}
+
+impl From<Code> for RunError {
+    fn from(code: Code) -> RunError {
+        RunError::Code(code)
+    }
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::NotFound(program) if start::is_path(Path::new(program)) => {
+                write!(f, "{program}: {} that can be executed", Code::NoFile)
+            }
+            RunError::NotFound(program) => {
+                let places = "the machine's search path (ep=), PATH, beside pvm or here";
+                write!(f, "{program}: {} that can be executed in {places}", Code::NoFile)
+            }
+            RunError::Start(program, code) => write!(f, "{program}: {code}"),
+            RunError::Code(code) => write!(f, "{code}"),
+            RunError::Hosts(text) => f.write_str(text),
+            RunError::System(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+/// The code of that number, as far as a spawn can give it.
+fn code_of(number: i32) -> Code {
+    [Code::NoHost, Code::HostFail, Code::NoMem, Code::Denied, Code::BadParam, Code::DSysErr]
+        .into_iter()
+        .find(|code| code.number() == number)
+        .unwrap_or(Code::OutOfRes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_found_is_told_where_it_was_looked_for() {
+        let text = RunError::NotFound("nosuch".into()).to_string();
+        assert!(text.contains("nosuch: No such file") && text.contains("search path"), "{text}");
+    }
+}

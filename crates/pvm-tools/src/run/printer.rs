@@ -1,0 +1,158 @@
+//! What tasks print, as a person is shown it.
+use pvm_core::tid::Tid;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
+
+/// A line of which the end has not come waits for it while other tasks print, up to so many bytes.
+///
+/// * Filled by: each task of the run
+/// * Setting: none, shorter lines stay whole
+/// * Reached: what has come is shown, and what others print may come in the middle
+/// * Test: `a_line_that_is_too_long_is_shown_in_pieces`
+const LINE_BYTES_MAX: usize = 1 << 20;
+/// The last lines of a task that are kept for the report of its end, and how much of each, in bytes.
+const TAIL_LINES: usize = 5;
+const TAIL_LINE_BYTES: usize = 200;
+
+/// Where a task has written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// The standard output.
+    Out,
+    /// The standard error.
+    Err,
+}
+
+/// What is on its way from the tasks to the caller's standard output and standard error.
+#[derive(Default)]
+pub struct Printer {
+    /// Lines that have not ended.
+    open: BTreeMap<(Tid, Stream), Vec<u8>>,
+    /// The last lines of each task.
+    tails: BTreeMap<Tid, VecDeque<Vec<u8>>>,
+    out: Vec<u8>,
+    err: Vec<u8>,
+}
+
+impl Printer {
+    /// Takes what a task has written. Whole lines are shown, with the `tag` in front; without one, what is left is
+    /// shown at once where the task is `alone`, for then it cannot stand between the lines of others.
+    pub fn take(&mut self, task: Tid, stream: Stream, mut bytes: &[u8], tag: &str, alone: bool) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let mut line = self.open.remove(&(task, stream)).unwrap_or_default();
+            line.extend_from_slice(&bytes[..=end]);
+            self.show(task, stream, &line, tag);
+            bytes = &bytes[end + 1..];
+        }
+        if bytes.is_empty() {
+            return;
+        }
+        let open = self.open.entry((task, stream)).or_default();
+        open.extend_from_slice(bytes);
+        if open.len() >= LINE_BYTES_MAX || alone && tag.is_empty() {
+            let line = std::mem::take(open);
+            self.show(task, stream, &line, tag);
+        }
+    }
+
+    /// The task prints no more: what was left without an end is shown, and only after a tag does it get one.
+    pub fn end(&mut self, task: Tid, tag: &str) {
+        for stream in [Stream::Out, Stream::Err] {
+            let Some(mut line) = self.open.remove(&(task, stream)).filter(|line| !line.is_empty()) else { continue };
+            if !tag.is_empty() {
+                line.push(b'\n');
+            }
+            self.show(task, stream, &line, tag);
+        }
+    }
+
+    fn show(&mut self, task: Tid, stream: Stream, line: &[u8], tag: &str) {
+        let to = if stream == Stream::Out { &mut self.out } else { &mut self.err };
+        to.extend_from_slice(tag.as_bytes());
+        to.extend_from_slice(line);
+        let text = line.trim_ascii_end();
+        if !text.is_empty() {
+            let tail = self.tails.entry(task).or_default();
+            tail.push_back(text[..text.len().min(TAIL_LINE_BYTES)].to_vec());
+            if tail.len() > TAIL_LINES {
+                tail.pop_front();
+            }
+        }
+    }
+
+    /// The last lines of a task, without what a terminal would take for commands.
+    pub fn last_lines(&self, task: Tid) -> Vec<String> {
+        let shown = |line: &Vec<u8>| -> String {
+            let text = String::from_utf8_lossy(line).into_owned();
+            text.chars().map(|char| if char.is_control() && char != '\t' { '?' } else { char }).collect()
+        };
+        self.tails.get(&task).map(|tail| tail.iter().map(shown).collect()).unwrap_or_default()
+    }
+
+    /// Writes all that there is to show.
+    pub fn flush(&mut self) -> io::Result<()> {
+        // Without anybody who reads complaints the run goes on.
+        let _ = io::stderr().lock().write_all(&self.err);
+        self.err.clear();
+        let mut out = io::stdout().lock();
+        let result = out.write_all(&self.out).and_then(|()| out.flush());
+        self.out.clear();
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Tid = Tid(0x40001);
+    const TWO: Tid = Tid(0x40002);
+
+    #[test]
+    fn no_byte_is_added_and_lines_of_several_tasks_stay_whole() {
+        let mut printer = Printer::default();
+        printer.take(ONE, Stream::Out, b"a\r\nb", "", false);
+        printer.take(TWO, Stream::Out, b"x\n", "", false);
+        printer.take(ONE, Stream::Err, b"oops", "", false);
+        assert_eq!((&printer.out[..], &printer.err[..]), (&b"a\r\nx\n"[..], &b""[..]));
+        printer.end(ONE, "");
+        assert_eq!((&printer.out[..], &printer.err[..]), (&b"a\r\nx\nb"[..], &b"oops"[..]));
+        assert_eq!(printer.last_lines(ONE), ["a", "b", "oops"]);
+    }
+
+    #[test]
+    fn a_question_of_the_only_task_is_shown_at_once() {
+        let mut printer = Printer::default();
+        printer.take(ONE, Stream::Out, b"name? ", "", true);
+        assert_eq!(printer.out, b"name? ");
+        printer.end(ONE, "");
+        assert_eq!(printer.out, b"name? ");
+    }
+
+    #[test]
+    fn each_line_has_its_tag_and_an_end() {
+        let mut printer = Printer::default();
+        printer.take(ONE, Stream::Out, b"a\nb", "[p.0] ", true);
+        printer.end(ONE, "[p.0] ");
+        assert_eq!(printer.out, b"[p.0] a\n[p.0] b\n");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_shown_in_pieces() {
+        let mut printer = Printer::default();
+        printer.take(ONE, Stream::Out, &[b'x'; LINE_BYTES_MAX - 1], "", false);
+        assert!(printer.out.is_empty());
+        printer.take(ONE, Stream::Out, b"xx", "", false);
+        assert_eq!(printer.out.len(), LINE_BYTES_MAX + 1);
+        assert_eq!(printer.last_lines(ONE)[0].len(), TAIL_LINE_BYTES);
+    }
+
+    #[test]
+    fn the_last_lines_command_no_terminal() {
+        let mut printer = Printer::default();
+        for line in 0..9 {
+            printer.take(ONE, Stream::Err, format!("\x1b[2J{line}\n").as_bytes(), "", false);
+        }
+        assert_eq!(printer.last_lines(ONE), ["?[2J4", "?[2J5", "?[2J6", "?[2J7", "?[2J8"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Finding a program and starting its tasks.
+use super::RunError;
+use crate::cli;
+use crate::console::send_spawn;
+use crate::control::{Control, SpawnCall};
+use crate::variables::Variables;
+use pvm_core::codes::{self, Code};
+use pvm_core::proto::{Request, RunSettings};
+use pvm_task::Session;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The tags of what tasks print; the context tells them from all else.
+pub const OUTPUT_TAG: i32 = 1;
+/// The same for the standard error.
+pub const ERRORS_TAG: i32 = 3;
+/// Where tasks look for programs that are in none of their host's own directories.
+const BESIDE: &str = "PVMSPAWNPATH";
+/// Variables that say who a task is: a child must not have those of its caller.
+const IDENTITY: [&str; 9] =
+    ["PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK", BESIDE];
+/// Variables that belong to a host or its daemon: a child has those of the host where it runs.
+const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];
+
+/// Starts the tasks; answers tids and codes.
+pub fn spawn(
+    session: &mut Session,
+    arguments: &cli::Run,
+    hosts: &str,
+    context: i32,
+    run: RunSettings,
+) -> Result<Vec<i32>, RunError> {
+    let here = std::env::current_dir().map_err(|error| RunError::System("current directory".into(), error))?;
+    let directory = match &arguments.directory {
+        Some(directory) => {
+            let directory = here.join(directory);
+            match directory.is_dir() {
+                true => directory,
+                false => return Err(RunError::System(directory.display().to_string(), no_directory())),
+            }
+        }
+        None => here.clone(),
+    };
+    let place = [hosts.as_bytes(), b":", directory.as_os_str().as_bytes()].concat();
+    let mut start = |file: &Path| start(session, arguments, file, &directory, &place, (context, run));
+    let program = Path::new(arguments.program());
+    if is_path(program) {
+        return Ok(start(&here.join(program))?);
+    }
+    let tids = start(program)?;
+    let not_found = tids.iter().all(|tid| *tid == Code::NoFile.number());
+    match elsewhere(program, &here).filter(|_| not_found) {
+        Some(file) => Ok(start(&file)?),
+        None => Ok(tids),
+    }
+}
+
+/// Starts the tasks of that file, or of that name in the machine's search path.
+fn start(
+    session: &mut Session,
+    arguments: &cli::Run,
+    file: &Path,
+    directory: &Path,
+    place: &[u8],
+    (context, run): (i32, RunSettings),
+) -> Result<Vec<i32>, Code> {
+    let mut variables = Variables::of_this_process();
+    variables.set("PWD", directory);
+    let mut environment = variables.pairs(|name| !IDENTITY.contains(&name) && !OF_HOST.contains(&name));
+    if let Some(beside) = file.parent().filter(|beside| beside.is_absolute()) {
+        environment.push([BESIDE.as_bytes(), b"=", beside.as_os_str().as_bytes()].concat());
+    }
+    let words: Vec<&[u8]> = arguments.arguments().iter().map(|word| word.as_bytes()).collect();
+    let placed = if place.starts_with(b":") { 0 } else { codes::TASK_HOST };
+    let input = if arguments.stdin { codes::TASK_INPUT } else { 0 };
+    let mut request = session.spawn_request(&SpawnCall {
+        file: file.as_os_str().as_bytes(),
+        arguments: &words,
+        flags: codes::NO_SPAWN_PARENT | placed | input,
+        place,
+        count: arguments.count,
+        environment: &environment,
+    })?;
+    if let Request::Spawn(spawn) = &mut request {
+        spawn.children.run = run;
+    }
+    send_spawn(session, request, Some((context, OUTPUT_TAG)))
+}
+
+/// Whether it is to be found without a search.
+pub fn is_path(program: &Path) -> bool {
+    program.as_os_str().as_bytes().contains(&b'/')
+}
+
+fn no_directory() -> io::Error {
+    io::Error::from(io::ErrorKind::NotADirectory)
+}
+
+/// The first file of that name that can be executed: in `PATH`, beside `pvm`, in the current directory.
+fn elsewhere(program: &Path, here: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+    let places = std::env::split_paths(&path).chain(beside).chain([here.to_owned()]);
+    places.map(|directory| directory.join(program)).find(|file| {
+        file.is_absolute() && file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_in_the_path() {
+        let found = |name: &str| elsewhere(Path::new(name), Path::new("/nosuch"));
+        assert!(found("sh").is_some_and(|file| file.ends_with("sh") && file.is_absolute()));
+        assert_eq!(found("no such program"), None);
+    }
+}

@@ -1,0 +1,410 @@
+//! A run from the start of its tasks to their end.
+use super::ends::{End, seconds};
+use super::guard::Guard;
+use super::input::Input;
+use super::printer::{Printer, Stream};
+use super::start::{ERRORS_TAG, OUTPUT_TAG, spawn};
+use super::tracing::Tracing;
+use super::{EXIT_FAILURE, EXIT_NO_READER, RunError, family};
+use crate::cli::{self, OnFailure};
+use crate::control;
+use crate::signals::Signals;
+use pvm_core::codes::Code;
+use pvm_core::proto::{Reply, Request, RunSettings};
+use pvm_core::tid::Tid;
+use pvm_task::{OutputEvent, OutputKind, Session, Ticket};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The status of a run that took too long, as of `timeout`.
+const EXIT_TIMEOUT: u8 = 124;
+/// Added to the number of a signal.
+const EXIT_SIGNAL_BASE: u8 = 128;
+/// How long tasks may take to end when they are asked to, before they are killed; and when that is tried again.
+const END_GRACE: Duration = Duration::from_secs(2);
+const KILL_PAUSE: Duration = Duration::from_millis(500);
+/// How many tasks are named one by one.
+const NAMED_MAX: usize = 8;
+/// At the second signal tasks are killed; at this one that is left to the guard.
+const SIGNALS_MAX: u32 = 3;
+
+/// A task of the run.
+#[derive(Default)]
+struct Member {
+    /// Whether its output has ended.
+    silent: bool,
+    /// What was asked about how it ends; nothing after the answer.
+    asked: Option<Ticket>,
+}
+
+/// What has come of a run.
+pub struct Outcome {
+    /// The exit status.
+    pub status: u8,
+    /// Tasks of the run that may not have ended quite.
+    pub ending: Vec<Tid>,
+    /// The rest is the guard's.
+    pub is_left: bool,
+}
+
+/// A run that goes on.
+pub struct Run<'a> {
+    session: &'a mut Session,
+    guard: &'a mut Guard,
+    arguments: &'a cli::Run,
+    /// The name in front of lines, if wanted.
+    name: String,
+    tracing: Option<Tracing>,
+    signals: Signals,
+    input: Option<Input>,
+    printer: Printer,
+    /// The names of hosts, also of those that are lost.
+    hosts: BTreeMap<Tid, String>,
+    /// The tasks that were asked for, in order.
+    roots: Vec<Tid>,
+    /// All tasks of which was heard.
+    tasks: BTreeMap<Tid, Member>,
+    /// All that have come of the run, also when they print elsewhere.
+    known: BTreeSet<Tid>,
+    began: Instant,
+    /// When the run has taken too long; when tasks that were asked to end are killed.
+    limit: Option<Instant>,
+    kill_at: Option<Instant>,
+    /// What all tasks were sent last.
+    sent: Option<i32>,
+    signals_taken: u32,
+    /// How many failures were told.
+    told: usize,
+    /// The status of the first task that failed.
+    status: u8,
+}
+
+impl<'a> Run<'a> {
+    /// Starts the tasks.
+    pub fn start(
+        session: &'a mut Session,
+        guard: &'a mut Guard,
+        arguments: &'a cli::Run,
+        hosts: &str,
+    ) -> Result<Run<'a>, RunError> {
+        let signals = Signals::catch_all(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT]);
+        let signals = signals.map_err(|error| RunError::System("signals".into(), error))?;
+        let context = match session.request(Request::NewContext)? {
+            Reply::Int(context) => context,
+            _ => return Err(Code::BadMsg.into()),
+        };
+        for tag in [OUTPUT_TAG, ERRORS_TAG] {
+            session.task().collect_raw_output(context, tag);
+        }
+        let tracing = Tracing::start(session, arguments.trace.as_ref(), context)?;
+        let names = control::hosts(session)?.0.into_iter().map(|host| (host.tid, host.name)).collect();
+        let terminal = arguments.wants_terminal().unwrap_or_else(|| io::stdout().is_terminal());
+        let settings = RunSettings { group: true, errors_tag: ERRORS_TAG, terminal };
+        let began = Instant::now();
+        let tids = spawn(session, arguments, hosts, context, settings)?;
+        let roots: Vec<Tid> = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32)).collect();
+        if let Some(code) = tids.iter().find(|tid| **tid <= 0) {
+            for tid in roots {
+                session.request(Request::SignalGroup { tid, signal: SIGKILL })?;
+                session.request(Request::ExitStatus(tid))?;
+            }
+            return Err(RunError::of_spawn(arguments.program(), *code));
+        }
+        let mut run = Run {
+            name: Path::new(arguments.program()).file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            tracing,
+            signals,
+            input: arguments.stdin.then(|| Input::new(roots[0])),
+            printer: Printer::default(),
+            hosts: names,
+            tasks: BTreeMap::new(),
+            known: BTreeSet::new(),
+            began,
+            limit: arguments.timeout.map(|time| began + time),
+            kill_at: None,
+            sent: None,
+            signals_taken: 0,
+            told: 0,
+            status: 0,
+            roots: roots.clone(),
+            session,
+            guard,
+            arguments,
+        };
+        roots.into_iter().for_each(|tid| run.meet(tid));
+        Ok(run)
+    }
+
+    /// Shows output until every task has ended.
+    pub fn watch(mut self) -> Outcome {
+        let status = self.watch_to_the_end();
+        if self.sent.is_some() && self.session.is_connected() {
+            // Also those whose output goes elsewhere. Without a daemon there are none.
+            let _ = self.signal_all(SIGKILL);
+        }
+        self.take_traces();
+        if let Some(tracing) = self.tracing {
+            let path = tracing.path.display().to_string();
+            if let Err(error) = tracing.finish() {
+                eprintln!("pvm run: {path}: {error}");
+            }
+        }
+        self.known.extend(self.tasks.into_keys());
+        let is_left = self.signals_taken >= SIGNALS_MAX;
+        Outcome { status, ending: self.known.into_iter().collect(), is_left }
+    }
+
+    /// Writes what the tasks have told. A file that cannot be written ends the timeline, not the run.
+    fn take_traces(&mut self) {
+        let Some(tracing) = &mut self.tracing else { return };
+        if let Err(error) = tracing.take(self.session) {
+            eprintln!("pvm run: {}: {error}", tracing.path.display());
+            self.tracing = None;
+        }
+    }
+
+    fn watch_to_the_end(&mut self) -> u8 {
+        loop {
+            if self.show_output().is_err() {
+                // Nobody reads any more: the tasks get what they would have got without us.
+                let _ = self.signal_all(SIGKILL);
+                return EXIT_NO_READER;
+            }
+            self.take_answers();
+            self.take_traces();
+            if self.tasks.values().all(|task| task.silent && task.asked.is_none()) {
+                return self.status;
+            }
+            if !self.session.is_connected() {
+                eprintln!("pvm run: {} (the machine has ended)", Code::SysErr);
+                return EXIT_FAILURE;
+            }
+            self.look_at_the_time();
+            self.wait();
+            for signal in self.signals.take() {
+                self.pass_on(signal);
+                if self.signals_taken >= SIGNALS_MAX {
+                    return EXIT_SIGNAL_BASE + signal as u8;
+                }
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn wait(&mut self) {
+        let next = self.limit.into_iter().chain(self.kill_at).min();
+        let timeout = next.map(|when| when.saturating_duration_since(Instant::now()));
+        let stdin = io::stdin();
+        let mut descriptors: Vec<_> = self.signals.descriptors().collect();
+        let wants_input = self.input.as_ref().is_some_and(Input::wants);
+        if wants_input {
+            descriptors.push(std::os::fd::AsFd::as_fd(&stdin));
+        }
+        let ready = self.session.wait(&descriptors, timeout);
+        if let Some(input) = self.input.as_mut().filter(|_| wants_input && ready.last() == Some(&true)) {
+            input.pass_on(self.session);
+        }
+    }
+
+    /// A task of which was not heard before.
+    fn meet(&mut self, tid: Tid) {
+        if self.tasks.contains_key(&tid) {
+            return;
+        }
+        self.guard.knows(tid);
+        // Without a daemon the loop ends.
+        let asked = self.session.task().begin(Request::ExitStatus(tid)).ok();
+        self.tasks.insert(tid, Member { silent: false, asked });
+        if let Some(signal) = self.sent.filter(|_| self.kill_at.is_some()) {
+            self.signal(tid, signal);
+        }
+    }
+
+    /// Shows the output that has come.
+    fn show_output(&mut self) -> io::Result<()> {
+        while let Some(OutputEvent { task, tag, kind, .. }) = self.session.next_output() {
+            if tag == OUTPUT_TAG {
+                self.meet(task);
+            }
+            match kind {
+                OutputKind::Raw(bytes) => {
+                    let stream = if tag == ERRORS_TAG { Stream::Err } else { Stream::Out };
+                    let alone = self.tasks.len() == 1;
+                    self.printer.take(task, stream, &bytes, &self.tag_of(task), alone);
+                }
+                OutputKind::End if tag == OUTPUT_TAG => {
+                    self.printer.end(task, &self.tag_of(task));
+                    self.tasks.entry(task).or_default().silent = true;
+                }
+                OutputKind::Begin | OutputKind::End | OutputKind::Line(_) => {}
+            }
+        }
+        self.printer.flush()
+    }
+
+    /// What stands before the lines of a task.
+    fn tag_of(&self, task: Tid) -> String {
+        match self.roots.iter().position(|root| *root == task) {
+            _ if !self.arguments.tag => String::new(),
+            Some(place) => format!("[{}.{place}] ", self.name),
+            None => format!("[{task}] "),
+        }
+    }
+
+    /// Looks how those have ended that print no more.
+    fn take_answers(&mut self) {
+        if let Some(input) = &mut self.input {
+            input.take_answer(self.session);
+        }
+        let mut ended = Vec::new();
+        for (tid, task) in self.tasks.iter_mut().filter(|(_, task)| task.silent) {
+            let Some(ticket) = &task.asked else { continue };
+            let end = match self.session.task().poll_reply(ticket) {
+                None => continue,
+                Some(Ok(Reply::Int(status))) => End::of(status),
+                Some(Err(Code::HostFail)) => End::Host,
+                Some(_) => End::Unknown,
+            };
+            task.asked = None;
+            ended.push((*tid, end));
+        }
+        for (tid, end) in ended {
+            self.has_ended(tid, &end);
+        }
+    }
+
+    /// Tells of a failure, and ends the others if that is wanted.
+    fn has_ended(&mut self, tid: Tid, end: &End) {
+        let is_root = self.roots.contains(&tid);
+        // What others have started they may end as well.
+        let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_wish() };
+        if is_root && self.status == 0 {
+            self.status = end.exit_status();
+        }
+        if !has_failed || self.sent.is_some() {
+            return;
+        }
+        self.tell(tid, end);
+        let aborts = match self.arguments.on_failure {
+            Some(OnFailure::Wait) => false,
+            Some(OnFailure::Abort) => true,
+            None => is_root && end.is_sudden(),
+        };
+        let others = self.running().len();
+        if aborts && others > 0 {
+            if self.status == 0 {
+                self.status = end.exit_status();
+            }
+            let what = if others == 1 { "the other task".into() } else { format!("the other {others} tasks") };
+            eprintln!("pvm run: ends {what} (--on-failure wait lets them go on)");
+            self.end_all();
+        }
+    }
+
+    /// Says how a task has failed.
+    fn tell(&mut self, tid: Tid, end: &End) {
+        self.told += 1;
+        if self.told > NAMED_MAX {
+            if self.told == NAMED_MAX + 1 {
+                eprintln!("pvm run: more tasks have failed");
+            }
+            return;
+        }
+        eprintln!("pvm run: {} {} {} after the start", self.describe(tid), end.text(), seconds(self.began.elapsed()));
+        if *end == End::Host {
+            self.tell_loss(tid);
+        }
+        let lines = self.printer.last_lines(tid);
+        if self.tasks.len() > 1 && !lines.is_empty() {
+            eprintln!("pvm run: the last that it has printed:");
+            lines.iter().for_each(|line| eprintln!("    {line}"));
+        }
+    }
+
+    /// Says why the host of a task was lost, if that is known.
+    fn tell_loss(&mut self, tid: Tid) {
+        let Some(name) = self.hosts.get(&tid.host()) else { return };
+        let start = format!("host {name} ");
+        let Ok(Reply::Failures(reasons)) = self.session.request(Request::LostHosts) else { return };
+        if let Some(reason) = reasons.iter().find(|reason| reason.starts_with(&start)) {
+            eprintln!("pvm run: {reason}");
+        }
+    }
+
+    /// Which task it is, for people.
+    fn describe(&self, tid: Tid) -> String {
+        let host = self.hosts.get(&tid.host()).cloned().unwrap_or_else(|| tid.host().to_string());
+        match self.roots.iter().position(|root| *root == tid) {
+            Some(place) => format!("task {place} ({}, {tid} on {host})", self.name),
+            None => format!("task {tid} on {host}"),
+        }
+    }
+
+    /// The tasks that have not ended.
+    fn running(&self) -> Vec<Tid> {
+        self.tasks.iter().filter(|(_, task)| !task.silent).map(|(tid, _)| *tid).collect()
+    }
+
+    /// Looks whether it is too late for something.
+    fn look_at_the_time(&mut self) {
+        let now = Instant::now();
+        if self.limit.is_some_and(|limit| limit <= now) {
+            self.limit = None;
+            self.tell_timeout();
+            self.status = EXIT_TIMEOUT;
+            self.end_all();
+        }
+        if self.kill_at.is_some_and(|when| when <= now) {
+            self.kill_all();
+        }
+    }
+
+    fn tell_timeout(&self) {
+        let running = self.running();
+        eprintln!("pvm run: not ended after {} (--timeout); still running:", seconds(self.began.elapsed()));
+        running.iter().take(NAMED_MAX).for_each(|tid| eprintln!("    {}", self.describe(*tid)));
+        if running.len() > NAMED_MAX {
+            eprintln!("    and {} more", running.len() - NAMED_MAX);
+        }
+    }
+
+    /// Asks all to end, and kills them after a while.
+    fn end_all(&mut self) {
+        self.kill_at = Some(Instant::now() + END_GRACE);
+        let _ = self.signal_all(SIGTERM);
+    }
+
+    fn kill_all(&mut self) {
+        self.kill_at = Some(Instant::now() + KILL_PAUSE);
+        let _ = self.signal_all(SIGKILL);
+    }
+
+    /// The first signal goes to the tasks, the next one kills them. After a SIGQUIT nobody wants to wait.
+    fn pass_on(&mut self, signal: i32) {
+        self.signals_taken += 1;
+        if self.signals_taken > 1 {
+            return self.kill_all();
+        }
+        if signal == SIGQUIT {
+            self.kill_at = Some(Instant::now() + END_GRACE);
+        }
+        let _ = self.signal_all(signal);
+    }
+
+    /// Sends a signal to all that has come of the run. Without a daemon there is nobody; the loop notices.
+    fn signal_all(&mut self, signal: i32) -> Result<(), Code> {
+        self.sent = Some(signal);
+        self.known.extend(self.tasks.keys());
+        let own = self.session.tid();
+        family::signal(self.session, own, &mut self.known, signal).map(|_| ())
+    }
+
+    fn signal(&mut self, tid: Tid, signal: i32) {
+        if let Ok(ticket) = self.session.task().begin(Request::SignalGroup { tid, signal }) {
+            self.session.task().forget(ticket);
+        }
+    }
+}
