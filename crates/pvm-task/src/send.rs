@@ -459,7 +459,7 @@ impl Task {
 
     #[inline(never)]
     fn collect_now(&mut self) {
-        self.progress();
+        self.take_in();
     }
 }
 

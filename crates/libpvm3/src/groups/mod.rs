@@ -162,6 +162,7 @@ fn barrier(entry: &mut Entry, name: &[u8], count: c_int) -> Outcome {
         None => pass(entry, &barrier),
     };
     entry.task().end_barrier(barrier);
+    entry.task().has_met();
     Ok(result.map(|()| 0)?)
 }
 

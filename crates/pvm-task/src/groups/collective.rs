@@ -234,6 +234,8 @@ impl Task {
         }
         match self.try_precv_from(&filter, operation.kind, target) {
             Some(delivered) => {
+                // What its sender had sent before is there too, and may be seen.
+                self.see_all();
                 if operation.known.relieves(delivered.len) {
                     // It may sleep because it was far ahead.
                     self.wake(from.tid);
@@ -256,7 +258,7 @@ impl Task {
         target: &mut T,
     ) -> Option<Result<(), i32>> {
         self.look_at_socket();
-        self.progress_all();
+        self.take_in_all();
         match self.try_precv_from(&operation.filter(from), operation.kind, target) {
             Some(delivered) => Some(content(delivered, bytes)),
             None => Some(Err(operation.known.loss().number())),
@@ -273,7 +275,7 @@ impl Task {
     #[cold]
     fn look_for_shares(&mut self, operation: &Collective) -> Result<(), Code> {
         self.look_at_socket();
-        self.progress_all();
+        self.take_in_all();
         let left = |share: &Share| !operation.is_there(*share);
         let lacks = |share| self.state.store.find(&operation.filter(share)).is_none();
         if operation.others().filter(left).any(lacks) {
@@ -319,7 +321,7 @@ impl Task {
 
     /// Forgets all shares of a group that this task has left.
     pub(super) fn drop_all_shares(&mut self, known: &Known) {
-        self.progress_all();
+        self.take_in_all();
         self.drop_shares(known, |_| true);
     }
 
