@@ -32,6 +32,9 @@ fn receive(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
         return receive_by_matcher(entry, tid, tag, limit);
     }
     let filter = entry.task().filter(tid, tag);
+    if limit == AT_ONCE {
+        return receive_at_once(entry, &filter);
+    }
     let mut found = entry.task().try_receive(&filter);
     if found.is_none() && limit.is_none() && entry.task().watch_first() {
         found = entry.task().try_receive(&filter);
@@ -43,16 +46,21 @@ fn receive(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
     }
 }
 
+/// Where a handler takes what has come, nothing is looked for behind it.
+#[inline]
+fn receive_at_once(entry: &mut Entry, filter: &Filter) -> Outcome {
+    let found = entry.task().receive_at_once(filter);
+    entry.attend();
+    match found {
+        Some(mid) => Ok(mid),
+        None => daemon_gone(entry).unwrap_or(Ok(0)),
+    }
+}
+
 #[inline(never)]
 fn receive_slowly(entry: &mut Entry, filter: &Filter, limit: Limit) -> Outcome {
     if let Some(gone) = daemon_gone(entry) {
         return gone;
-    }
-    if limit == AT_ONCE {
-        // It has looked at those that sent lately; now at the others.
-        entry.task().progress_all();
-        entry.attend();
-        return Ok(entry.task().receive(filter).unwrap_or(0));
     }
     let found = wait_on(entry, limit, &mut |entry| {
         let found = entry.task().try_receive(filter);
@@ -62,7 +70,11 @@ fn receive_slowly(entry: &mut Entry, filter: &Filter, limit: Limit) -> Outcome {
             None => daemon_gone(entry),
         }
     });
-    found.unwrap_or(Ok(0))
+    found.unwrap_or_else(|| {
+        // It has waited for all that came.
+        entry.task().see_all();
+        Ok(0)
+    })
 }
 
 /// Without a daemon nothing can come any more; nor can what this process has no address space for.
@@ -136,13 +148,13 @@ pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
             if entry.task().in_handler() {
                 return Ok(0);
             }
-            entry.task().progress_all();
-            entry.attend();
             if let Some(matcher) = entry.state().matcher {
-                return Ok(match_queued(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
+                return Ok(match_at_once(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
             }
             let filter = entry.task().filter(tid, tag);
-            match entry.task().probe(&filter) {
+            let found = entry.task().probe_at_once(&filter);
+            entry.attend();
+            match found {
                 Some(mid) => Ok(mid),
                 None => daemon_gone(entry).unwrap_or(Ok(0)),
             }
@@ -188,10 +200,27 @@ fn match_queued(entry: &mut Entry, selection: &mut Selection) -> Result<Option<c
     Ok(best.map(|(_, mid)| mid))
 }
 
+/// Looks at what has been seen, and then at one message more.
+fn match_at_once(entry: &mut Entry, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
+    entry.task().catch_up();
+    if let Some(mid) = match_queued(entry, selection)? {
+        return Ok(Some(mid));
+    }
+    entry.task().see_one();
+    entry.attend();
+    match_queued(entry, selection)
+}
+
 #[inline(never)]
 fn receive_by_matcher(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
     let Some(matcher) = entry.state().matcher else { return Ok(0) };
     let mut selection = Selection::new(matcher, tid, tag);
+    if limit == AT_ONCE {
+        return match match_at_once(entry, &mut selection)? {
+            Some(mid) if entry.task().take_queued(mid) => Ok(mid),
+            _ => daemon_gone(entry).unwrap_or(Ok(0)),
+        };
+    }
     wait(entry, limit, |entry| match match_queued(entry, &mut selection) {
         Ok(Some(mid)) => entry.task().take_queued(mid).then_some(Ok(mid)),
         Ok(None) => daemon_gone(entry),

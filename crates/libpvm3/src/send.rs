@@ -32,7 +32,8 @@ pub fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submi
 /// Handlers and output of children want a look at what has come before each send.
 #[inline(never)]
 fn look_first(entry: &mut Entry) {
-    entry.progress();
+    entry.task().see_one();
+    entry.attend();
 }
 
 #[cold]

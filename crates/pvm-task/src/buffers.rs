@@ -172,9 +172,15 @@ impl Store {
     /// freed.
     #[inline]
     pub fn receive(&mut self, entry: u32) -> i32 {
+        self.take_out(entry);
+        self.activate(entry)
+    }
+
+    /// Takes a message out of the queue.
+    #[inline]
+    pub fn take_out(&mut self, entry: u32) {
         self.queue.remove(&mut self.table, entry);
         self.table[entry as usize].place = Place::Buffer;
-        self.activate(entry)
     }
 
     /// Makes a buffer the active receive buffer; the former one is freed.
@@ -191,6 +197,12 @@ impl Store {
     #[inline]
     pub fn find(&mut self, filter: &Filter) -> Option<u32> {
         self.queue.find(&mut self.table, filter)
+    }
+
+    /// The oldest one that fits and has been seen.
+    #[inline]
+    pub fn find_seen(&mut self, filter: &Filter) -> Option<u32> {
+        self.queue.find_seen(&mut self.table, filter)
     }
 
     /// Frees everything that is queued.

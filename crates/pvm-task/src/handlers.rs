@@ -1,10 +1,8 @@
 //! Message handlers and what runs around them (contract 2.4).
 use crate::Task;
-use crate::message::Place;
 use crate::system::SYSTEM_TAGS;
 use crate::types::{ANY, HandlerCall};
 use pvm_core::codes::{Code, SYSCTX_TC};
-use std::collections::VecDeque;
 
 /// A handler: which messages it takes, and the function, if it is not one of the library's own.
 struct Handler {
@@ -33,31 +31,29 @@ struct Interrupted {
     ctx: i32,
 }
 
-/// A message that has come behind one for a handler. Whose it is shows when its turn has come: what runs before may
-/// add handlers and delete them.
-struct Due {
-    mid: i32,
-    src: i32,
-    tag: i32,
-    ctx: i32,
-}
-
-/// All handlers, and the messages that wait for them.
+/// All handlers. Their messages stand in the queue until it is their turn to be seen: what runs before may add
+/// handlers and delete them.
 #[derive(Default)]
 pub(crate) struct Handlers {
     /// By id.
     list: Vec<Option<Handler>>,
     /// Handlers that are not the library's own.
     users: usize,
-    due: VecDeque<Due>,
+    /// Messages of lower numbers are to be seen or to be taken by a handler now.
+    pub bound: u64,
     running: Option<Interrupted>,
 }
 
 impl Handlers {
-    /// Whether any message can be for a user handler, or wait behind one.
+    /// Whether any message can be for a user handler.
     #[inline]
     pub fn any(&self) -> bool {
-        self.users > 0 || !self.due.is_empty()
+        self.users > 0
+    }
+
+    /// Whether one runs.
+    pub fn run(&self) -> bool {
+        self.running.is_some()
     }
 
     /// Enters the library's own handlers, at enrolment.
@@ -67,22 +63,12 @@ impl Handlers {
         }
     }
 
-    /// Whether such a message that comes now is for a user handler, or has to wait for one.
-    pub fn take(&self, src: i32, tag: i32, ctx: i32) -> bool {
-        !self.due.is_empty() || self.running.is_some() || self.find(src, tag, ctx).is_some()
-    }
-
-    /// The user handler that takes such a message.
-    fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
+    /// The user handler that takes such a message, and its function.
+    pub fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
         self.list.iter().enumerate().rev().find_map(|(id, handler)| {
             let handler = handler.as_ref().filter(|handler| handler.accepts(src, tag, ctx))?;
             Some((id as i32, handler.function?))
         })
-    }
-
-    /// A message has arrived that they [`Handlers::take`].
-    pub fn arrived(&mut self, mid: i32, src: i32, tag: i32, ctx: i32) {
-        self.due.push_back(Due { mid, src, tag, ctx });
     }
 
     fn enter(&mut self, handler: Handler) -> i32 {
@@ -120,27 +106,23 @@ impl Task {
     /// handler until [`Task::handler_done`].
     #[inline]
     pub fn next_handler_call(&mut self) -> Option<HandlerCall> {
-        if self.state.handlers.due.is_empty() {
+        if !self.state.handlers.any() || self.state.handlers.run() {
             return None;
         }
         self.enter_handler()
     }
 
     fn enter_handler(&mut self) -> Option<HandlerCall> {
-        if self.state.handlers.running.is_some() {
+        let state = &mut self.state;
+        state.see_more();
+        let entry = state.store.queue.first_unseen()?;
+        let message = &state.store.table[entry as usize];
+        if message.number >= state.handlers.bound {
             return None;
         }
-        let call = loop {
-            let Due { mid, src, tag, ctx } = self.state.handlers.due.pop_front()?;
-            if let Some((handler, function)) = self.state.handlers.find(src, tag, ctx) {
-                break HandlerCall { handler, function, mid };
-            }
-            self.state.store.table[mid as usize - 1].place = Place::Queued;
-            self.state.store.enqueue(mid as u32 - 1);
-            self.note_news();
-        };
-        let state = &mut self.state;
-        let ctx = state.store.get(call.mid).map_or(state.context, |message| message.ctx);
+        let (handler, function) = state.handler_of(message)?;
+        let (call, ctx) = (HandlerCall { handler, function, mid: entry as i32 + 1 }, message.ctx);
+        state.store.take_out(entry);
         state.handlers.running = Some(Interrupted {
             mid: call.mid,
             send: std::mem::replace(&mut state.store.send, 0),
@@ -154,6 +136,10 @@ impl Task {
     pub fn handler_done(&mut self) {
         let state = &mut self.state;
         let Some(before) = state.handlers.running.take() else { return };
+        // What comes behind its message has waited for it.
+        state.see_more();
+        self.note_seen();
+        let state = &mut self.state;
         // The message goes unless the handler set it aside by `pvm_setrbuf(0)`.
         let store = &mut state.store;
         if store.send != 0 && store.send != before.send && store.send != before.receive {

@@ -24,6 +24,7 @@ mod queue;
 mod quick;
 mod receive;
 mod requests;
+mod seeing;
 mod send;
 mod session;
 mod system;

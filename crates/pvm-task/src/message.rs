@@ -49,6 +49,8 @@ pub(crate) struct Message {
     pub src: i32,
     pub place: Place,
     pub links: Links,
+    /// Which one it is of all that were ever queued.
+    pub number: u64,
     /// How far it has been unpacked, in bytes.
     pub position: usize,
     /// Short bodies; kept when the entry is free, so that the next message needs no memory.
@@ -69,6 +71,7 @@ impl Message {
             dst: 0,
             place: Place::Free,
             links: Links::default(),
+            number: 0,
             position: 0,
             small: Vec::new(),
             large: Large::None,

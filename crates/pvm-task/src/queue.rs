@@ -5,6 +5,9 @@
 //! (context, tag, sender), (context, tag), (context, sender) and (context) that occurs, so that a
 //! search with or without wildcards takes the first of one chain (D46). The index lives until the
 //! queue is empty.
+//!
+//! Messages are numbered as they come. Those below a mark have been **seen**: calls that do not wait find no others
+//! (`seeing`).
 use crate::message::Message;
 use crate::types::{ANY, Filter, PRIVATE_CONTEXTS};
 use std::collections::HashMap;
@@ -81,12 +84,18 @@ type Index = HashMap<Key, Chain, BuildHasherDefault<WordHasher>>;
 pub(crate) struct Queue {
     arrival: Chain,
     len: usize,
+    /// How many messages ever came.
+    pushed: u64,
+    /// The first number that has not been seen.
+    seen: u64,
+    /// The first message that has not been seen.
+    unseen: u32,
     index: Option<Box<Index>>,
 }
 
 impl Queue {
     pub fn new() -> Queue {
-        Queue { arrival: EMPTY, len: 0, index: None }
+        Queue { arrival: EMPTY, len: 0, pushed: 0, seen: 0, unseen: NONE, index: None }
     }
 
     #[inline(always)]
@@ -104,6 +113,11 @@ impl Queue {
     pub fn push(&mut self, table: &mut [Message], place: u32) {
         append(&mut self.arrival, table, ARRIVAL, place);
         self.len += 1;
+        table[place as usize].number = self.pushed;
+        self.pushed += 1;
+        if self.unseen == NONE {
+            self.unseen = place;
+        }
         if let Some(index) = &mut self.index {
             enter(index, table, place);
         }
@@ -117,6 +131,9 @@ impl Queue {
     /// Takes a message out.
     #[inline]
     pub fn remove(&mut self, table: &mut [Message], place: u32) {
+        if self.unseen == place {
+            self.unseen = table[place as usize].links[ARRIVAL].next;
+        }
         detach(&mut self.arrival, table, ARRIVAL, place);
         self.len -= 1;
         if let Some(index) = &mut self.index {
@@ -127,6 +144,43 @@ impl Queue {
                 self.index = None;
             }
         }
+    }
+
+    /// How many messages ever came.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// The first message that has not been seen.
+    #[inline]
+    pub fn first_unseen(&self) -> Option<u32> {
+        (self.unseen != NONE).then_some(self.unseen)
+    }
+
+    /// All that has come is seen.
+    #[inline]
+    pub fn see_all(&mut self) {
+        (self.seen, self.unseen) = (self.pushed, NONE);
+    }
+
+    /// That message is seen, and all before it.
+    #[inline]
+    pub fn see_through(&mut self, table: &[Message], place: u32) {
+        let message = &table[place as usize];
+        if message.number >= self.seen {
+            (self.seen, self.unseen) = (message.number + 1, message.links[ARRIVAL].next);
+        }
+    }
+
+    /// Whether that message has been seen.
+    pub fn has_seen(&self, table: &[Message], place: u32) -> bool {
+        table[place as usize].number < self.seen
+    }
+
+    /// The oldest message that fits among those that have been seen.
+    #[inline]
+    pub fn find_seen(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
+        self.find(table, filter).filter(|&place| self.has_seen(table, place))
     }
 
     /// The oldest message that fits.
@@ -155,6 +209,12 @@ impl Queue {
             (Some(index), Some(key)) => index.get(&key).map(|chain| chain.first),
             _ => self.walk(table).find(|&place| fits(&table[place as usize], filter)),
         }
+    }
+
+    /// Those that have been seen, in the order of their arrival.
+    pub fn walk_seen<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
+        let seen = self.seen;
+        self.walk(table).take_while(move |place| table[*place as usize].number < seen)
     }
 
     /// All messages in the order of their arrival.

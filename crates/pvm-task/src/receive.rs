@@ -12,7 +12,7 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Offer, OfferMissed, Posted, Sink, is_daemon};
 
-/// Rounds of looking at all peers before a call that does not wait gives up, while more comes.
+/// Rounds of looking at all peers before [`Task::take_in_all`] gives up, while more comes.
 const LOOKS_MAX: usize = 64;
 
 /// The words of an arriving message.
@@ -122,6 +122,7 @@ impl<T: Target + ?Sized> Sink for Delivering<'_, T> {
             return self.state.arrived(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };
+        self.state.store.queue.see_all(); // handlers have nothing to wait for, or it would be special
         self.delivered = Some(envelope.delivered(len));
     }
 
@@ -146,6 +147,7 @@ impl Sink for Receiving<'_> {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
         if self.found.is_none() && fits && !self.state.is_special(&envelope) {
+            self.state.store.queue.see_all();
             self.found = self.state.take_in(&envelope, body);
             return;
         }
@@ -180,11 +182,11 @@ impl State {
         if !self.handlers.any() && !self.output.any() && envelope.ctx != SYSCTX_TC {
             return false;
         }
-        let Envelope { src, tag, ctx, .. } = *envelope;
+        let Envelope { tag, ctx, .. } = *envelope;
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
-        self.is_ours(ctx, tag) || self.handlers.take(src, tag, ctx)
+        self.is_ours(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
     }
 
     /// Whether such a message is for the library itself.
@@ -209,7 +211,7 @@ impl State {
     /// Puts a message where it belongs.
     #[inline]
     fn settle(&mut self, envelope: &Envelope, entry: u32) {
-        if self.is_special(envelope) {
+        if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_ours(envelope.ctx, envelope.tag) {
             return self.dispatch(envelope, entry);
         }
         self.store.table[entry as usize].place = Place::Queued;
@@ -219,13 +221,9 @@ impl State {
     #[cold]
     fn dispatch(&mut self, envelope: &Envelope, entry: u32) {
         let Envelope { src, tag, ctx, .. } = *envelope;
-        let mid = entry as i32 + 1;
-        if !self.is_ours(ctx, tag) {
-            return self.handlers.arrived(mid, src, tag, ctx);
-        }
         let message = &self.store.table[entry as usize];
         let (body, format) = (message.body(), message.format);
-        self.store.free(mid);
+        self.store.free(entry as i32 + 1);
         match body {
             Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.push(Tid(src as u32)),
             Ok(body) if ctx == SYSCTX_TC => self.obey(tag, Reader::of(&body, format)),
@@ -282,18 +280,27 @@ fn keep_offer(offer: Offer<'_>, store: &mut Store) -> Option<Large> {
 
 /// Receiving. None of these waits: [`Task::progress`], try, wait ([`crate::Waiter`]), again.
 impl Task {
+    /// For who waits: takes in what has come, and lets the program see it. Says how many messages, replies and so
+    /// on came.
+    #[inline]
+    pub fn progress(&mut self) -> usize {
+        let count = self.take_in();
+        self.see_all();
+        count
+    }
+
     /// Takes in what has come: messages from the shared memory, frames from the daemon. No system
     /// call when nothing has come. Says how many messages, replies and so on came.
     #[inline]
-    pub fn progress(&mut self) -> usize {
+    pub fn take_in(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         let count = member.poll(&mut self.state);
         self.progress_control(count)
     }
 
-    /// [`Task::progress`] for who will not try again: takes in all that has come until now, from
+    /// [`Task::take_in`] for who will not try again: takes in all that has come until now, from
     /// however many peers. Others that send on and on do not hold it up.
-    pub fn progress_all(&mut self) -> usize {
+    pub fn take_in_all(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         let mut arriving = Arriving { state: &mut self.state, own: member.tid.0 as i32 };
         let mut count = 0;
@@ -315,7 +322,7 @@ impl Task {
 
     /// The second half: the daemon's frames, and who has to know.
     #[inline]
-    fn progress_control(&mut self, mut count: usize) -> usize {
+    pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         if member.direct.is_active() {
             count += member.progress_direct(&mut self.state, count);
@@ -340,6 +347,11 @@ impl Task {
         if count > delivered {
             self.note_news();
         }
+    }
+
+    /// The program may see what it could not before: nobody sleeps before another look.
+    pub(crate) fn note_seen(&mut self) {
+        self.note(1, 0);
     }
 
     /// Something came: other threads of the process may have waited for it.
@@ -372,20 +384,27 @@ impl Task {
     /// Takes the oldest message that fits out of the queue and makes it the active receive buffer.
     #[inline]
     pub fn receive(&mut self, filter: &Filter) -> Option<i32> {
-        let entry = self.state.store.find(filter)?;
+        let entry = self.state.find(filter)?;
         Some(self.state.store.receive(entry))
     }
 
-    /// [`Task::receive`] that takes in what has come (like [`Task::progress`]) if no queued message
-    /// fits, but not more than it takes to find one.
+    /// The message that came the shortest way.
+    #[inline]
+    pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
+        let (envelope, short, state) = self.first_short(filter, false)?;
+        let entry = state.new_message(&envelope);
+        let message = &mut state.store.table[entry as usize];
+        message.small.resize(short.len(), 0);
+        short.take(&mut message.small);
+        Some(state.store.activate(entry))
+    }
+
+    /// One try of a call that waits: [`Task::receive`] that takes in what has come (like [`Task::take_in`]) if no
+    /// queued message fits, but not more than it takes to find one.
     #[inline]
     pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
-        if let Some((envelope, short, state)) = self.first_short(filter, false) {
-            let entry = state.new_message(&envelope);
-            let message = &mut state.store.table[entry as usize];
-            message.small.resize(short.len(), 0);
-            short.take(&mut message.small);
-            return Some(state.store.activate(entry));
+        if let Some(mid) = self.receive_short(filter) {
+            return Some(mid);
         }
         if let Some(mid) = self.receive(filter) {
             return Some(mid);
@@ -404,17 +423,9 @@ impl Task {
         }
     }
 
-    /// `pvm_probe`: the oldest message that fits; it stays queued.
+    /// The oldest message that has been taken in and fits; it stays queued.
     pub fn probe(&mut self, filter: &Filter) -> Option<i32> {
-        self.state.store.find(filter).map(|entry| entry as i32 + 1)
-    }
-
-    /// The queued messages in the order of their arrival: mid, sender, tag (for `pvm_recvf`).
-    pub fn queued(&self) -> impl Iterator<Item = (i32, i32, i32)> + '_ {
-        let table: &[Message] = &self.state.store.table;
-        let walk = self.state.store.queue.walk(table);
-        let walk = walk.filter(|entry| !PRIVATE_CONTEXTS.contains(&table[*entry as usize].ctx));
-        walk.map(|entry| (entry as i32 + 1, table[entry as usize].src, table[entry as usize].tag))
+        self.state.find(filter).map(|entry| entry as i32 + 1)
     }
 
     /// Takes that message out of the queue and makes it the active receive buffer.
@@ -551,6 +562,7 @@ impl Task {
         let others = member.settle_directs(state);
         match found {
             Some((envelope, len)) => {
+                self.state.store.queue.see_all();
                 self.note(others + 1, 1);
                 Some(envelope.delivered(len))
             }
@@ -564,7 +576,7 @@ impl Task {
 
     #[inline]
     fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
-        let entry = self.state.store.find(filter)?;
+        let entry = self.state.find(filter)?;
         let message = &mut self.state.store.table[entry as usize];
         let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };
         let Message { src, tag, wid, .. } = *message;

@@ -467,7 +467,7 @@ impl Task {
 
     #[inline(never)]
     fn collect_now(&mut self) {
-        self.progress();
+        self.take_in();
     }
 }
 

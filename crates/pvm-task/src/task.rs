@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub turns: Vec<Tid>,
     /// Something came since somebody last asked.
     pub news: bool,
+    /// See [`Task::has_met`].
+    pub met: bool,
 }
 
 /// Coming and going.
@@ -55,6 +57,7 @@ impl Task {
             tracer: Tracer::default(),
             turns: Vec::new(),
             news: false,
+            met: false,
         };
         Task { state, member: None, cookie: environment.cookie }
     }
@@ -137,6 +140,7 @@ impl Task {
         for (ctx, tag) in self.state.notifies.take_own_exit() {
             self.state.notify_locally(ctx, tag, &[own]);
         }
+        self.see_all();
     }
 
     /// `pvm_exit`: drops queued messages and handlers, says goodbye, disconnects. `SysErr` when the

@@ -342,7 +342,7 @@ impl Task {
         if let Some(member) = &mut self.member {
             member.look_at_socket = true;
         }
-        if self.progress() > 0 {
+        if self.take_in() > 0 || self.state.store.queue.first_unseen().is_some() {
             if let Some(member) = &self.member {
                 pvm_fmp::doorbell::pull(member.endpoint.bell());
             }

@@ -387,11 +387,13 @@ fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
     for tag in [5, 5, 6, 7] {
         psend(&mut task, own, tag, b"body");
     }
+    task.see_all();
     let call = task.next_handler_call().unwrap();
     assert_eq!(call.function, 1);
     task.delete_handler(first).unwrap();
     task.add_handler(ANY, 6, ANY, 2).unwrap();
     psend(&mut task, own, 8, b"body");
+    task.see_all();
     assert!(task.queued().count() == 0 && task.next_handler_call().is_none());
     task.handler_done();
     assert_eq!(task.next_handler_call().unwrap().function, 2);
@@ -400,7 +402,51 @@ fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
     // The second 5 has no handler any more.
     assert_eq!(task.queued().map(|(_, _, tag)| tag).collect::<Vec<_>>(), [5, 7, 8]);
     psend(&mut task, own, 9, b"body");
+    task.see_all();
     assert_eq!(task.queued().count(), 4);
+}
+
+/// Senders each of which has sent as much; who polls with calls that do not wait has that from all of them.
+#[test]
+fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
+    const SENDERS: usize = 60;
+    const EACH: usize = 40;
+    let daemon = Running::start();
+    let mut task = enroll(&daemon);
+    let own = task.tid().unwrap().0 as i32;
+    let mut senders: Vec<Task> = (0..SENDERS).map(|_| enroll(&daemon)).collect();
+    for sender in &mut senders {
+        psend(sender, own, 1, b"first");
+    }
+    for _ in 0..SENDERS {
+        receive(&mut task, ANY, 1);
+    }
+    for sender in &mut senders {
+        for place in 0..EACH {
+            psend(sender, own, 2 + (place % 2) as i32, b"body");
+        }
+    }
+    let tids: Vec<i32> = senders.iter().map(|sender| sender.tid().unwrap().0 as i32).collect();
+    // How many of the first and of the second of each pair have been received, by sender.
+    let mut counts = vec![[0; 2]; SENDERS];
+    let mut take = |task: &mut Task, tag: i32| {
+        let filter = task.filter(ANY, tag);
+        task.drop_receive_buffer();
+        let Some(mid) = task.receive_at_once(&filter) else { return 0 };
+        let src = task.message_info(mid).unwrap().src;
+        let count = &mut counts[tids.iter().position(|tid| *tid == src).unwrap()];
+        count[tag as usize - 2] += 1;
+        assert!(count[1] <= count[0], "the second one is there and the first one is not: {count:?}");
+        1
+    };
+    let (mut taken, mut looks) = (0, 0);
+    while taken < SENDERS * EACH / 4 {
+        taken += take(&mut task, 3) + take(&mut task, 2);
+        looks += 2;
+    }
+    assert!(looks <= 2 * (taken + SENDERS), "{looks} looks: each that finds nothing takes something in");
+    let least = counts.iter().map(|[first, second]| first + second).min();
+    assert!(least >= Some(EACH as i32 / 16), "{counts:?}");
 }
 
 #[test]
@@ -600,8 +646,9 @@ fn one_look_at_everything_finds_what_lies_there_from_many_peers() {
         }
         barrier.wait();
         // First the introductions, then all that lies in the queues.
-        task.progress_all();
-        task.progress_all();
+        task.take_in_all();
+        task.take_in_all();
+        task.see_all();
         assert_eq!(task.queued().count() as i32, PEERS * EACH);
         barrier.wait();
     });

@@ -203,6 +203,7 @@ fn reduce_long(entry: &mut Entry, operation: &Collective, this: &Call, combine: 
     let Some(combine) = combiner(combine, this.data_type) else {
         return reduce_at_root(entry, operation, this, combine, data);
     };
+    entry.task().expect_shares(operation)?;
     let item_bytes = data.bytes / this.count as usize;
     let mut result = Ok(());
     for member in operation.others() {
@@ -218,6 +219,7 @@ fn reduce_long(entry: &mut Entry, operation: &Collective, this: &Call, combine: 
 
 /// Takes all shares, also after a failure: what is left behind would meet the next operation.
 fn reduce_at_root(entry: &mut Entry, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
+    entry.task().expect_shares(operation)?;
     // Taken, since `combine` may call the library and reduce something itself.
     let mut scratch = std::mem::take(&mut entry.state().scratch);
     scratch.resize(data.bytes.div_ceil(size_of::<u128>()).max(scratch.len()), 0);
@@ -279,6 +281,7 @@ fn gather_at_root(entry: &mut Entry, operation: &Collective, result: Memory, dat
         entry.task().give_up_shares(operation);
         return Err(Code::NoInst.into());
     }
+    entry.task().expect_shares(operation)?;
     data.copy_to(result.block(operation.instance()));
     let mut outcome = Ok(());
     for member in operation.others() {

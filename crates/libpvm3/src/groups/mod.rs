@@ -65,7 +65,10 @@ fn find(entry: &mut Entry, name: &[u8]) -> Result<Group, Code> {
     }
     match entry.task().group(name) {
         Some(group) => Ok(group),
-        None => ask(entry, name, Request::Group(ByteBuf::from(name))),
+        None => match ask(entry, name, Request::Group(ByteBuf::from(name))) {
+            Err(Code::NoGroup) => entry.task().former_group(name).ok_or(Code::NoGroup),
+            answer => answer,
+        },
     }
 }
 
@@ -159,6 +162,7 @@ fn barrier(entry: &mut Entry, name: &[u8], count: c_int) -> Outcome {
         None => pass(entry, &barrier),
     };
     entry.task().end_barrier(barrier);
+    entry.task().has_met();
     Ok(result.map(|()| 0)?)
 }
 
@@ -217,12 +221,15 @@ unsafe fn broadcast(group: *const c_char, tag: c_int, told: &RefCell<Vec<c_int>>
 pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, count: c_int) -> c_int {
     // SAFETY: as promised by the caller.
     let name = match unsafe { name_of(group) } {
-        Ok(name) => ByteBuf::from(name),
+        Ok(name) => name,
         Err(code) => return code.number(),
     };
     // Its failures are not even noted.
-    call_silent(|entry| match request(entry, Request::FreezeGroup { name, count })? {
-        Reply::Int(size) => Ok(size),
+    call_silent(|entry| match request(entry, Request::FreezeGroup { name: ByteBuf::from(name), count })? {
+        Reply::Int(size) => {
+            entry.task().froze_group(name);
+            Ok(size)
+        }
         other => Ok(unexpected(other)?),
     })
 }

@@ -35,8 +35,18 @@ pub(super) struct List {
     pub places: AtomicU32,
     /// Of the bits below.
     pub state: AtomicU32,
-    /// By instance; 0 for a hole.
+    /// By instance; 0 for a hole. With [`GONE`] in a frozen group.
     pub tids: Apart<[AtomicU32; MEMBERS_MAX]>,
+}
+
+/// In the place of a member that has gone since its group was frozen: nobody takes its number, and who froze the
+/// group with it goes on with its tid. No task has that bit.
+pub(super) const GONE: u32 = 1 << 31;
+
+/// The tid of a member that is there.
+#[inline]
+pub(super) fn present(word: u32) -> Option<u32> {
+    Some(word).filter(|word| *word != 0 && *word & GONE == 0)
 }
 
 /// Members stay as they are.

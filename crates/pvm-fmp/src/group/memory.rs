@@ -1,6 +1,6 @@
 //! The daemon's side.
 use super::barrier::{Pending, Slot, Standing};
-use super::layout::{BROKEN, Board, CLOSED, FROZEN, List, MEMBERS_MAX, Mapped};
+use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
 use crate::file::read_only;
 use crate::sync::{Ordering, fence};
 use std::io;
@@ -64,10 +64,12 @@ impl GroupMemory {
 
     /// The member of that number is gone. Look at the barrier, and ring those asleep, after this.
     pub fn clear(&self, instance: u32) {
-        self.change(instance, 0);
+        let tid = self.list.tids.0[instance as usize].load(Ordering::Relaxed);
+        let frozen = self.list.state.load(Ordering::Relaxed) & FROZEN != 0;
+        self.change(instance, if frozen && tid != 0 { tid | GONE } else { 0 });
     }
 
-    fn change(&self, instance: u32, tid: u32) {
+    fn change(&self, instance: u32, word: u32) {
         let list = &self.list;
         // Readers take nothing while the version is odd, or when it has changed meanwhile: the
         // fences pair with those in `GroupView::members`.
@@ -75,8 +77,9 @@ impl GroupMemory {
         list.version.0.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         let before = list.tids.0[instance as usize].load(Ordering::Relaxed);
-        list.tids.0[instance as usize].store(tid, Ordering::Relaxed);
-        let size = list.size.load(Ordering::Relaxed) + u32::from(tid != 0) - u32::from(before != 0);
+        list.tids.0[instance as usize].store(word, Ordering::Relaxed);
+        let [is, was] = [word, before].map(|word| u32::from(present(word).is_some()));
+        let size = list.size.load(Ordering::Relaxed) + is - was;
         list.size.store(size, Ordering::Relaxed);
         list.places.store(self.places_with(instance), Ordering::Relaxed);
         list.version.0.store(version.wrapping_add(2), Ordering::Release);
@@ -118,8 +121,8 @@ impl GroupMemory {
 
     fn members(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let places = (self.list.places.load(Ordering::Relaxed) as usize).min(MEMBERS_MAX);
-        let tid = |instance: usize| self.list.tids.0[instance].load(Ordering::Relaxed);
-        (0..places).map(move |instance| (instance, tid(instance))).filter(|(_, tid)| *tid != 0)
+        let tid = |instance: usize| present(self.list.tids.0[instance].load(Ordering::Relaxed));
+        (0..places).filter_map(move |instance| Some((instance, tid(instance)?)))
     }
 
     /// How a member stands; one without a slot never arrives.

@@ -44,6 +44,25 @@ fn everybody_sees_who_the_members_are() {
 }
 
 #[test]
+fn a_frozen_group_remembers_who_has_gone() {
+    let memory = GroupMemory::new().unwrap();
+    let view = stranger(&memory);
+    (0..4).for_each(|instance| memory.set(instance, 100 + instance));
+    memory.clear(2);
+    memory.freeze();
+    memory.clear(3);
+    memory.clear(0);
+    memory.break_up();
+    assert_eq!((view.size(), view.members()), (1, vec![(1, 101)]));
+    assert_eq!((view.tid_of(0), view.tid_of(1), view.instance_of(103)), (None, Some(101), None));
+    assert_eq!(view.frozen_members(), [(0, 100), (1, 101), (3, 103)]);
+    assert!(memory.sleepers().is_empty());
+    assert_eq!(memory.look().absent, 1);
+    memory.clear(0);
+    assert_eq!(view.size(), 1);
+}
+
+#[test]
 fn a_task_cannot_write_the_list_nor_take_another_file_for_one() {
     let memory = GroupMemory::new().unwrap();
     let list = memory.list().try_clone_to_owned().unwrap();

@@ -1,6 +1,6 @@
 //! A task's side.
 use super::barrier::{self, Arrival, Barrier, Failed, Refused, Slot};
-use super::layout::{BROKEN, Board, CLOSED, FROZEN, List, MEMBERS_MAX, Mapped};
+use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
 use crate::sync::{Ordering, fence};
 use rustix::mm::ProtFlags;
 use std::cell::Cell;
@@ -61,9 +61,14 @@ impl GroupView {
     /// The member of that number.
     #[inline]
     pub fn tid_of(&self, instance: u32) -> Option<u32> {
-        let tid = self.list.tids.0.get(instance as usize)?.load(Ordering::Acquire);
-        Some(tid).filter(|tid| *tid != 0)
+        present(self.word_of(instance)?)
     }
+
+    #[inline]
+    fn word_of(&self, instance: u32) -> Option<u32> {
+        Some(self.list.tids.0.get(instance as usize)?.load(Ordering::Acquire))
+    }
+
     /// The number of that member.
     pub fn instance_of(&self, tid: u32) -> Option<u32> {
         (0..self.places()).find(|instance| tid != 0 && self.tid_of(*instance) == Some(tid))
@@ -71,10 +76,23 @@ impl GroupView {
 
     /// All members, as they were at one moment: instance and tid.
     pub fn members(&self) -> Vec<(u32, u32)> {
+        self.read(present)
+    }
+
+    /// All members as they were when the group was frozen, whoever has gone since.
+    pub fn frozen_members(&self) -> Vec<(u32, u32)> {
+        self.read(|word| Some(word & !GONE).filter(|tid| *tid != 0))
+    }
+
+    fn read(&self, tid: impl Fn(u32) -> Option<u32>) -> Vec<(u32, u32)> {
+        let read_now = || {
+            let member = |instance| Some((instance, tid(self.word_of(instance)?)?));
+            (0..self.places()).filter_map(member).collect()
+        };
         for _ in 0..RETRIES_MAX {
             let version = self.version();
             if version % 2 == 0 {
-                let members = self.members_now();
+                let members = read_now();
                 // Pairs with the release fence in `GroupMemory::change`.
                 fence(Ordering::Acquire);
                 if self.list.version.0.load(Ordering::Relaxed) == version {
@@ -84,11 +102,7 @@ impl GroupView {
             std::thread::yield_now();
         }
         // The daemon has died, and nothing that comes of this can succeed.
-        self.members_now()
-    }
-
-    fn members_now(&self) -> Vec<(u32, u32)> {
-        (0..self.places()).filter_map(|instance| Some((instance, self.tid_of(instance)?))).collect()
+        read_now()
     }
 
     #[inline]

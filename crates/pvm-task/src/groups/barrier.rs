@@ -34,7 +34,8 @@ impl Task {
             return Err(Code::NotImpl);
         }
         let known = &group.0;
-        let instance = known.instance.ok_or(Code::NotInGroup)?;
+        let stranger = if known.view.is_broken() { Code::NoGroup } else { Code::NotInGroup };
+        let instance = known.instance.ok_or(stranger)?;
         let size = known.view.size();
         let need = match count {
             ALL => size.max(1),

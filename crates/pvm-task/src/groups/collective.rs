@@ -133,7 +133,7 @@ impl Task {
         let instance = known.instance.ok_or(Code::NotInGroup)?;
         let roll = known.last_roll().unwrap_or_else(|| self.call_roll(&known));
         let root = u32::try_from(root).map_err(|_| Code::NoInst)?;
-        if known.is_over() {
+        if known.view.is_closed() {
             return Err(Code::NoGroup);
         }
         let root = Share { instance: root, tid: roll.tid_of(root).ok_or(Code::NoInst)? };
@@ -234,6 +234,8 @@ impl Task {
         }
         match self.try_precv_from(&filter, operation.kind, target) {
             Some(delivered) => {
+                // What its sender had sent before is there too, and may be seen.
+                self.see_all();
                 if operation.known.relieves(delivered.len) {
                     // It may sleep because it was far ahead.
                     self.wake(from.tid);
@@ -241,7 +243,7 @@ impl Task {
                 Some(content(delivered, bytes))
             }
             None if !operation.is_there(from) => self.last_share(operation, from, bytes, target),
-            None if operation.known.is_over() => Some(Err(Code::NoGroup.number())),
+            None if operation.known.view.is_closed() => Some(Err(Code::NoGroup.number())),
             None => self.is_watched_over().err().map(|code| Err(code.number())),
         }
     }
@@ -256,11 +258,31 @@ impl Task {
         target: &mut T,
     ) -> Option<Result<(), i32>> {
         self.look_at_socket();
-        self.progress_all();
+        self.take_in_all();
         match self.try_precv_from(&operation.filter(from), operation.kind, target) {
             Some(delivered) => Some(content(delivered, bytes)),
             None => Some(Err(operation.known.loss().number())),
         }
+    }
+
+    /// Before the shares of all are waited for: a member that has left a frozen group may have sent its share
+    /// before, else there is nothing to wait for.
+    #[inline]
+    pub fn expect_shares(&mut self, operation: &Collective) -> Result<(), Code> {
+        if operation.known.view.is_broken() { self.look_for_shares(operation) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look_for_shares(&mut self, operation: &Collective) -> Result<(), Code> {
+        self.look_at_socket();
+        self.take_in_all();
+        let left = |share: &Share| !operation.is_there(*share);
+        let lacks = |share| self.state.store.find(&operation.filter(share)).is_none();
+        if operation.others().filter(left).any(lacks) {
+            self.give_up_shares(operation);
+            return Err(operation.known.loss());
+        }
+        Ok(())
     }
 
     /// Gives an operation up whose shares others have sent or will send: they are dropped when they
@@ -299,7 +321,7 @@ impl Task {
 
     /// Forgets all shares of a group that this task has left.
     pub(super) fn drop_all_shares(&mut self, known: &Known) {
-        self.progress_all();
+        self.take_in_all();
         self.drop_shares(known, |_| true);
     }
 

@@ -16,7 +16,7 @@ use crate::types::{Filter, PRIVATE_CONTEXTS};
 use pvm_core::codes::Code;
 use pvm_core::proto::Reply;
 use pvm_fmp::GroupView;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -29,6 +29,8 @@ pub(crate) struct Known {
     instance: Option<u32>,
     /// Who the members were when that last mattered.
     roll: RefCell<Rc<Roll>>,
+    /// Who they were when the group was frozen: for this task they stay.
+    frozen: OnceCell<Rc<Roll>>,
     /// What this task has sent lately to roots that have not read it yet.
     ahead: Cell<[Option<collective::Mark>; collective::AHEAD_MAX]>,
     short_shares: Cell<u32>,
@@ -45,6 +47,12 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
+    /// The lowest instance that nobody has.
+    fn first_free(&self) -> u32 {
+        let whole = |(place, (instance, _)): &(usize, &(u32, u32))| *place == *instance as usize;
+        self.members.iter().enumerate().take_while(whole).count() as u32
+    }
+
     /// Who has that instance. Mostly there are no holes, and it is the place in the list.
     #[inline]
     fn tid_of(&self, instance: u32) -> Option<u32> {
@@ -59,9 +67,28 @@ impl Roll {
 }
 
 impl Known {
+    /// The members of the frozen group, if this task goes on with them: because it has frozen it, or has asked
+    /// for it before one had gone.
+    #[inline]
+    fn frozen(&self) -> Option<&Rc<Roll>> {
+        if self.frozen.get().is_none() && self.view.is_frozen() && !self.view.is_broken() {
+            self.keep_frozen();
+        }
+        self.frozen.get()
+    }
+
+    #[cold]
+    fn keep_frozen(&self) {
+        let version = self.view.version();
+        self.frozen.get_or_init(|| Rc::new(Roll { version, members: self.view.frozen_members() }));
+    }
+
     /// The members, if they are those of last time.
     #[inline]
     fn last_roll(&self) -> Option<Rc<Roll>> {
+        if let Some(frozen) = self.frozen() {
+            return Some(frozen.clone());
+        }
         let roll = self.roll.borrow();
         (roll.version == self.view.version()).then(|| roll.clone())
     }
@@ -87,18 +114,14 @@ impl Known {
         PRIVATE_CONTEXTS.start + (self.id % PRIVATE_CONTEXTS.len() as u64) as i32
     }
 
-    /// Whether nothing more can be done together.
-    #[inline]
-    fn is_over(&self) -> bool {
-        self.view.is_closed() || self.view.is_broken()
-    }
-
     /// What is true of waiting for somebody who is gone.
     fn loss(&self) -> Code {
         if self.view.is_frozen() || self.view.is_closed() { Code::NoGroup } else { Code::NoTask }
     }
 }
 
+/// The tid in a place that no member has.
+const NOBODY: i32 = -1;
 /// No list has an odd version while it stands.
 const NEVER: u32 = 1;
 
@@ -109,18 +132,27 @@ pub struct Group(Rc<Known>);
 impl Group {
     /// `pvm_gsize`.
     pub fn size(&self) -> i32 {
-        self.0.view.size() as i32
+        self.0.frozen().map_or_else(|| self.0.view.size(), |roll| roll.members.len() as u32) as i32
     }
 
     /// `pvm_gettid`.
     pub fn tid_of(&self, instance: i32) -> Result<i32, Code> {
-        let tid = u32::try_from(instance).ok().and_then(|instance| self.0.view.tid_of(instance));
+        let instance = u32::try_from(instance).map_err(|_| Code::NoInst)?;
+        let tid = self.0.frozen().map_or_else(|| self.0.view.tid_of(instance), |roll| roll.tid_of(instance));
         tid.map(|tid| tid as i32).ok_or(Code::NoInst)
     }
 
-    /// `pvm_getinst`.
+    /// `pvm_getinst`; for tid -1 the lowest instance that nobody has.
     pub fn instance_of(&self, tid: i32) -> Result<i32, Code> {
-        self.0.view.instance_of(tid as u32).map(|instance| instance as i32).ok_or(Code::NotInGroup)
+        if tid == NOBODY {
+            return Ok(self.0.roll().first_free() as i32);
+        }
+        let tid = tid as u32;
+        let instance = match self.0.frozen() {
+            Some(roll) => roll.members.iter().find(|(_, member)| *member == tid).map(|(instance, _)| *instance),
+            None => self.0.view.instance_of(tid),
+        };
+        instance.map(|instance| instance as i32).ok_or(Code::NotInGroup)
     }
 
     /// The own instance.
@@ -194,10 +226,10 @@ impl Groups {
 
     #[cold]
     fn find(&mut self, name: &[u8]) -> Option<Group> {
-        self.known.retain(|known| !known.view.is_closed());
+        self.known.retain(|known| !known.view.is_closed() || known.frozen.get().is_some());
         let at = self.known.iter().position(|known| known.name == name)?;
         self.known[..=at].rotate_right(1);
-        Some(Group(self.known[0].clone()))
+        Some(Group(self.known[0].clone())).filter(|group| !group.0.view.is_closed())
     }
 }
 
@@ -251,6 +283,7 @@ impl Task {
             view,
             instance: u32::try_from(instance).ok(),
             roll: RefCell::new(roll),
+            frozen: OnceCell::new(),
             ahead: Cell::default(),
             short_shares: Cell::new(0),
             taken_shares: Cell::new(0),
@@ -258,6 +291,18 @@ impl Task {
         groups.known.retain(|other| other.name != name);
         groups.known.insert(0, known.clone());
         Ok(Group(known))
+    }
+
+    /// `pvm_freezegroup` of this task has succeeded.
+    pub fn froze_group(&mut self, name: &[u8]) {
+        let Some(member) = &self.member else { return };
+        member.groups.known.iter().filter(|known| known.name == name).for_each(|known| known.keep_frozen());
+    }
+
+    /// The daemon knows no group of that name any more, and this task goes on with the members of a frozen one.
+    pub fn former_group(&self, name: &[u8]) -> Option<Group> {
+        let known = self.member.as_ref()?.groups.known.iter().find(|known| known.name == name)?;
+        Some(Group(known.clone())).filter(|group| group.0.frozen.get().is_some())
     }
 
     /// The daemon has let this task out of the group.
@@ -316,5 +361,7 @@ mod tests {
         assert_eq!([0, 2, 3].map(|instance| whole.tid_of(instance)), [Some(40), Some(42), None]);
         let holed = Roll { version: 0, members: vec![(1, 41), (2, 42), (5, 45)] };
         assert_eq!([0, 1, 2, 5].map(|instance| holed.tid_of(instance)), [None, Some(41), Some(42), Some(45)]);
+        let late = Roll { version: 0, members: vec![(0, 40), (1, 41), (5, 45)] };
+        assert_eq!([whole, holed, late, Roll::default()].map(|roll| roll.first_free()), [3, 0, 2, 0]);
     }
 }
