@@ -13,4 +13,4 @@ pub mod fuzz;
 mod link;
 pub mod rendezvous;
 
-pub use link::{DESCRIPTORS_MAX, Link, LinkError, Received};
+pub use link::{CROWDED_PAUSE, DESCRIPTORS_MAX, Link, LinkError, Received};

@@ -6,11 +6,13 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// Descriptors that come with one frame.
 ///
@@ -21,6 +23,8 @@ use std::path::Path;
 pub const DESCRIPTORS_MAX: usize = 8;
 /// Bytes of a frame's head: length of the body, number of descriptors.
 const HEAD_BYTES: usize = 8;
+/// After how long a link that [`Link::is_crowded`] is to be flushed again.
+pub const CROWDED_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes read in one go while no long frame is under way.
 const READ_BYTES: usize = 16 << 10;
 /// Bytes by which the memory for a long frame grows while it arrives.
@@ -84,6 +88,8 @@ pub struct Link {
     outgoing: VecDeque<Outgoing>,
     outgoing_bytes: usize,
     taken_bytes: u64,
+    /// The system has refused descriptors.
+    crowded: bool,
     /// Bytes of the longest frame that waits, or has waited before it in the same queue.
     longest: usize,
     incoming: Vec<u8>,
@@ -118,6 +124,7 @@ impl Link {
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
             taken_bytes: 0,
+            crowded: false,
             longest: 0,
             incoming: Vec::new(),
             batches: VecDeque::new(),
@@ -147,6 +154,13 @@ impl Link {
         !self.outgoing.is_empty()
     }
 
+    /// Whether the first of them waits since too many descriptors of this user are under way. Nothing tells when that has
+    /// passed, least of all the socket, which can be written: [`Link::flush`] is to be tried again after
+    /// [`CROWDED_PAUSE`].
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
     /// Bytes that wait for the socket to take them.
     pub fn queued_bytes(&self) -> usize {
         self.outgoing_bytes
@@ -174,7 +188,7 @@ impl Link {
         }
         let head = head(frame.len(), descriptors.len());
         let sent = match self.outgoing.is_empty() {
-            true => write(&self.socket, &[IoSlice::new(&head), IoSlice::new(frame)], descriptors)?,
+            true => self.write(&[IoSlice::new(&head), IoSlice::new(frame)], descriptors)?,
             false => 0,
         };
         self.taken_bytes += sent as u64;
@@ -201,20 +215,32 @@ impl Link {
         Ok(())
     }
 
+    /// Writes once; 0 when the socket takes nothing now.
+    fn write(&mut self, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, LinkError> {
+        let written = match write(&self.socket, data, descriptors) {
+            Err(LinkError::System(Errno::TOOMANYREFS)) => with_highest_limit(|| write(&self.socket, data, descriptors)),
+            other => other,
+        };
+        self.crowded = written == Err(LinkError::System(Errno::TOOMANYREFS));
+        if self.crowded { Ok(0) } else { written }
+    }
+
     /// Sends what waits, as far as the socket takes it.
     pub fn flush(&mut self) -> Result<(), LinkError> {
-        while let Some(first) = self.outgoing.front_mut() {
+        while let Some(mut first) = self.outgoing.pop_front() {
             let descriptors: Vec<_> = first.descriptors.iter().map(AsFd::as_fd).collect();
-            let count = write(&self.socket, &[IoSlice::new(&first.bytes[first.sent..])], &descriptors)?;
+            let written = self.write(&[IoSlice::new(&first.bytes[first.sent..])], &descriptors);
+            let count = *written.as_ref().unwrap_or(&0);
             if count == 0 {
-                return Ok(());
+                self.outgoing.push_front(first);
+                return written.map(drop);
             }
             first.descriptors.clear();
             first.sent += count;
             self.outgoing_bytes -= count;
             self.taken_bytes += count as u64;
-            if first.sent == first.bytes.len() {
-                self.outgoing.pop_front();
+            if first.sent < first.bytes.len() {
+                self.outgoing.push_front(first);
             }
         }
         Ok(())
@@ -345,10 +371,22 @@ fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>])
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     match rustix::io::retry_on_intr(|| sendmsg(socket, data, &mut control, flags)) {
         Ok(count) => Ok(count),
-        // TOOMANYREFS: too many descriptors are under way; it passes when a receiver reads.
-        Err(Errno::AGAIN | Errno::TOOMANYREFS) => Ok(0),
+        Err(Errno::AGAIN) => Ok(0),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// The system counts all descriptors of the user that are under way, and takes no more than the sender may have open;
+/// so others who have not read yet can keep one with a low limit from sending any.
+fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
+    let usual = getrlimit(Resource::Nofile);
+    if usual.current == usual.maximum {
+        return act();
+    }
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual.clone() });
+    let result = act();
+    let _ = setrlimit(Resource::Nofile, usual);
+    result
 }
 
 /// Reads once; `None` when nothing is there.

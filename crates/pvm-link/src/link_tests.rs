@@ -128,3 +128,61 @@ fn the_end_of_the_other_side_is_told_after_its_last_frame() {
     assert_eq!(there.receive().unwrap_err(), LinkError::Closed);
     assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(LinkError::Closed));
 }
+
+/// The variable by which the test below, run once more, knows that the system's limit counts for it.
+const WITHOUT_PRIVILEGES: &str = "HPVM_TEST_WITHOUT_PRIVILEGES";
+/// Descriptors that a process may have open in it.
+const OPEN_MAX: u64 = 200;
+
+/// Sends descriptors that nobody reads until as many are under way as the limit allows.
+fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(Link, Link)> {
+    let mut links = Vec::new();
+    for _ in 0..limit {
+        let (mut here, there) = Link::pair().unwrap();
+        for _ in 0..20 {
+            if !here.is_crowded() {
+                here.send(b"x", &[descriptor; DESCRIPTORS_MAX]).unwrap();
+            }
+        }
+        let crowded = here.is_crowded();
+        links.push((here, there));
+        if crowded {
+            return links;
+        }
+    }
+    panic!("the system takes any number of descriptors")
+}
+
+#[test]
+fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if std::env::var_os(WITHOUT_PRIVILEGES).is_none() {
+        let name = "link::tests::descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins";
+        let mut command = std::process::Command::new("setpriv");
+        if rustix::process::geteuid().is_root() {
+            command.args(["--inh-caps", "-all", "--bounding-set", "-sys_admin,-sys_resource"]);
+        }
+        let this = std::env::current_exe().unwrap();
+        let output = command.arg(this).args(["--exact", name]).env(WITHOUT_PRIVILEGES, "1").output().unwrap();
+        return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let (_end, descriptor) = pipe();
+    let high = OPEN_MAX * 2;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_MAX), maximum: Some(high) }).unwrap();
+    let mut links = crowd(high, descriptor.as_fd());
+    // More than the lower limit, though not that of the user, which is as it was.
+    assert!(links.len() as u64 * 20 * DESCRIPTORS_MAX as u64 > OPEN_MAX);
+    assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: Some(OPEN_MAX), maximum: Some(high) });
+    let (mut here, _there) = links.pop().unwrap();
+    assert!(here.wants_write() && here.is_crowded());
+    here.flush().unwrap();
+    assert!(here.is_crowded());
+    // What carries none goes out.
+    let (mut other, mut end) = Link::pair().unwrap();
+    other.send(b"y", &[]).unwrap();
+    assert!(!other.wants_write() && end.receive().unwrap().is_some());
+    // As soon as others have read.
+    drop(links);
+    here.flush().unwrap();
+    assert!(!here.wants_write() && !here.is_crowded());
+}

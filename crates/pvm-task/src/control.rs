@@ -12,7 +12,7 @@ use pvm_fmp::descriptor::Floor;
 use pvm_fmp::ports::PortView;
 use pvm_fmp::{Endpoint, Meta};
 use pvm_link::rendezvous::FindError;
-use pvm_link::{Link, LinkError};
+use pvm_link::{CROWDED_PAUSE, Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::PidfdFlags;
 use std::io::ErrorKind;
@@ -163,7 +163,8 @@ impl Member {
     pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
         while let Some(link) = self.link.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
-            ready(link, PollFlags::OUT, Duration::from_millis(100));
+            let (events, time) = writable(link, PollFlags::empty(), Duration::from_millis(100));
+            ready(link, events, time);
             if link.flush().is_err() {
                 self.lose_daemon();
             }
@@ -390,8 +391,18 @@ fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollEr
             Err(LinkError::System(errno)) => return Err(EnrollError::System(errno.into())),
             Err(_) => return Err(EnrollError::Broken),
         }
-        let writing = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
-        ready(link, PollFlags::IN | writing, Duration::from_millis(500));
+        let (events, time) = writable(link, PollFlags::IN, Duration::from_millis(500));
+        ready(link, events, time);
+    }
+}
+
+/// What to wait for beside that, and how long at most: until the socket can be written where something waits for it, or
+/// for a moment where that would say nothing.
+fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
+    match (link.wants_write(), link.is_crowded()) {
+        (false, _) => (events, time),
+        (true, false) => (events | PollFlags::OUT, time),
+        (true, true) => (events, CROWDED_PAUSE),
     }
 }
 

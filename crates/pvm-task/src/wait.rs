@@ -362,9 +362,11 @@ impl Task {
             return Sleep { descriptors: None, writing: false, deaf: false, timeout: nap };
         };
         member.bed.asleep = true;
-        let writing = member.link.as_ref().is_some_and(|link| link.wants_write());
+        let crowded = member.link.as_ref().is_some_and(|link| link.is_crowded());
+        let writing = member.link.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
         let deaf = member.direct.waits_for.is_some();
-        let timeout = Some(timeout.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
+        let longest = if crowded { pvm_link::CROWDED_PAUSE } else { SLEEP_MAX };
+        let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
         Sleep { descriptors: Some(descriptors), writing, deaf, timeout }
     }
 

@@ -16,7 +16,7 @@ use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Connection, Machine, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_link::{Link, LinkError};
+use pvm_link::{CROWDED_PAUSE, Link, LinkError};
 use pvm_net::Gate;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
@@ -120,6 +120,9 @@ pub struct Daemon {
     unfinished: BTreeSet<Connection>,
     /// The same for hosts.
     unfinished_hosts: BTreeSet<Tid>,
+    /// Connections that take no descriptors now, and when to try again.
+    crowded: BTreeSet<Connection>,
+    next_try: Instant,
     stopped: bool,
 }
 
@@ -189,6 +192,8 @@ impl Daemon {
             next_refresh: Instant::now() + REFRESH_INTERVAL,
             unfinished: BTreeSet::new(),
             unfinished_hosts: BTreeSet::new(),
+            crowded: BTreeSet::new(),
+            next_try: Instant::now(),
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
@@ -274,6 +279,7 @@ impl Daemon {
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
         let limits = self.next_start_limit().into_iter().chain(self.next_link_limit());
         let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE));
+        let limits = limits.chain((!self.crowded.is_empty()).then_some(CROWDED_PAUSE));
         let wait = wakeup.into_iter().chain(limits).fold(look, Duration::min);
         // A little late is better than a little early, and once more.
         let wait = wait + Duration::from_millis(1);
@@ -292,6 +298,11 @@ impl Daemon {
         }
         if self.next_link_limit() == Some(Duration::ZERO) {
             self.step_links();
+            self.work();
+        }
+        if !self.crowded.is_empty() && Instant::now() >= self.next_try {
+            self.next_try = Instant::now() + CROWDED_PAUSE;
+            std::mem::take(&mut self.crowded).into_iter().for_each(|connection| self.flush(connection));
             self.work();
         }
         if Instant::now() >= self.next_look {
@@ -473,7 +484,11 @@ impl Daemon {
     /// Has `epoll` tell when the socket can be written exactly while something waits for it.
     fn watch_write(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
-        let wanted = client.link.wants_write() && !client.mute;
+        let crowded = client.link.is_crowded() && !client.mute;
+        let wanted = client.link.wants_write() && !client.mute && !crowded;
+        if crowded {
+            self.crowded.insert(connection);
+        }
         if wanted != client.watches_write {
             client.watches_write = wanted;
             let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
