@@ -92,6 +92,9 @@ impl World {
             Action::KnowHost { host, key } => drop(self.nodes[node].known.insert(host, key)),
             Action::OpenLink { host, addresses } => self.open_link(node, host, &addresses),
             Action::ForgetHost { host } => self.forget_host(node, host),
+            Action::ExpectData { host } => self.expect_data(node, host),
+            Action::CallData { host, call, .. } => self.call_data(node, host, &call),
+            Action::DropData { host } => self.drop_data(node, host),
             Action::SendHost { host, frame } => self.send_host(node, host, &frame),
             Action::SendAlong { to, frame } => self.send_along(node, to, &frame),
             Action::Joined { .. } => {

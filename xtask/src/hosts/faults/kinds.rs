@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::chief::Chief;
+use super::links;
 use crate::hosts::machine::signal;
 use crate::hosts::network::name_of;
 use crate::machine::wait_until;
@@ -19,6 +20,10 @@ const STOPPED_TIME: Duration = Duration::from_secs(30);
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// How long tasks talk over bad links.
 const TALK_TIME: Duration = Duration::from_secs(8);
+/// The longest frame that passes a black hole, and how long that is there: beyond the time after which a silent host
+/// is lost, and sometimes beyond that after which a connection that gets nothing through is ended.
+const HOLE_BYTES: u32 = 700;
+const HOLE_MS: [u64; 2] = [20_000, 45_000];
 /// The size of the full disk, in KiB.
 const DISK_KIB: u32 = 64;
 
@@ -35,12 +40,14 @@ pub enum Fault {
     Loss,
     Delay,
     Rough,
+    DataLinkKilled,
+    DataBlackHole,
     FullDisk,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 13] = [
         Fault::TaskKilled,
         Fault::DaemonKilled,
         Fault::MasterKilled,
@@ -51,6 +58,8 @@ impl Fault {
         Fault::Loss,
         Fault::Delay,
         Fault::Rough,
+        Fault::DataLinkKilled,
+        Fault::DataBlackHole,
         Fault::FullDisk,
     ];
 
@@ -67,6 +76,8 @@ impl Fault {
             Fault::Loss => "loss",
             Fault::Delay => "delay",
             Fault::Rough => "rough",
+            Fault::DataLinkKilled => "data-link-killed",
+            Fault::DataBlackHole => "data-black-hole",
             Fault::FullDisk => "full-disk",
         }
     }
@@ -84,6 +95,8 @@ impl Fault {
             Fault::Loss => "1 % of all frames is lost",
             Fault::Delay => "50 ms delay of each frame",
             Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
+            Fault::DataLinkKilled => "the kernel ends data links of a host",
+            Fault::DataBlackHole => "frames above 700 bytes are lost for 20 to 45 s",
             Fault::FullDisk => "no room for a log",
         }
     }
@@ -97,6 +110,11 @@ impl Fault {
     /// Whether a host goes.
     pub fn loses_host(self) -> bool {
         matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
+    }
+
+    /// Whether it is about the data links of daemons: then tasks have none of their own.
+    pub fn is_of_data_links(self) -> bool {
+        matches!(self, Fault::DataLinkKilled | Fault::DataBlackHole)
     }
 
     /// What must be so before the machine starts.
@@ -144,6 +162,13 @@ impl Fault {
             Fault::Loss => talk(run, &["loss 10"]),
             Fault::Delay => talk(run, &["delay 50 0"]),
             Fault::Rough => talk(run, &["delay 0 20", "loss 10", "double 10"]),
+            Fault::DataLinkKilled => links::kill(run),
+            Fault::DataBlackHole => {
+                run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
+                std::thread::sleep(run.numbers.pause(HOLE_MS[0], HOLE_MS[1]));
+                run.network.tell_switch("heal")?;
+                Ok(())
+            }
             Fault::FullDisk => fill_disk(run),
             Fault::MasterKilled => Ok(()),
         }
