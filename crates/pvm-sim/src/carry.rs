@@ -1,9 +1,9 @@
 //! Links between daemons, and what they carry.
-use crate::network::{CHANNEL_BYTES_MAX, Item, Kind, Link, LinkId, NodeId};
+use crate::network::{Item, Kind, Link, LinkId, NodeId};
 use crate::node::Life;
 use crate::program::{Parcel, Stage, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND};
-use crate::world::{Event, World};
+use crate::world::{Event, Phase, World};
 use pvm_core::flows::{Credit, Letter, Piece};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
@@ -99,8 +99,14 @@ impl World {
     pub fn forget_host(&mut self, node: NodeId, host: Tid) {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || format!("forgets {host}"));
+        if self.phase != Phase::End && self.scenario.spares_hosts() {
+            let text = format!("{tid} has lost {host}, though nothing but data links broke");
+            self.checks.fail("links", &text, &[tid, host]);
+        }
         self.nodes[node].known.remove(&host);
         self.nodes[node].attempts.remove(&host);
+        self.nodes[node].data_expected.remove(&host);
+        self.nodes[node].data_calls.remove(&host);
         self.nodes[node].flows.host_gone(host);
         self.nodes[node].intake.host_gone(host);
         self.poll_freed(node);
@@ -172,7 +178,8 @@ impl World {
         self.push_item(link, 1 - end, Kind::Control, Item::Frame(frame));
     }
 
-    fn push_item(&mut self, link: LinkId, end: usize, kind: Kind, item: Item) {
+    /// Something goes to that end.
+    pub fn push_item(&mut self, link: LinkId, end: usize, kind: Kind, item: Item) {
         let ends = self.links[link].ends;
         if self.links[link].closed[end] {
             return;
@@ -193,7 +200,7 @@ impl World {
     }
 
     /// Plans the arrival of what waits first in a channel.
-    fn plan_channel(&mut self, link: LinkId, end: usize, kind: Kind) {
+    pub fn plan_channel(&mut self, link: LinkId, end: usize, kind: Kind) {
         let channel = self.links[link].towards(end, kind);
         let Some((at, _)) = channel.items.front() else { return };
         if !std::mem::replace(&mut channel.planned, true) {
@@ -217,7 +224,7 @@ impl World {
     pub fn arrive(&mut self, link: LinkId, end: usize, kind: Kind) {
         let [one, other] = self.links[link].ends.map(|node| self.nodes[node].place);
         let passes = self.network.passes(one, other);
-        let early = kind == Kind::Data && !self.links[link].up[end];
+        let early = kind == Kind::Data && !(self.links[link].up[end] && self.links[link].data.reaches(end));
         let channel = self.links[link].towards(end, kind);
         channel.planned = false;
         if !passes || early {
@@ -227,15 +234,27 @@ impl World {
         self.plan_channel(link, end, kind);
         let (node, from) = (self.links[link].ends[end], self.links[link].ends[1 - end]);
         let host = self.nodes[from].tid;
+        let counted = matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Acknowledged(_));
         match item {
             Item::Up => self.link_up(node, link, end),
             Item::Close => self.closed_by_other(node, link, end),
             Item::Frame(frame) => self.frame_arrived(node, host, &frame),
-            Item::Piece(piece) => self.piece_arrived(node, host, *piece),
+            Item::Piece(piece) => self.piece_arrived(node, host, &piece),
             Item::Credit(credit) => {
                 self.nodes[node].flows.credit(credit.dst, credit.bytes);
                 self.carry(node, host);
             }
+            Item::Acknowledged(position) => {
+                self.data_acknowledged(link, end, position, false);
+                self.carry(node, host);
+            }
+            Item::Greeting(position) => {
+                self.data_acknowledged(link, end, position, true);
+                self.carry(node, host);
+            }
+        }
+        if counted {
+            self.data_came(link, end);
         }
         // The sender's system has room again.
         if kind == Kind::Data && self.nodes[from].life == Life::Running {
@@ -271,24 +290,24 @@ impl World {
         self.nodes[node].machine.handle_host_frame(now, host, frame);
     }
 
-    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: Piece<Parcel>) {
+    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &Piece<Parcel>) {
         let intake = &mut self.nodes[node].intake;
-        if let Piece::Start { letter, .. } = &piece {
+        if let Piece::Start { letter, .. } = piece {
             intake.expect(host, letter).expect("flows keep to their windows");
         }
         let whole = match piece {
-            Piece::Start { letter, first, body, .. } if first == letter.bytes => Some((letter, body)),
+            Piece::Start { letter, first, body, .. } if *first == letter.bytes => Some((letter.clone(), body.clone())),
             Piece::Start { transfer, letter, first, body } => {
-                intake.begin(host, transfer, letter, body, first).expect("flows keep to their rules");
+                intake.begin(host, *transfer, letter.clone(), body.clone(), *first).expect("flows keep to their rules");
                 None
             }
             Piece::Chunk { transfer, range, .. } => {
-                let place = intake.place(host, transfer, range.len()).expect("flows keep to their rules");
+                let place = intake.place(host, *transfer, range.len()).expect("flows keep to their rules");
                 assert_eq!(place.at, range.start);
-                intake.placed(host, transfer, range.len())
+                intake.placed(host, *transfer, range.len())
             }
             Piece::Along { frame, .. } => {
-                self.frame_arrived(node, host, &frame);
+                self.frame_arrived(node, host, frame);
                 None
             }
         };
@@ -328,9 +347,10 @@ impl World {
         if !self.links[link].up[end] {
             return;
         }
-        while self.links[link].towards(1 - end, Kind::Data).bytes < CHANNEL_BYTES_MAX {
+        self.pump(link, end);
+        while self.takes_data(link, end) {
             let Some(piece) = self.nodes[node].flows.next(host) else { break };
-            self.push_item(link, 1 - end, Kind::Data, Item::Piece(Box::new(piece)));
+            self.send_data(link, end, Item::Piece(Rc::new(piece)));
         }
         self.poll_freed(node);
     }
@@ -341,7 +361,7 @@ impl World {
             let Credit { host, .. } = credit;
             if let Some(link) = self.nodes[node].links.get(&host).copied() {
                 let end = self.links[link].end_of(node);
-                self.push_item(link, 1 - end, Kind::Data, Item::Credit(credit));
+                self.send_data(link, end, Item::Credit(credit));
             }
         }
     }

@@ -97,6 +97,9 @@ impl World {
                 let count = link.map_or(0, |link| link.sent_again[link.end_of(node)]);
                 self.nodes[node].machine.handle_sent_again(host, count);
             }
+            Action::ExpectData { host } => self.expect_data(node, host),
+            Action::CallData { host, call, .. } => self.call_data(node, host, &call),
+            Action::DropData { host } => self.drop_data(node, host),
             Action::SendHost { host, frame } => self.send_host(node, host, &frame),
             Action::SendAlong { to, frame } => self.send_along(node, to, &frame),
             Action::Joined { .. } => {

@@ -16,6 +16,7 @@ mod boards;
 mod carry;
 mod checks;
 mod collect;
+mod data;
 mod dice;
 mod edge;
 mod library;

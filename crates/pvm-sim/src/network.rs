@@ -1,10 +1,12 @@
 //! The network: links between daemons as pairs of channels, and what befalls them.
+use crate::data::Data;
 use crate::dice::Dice;
 use crate::program::Parcel;
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos};
 use crate::scenario::Place;
 use pvm_core::flows::{Credit, Piece};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// A daemon from its start to its end.
 pub type NodeId = usize;
@@ -18,15 +20,20 @@ pub const CHANNEL_BYTES_MAX: usize = 256 << 10;
 const TRIES_MAX: u32 = 12;
 
 /// What travels.
+#[derive(Clone)]
 pub enum Item {
     /// Both connections stand.
     Up,
     /// A frame, in its form on the wire.
     Frame(Vec<u8>),
     /// A piece of the data link.
-    Piece(Box<Piece<Parcel>>),
+    Piece(Rc<Piece<Parcel>>),
     /// Credit on the data link.
     Credit(Credit),
+    /// So many items of the data link have come.
+    Acknowledged(u64),
+    /// The same, as the first on a new connection.
+    Greeting(u64),
     /// The other side has closed.
     Close,
 }
@@ -100,6 +107,8 @@ pub struct Link {
     pub closed: [bool; 2],
     /// How often each end had to send something again on the control connection.
     pub sent_again: [u32; 2],
+    /// The data link, whose connections may break.
+    pub data: Data,
     /// What goes to each end, by kind.
     towards: [[Channel; 2]; 2],
 }
@@ -107,7 +116,8 @@ pub struct Link {
 impl Link {
     /// A link that is about to stand.
     pub fn new(ends: [NodeId; 2]) -> Link {
-        Link { ends, up: [false; 2], closed: [false; 2], sent_again: [0; 2], towards: Default::default() }
+        let (sent_again, data) = ([0; 2], Data::default());
+        Link { ends, up: [false; 2], closed: [false; 2], sent_again, data, towards: Default::default() }
     }
     /// What goes to that end.
     pub fn towards(&mut self, end: usize, kind: Kind) -> &mut Channel {
@@ -119,7 +129,10 @@ impl Link {
     }
     /// Whether nothing but signs of life can be on its way.
     pub fn is_quiet(&self) -> bool {
-        let waiting = |item: &Item| !matches!(item, Item::Frame(frame) if frame.len() <= 1);
+        let waiting = |item: &Item| match item {
+            Item::Frame(frame) => frame.len() > 1,
+            item => !matches!(item, Item::Acknowledged(_)),
+        };
         self.towards.iter().flatten().all(|channel| !channel.items.iter().any(|(_, item)| waiting(item)))
     }
 }
@@ -132,6 +145,8 @@ pub struct Network {
     cuts: Vec<(u64, Vec<bool>)>,
     /// Pairs between which nothing passes.
     parts: Vec<(u64, Place, Place)>,
+    /// Pairs between which no data link can be made.
+    snapped: Vec<(u64, Place, Place)>,
     /// What is added for a computer.
     slow: Vec<Nanos>,
     /// Of a thousand things that come from or go to a computer, how many are lost at the first try.
@@ -144,8 +159,9 @@ impl Network {
     pub fn new(dice: &mut Dice, places: usize) -> Network {
         let base = [20 * MICROSECOND, 100 * MICROSECOND, MILLISECOND, 20 * MILLISECOND][dice.weighted(&[3, 3, 2, 1])];
         let jitter = if dice.chance(700) { base } else { 20 * base };
-        let (cuts, parts) = (Vec::new(), Vec::new());
-        Network { base, jitter, cuts, parts, slow: vec![0; places + 1], lossy: vec![0; places + 1], last: 0 }
+        let (cuts, parts, snapped) = (Vec::new(), Vec::new(), Vec::new());
+        let (slow, lossy) = (vec![0; places + 1], vec![0; places + 1]);
+        Network { base, jitter, cuts, parts, snapped, slow, lossy, last: 0 }
     }
     /// How long something takes between two computers.
     pub fn latency(&self, dice: &mut Dice, one: Place, other: Place) -> Nanos {
@@ -171,8 +187,23 @@ impl Network {
         self.parts.push((self.last, one, other));
         self.last
     }
+    /// What anything takes at least.
+    pub fn base(&self) -> Nanos {
+        self.base
+    }
+    /// Whether a data link between two computers can be made.
+    pub fn joins(&self, one: Place, other: Place) -> bool {
+        !self.snapped.iter().any(|(_, a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
+    }
+    /// No data link between two computers can be made; gives a number to mend it.
+    pub fn snap(&mut self, one: Place, other: Place) -> u64 {
+        self.last += 1;
+        self.snapped.push((self.last, one, other));
+        self.last
+    }
     /// Mends what has that number.
     pub fn mend(&mut self, number: u64) {
+        self.snapped.retain(|(other, _, _)| *other != number);
         self.cuts.retain(|(other, _)| *other != number);
         self.parts.retain(|(other, _, _)| *other != number);
     }
@@ -180,6 +211,7 @@ impl Network {
     pub fn mend_all(&mut self) {
         self.cuts.clear();
         self.parts.clear();
+        self.snapped.clear();
         self.slow.fill(0);
         self.lossy.fill(0);
     }

@@ -1,5 +1,6 @@
 //! A simulated daemon: the machine's rules, the flows, and what its edge keeps.
 use crate::boards::Board;
+use crate::data::Attempt;
 use crate::network::LinkId;
 use crate::program::{Parcel, TaskId};
 use crate::queue::Nanos;
@@ -56,6 +57,10 @@ pub struct Node {
     pub links: BTreeMap<Tid, LinkId>,
     /// Connections that it is making: their number, when it gives up, and where to.
     pub attempts: BTreeMap<Tid, (u64, Nanos, SocketAddr)>,
+    /// Data links that it awaits, and that it calls for.
+    pub data_expected: BTreeMap<Tid, Attempt>,
+    /// See `data_expected`.
+    pub data_calls: BTreeMap<Tid, Attempt>,
     /// Its tasks, by tid.
     pub tasks: BTreeMap<Tid, TaskId>,
     /// Frames for tasks that have not enrolled yet.
@@ -95,6 +100,8 @@ impl Node {
             known: BTreeMap::new(),
             links: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            data_expected: BTreeMap::new(),
+            data_calls: BTreeMap::new(),
             tasks: BTreeMap::new(),
             kept: BTreeMap::new(),
             since,

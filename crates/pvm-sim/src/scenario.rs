@@ -42,6 +42,8 @@ pub enum Deed {
     Cut(Vec<Place>, Nanos),
     /// Nothing passes between two computers.
     Part(Place, Place, Nanos),
+    /// The data links between two computers break, and for so long no others can be made.
+    Snap(Place, Place, Nanos),
     /// All that comes from or goes to a computer takes so much longer.
     Slow(Place, Nanos, Nanos),
     /// Of a thousand things that come from or go to a computer so many are lost, and sent again later.
@@ -93,10 +95,16 @@ impl Scenario {
         for place in later {
             deeds.push(Timed { at: dice.span(0, end), deed: Deed::Add(vec![place]) });
         }
-        for _ in 0..1 + dice.roll(3) + dice.size(3 + hosts / 3) {
-            wound(&mut dice, hosts, timeout, end, &mut deeds);
+        let count = 1 + dice.roll(3) + dice.size(3 + hosts / 3);
+        // In some nothing but data links breaks, which costs no host.
+        let mild = dice.chance(200);
+        for _ in 0..if mild { 4 * count } else { count } {
+            match mild {
+                true => snap(&mut dice, hosts, timeout, end, &mut deeds),
+                false => wound(&mut dice, hosts, timeout, end, &mut deeds),
+            }
         }
-        let last = if dice.chance(60) { Deed::Halt } else { Deed::Quiet };
+        let last = if !mild && dice.chance(60) { Deed::Halt } else { Deed::Quiet };
         // What was done last has time to be noticed, or has not.
         let end = if dice.chance(600) { end + timeout + timeout / 2 } else { end };
         deeds.push(Timed { at: end, deed: last });
@@ -142,10 +150,27 @@ impl Scenario {
         }
     }
 
+    /// Whether nothing in it can cost a host.
+    pub fn spares_hosts(&self) -> bool {
+        let spares = |deed: &Deed| {
+            matches!(deed, Deed::Add(_) | Deed::Spawn(_) | Deed::Snap(..) | Deed::KillTasks(_) | Deed::Quiet)
+        };
+        self.deeds.iter().all(|timed| spares(&timed.deed))
+    }
+
     /// When the world hurts no more.
     pub fn end(&self) -> Nanos {
         let ends = |timed: &&Timed| matches!(timed.deed, Deed::Quiet | Deed::Halt);
         self.deeds.iter().find(ends).map_or(SECOND, |timed| timed.at)
+    }
+}
+
+/// The data links between two computers break.
+fn snap(dice: &mut Dice, hosts: usize, timeout: Nanos, end: Nanos, deeds: &mut Vec<Timed>) {
+    let (one, other) = (1 + dice.roll(hosts), 1 + dice.roll(hosts));
+    let span = [dice.span(0, MILLISECOND), dice.span(0, timeout / 2), dice.span(timeout, 3 * timeout)][dice.roll(3)];
+    if one != other {
+        deeds.push(Timed { at: dice.span(50 * MILLISECOND, end), deed: Deed::Snap(one, other, span) });
     }
 }
 
@@ -158,6 +183,9 @@ fn wound(dice: &mut Dice, hosts: usize, timeout: Nanos, end: Nanos, deeds: &mut 
     let long = timeout + dice.span(SECOND, 5 * timeout);
     let span = if dice.chance(500) { short } else { long };
     let again = at + dice.span(100 * MILLISECOND, timeout);
+    if dice.chance(150) {
+        return snap(dice, hosts, timeout, end, deeds);
+    }
     let mut add = |at: Nanos, deed: Deed| deeds.push(Timed { at, deed });
     match dice.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1, 3]) {
         0 if hosts > 1 => {
@@ -208,7 +236,7 @@ impl Deed {
     pub fn places(&self) -> Vec<Place> {
         match self {
             Deed::Add(places) | Deed::Delete(places) | Deed::Cut(places, _) => places.clone(),
-            Deed::Part(one, other, _) => vec![*one, *other],
+            Deed::Part(one, other, _) | Deed::Snap(one, other, _) => vec![*one, *other],
             Deed::Crash(place) | Deed::Power(place) | Deed::Kill(place) | Deed::Refuse(place) => vec![*place],
             Deed::Stop(place, _) | Deed::Slow(place, _, _) | Deed::Lossy(place, _, _) => vec![*place],
             Deed::Spawn(_) | Deed::KillTasks(_) | Deed::Quiet | Deed::Halt => Vec::new(),
@@ -239,6 +267,7 @@ fn read_deed(words: &[&str]) -> Option<Deed> {
         ["stop", host, span] => Deed::Stop(read_place(host)?, read_span(span)?),
         ["cut", span, hosts @ ..] => Deed::Cut(places(hosts)?, read_span(span)?),
         ["part", one, other, span] => Deed::Part(read_place(one)?, read_place(other)?, read_span(span)?),
+        ["snap", one, other, span] => Deed::Snap(read_place(one)?, read_place(other)?, read_span(span)?),
         ["slow", host, span, delay] => Deed::Slow(read_place(host)?, read_span(span)?, read_span(delay)?),
         ["lossy", host, span, share] => Deed::Lossy(read_place(host)?, read_span(span)?, share.parse().ok()?),
         ["refuse", host] => Deed::Refuse(read_place(host)?),
@@ -275,6 +304,7 @@ impl fmt::Display for Deed {
             Deed::Stop(place, span) => write!(f, "stop h{place} {}", Span(*span)),
             Deed::Cut(places, span) => write!(f, "cut {}{}", Span(*span), list(places)),
             Deed::Part(one, other, span) => write!(f, "part h{one} h{other} {}", Span(*span)),
+            Deed::Snap(one, other, span) => write!(f, "snap h{one} h{other} {}", Span(*span)),
             Deed::Slow(place, span, delay) => write!(f, "slow h{place} {} {}", Span(*span), Span(*delay)),
             Deed::Lossy(place, span, share) => write!(f, "lossy h{place} {} {share}", Span(*span)),
             Deed::Refuse(place) => write!(f, "refuse h{place}"),

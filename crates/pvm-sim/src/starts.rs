@@ -37,6 +37,7 @@ impl World {
                 let number = self.network.part(one, other);
                 self.queue.push(self.now + span, Event::Mend(number));
             }
+            Deed::Snap(one, other, span) => self.snap(one, other, span),
             Deed::Slow(place, span, delay) => {
                 self.network.slow(place, delay);
                 self.queue.push(self.now + span, Event::Hasten(place));

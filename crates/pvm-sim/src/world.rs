@@ -35,6 +35,12 @@ pub enum Event {
     GiveUp { link: LinkId, end: usize },
     /// A connection is tried.
     Attempt { from: NodeId, host: Tid, number: u64 },
+    /// A data link is called for, or has not come in time.
+    DataAttempt { node: NodeId, host: Tid, number: u64 },
+    /// An end of a data link has a new connection; finds that one has ended.
+    DataUp { link: LinkId, end: usize, connection: u64 },
+    /// See `DataUp`.
+    DataEnded { link: LinkId, end: usize, connection: u64 },
     /// Names have been looked up.
     HostsChecked { node: NodeId, request: u32, names: Box<[ByteBuf]> },
     /// A daemon was started, or not.
@@ -245,7 +251,11 @@ impl World {
         match event {
             Event::Wake(node) => Some(*node),
             Event::Attempt { from, .. } => Some(*from),
-            Event::Arrive { link, end, .. } | Event::GiveUp { link, end } => Some(self.links[*link].ends[*end]),
+            Event::Arrive { link, end, .. }
+            | Event::GiveUp { link, end }
+            | Event::DataUp { link, end, .. }
+            | Event::DataEnded { link, end, .. } => Some(self.links[*link].ends[*end]),
+            Event::DataAttempt { node, .. } => Some(*node),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
             Event::Hello(task) | Event::FromTask(task) | Event::PollRing(task) => Some(self.tasks[*task].node),
@@ -281,6 +291,9 @@ impl World {
             Event::Arrive { link, end, kind } => self.arrive(link, end, kind),
             Event::GiveUp { link, end } => self.give_up(link, end),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
+            Event::DataAttempt { host, number, .. } => self.data_attempt(node, host, number),
+            Event::DataUp { link, end, connection } => self.data_up(link, end, connection),
+            Event::DataEnded { link, end, connection } => self.data_ended(link, end, connection),
             Event::HostsChecked { request, names, .. } => self.hosts_checked(node, request, &names),
             Event::HostStarted { request, index, started, .. } => self.host_started(node, request, index, started),
             Event::ProgramFound { spawn, found, .. } => self.nodes[node].machine.handle_found(spawn, *found),

@@ -12,6 +12,7 @@
  *   lossy N PERMILLE     so many frames from or to the host number N (from 0) are dropped
  *   cut N                the host number N (from 0) is cut off from all others
  *   part N M             N and M do not reach each other
+ *   hole N BYTES         frames longer than that from or to the host number N are lost
  *   heal                 as at the start
  *   count                answers with the frames forwarded, dropped, doubled
  */
@@ -47,6 +48,8 @@ struct frame {
 
 static int ports[PORTS_MAX], port_count;
 static char cut[PORTS_MAX][PORTS_MAX];
+/* The longest frame that passes. */
+static int longest[PORTS_MAX];
 static double delay_ms, jitter_ms, loss, doubled, lossy[PORTS_MAX];
 static struct frame heap[FRAMES_MAX];
 static int heap_count;
@@ -131,12 +134,13 @@ static void queue(int to, const char *bytes, int length)
 
 static void forward(int from, int to, const char *bytes, int length)
 {
+    int hole = (longest[from] && length > longest[from]) || (longest[to] && length > longest[to]);
     double share = loss;
     if (lossy[from] > share)
         share = lossy[from];
     if (lossy[to] > share)
         share = lossy[to];
-    if (cut[from][to] || (share > 0 && chance() * 1000 < share)) {
+    if (hole || cut[from][to] || (share > 0 && chance() * 1000 < share)) {
         dropped++;
         return;
     }
@@ -217,9 +221,14 @@ static void obey(const char *line)
         for (other = 0; other < port_count; other++)
             set_cut(one, other, 1);
         puts("ok");
+    } else if (sscanf(line, "hole %d %d", &one, &other) == 2) {
+        if (one >= 0 && one < port_count)
+            longest[one] = other;
+        puts("ok");
     } else if (strncmp(line, "heal", 4) == 0) {
         memset(cut, 0, sizeof cut);
         memset(lossy, 0, sizeof lossy);
+        memset(longest, 0, sizeof longest);
         delay_ms = jitter_ms = loss = doubled = 0;
         puts("ok");
     } else if (strncmp(line, "count", 5) == 0) {

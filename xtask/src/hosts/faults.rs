@@ -7,6 +7,7 @@
 
 mod chief;
 mod kinds;
+mod links;
 
 use super::machine::Machine;
 use super::network::{Host, Network, Wiring};
@@ -168,7 +169,10 @@ impl<'a> Run<'a> {
     fn new(network: &'a Network, fault: Fault, seed: u64, side: Side) -> Result<Run<'a>> {
         let mut numbers = Numbers(seed);
         let victim = numbers.between(1, HOSTS as u64) as usize;
-        let machine = Machine::new(side, network, &[])?;
+        // What goes over data links is encrypted, or not.
+        let trusted = fault.is_of_data_links() && seed % 2 == 0;
+        let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
+        let machine = Machine::new(side, network, trusted.as_slice())?;
         Ok(Run { network, machine, fault, numbers, victim, loses_victim: fault.loses_host() })
     }
 
@@ -199,7 +203,8 @@ impl<'a> Run<'a> {
 
     fn chief(&mut self) -> Result<Chief> {
         // PvmDontRoute or PvmRouteDirect (with which PVM 3.4 loses the order, D3); messages of up to so many bytes.
-        let direct = self.numbers.between(0, 2) == 1 && self.machine.side == Side::Ours;
+        let direct =
+            self.numbers.between(0, 2) == 1 && self.machine.side == Side::Ours && !self.fault.is_of_data_links();
         let route = if direct { "3" } else { "1" };
         let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
         let mut command = self.machine.command(self.machine.first(), &program());

@@ -368,6 +368,10 @@ impl<P> Flows<P> {
             let Some(flow) = lane.flows.get_mut(&dst) else { continue };
             flow.in_turn = false;
             if !flow.can_go() {
+                // Another one has carried its last message, and the credit for that has come.
+                if flow.is_idle() {
+                    lane.flows.remove(&dst);
+                }
                 continue;
             }
             let piece = match lane.advance(dst, &mut self.held) {

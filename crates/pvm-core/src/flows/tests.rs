@@ -303,3 +303,13 @@ fn a_host_that_takes_no_news_is_found_out() {
     while flows.next(host()).is_some() {}
     assert!(!flows.is_overrun(host()));
 }
+
+#[test]
+fn a_flow_whose_last_message_another_has_carried_is_forgotten_when_its_credit_comes_before_its_turn() {
+    let mut flows = Flows::new();
+    flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
+    assert!(matches!(flows.next(host()), Some(Piece::Start { letter, .. }) if letter.others == [task(2)]));
+    [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));
+    assert!(flows.next(host()).is_none());
+    assert!(flows.is_idle());
+}

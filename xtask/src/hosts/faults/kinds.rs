@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::chief::Chief;
+use super::links;
 use crate::hosts::machine::signal;
 use crate::hosts::network::name_of;
 use crate::machine::wait_until;
@@ -24,6 +25,10 @@ const LOSSY_TIME: Duration = Duration::from_secs(45);
 const LOSSY_SHARE: u32 = 300;
 /// By when what cannot be mended after that has been given up.
 const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
+/// The longest frame that passes a black hole, and how long that is there: beyond the time after which a silent host
+/// is lost, and sometimes beyond that after which a connection that gets nothing through is ended.
+const HOLE_BYTES: u32 = 700;
+const HOLE_MS: [u64; 2] = [20_000, 45_000];
 /// The size of the full disk, in KiB.
 const DISK_KIB: u32 = 64;
 
@@ -41,12 +46,14 @@ pub enum Fault {
     Delay,
     Rough,
     LossyHost,
+    DataLinkKilled,
+    DataBlackHole,
     FullDisk,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 12] = [
+    pub const ALL: [Fault; 14] = [
         Fault::TaskKilled,
         Fault::DaemonKilled,
         Fault::MasterKilled,
@@ -58,6 +65,8 @@ impl Fault {
         Fault::Delay,
         Fault::Rough,
         Fault::LossyHost,
+        Fault::DataLinkKilled,
+        Fault::DataBlackHole,
         Fault::FullDisk,
     ];
 
@@ -75,6 +84,8 @@ impl Fault {
             Fault::Delay => "delay",
             Fault::Rough => "rough",
             Fault::LossyHost => "lossy-host",
+            Fault::DataLinkKilled => "data-link-killed",
+            Fault::DataBlackHole => "data-black-hole",
             Fault::FullDisk => "full-disk",
         }
     }
@@ -93,6 +104,8 @@ impl Fault {
             Fault::Delay => "50 ms delay of each frame",
             Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
             Fault::LossyHost => "a host loses 30 % of its frames for 45 s",
+            Fault::DataLinkKilled => "the kernel ends data links of a host",
+            Fault::DataBlackHole => "frames above 700 bytes are lost for 20 to 45 s",
             Fault::FullDisk => "no room for a log",
         }
     }
@@ -111,6 +124,11 @@ impl Fault {
     /// Whether a host may go or not.
     pub fn may_lose_host(self) -> bool {
         self == Fault::LossyHost
+    }
+
+    /// Whether it is about the data links of daemons: then tasks have none of their own.
+    pub fn is_of_data_links(self) -> bool {
+        matches!(self, Fault::DataLinkKilled | Fault::DataBlackHole)
     }
 
     /// What must be so before the machine starts.
@@ -163,6 +181,13 @@ impl Fault {
                 std::thread::sleep(LOSSY_TIME);
                 run.network.tell_switch("heal")?;
                 std::thread::sleep(GIVEN_UP_TIME);
+                Ok(())
+            }
+            Fault::DataLinkKilled => links::kill(run),
+            Fault::DataBlackHole => {
+                run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
+                std::thread::sleep(run.numbers.pause(HOLE_MS[0], HOLE_MS[1]));
+                run.network.tell_switch("heal")?;
                 Ok(())
             }
             Fault::FullDisk => fill_disk(run),

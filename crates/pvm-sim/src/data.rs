@@ -1,0 +1,293 @@
+//! Data links: what both sides remember of them, how their connections break and are made again.
+use crate::network::{CHANNEL_BYTES_MAX, Item, Kind, LinkId, NodeId};
+use crate::node::Life;
+use crate::queue::{MILLISECOND, Nanos, SECOND};
+use crate::scenario::Place;
+use crate::world::{Event, World};
+use pvm_core::flows::{Outgoing, Receipts};
+use pvm_core::tid::Tid;
+use pvm_core::wire::{DataCall, SECRET_BYTES};
+
+/// Items that are kept for the other side before no more are taken.
+const KEPT_MAX: u64 = 256;
+/// The other side is told each time that so many have come.
+const TOLD_EVERY: u64 = 16;
+/// A call is tried again after this.
+const RETRY: Nanos = 100 * MILLISECOND;
+
+/// One end of a data link.
+pub struct DataEnd {
+    /// What has been sent and not been acknowledged.
+    sent: Outgoing<Item>,
+    /// What has come.
+    receipts: Receipts,
+    /// The connection that it uses; 0 for none. It may have ended unnoticed.
+    connection: u64,
+    /// The other end has said how far it has come.
+    greeted: bool,
+    /// Bytes that went into a connection which has ended.
+    vain_bytes: usize,
+}
+
+impl DataEnd {
+    fn new() -> DataEnd {
+        let (sent, receipts) = (Outgoing::default(), Receipts::new(TOLD_EVERY));
+        DataEnd { sent, receipts, connection: 1, greeted: true, vain_bytes: 0 }
+    }
+}
+
+/// The data link of two daemons.
+pub struct Data {
+    /// See [`crate::network::Link::ends`].
+    pub ends: [DataEnd; 2],
+    /// The newest connection, and whether it stands.
+    newest: u64,
+    stands: bool,
+}
+
+impl Default for Data {
+    fn default() -> Data {
+        Data { ends: [DataEnd::new(), DataEnd::new()], newest: 1, stands: true }
+    }
+}
+
+impl Data {
+    /// Whether what is on its way can arrive at that end.
+    pub fn reaches(&self, end: usize) -> bool {
+        self.stands && self.ends[end].connection == self.newest
+    }
+}
+
+/// An attempt to make a connection.
+pub struct Attempt {
+    number: u64,
+    end: Nanos,
+    shown: u64,
+}
+
+fn call_of(number: u64) -> DataCall {
+    let mut shown = [0; SECRET_BYTES];
+    shown[..8].copy_from_slice(&number.to_le_bytes());
+    DataCall { shown, back: [0; SECRET_BYTES] }
+}
+
+fn number_of(call: &DataCall) -> u64 {
+    u64::from_le_bytes(*call.shown.first_chunk().expect("a secret is longer"))
+}
+
+impl World {
+    // ----- what goes over it
+
+    /// Puts an item behind what was sent to the other end, and sends what can be sent.
+    pub fn send_data(&mut self, link: LinkId, end: usize, item: Item) {
+        self.links[link].data.ends[end].sent.push(item, 1);
+        self.pump(link, end);
+    }
+
+    /// Whether more may be put behind what was sent.
+    pub fn takes_data(&self, link: LinkId, end: usize) -> bool {
+        let sent = &self.links[link].data.ends[end].sent;
+        sent.is_through() && sent.kept() < KEPT_MAX
+    }
+
+    /// Sends what the connection takes.
+    pub fn pump(&mut self, link: LinkId, end: usize) {
+        loop {
+            let stands = self.links[link].data.reaches(end);
+            let on_its_way = self.links[link].towards(1 - end, Kind::Data).bytes;
+            let one = &mut self.links[link].data.ends[end];
+            let full = if stands { on_its_way } else { one.vain_bytes };
+            if one.connection == 0 || !one.greeted || full >= CHANNEL_BYTES_MAX {
+                return;
+            }
+            let Some(item) = one.sent.current().map(|(item, _)| item.clone()) else { return };
+            one.sent.advance(1);
+            match stands {
+                true => self.push_item(link, 1 - end, Kind::Data, item),
+                false => one.vain_bytes += item.bytes(),
+            }
+        }
+    }
+
+    /// An item of the link, which is counted, has come.
+    pub fn data_came(&mut self, link: LinkId, end: usize) {
+        let one = &mut self.links[link].data.ends[end];
+        one.receipts.took(1);
+        if one.receipts.is_due() {
+            let position = one.receipts.tell();
+            self.send_data(link, end, Item::Acknowledged(position));
+        }
+    }
+
+    /// The other end acknowledges; with a new connection that is the first that it says.
+    pub fn data_acknowledged(&mut self, link: LinkId, end: usize, position: u64, first: bool) {
+        let one = &mut self.links[link].data.ends[end];
+        let result = if first { one.sent.resume(position, drop) } else { one.sent.acknowledge(position, drop) };
+        if first {
+            one.greeted = true;
+        } else {
+            one.receipts.took_acknowledgement(1);
+        }
+        if result.is_err() {
+            let [one, other] = self.links[link].ends.map(|node| self.nodes[node].tid);
+            self.checks.fail("links", &format!("{one} and {other} count differently: {position}"), &[one, other]);
+        }
+    }
+
+    // ----- ends
+
+    /// The data links between two computers break; for a while no other can be made. Each side notices when it does.
+    pub fn snap(&mut self, one: Place, other: Place, span: Nanos) {
+        let number = self.network.snap(one, other);
+        self.queue.push(self.now + span, Event::Mend(number));
+        for link in 0..self.links.len() {
+            let places = self.links[link].ends.map(|node| self.nodes[node].place);
+            if places == [one, other] || places == [other, one] {
+                self.break_data(link);
+            }
+        }
+    }
+
+    fn break_data(&mut self, link: LinkId) {
+        let one = &mut self.links[link];
+        if one.closed != [false; 2] || !std::mem::replace(&mut one.data.stands, false) {
+            return;
+        }
+        let connection = one.data.newest;
+        [0, 1].into_iter().for_each(|end| one.towards(end, Kind::Data).clear());
+        // One of them may never notice by itself.
+        let blind = self.dice.roll(3);
+        for end in (0..2).filter(|end| *end != blind) {
+            let most = [MILLISECOND, 50 * MILLISECOND, 3 * SECOND][self.dice.roll(3)];
+            let late = self.dice.span(0, most);
+            self.queue.push(self.now + late, Event::DataEnded { link, end, connection });
+        }
+    }
+
+    /// An end of a link finds that its connection has ended.
+    pub fn data_ended(&mut self, link: LinkId, end: usize, connection: u64) {
+        let node = self.links[link].ends[end];
+        let host = self.nodes[self.links[link].ends[1 - end]].tid;
+        if self.links[link].data.ends[end].connection == connection && self.nodes[node].links.get(&host) == Some(&link)
+        {
+            self.detach(link, end);
+            self.data_is_down(node, host);
+        }
+    }
+
+    fn detach(&mut self, link: LinkId, end: usize) {
+        let one = &mut self.links[link].data.ends[end];
+        (one.connection, one.greeted, one.vain_bytes) = (0, false, 0);
+    }
+
+    fn data_is_down(&mut self, node: NodeId, host: Tid) {
+        let (now, tid) = (self.time(node), self.nodes[node].tid);
+        self.trace.line(self.now, tid, || format!("has no data link to {host}"));
+        self.nodes[node].machine.handle_data_down(now, host);
+    }
+
+    /// The link is of no use any more, or is not to be made.
+    pub fn drop_data(&mut self, node: NodeId, host: Tid) {
+        self.nodes[node].data_expected.remove(&host);
+        self.nodes[node].data_calls.remove(&host);
+        if let Some(link) = self.nodes[node].links.get(&host).copied() {
+            let end = self.links[link].end_of(node);
+            self.detach(link, end);
+        }
+    }
+
+    // ----- making it again
+
+    fn attempt_of(&mut self, shown: Option<u64>) -> Attempt {
+        self.last_attempt += 1;
+        let number = self.last_attempt;
+        Attempt { number, end: self.now + self.scenario.timeout, shown: shown.unwrap_or(number) }
+    }
+
+    /// Another host will call.
+    pub fn expect_data(&mut self, node: NodeId, host: Tid) {
+        let attempt = self.attempt_of(None);
+        let (now, call, number) = (self.time(node), call_of(attempt.shown), attempt.number);
+        self.queue.push(attempt.end, Event::DataAttempt { node, host, number });
+        self.nodes[node].data_expected.insert(host, attempt);
+        self.nodes[node].machine.handle_data_expected(now, host, Some(call));
+    }
+
+    /// Another host is to be called.
+    pub fn call_data(&mut self, node: NodeId, host: Tid, call: &DataCall) {
+        let attempt = self.attempt_of(Some(number_of(call)));
+        let (late, number) = (self.dice.span(MILLISECOND / 10, 5 * MILLISECOND), attempt.number);
+        self.queue.push(self.now + late, Event::DataAttempt { node, host, number });
+        self.nodes[node].data_calls.insert(host, attempt);
+    }
+
+    /// A call is tried (again), or it is looked whether one that was expected has come.
+    pub fn data_attempt(&mut self, node: NodeId, host: Tid, number: u64) {
+        let is_it = |attempt: Option<&Attempt>| attempt.is_some_and(|attempt| attempt.number == number);
+        if is_it(self.nodes[node].data_expected.get(&host)) {
+            self.nodes[node].data_expected.remove(&host);
+            return self.data_is_down(node, host);
+        }
+        let Some(Attempt { end, shown, .. }) = self.nodes[node].data_calls.get(&host) else { return };
+        let (end, shown) = (*end, *shown);
+        if !is_it(self.nodes[node].data_calls.get(&host)) {
+            return;
+        }
+        let tid = self.nodes[node].tid;
+        let Some(link) = self.nodes[node].links.get(&host).copied() else { return };
+        let near = self.links[link].end_of(node);
+        let other = self.links[link].ends[1 - near];
+        let (from, to) = (self.nodes[node].place, self.nodes[other].place);
+        let passes = self.network.passes(from, to) && self.network.joins(from, to);
+        let expected = self.nodes[other].data_expected.get(&tid).is_some_and(|attempt| attempt.shown == shown);
+        if passes && expected && self.nodes[other].life == Life::Running {
+            self.nodes[other].data_expected.remove(&tid);
+            // It may break before this side knows that it stands.
+            self.queue.push(end.max(self.now + RETRY), Event::DataAttempt { node, host, number });
+            return self.data_link(link, near);
+        }
+        if self.now >= end {
+            self.nodes[node].data_calls.remove(&host);
+            return self.data_is_down(node, host);
+        }
+        self.queue.push((self.now + RETRY).min(end), Event::DataAttempt { node, host, number });
+    }
+
+    /// There is a connection, as `near` has called for it.
+    fn data_link(&mut self, link: LinkId, near: usize) {
+        let data = &mut self.links[link].data;
+        (data.newest, data.stands) = (data.newest + 1, true);
+        let connection = data.newest;
+        [0, 1].into_iter().for_each(|end| self.links[link].towards(end, Kind::Data).clear());
+        self.queue.push(self.now + self.network.base(), Event::DataUp { link, end: 1 - near, connection });
+        if self.dice.chance(100) {
+            self.break_data(link);
+        } else {
+            self.queue.push(self.now + 3 * self.network.base(), Event::DataUp { link, end: near, connection });
+        }
+    }
+
+    /// An end of a link has a new connection.
+    pub fn data_up(&mut self, link: LinkId, end: usize, connection: u64) {
+        let node = self.links[link].ends[end];
+        let host = self.nodes[self.links[link].ends[1 - end]].tid;
+        if self.nodes[node].links.get(&host) != Some(&link) || self.links[link].data.newest != connection {
+            return;
+        }
+        // It has been told meanwhile to let that be.
+        let calls = end == 0;
+        if calls && self.nodes[node].data_calls.remove(&host).is_none() {
+            return self.break_data(link);
+        }
+        let (now, tid) = (self.time(node), self.nodes[node].tid);
+        self.trace.line(self.now, tid, || format!("has a new data link to {host}"));
+        let one = &mut self.links[link].data.ends[end];
+        (one.connection, one.greeted, one.vain_bytes) = (connection, false, 0);
+        let position = one.receipts.tell();
+        if self.links[link].data.stands {
+            self.push_item(link, 1 - end, Kind::Data, Item::Greeting(position));
+            self.plan_channel(link, end, Kind::Data);
+        }
+        self.nodes[node].machine.handle_data_up(now, host);
+    }
+}
