@@ -167,3 +167,19 @@ fn a_file_of_a_stranger_is_not_believed() {
     assert_eq!(published.file(), places.files[1]);
     assert!(places.connect().is_ok());
 }
+
+#[test]
+fn a_hard_link_to_a_file_of_the_user_is_passed_over() {
+    let directory = Directory::new();
+    let places = directory.places();
+    let (socket, _listener) = directory.listen("s");
+    let precious = directory.0.join("precious");
+    std::fs::write(&precious, "all that I have written").unwrap();
+    std::fs::hard_link(&precious, &places.files[0]).unwrap();
+    let published = places.publish(&socket).unwrap();
+    assert_eq!(published.file(), places.files[1]);
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "all that I have written");
+    assert!(places.connect().is_ok(), "tasks pass it over as well");
+    drop(published);
+    assert!(places.files[0].exists());
+}

@@ -390,6 +390,7 @@ impl Daemon {
                     }
                     None => return self.close(connection),
                 },
+                Err(LinkError::OldLibrary) => return self.send_away_old_library(connection),
                 Err(error) => {
                     if error != LinkError::Closed {
                         let who = client.tid.unwrap_or(Tid::NONE);

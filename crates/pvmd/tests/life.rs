@@ -7,7 +7,7 @@ use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
 use pvm_link::{Link, LinkError};
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -253,4 +253,26 @@ fn another_user_gets_nowhere() {
         format!("test -e {} && exit 1; cat {}; exit 0", own_daemon.socket.display(), own.rendezvous().display());
     let output = Command::new("/bin/sh").args(["-c", &script]).uid(STRANGER).gid(STRANGER).output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty());
+}
+
+#[test]
+fn a_library_of_pvm_3_4_is_told_that_it_is_one() {
+    // What the library of 3.4.6 says first, and how it reads an answer.
+    const FIRST: [u32; 13] =
+        [0x8000_0000, 0xffff_ffff, 36, 0x0300_0000, 0x1000_0000, 0x8001_0001, 0x7fffe, 0, 7, 0, 0, 0, 1318];
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut socket = UnixStream::connect(&daemon.socket).unwrap();
+    socket.write_all(&FIRST.map(u32::to_be_bytes).concat()).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    let words: Vec<u32> = answer.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+    let [head, message, protocol] = [&words[..4], &words[4..12], &words[12..]];
+    assert_eq!(head, [0xffff_ffff, 0x8000_0000, 36, 0x0300_0000]);
+    assert_eq!(message, &FIRST[4..12], "the answer to that request");
+    assert_eq!(protocol, [0], "a protocol that it does not speak");
+    let own = std::env::current_exe().unwrap();
+    let said = format!("{own:?} (process {}) has the library of PVM 3.4", std::process::id());
+    eventually("a word in the log", || directory.log().contains(&said));
+    Client::enroll(&daemon.socket);
 }
