@@ -1,4 +1,5 @@
 //! Finding programs and starting processes (contract 2.5).
+use crate::core_dumps;
 use crate::settings::{ARCHITECTURE, Settings};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Found, Start};
@@ -58,7 +59,7 @@ impl Nursery {
         rustix::io::ioctl_fionbio(&output, true).map_err(|_| Code::OutOfRes)?;
         let mut command = self.command(settings, start, write_end).map_err(|_| Code::OutOfRes)?;
         let _ = setrlimit(Resource::Nofile, self.limit);
-        let result = command.spawn();
+        let result = core_dumps::as_before(|| command.spawn());
         let _ = setrlimit(Resource::Nofile, self.own_limit);
         let mut child = result.map_err(|error| why(&error))?;
         let process = rustix::process::Pid::from_raw(child.id() as i32).ok_or(Code::OutOfRes)?;

@@ -9,6 +9,7 @@ mod arguments;
 mod children;
 mod clock;
 mod connections;
+mod core_dumps;
 mod daemon;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -76,6 +77,7 @@ fn say(text: &str) -> Result<()> {
 
 /// Becomes the daemon; returns when the machine has halted.
 fn serve(options: &Options) -> Result<()> {
+    core_dumps::leave_memory_out();
     // What a starter left open is not for tasks.
     close_fds::set_fds_cloexec(3, &[]);
     let mut settings = Settings::of_master(options)?;

@@ -276,3 +276,15 @@ fn a_library_of_pvm_3_4_is_told_that_it_is_one() {
     eventually("a word in the log", || directory.log().contains(&said));
     Client::enroll(&daemon.socket);
 }
+
+#[test]
+fn a_core_dump_of_the_daemon_holds_no_keys() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let filter = |process: &str| std::fs::read_to_string(format!("/proc/{process}/coredump_filter")).unwrap();
+    let number = |text: &str| u32::from_str_radix(text.trim(), 16).unwrap();
+    assert_eq!(number(&filter(&daemon.process.id().to_string())), 0, "no kind of memory");
+    let mut client = Client::enroll(&daemon.socket);
+    let printed = client.output_of(spawn_of("/bin/cat", &["/proc/self/coredump_filter"], 1));
+    assert_eq!(number(&printed), number(&filter("self")), "tasks have what the daemon began with");
+}
