@@ -4,11 +4,10 @@ use crate::settings::{ARCHITECTURE, Settings};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Found, Start};
 use pvm_core::proto::ByteBuf;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::FileType;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -33,8 +32,6 @@ pub struct Process {
 
 /// Starts processes.
 pub struct Nursery {
-    /// `/dev/null`.
-    null: File,
     /// The descriptor limit that tasks get; the daemon has a higher one.
     limit: Rlimit,
     own_limit: Rlimit,
@@ -44,12 +41,11 @@ pub struct Nursery {
 impl Nursery {
     /// Raises the daemon's own descriptor limit (D12).
     pub fn new(socket: &Path) -> io::Result<Nursery> {
-        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // Where that is forbidden, fewer tasks fit.
         let _ = setrlimit(Resource::Nofile, own_limit);
-        Ok(Nursery { null: null.into(), limit, own_limit, socket: socket.to_owned() })
+        Ok(Nursery { limit, own_limit, socket: socket.to_owned() })
     }
 
     /// Starts a process. Failure to execute the program is noticed here.
@@ -96,7 +92,7 @@ impl Nursery {
             }
         }
         command.current_dir(directory(settings, start.directory.as_ref()));
-        command.stdin(self.null.try_clone()?).stdout(output.try_clone()?).stderr(output);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         Ok(command)
     }
 }

@@ -62,11 +62,30 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pvmd: {error}");
+            eprintln!("pvmd: {error}{}", remedy(&*error));
             ExitCode::FAILURE
         }
     }
 }
+
+/// What to do about that failure of the start, if the text alone does not say it.
+fn remedy(error: &dyn std::error::Error) -> String {
+    let full = std::io::Error::from(rustix::io::Errno::MFILE).to_string();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    match limit.filter(|_| error.to_string().contains(&full)) {
+        Some(limit) => format!(
+            "\nThe limit of open files is {limit} (ulimit -n): the daemon has {OWN_DESCRIPTORS} of its own, and {} for \
+             each task. Raise it.",
+            TASK_DESCRIPTORS
+        ),
+        None => String::new(),
+    }
+}
+
+/// Descriptors that a daemon has without tasks and other hosts.
+const OWN_DESCRIPTORS: u32 = 20;
+/// Descriptors that it has for each task that it has started: process, output, socket, segment, doorbell.
+const TASK_DESCRIPTORS: u32 = 5;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -288,3 +288,15 @@ fn a_core_dump_of_the_daemon_holds_no_keys() {
     let printed = client.output_of(spawn_of("/bin/cat", &["/proc/self/coredump_filter"], 1));
     assert_eq!(number(&printed), number(&filter("self")), "tasks have what the daemon began with");
 }
+
+#[test]
+fn few_descriptors_are_enough_and_too_few_are_named() {
+    let directory = Directory::new();
+    let limited = |limit: &str| directory.command_after(&format!("ulimit -n {limit}"));
+    let refused = limited("12").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("limit of open files is 12 (ulimit -n)"), "{said}");
+    drop(Daemon::run(&mut limited("20")));
+    let daemon = Daemon::run(&mut limited("26"));
+    Client::enroll(&daemon.socket);
+}
