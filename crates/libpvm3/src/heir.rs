@@ -5,7 +5,6 @@
 //! place. A number in memory that parent and children share grows when the parent uses the task after a fork, and
 //! when a child takes the place, so that there is one heir and no more.
 use crate::lock;
-use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU32;
@@ -102,10 +101,17 @@ enum Look {
     Running,
 }
 
-/// How the process looks. What cannot be read is there no more.
+/// How the process looks. What has no number is there no more.
 fn look(process: u32) -> Look {
-    let path = PathBuf::from(format!("/proc/{process}/stat"));
-    std::fs::read_to_string(path).map_or(Look::Gone, |line| judge(&line))
+    // SAFETY: no signal is sent.
+    let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
+    // Where the numbers of /proc are those of another namespace, it has nothing to say.
+    let own = std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == &*std::process::id().to_string());
+    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        _ if gone => Look::Gone,
+        Ok(line) if own => judge(&line),
+        _ => Look::Running,
+    }
 }
 
 /// What a line of `/proc/PID/stat` says. The name, in brackets, may hold anything.
@@ -156,7 +162,7 @@ mod tests {
         assert_eq!(judge(&line("a", 'R', 0x40_0000, 1)), Look::Running);
         assert_eq!(judge(&line("a) Z 1 (", 'S', 0x40_0000, 1)), Look::Asleep);
         assert_ne!(look(std::process::id()), Look::Gone);
-        assert_eq!(look(u32::MAX), Look::Gone);
+        assert_eq!(look(i32::MAX as u32), Look::Gone);
     }
 
     #[test]

@@ -178,6 +178,24 @@ fn a_forked_child_is_a_task_of_its_own() {
 }
 
 #[test]
+fn a_task_in_another_pid_namespace_is_like_any_other() {
+    let nest = Nest::with_daemon();
+    let unshare = |options: &[&str], program: &Path| {
+        let mut command = nest.command(Path::new("unshare"));
+        command.args(options).args(["--pid", "--fork", "--kill-child"]).arg(program).output().unwrap()
+    };
+    let ways: [&[&str]; 2] = [&[], &["--user", "--map-current-user"]];
+    let Some(way) = ways.iter().find(|way| unshare(way, Path::new("true")).status.success()) else {
+        return println!("not checked: this system makes no PID namespaces");
+    };
+    for name in ["fork", "large", "descriptors"] {
+        let output = unshare(way, &compiled(name, Linked::Shared));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.is_empty(), "{name}: {}: {said}", output.status);
+    }
+}
+
+#[test]
 fn many_threads_call_and_wait_at_once() {
     passes("threads", Linked::Shared);
 }

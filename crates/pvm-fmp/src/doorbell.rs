@@ -15,7 +15,8 @@ const PIPE_BYTES: usize = 4096;
 
 /// Makes a doorbell.
 pub fn new() -> io::Result<OwnedFd> {
-    let (end, _other) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let (end, other) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    drop(other); // its number may be the last that this process may have
     rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES)?;
     again(end.as_fd())
 }

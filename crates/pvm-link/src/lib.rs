@@ -11,6 +11,7 @@
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod link;
+mod old;
 pub mod rendezvous;
 
 pub use link::{CROWDED_PAUSE, DESCRIPTORS_MAX, Link, LinkError, Received};

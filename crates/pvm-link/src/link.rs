@@ -1,4 +1,5 @@
 //! One end of a control connection.
+use crate::old;
 use pvm_core::proto::{self, FRAME_BYTES_MAX, ToDaemon, ToTask};
 use pvm_fmp::descriptor::above_standard;
 use rustix::io::Errno;
@@ -43,6 +44,8 @@ pub enum LinkError {
     Malformed,
     /// The other side belongs to another user.
     Stranger,
+    /// The other side is a program with the library of PVM 3.4.
+    OldLibrary,
     /// The system refused.
     System(Errno),
 }
@@ -55,6 +58,7 @@ impl std::fmt::Display for LinkError {
             LinkError::TooManyDescriptors => f.write_str("too many descriptors"),
             LinkError::Malformed => f.write_str("malformed frame"),
             LinkError::Stranger => f.write_str("the other side belongs to another user"),
+            LinkError::OldLibrary => f.write_str("a program with the library of PVM 3.4, not with that of hpvm"),
             LinkError::System(errno) => write!(f, "{errno}"),
         }
     }
@@ -283,6 +287,9 @@ impl Link {
     /// The head of the first frame, checked.
     fn head(&self) -> Result<Option<(usize, usize)>, LinkError> {
         let Some(head) = self.incoming.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+        if old::begins(head) {
+            return Err(LinkError::OldLibrary);
+        }
         let [l0, l1, l2, l3, c0, c1, c2, c3] = *head;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         let count = u32::from_le_bytes([c0, c1, c2, c3]) as usize;
@@ -293,6 +300,14 @@ impl Link {
             return Err(LinkError::TooManyDescriptors);
         }
         Ok(Some((length, count)))
+    }
+
+    /// Tells a library of PVM 3.4 ([`LinkError::OldLibrary`]) that this is another daemon, as far as it understands.
+    pub fn answer_old_library(&mut self) {
+        if let Some(answer) = old::answer(&self.incoming) {
+            // One that does not listen needs no answer.
+            let _ = rustix::net::send(&self.socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
     }
 
     fn take_batch(&mut self, count: usize) -> Result<Vec<OwnedFd>, LinkError> {

@@ -280,7 +280,8 @@ fn create(file: &Path) -> Result<File, Errno> {
     Ok(rustix::fs::open(file, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Opens a file only if it is a regular one and of this user.
+/// Opens a file only if it is a regular one, of this user, and has no other name: where the system lets strangers
+/// make hard links, it could be any file of this user's.
 fn open_own(file: &Path) -> Result<File, Errno> {
     // NONBLOCK: what a stranger put there may be a pipe.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -288,6 +289,7 @@ fn open_own(file: &Path) -> Result<File, Errno> {
     let own = |status: &rustix::fs::Stat| {
         status.st_uid == rustix::process::geteuid().as_raw()
             && FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
+            && status.st_nlink == 1
     };
     if !own(&status) {
         return Err(Errno::PERM);

@@ -196,3 +196,19 @@ fn a_daemon_of_pvm_3_4_6_is_named_at_once_and_not_replaced() {
         assert!(places.publish(&own).is_ok_and(|published| published.stands()));
     }
 }
+
+#[test]
+fn a_hard_link_to_a_file_of_the_user_is_passed_over() {
+    let directory = Directory::new();
+    let places = directory.places();
+    let (socket, _listener) = directory.listen("s");
+    let precious = directory.0.join("precious");
+    std::fs::write(&precious, "all that I have written").unwrap();
+    std::fs::hard_link(&precious, &places.files[0]).unwrap();
+    let published = places.publish(&socket).unwrap();
+    assert_eq!(published.file(), places.files[1]);
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "all that I have written");
+    assert!(places.connect().is_ok(), "tasks pass it over as well");
+    drop(published);
+    assert!(places.files[0].exists());
+}

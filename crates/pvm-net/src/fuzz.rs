@@ -211,7 +211,9 @@ fn token(number: u8) -> Token {
 fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let [own, peer, stranger] = [1, 2, 3].map(identity);
     own.known().add(peer.public());
-    [&peer, &stranger].into_iter().for_each(|caller| caller.known().add(own.public()));
+    [&peer, &stranger].into_iter().for_each(|caller| {
+        caller.known().add(own.public());
+    });
     let (key, mut now) = (own.public(), Instant::now());
     let mut gate = Gate::new(own, Duration::from_secs(10)).expect("a gate");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

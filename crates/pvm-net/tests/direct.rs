@@ -128,7 +128,7 @@ fn who_was_known_before_it_was_expected_stays_known() {
     let mut gate = gate();
     let [host, guest] = [identity(), identity()].map(|identity| identity.public());
     gate.identity().known().add(host);
-    let mut expect = |gate: &mut Gate, ticket, peer| {
+    let expect = |gate: &mut Gate, ticket, peer| {
         gate.expect(ticket, Some(peer), Tokens::generate().unwrap(), PATIENCE, Instant::now());
     };
     for ticket in [1, 2] {

@@ -1,4 +1,5 @@
 //! Finding programs and starting processes (contract 2.5).
+use crate::core_dumps;
 use crate::settings::{ARCHITECTURE, Settings};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Found, Start};
@@ -190,7 +191,7 @@ impl Nursery {
             if start.run.group {
                 command.process_group(0);
             }
-            command.spawn()
+            core_dumps::as_before(|| command.spawn())
         });
         let _ = setrlimit(Resource::Nofile, self.own_limit);
         self.occupy_low();

@@ -147,9 +147,8 @@ impl Daemon {
         let links = linking::links(&settings, gate, epoll.clone())?;
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
-        }
+        signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
+        signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, sender)?;
         // Caught, not ignored: what is ignored would stay so in tasks.
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
         // Whoever started this daemon may have ignored it, and then the system tells nobody how a child ended.
@@ -412,6 +411,7 @@ impl Daemon {
                     }
                     None => return self.close(connection),
                 },
+                Err(LinkError::OldLibrary) => return self.send_away_old_library(connection),
                 Err(error) => {
                     if error != LinkError::Closed {
                         let who = client.tid.unwrap_or(Tid::NONE);

@@ -9,6 +9,7 @@ mod arguments;
 mod children;
 mod clock;
 mod connections;
+mod core_dumps;
 mod daemon;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -61,11 +62,30 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pvmd: {error}");
+            eprintln!("pvmd: {error}{}", remedy(&*error));
             ExitCode::FAILURE
         }
     }
 }
+
+/// What to do about that failure of the start, if the text alone does not say it.
+fn remedy(error: &dyn std::error::Error) -> String {
+    let full = std::io::Error::from(rustix::io::Errno::MFILE).to_string();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    match limit.filter(|_| error.to_string().contains(&full)) {
+        Some(limit) => format!(
+            "\nThe limit of open files is {limit} (ulimit -n): the daemon has {OWN_DESCRIPTORS} of its own, and {} for \
+             each task. Raise it.",
+            TASK_DESCRIPTORS
+        ),
+        None => String::new(),
+    }
+}
+
+/// Descriptors that a daemon has without tasks and other hosts.
+const OWN_DESCRIPTORS: u32 = 20;
+/// Descriptors that it has for each task that it has started: process, output, socket, segment, doorbell.
+const TASK_DESCRIPTORS: u32 = 5;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -76,6 +96,7 @@ fn say(text: &str) -> Result<()> {
 
 /// Becomes the daemon; returns when the machine has halted.
 fn serve(options: &Options) -> Result<()> {
+    core_dumps::leave_memory_out();
     // What a starter left open is not for tasks.
     close_fds::set_fds_cloexec(3, &[]);
     let mut settings = Settings::of_master(options)?;

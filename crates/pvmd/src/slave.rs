@@ -59,6 +59,7 @@ pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCod
 
 /// Becomes the daemon; returns when this host has left the machine.
 pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
+    crate::core_dumps::leave_memory_out();
     close_fds::set_fds_cloexec(3, &[]);
     let greeting = greeting(slave);
     let Some(master) = slave.key.or(greeting.key) else {

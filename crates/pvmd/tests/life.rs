@@ -7,7 +7,7 @@ use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
 use pvm_link::{Link, LinkError};
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -256,4 +256,50 @@ fn another_user_gets_nowhere() {
         format!("test -e {} && exit 1; cat {}; exit 0", own_daemon.socket.display(), own.rendezvous().display());
     let output = Command::new("/bin/sh").args(["-c", &script]).uid(STRANGER).gid(STRANGER).output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty());
+}
+
+#[test]
+fn a_library_of_pvm_3_4_is_told_that_it_is_one() {
+    // What the library of 3.4.6 says first, and how it reads an answer.
+    const FIRST: [u32; 13] =
+        [0x8000_0000, 0xffff_ffff, 36, 0x0300_0000, 0x1000_0000, 0x8001_0001, 0x7fffe, 0, 7, 0, 0, 0, 1318];
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let mut socket = UnixStream::connect(&daemon.socket).unwrap();
+    socket.write_all(&FIRST.map(u32::to_be_bytes).concat()).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    let words: Vec<u32> = answer.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+    let [head, message, protocol] = [&words[..4], &words[4..12], &words[12..]];
+    assert_eq!(head, [0xffff_ffff, 0x8000_0000, 36, 0x0300_0000]);
+    assert_eq!(message, &FIRST[4..12], "the answer to that request");
+    assert_eq!(protocol, [0], "a protocol that it does not speak");
+    let own = std::env::current_exe().unwrap();
+    let said = format!("{own:?} (process {}) has the library of PVM 3.4", std::process::id());
+    eventually("a word in the log", || directory.log().contains(&said));
+    Client::enroll(&daemon.socket);
+}
+
+#[test]
+fn a_core_dump_of_the_daemon_holds_no_keys() {
+    let directory = Directory::new();
+    let daemon = Daemon::start(&directory);
+    let filter = |process: &str| std::fs::read_to_string(format!("/proc/{process}/coredump_filter")).unwrap();
+    let number = |text: &str| u32::from_str_radix(text.trim(), 16).unwrap();
+    assert_eq!(number(&filter(&daemon.process.id().to_string())), 0, "no kind of memory");
+    let mut client = Client::enroll(&daemon.socket);
+    let printed = client.output_of(spawn_of("/bin/cat", &["/proc/self/coredump_filter"], 1));
+    assert_eq!(number(&printed), number(&filter("self")), "tasks have what the daemon began with");
+}
+
+#[test]
+fn few_descriptors_are_enough_and_too_few_are_named() {
+    let directory = Directory::new();
+    let limited = |limit: &str| directory.command_after(&format!("ulimit -n {limit}"));
+    let refused = limited("12").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("limit of open files is 12 (ulimit -n)"), "{said}");
+    drop(Daemon::run(&mut limited("20")));
+    let daemon = Daemon::run(&mut limited("26"));
+    Client::enroll(&daemon.socket);
 }

@@ -38,7 +38,9 @@ struct Called {
 fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let [own, peer, other] = [1, 2, 3].map(identity);
     own.known().add(peer.public());
-    [&peer, &other].into_iter().for_each(|called| called.known().add(own.public()));
+    [&peer, &other].into_iter().for_each(|called| {
+        called.known().add(own.public());
+    });
     let (key, mut now) = (peer.public(), Instant::now());
     let mut gate = Gate::new(own, Duration::from_secs(10)).expect("a gate");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

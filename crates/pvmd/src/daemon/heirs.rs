@@ -50,6 +50,22 @@ impl Daemon {
     }
 }
 
+/// Strangers of another kind.
+impl Daemon {
+    /// A program has found the library of PVM 3.4 instead of hpvm's: it and the log hear of it.
+    pub(super) fn send_away_old_library(&mut self, connection: Connection) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        client.link.answer_old_library();
+        let process = client.link.peer_process();
+        let program = std::fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
+        self.log.line(&format!(
+            "{program:?} (process {process}) has the library of PVM 3.4 and cannot join hpvm: it must find hpvm's \
+             libpvm3.so.3 first, see PROGRAMS FOR PVM in hpvm(7)",
+        ));
+        self.close(connection);
+    }
+}
+
 /// The process for which that descriptor stands, if it is one for a process that lives and can be seen from here.
 fn process_of(pidfd: &OwnedFd) -> Option<i32> {
     let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;

@@ -126,7 +126,7 @@ impl Attempt {
         if alone {
             command.process_group(0);
         }
-        let mut child = command.spawn()?;
+        let mut child = crate::core_dumps::as_before(|| command.spawn())?;
         let mut stdin = child.stdin.take();
         // It fits into the pipe. Who has ended already shall say why on the standard error.
         let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
