@@ -124,8 +124,6 @@ pub enum Frame {
     Left { tid: Tid, ended: bool },
     /// To the host of a task: a signal for it.
     Signal { tid: Tid, signal: i32 },
-    /// The same for all processes of its group.
-    SignalGroup { tid: Tid, signal: i32 },
     /// To the master: the task has begun or ceased to serve its host.
     Serves { role: Role, tid: Tid, on: bool },
     /// Master to all: who serves the whole machine.
@@ -190,6 +188,10 @@ pub enum Frame {
     StartOrder { number: u64, order: StartOrder },
     /// To the master: what has come of that command.
     StartNews { number: u64, news: StartNews },
+
+    // ----- pvm run
+    /// To the host of a task: a signal for all processes of its group.
+    SignalGroup { tid: Tid, signal: i32 },
 }
 
 /// What is printed by a command that a host runs for the master to start a daemon elsewhere.

@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 /// The file's owner may execute it.
 const OWNER_EXECUTES: u32 = 0o100;
 /// Variables that a daemon started by a task has inherited and must not pass on.
-const NOT_INHERITED: [&str; 3] = ["PVMCTX", "PVMSPAWNWD", "PVMSPAWNPATH"];
+const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
 
 /// A process that was started.
 pub struct Process {
@@ -146,6 +146,10 @@ impl Nursery {
         });
         command.env("PVM_ARCH", ARCHITECTURE).env("PVM_ROOT", &settings.workplace.root).env("PVMSOCK", &self.socket);
         command.env("PVMEPID", start.cookie.to_string());
+        if start.run.errors_tag != 0 && !start.run.terminal {
+            // The library has the C library write line by line.
+            command.env("PVMLINES", "1");
+        }
         if let Some(id) = &settings.machine_id {
             command.env("PVM_VMID", id);
         }
