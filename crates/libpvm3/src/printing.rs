@@ -14,7 +14,7 @@ unsafe extern "C" {
 /// Before `main`, so that a program which wants it otherwise has the last word.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = at_start;
+pub static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     // SAFETY: no other thread changes the environment or uses the stream before `main`; without a buffer the
