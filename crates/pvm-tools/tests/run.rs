@@ -264,3 +264,27 @@ fn what_one_run_has_started_is_one_job() {
     interrupt(&run);
     assert_eq!(run.wait().unwrap().code(), Some(130));
 }
+
+#[test]
+fn what_tasks_spawn_is_found_in_the_search_path_and_beside_the_first_program() {
+    let nest = Nest::new();
+    std::fs::create_dir_all(nest.directory.join("home/pvm3/bin/LINUX64")).unwrap();
+    std::fs::create_dir(nest.directory.join("tools")).unwrap();
+    let (console, found) = (common::pvm().display(), nest.directory.join("found"));
+    // The console ends when two have been found, and with it what it has started.
+    let wait = format!("while [ $(cat {0} 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.05; done", found.display());
+    let spawn =
+        |names: &str| format!("({{ for name in {names}; do echo \"spawn -> $name\"; done; {wait}; }}) | {console}");
+    let first = nest.program("tools/first", &spawn("helper second stranger"));
+    // A task of a task passes it on.
+    nest.program("tools/second", &spawn("helper"));
+    nest.program("tools/helper", &format!("echo beside >>{}", found.display()));
+    nest.program("stranger", &format!("echo here >>{}", found.display()));
+    let lines = || std::fs::read_to_string(&found).unwrap();
+    let output = nest.run(&["run", "--timeout", "30", "--wd", "home", &first]);
+    assert_eq!((lines().as_str(), output.status.code()), ("beside\nbeside\n", Some(0)), "{}", out(&output));
+    std::fs::remove_file(&found).unwrap();
+    nest.program("home/pvm3/bin/LINUX64/helper", &format!("echo first >>{}", found.display()));
+    let output = nest.run(&["run", "--timeout", "30", "--wd", "home", &first]);
+    assert_eq!((lines().as_str(), output.status.code()), ("first\nfirst\n", Some(0)), "{}", out(&output));
+}
