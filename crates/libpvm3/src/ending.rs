@@ -12,7 +12,7 @@ const OTHER_THREADS_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The C library calls it after `exit()` or the return of `main`.
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static AT_END: extern "C" fn() = at_end;
+pub static AT_END: extern "C" fn() = at_end;
 
 extern "C" fn at_end() {
     if let Some(mut entry) = process::enter_in_time(OTHER_THREADS_WAIT_MAX) {

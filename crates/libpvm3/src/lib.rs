@@ -27,6 +27,7 @@ mod memory;
 mod misc;
 mod options;
 mod pack;
+mod printing;
 mod process;
 mod quick;
 mod receive;

@@ -254,3 +254,14 @@ fn a_program_starts_and_ends_a_machine() {
     let rendezvous: Vec<_> = fs::read_dir(&nest.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!rendezvous.iter().any(|name| name.to_string_lossy().starts_with("pvmd.")), "{rendezvous:?}");
 }
+
+#[test]
+fn lines_of_a_task_that_somebody_watches_come_before_its_end() {
+    let nest = Nest::empty();
+    for linked in [Linked::Shared, Linked::Static] {
+        let program = compiled("lines", linked);
+        let printed = |command: &mut Command| command.stdin(Stdio::null()).output().unwrap().stdout;
+        assert_eq!(printed(&mut nest.command(&program)), b"");
+        assert_eq!(printed(nest.command(&program).env("PVMLINES", "1")), b"line\n");
+    }
+}

@@ -227,14 +227,6 @@ pub enum Request {
     Tasks(Tid),
     /// `pvm_sendsig`. `Reply::Done`, also when there is no such task.
     Signal { tid: Tid, signal: i32 },
-    /// The same for all processes of the group that the task was started in, if it was started by `pvm run`.
-    SignalGroup { tid: Tid, signal: i32 },
-    /// For the standard input of a task that was spawned with `TASK_INPUT`; no bytes: its end. At most
-    /// [`INPUT_BYTES_MAX`]. `Reply::Done` when the task's pipe has taken all; `NoTask` when it takes no more,
-    /// `Already` while others are on their way.
-    Input { tid: Tid, data: ByteBuf },
-    /// Why hosts were lost, for `pvm run`: a text for each of the last ones. `Reply::Failures`.
-    LostHosts,
     /// `pvm_notify`. `Reply::Done`.
     Notify { what: i32, ctx: i32, tag: i32, count: i32, tids: Vec<Tid> },
     /// `pvm_newcontext`. `Reply::Int`.
@@ -281,6 +273,14 @@ pub enum Request {
     FreezeGroup { name: ByteBuf, count: i32 },
     /// `pvm_halt`. `Reply::Done` may or may not come before the end.
     Halt,
+    /// [`Request::Signal`] for all processes of the group that the task was started in, if it was started by `pvm run`.
+    SignalGroup { tid: Tid, signal: i32 },
+    /// For the standard input of a task that was spawned with `TASK_INPUT`; no bytes: its end. At most
+    /// [`INPUT_BYTES_MAX`]. `Reply::Done` when the task's pipe has taken all; `NoTask` when it takes no more,
+    /// `Already` while others are on their way.
+    Input { tid: Tid, data: ByteBuf },
+    /// Why hosts were lost, for `pvm run`: a text for each of the last ones. `Reply::Failures`.
+    LostHosts,
 }
 
 /// Input for a task in one request, in bytes.

@@ -124,8 +124,6 @@ pub enum Frame {
     Left { tid: Tid, ended: bool },
     /// To the host of a task: a signal for it.
     Signal { tid: Tid, signal: i32 },
-    /// The same for all processes of its group.
-    SignalGroup { tid: Tid, signal: i32 },
     /// To the master: the task has begun or ceased to serve its host.
     Serves { role: Role, tid: Tid, on: bool },
     /// Master to all: who serves the whole machine.
@@ -196,6 +194,10 @@ pub enum Frame {
     DataLost { number: u32 },
     /// To the host that calls: the data link of that number, which takes the place of all before it, may be made.
     DataCall { number: u32, call: DataCall },
+
+    // ----- pvm run
+    /// To the host of a task: a signal for all processes of its group.
+    SignalGroup { tid: Tid, signal: i32 },
 }
 
 /// What is printed by a command that a host runs for the master to start a daemon elsewhere.

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Nest, err, out, wait_until};
 use rustix::process::{Pid, Signal};
+use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ fn a_program_runs_and_nothing_stays() {
     let nest = Nest::new();
     let program = nest.program("prog", "echo \"$1 $2\"; echo oops >&2; printf tail");
     let output = nest.run(&["run", &program, "a b", "-n"]);
-    assert_eq!((out(&output).as_str(), err(&output).as_str()), ("a b -n\noops\ntail\n", ""));
+    assert_eq!((out(&output).as_str(), err(&output).as_str()), ("a b -n\ntail", "oops\n"));
     assert_eq!(output.status.code(), Some(0));
     assert!(!nest.has_daemon());
 }
@@ -141,8 +142,14 @@ fn programs_are_found_where_a_user_expects_them() {
     nest.program("home/pvm3/bin/LINUX64/there", "echo there");
     assert_eq!(out(&nest.run(&["run", "there"])), "there\n");
     assert_eq!(out(&nest.run(&["run", "./here"])), "here\n");
+    assert_eq!(out(&nest.run(&["run", "here"])), "here\n");
     assert_eq!(out(&nest.run(&["run", "echo", "from PATH"])), "from PATH\n");
-    for (program, hint) in [("here", "say ./here"), ("nosuch", "search path"), ("./nosuch", "No such file")] {
+    // What PATH has comes first, and the search path before that.
+    nest.program("echo", "echo mine");
+    assert_eq!(out(&nest.run(&["run", "echo", "from PATH"])), "from PATH\n");
+    nest.program("home/pvm3/bin/LINUX64/echo", "echo the search path");
+    assert_eq!(out(&nest.run(&["run", "echo", "from PATH"])), "the search path\n");
+    for (program, hint) in [("nosuch", "search path"), ("./nosuch", "No such file")] {
         let output = nest.run(&["run", program]);
         assert_eq!(output.status.code(), Some(127), "{program}");
         assert!(err(&output).contains(hint), "{program}: {}", err(&output));
@@ -178,4 +185,106 @@ fn an_interrupt_reaches_the_tasks_and_a_second_one_kills() {
     interrupt(&child);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(137));
     assert!(!nest.has_daemon());
+}
+
+#[test]
+fn standard_input_goes_to_the_first_task_when_that_is_wanted() {
+    let nest = Nest::new();
+    let run = |options: &[&str], input: &[u8]| {
+        let mut child = nest.command(&[&["run"], options, &["--", "cat"]].concat());
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut pipe, input) = (child.stdin.take().unwrap(), input.to_vec());
+        let writer = std::thread::spawn(move || pipe.write_all(&input));
+        let output = child.wait_with_output().unwrap();
+        let _ = writer.join().unwrap();
+        output
+    };
+    assert!(run(&[], b"text").stdout.is_empty());
+    assert_eq!(run(&["--stdin", "-n2"], b"text").stdout, b"text");
+    let long: Vec<u8> = (0..1_000_000_u32).flat_map(|number| number.to_be_bytes()).collect();
+    assert!(run(&["--stdin"], &long).stdout == long);
+    // One that reads nothing does not hold up the end.
+    let child = nest.command(&["run", "--stdin", "true"]).stdin(Stdio::piped()).output().unwrap();
+    assert!(child.status.success());
+}
+
+#[test]
+fn a_terminal_makes_lines_come_and_changes_no_byte() {
+    let nest = Nest::new();
+    let program =
+        nest.program("prog", "test -t 1 && echo terminal; test -t 2 && echo errors; printf 'a\\r\\n\\004b\\t'");
+    assert_eq!(out(&nest.run(&["run", "--pty", &program])), "terminal\na\r\n\x04b\t");
+    assert_eq!(out(&nest.run(&["run", "--no-pty", &program])), "a\r\n\x04b\t");
+    assert_eq!(out(&nest.run(&["run", &program])), "a\r\n\x04b\t");
+    let text = nest.program("much", "head -c 300000 /dev/zero | tr '\\0' x; echo end");
+    assert_eq!(out(&nest.run(&["run", "--pty", &text])).len(), 300_004);
+}
+
+#[test]
+fn a_question_without_an_end_is_shown_before_it_is_answered() {
+    let nest = Nest::new();
+    let program = nest.program("prog", "printf 'name? '; read name; echo \"hello $name\"");
+    let mut child = nest.command(&["run", "--stdin", &program]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut question = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut question).unwrap();
+    assert_eq!(&question, b"name? ");
+    child.stdin.take().unwrap().write_all(b"you\n").unwrap();
+    assert_eq!(out(&child.wait_with_output().unwrap()), "hello you\n");
+}
+
+#[test]
+fn file_names_may_be_any_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let nest = Nest::new();
+    let name = std::ffi::OsStr::from_bytes(b"pro\xffg");
+    std::fs::rename(nest.program("prog", "printf '%s %s' \"$1\" \"$PWD\""), nest.directory.join(name)).unwrap();
+    let place = nest.directory.join(std::ffi::OsStr::from_bytes(b"d\xfe"));
+    std::fs::create_dir(&place).unwrap();
+    for program in [name.to_owned(), nest.directory.join(name).into_os_string()] {
+        let mut command = nest.command(&["run", "--wd"]);
+        let output = command.arg(&place).arg(&program).arg(std::ffi::OsStr::from_bytes(b"\xc3(")).output().unwrap();
+        assert_eq!(output.stdout, [b"\xc3( ", place.as_os_str().as_bytes()].concat(), "{}", err(&output));
+    }
+}
+
+#[test]
+fn what_one_run_has_started_is_one_job() {
+    let nest = Nest::new();
+    nest.script("id\n");
+    let program = nest.program("prog", "touch ready.$PVMEPID; sleep 100");
+    let mut run = nest.command(&["run", "-np", "6", &program]).stdin(Stdio::null()).spawn().unwrap();
+    let count = || std::fs::read_dir(&nest.directory).unwrap().flatten();
+    let is_ready = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("ready");
+    assert!(wait_until(|| count().filter(is_ready).count() == 6));
+    let jobs = out(&nest.run(&["jobs"]));
+    assert_eq!((jobs.lines().count(), jobs.matches(" t4").count()), (1, 6), "{jobs}");
+    let tasks = out(&nest.run(&["ps", "-l"]));
+    assert!(tasks.contains(" pvm run") && !tasks.contains("ffffffdd"), "{tasks}");
+    interrupt(&run);
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn what_tasks_spawn_is_found_in_the_search_path_and_beside_the_first_program() {
+    let nest = Nest::new();
+    std::fs::create_dir_all(nest.directory.join("home/pvm3/bin/LINUX64")).unwrap();
+    std::fs::create_dir(nest.directory.join("tools")).unwrap();
+    let (console, found) = (common::pvm().display(), nest.directory.join("found"));
+    // The console ends when two have been found, and with it what it has started.
+    let wait = format!("while [ $(cat {0} 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.05; done", found.display());
+    let spawn =
+        |names: &str| format!("({{ for name in {names}; do echo \"spawn -> $name\"; done; {wait}; }}) | {console}");
+    let first = nest.program("tools/first", &spawn("helper second stranger"));
+    // A task of a task passes it on.
+    nest.program("tools/second", &spawn("helper"));
+    nest.program("tools/helper", &format!("echo beside >>{}", found.display()));
+    nest.program("stranger", &format!("echo here >>{}", found.display()));
+    let lines = || std::fs::read_to_string(&found).unwrap();
+    let output = nest.run(&["run", "--timeout", "30", "--wd", "home", &first]);
+    assert_eq!((lines().as_str(), output.status.code()), ("beside\nbeside\n", Some(0)), "{}", out(&output));
+    std::fs::remove_file(&found).unwrap();
+    nest.program("home/pvm3/bin/LINUX64/helper", &format!("echo first >>{}", found.display()));
+    let output = nest.run(&["run", "--timeout", "30", "--wd", "home", &first]);
+    assert_eq!((lines().as_str(), output.status.code()), ("first\nfirst\n", Some(0)), "{}", out(&output));
 }

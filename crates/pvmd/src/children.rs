@@ -27,7 +27,7 @@ const DESCRIPTORS_A_TASK: u64 = 5;
 /// Descriptors that it has for itself. Of all, a quarter is for links between tasks and for those on their way.
 const OWN_DESCRIPTORS: u64 = 32;
 /// Variables that a daemon started by a task has inherited and must not pass on.
-const NOT_INHERITED: [&str; 3] = ["PVMCTX", "PVMSPAWNWD", "PVMSPAWNPATH"];
+const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
 
 /// A process that was started.
 pub struct Process {
@@ -230,6 +230,10 @@ impl Nursery {
         });
         command.env("PVM_ARCH", ARCHITECTURE).env("PVM_ROOT", &settings.workplace.root).env("PVMSOCK", &self.socket);
         command.env("PVMEPID", start.cookie.to_string());
+        if start.run.errors_tag != 0 && !start.run.terminal {
+            // The library has the C library write line by line.
+            command.env("PVMLINES", "1");
+        }
         if let Some(id) = &settings.machine_id {
             command.env("PVM_VMID", id);
         }

@@ -4,7 +4,7 @@ use super::limits::{DAEMON_MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use super::tests::{World, spawn_of, text};
 use super::*;
 use crate::codes::{
-    MBOX_WAIT_FOR_INFO, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_HOST,
+    MBOX_WAIT_FOR_INFO, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_HOST, TASK_INPUT,
 };
 use crate::proto::VERSION;
 
@@ -253,4 +253,56 @@ fn so_many_links_wait_for_a_task_and_no_more() {
         let refused = Action::SendHost { host: MASTER, frame: Frame::DirectRefused { number } };
         assert_eq!(actions.contains(&refused), number == direct::WAITING_MAX as u32, "{number}");
     }
+}
+
+#[test]
+fn why_hosts_were_lost_is_remembered_for_a_while() {
+    let mut world = World::new();
+    world.task();
+    for number in 2..table::LOST_HOSTS_MAX as u32 + 4 {
+        world.machine.remember_loss(Tid::host_number(number), "it is silent");
+    }
+    let Some(Reply::Failures(reasons)) = world.ask(ONE, Request::LostHosts) else { panic!() };
+    assert_eq!(reasons.len(), table::LOST_HOSTS_MAX);
+    assert!(reasons[0].ends_with(" is out of the machine: it is silent"), "{reasons:?}");
+    assert_ne!(reasons[0], reasons[1]);
+}
+
+#[test]
+fn input_comes_in_pieces_and_one_at_a_time() {
+    let mut world = World::new();
+    world.task();
+    let mut spawn = spawn_of("prog", 2);
+    (spawn.flags, spawn.children.run.group) = (TASK_INPUT, true);
+    world.spawn(ONE, spawn);
+    let input = |tid, length: usize| Request::Input { tid, data: ByteBuf::from(vec![b'x'; length]) };
+    let refused = |code| Some(Reply::Error(code));
+    // The second one has none.
+    assert_eq!(world.ask(ONE, input(THREE, 1)), refused(Code::NoTask));
+    assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX + 1)), refused(Code::BadParam));
+    assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX)), None);
+    assert_eq!(world.ask(ONE, input(TWO, 1)), refused(Code::Already));
+    world.forget_seen();
+    world.machine.handle_input_taken(TWO, true);
+    world.run();
+    assert_eq!(world.replies(ONE), [Reply::Done]);
+    // After the end there is nothing.
+    assert_eq!(world.ask(ONE, input(TWO, 0)), None);
+    world.machine.handle_input_taken(TWO, true);
+    world.run();
+    world.forget_seen();
+    assert_eq!(world.ask(ONE, input(TWO, 1)), refused(Code::NoTask));
+}
+
+#[test]
+fn whose_task_ends_waits_no_more_for_its_input() {
+    let mut world = World::new();
+    world.task();
+    let mut spawn = spawn_of("prog", 1);
+    (spawn.flags, spawn.children.run.group) = (TASK_INPUT, true);
+    world.spawn(ONE, spawn);
+    let input = Request::Input { tid: TWO, data: ByteBuf::from(vec![b'x']) };
+    assert_eq!(world.ask(ONE, input), None);
+    world.ends(TWO, 0);
+    assert_eq!(world.replies(ONE), [Reply::Error(Code::NoTask)]);
 }

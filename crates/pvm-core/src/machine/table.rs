@@ -44,14 +44,19 @@ impl Machine {
         }
         if self.hosts.is_here(host) {
             if !self.control.halting() {
-                let name = self.name_of(host);
-                let text = format!("host {name} is out of the machine: {why}");
-                self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
-                self.lost_hosts.push_front(text.clone());
+                let text = self.remember_loss(host, why);
                 self.log(text);
             }
             self.remove_host(host);
         }
+    }
+
+    /// Puts into words why a host was lost, and keeps that for those who ask.
+    pub(super) fn remember_loss(&mut self, host: Tid, why: &str) -> String {
+        let text = format!("host {} is out of the machine: {why}", self.name_of(host));
+        self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
+        self.lost_hosts.push_front(text.clone());
+        text
     }
 
     /// The master removes a host from the machine.

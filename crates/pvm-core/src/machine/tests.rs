@@ -482,6 +482,23 @@ fn output_goes_to_the_collector_from_start_to_end() {
 }
 
 #[test]
+fn what_comes_on_the_standard_error_has_its_own_tag_where_that_is_wanted() {
+    let mut world = World::new();
+    world.task();
+    let tag_of_errors = |world: &mut World, errors_tag| {
+        let run = RunSettings { errors_tag, ..RunSettings::default() };
+        let children = TraceSettings { output_tid: ONE.0 as i32, output_tag: 7, run, ..TraceSettings::default() };
+        let tid = Tid(world.spawn(ONE, Spawn { children, ..spawn_of("prog", 1) })[0] as u32);
+        world.forget_seen();
+        world.machine.handle_errors(tid, b"oops");
+        world.run();
+        world.messages(ONE)[0].tag
+    };
+    assert_eq!(tag_of_errors(&mut world, 0), 7);
+    assert_eq!(tag_of_errors(&mut world, 9), 9);
+}
+
+#[test]
 fn output_without_collector_is_logged_by_the_line() {
     let mut world = World::new();
     world.task();

@@ -18,8 +18,8 @@ pub const ERRORS_TAG: i32 = 3;
 /// Where tasks look for programs that are in none of their host's own directories.
 const BESIDE: &str = "PVMSPAWNPATH";
 /// Variables that say who a task is: a child must not have those of its caller.
-const IDENTITY: [&str; 9] =
-    ["PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK", BESIDE];
+const IDENTITY: [&str; 10] =
+    ["PVMLINES", "PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK", BESIDE];
 /// Variables that belong to a host or its daemon: a child has those of the host where it runs.
 const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];
 

@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
                 self.status = end.exit_status();
             }
             let what = if others == 1 { "the other task".into() } else { format!("the other {others} tasks") };
-            eprintln!("pvm run: ends {what} (--on-failure wait lets them go on)");
+            eprintln!("pvm run: ending {what} (--on-failure wait lets them go on)");
             self.end_all();
         }
     }
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
             }
             return;
         }
-        eprintln!("pvm run: {} {} {} after the start", self.describe(tid), end.text(), seconds(self.began.elapsed()));
+        eprintln!("pvm run: {} {}, {} after the start", self.describe(tid), end.text(), seconds(self.began.elapsed()));
         if *end == End::Host {
             self.tell_loss(tid);
         }
