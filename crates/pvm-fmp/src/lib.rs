@@ -20,6 +20,8 @@ mod arrival;
 #[cfg(not(loom))]
 mod blank;
 #[cfg(not(loom))]
+mod control_group;
+#[cfg(not(loom))]
 mod copying;
 #[cfg(not(loom))]
 pub mod descriptor;

@@ -1,7 +1,9 @@
 //! How much memory the host has left: a task that asks for too much must get an error, and
 //! neither it nor a neighbour may be killed for it.
+use crate::control_group::{self, Room};
 use std::cell::Cell;
 use std::fs;
+use std::path::Path;
 
 /// Memory that stays free on the host, whatever tasks send.
 ///
@@ -61,7 +63,7 @@ impl Allowance {
 
 /// Whether so much can be had now without hurting others.
 pub fn can_have(bytes: u64) -> bool {
-    available_bytes().is_none_or(|available| bytes.saturating_add(RESERVE_BYTES) <= available)
+    spare_bytes(Path::new("/")).is_none_or(|spare| bytes <= spare)
 }
 
 /// Gives the system back what `malloc` keeps in case that it is asked for again: 64 MiB of small pieces take 15 ms.
@@ -73,28 +75,64 @@ pub fn release_free() {
     }
 }
 
-/// What can be had without hurting others: of the host, and of the control group.
-fn available_bytes() -> Option<u64> {
-    let host = field("/proc/meminfo", "MemAvailable:");
-    match (host, group_available_bytes()) {
-        (Some(host), Some(group)) => Some(host.min(group)),
-        (host, group) => host.or(group),
-    }
+/// What can be had without hurting others: of the host, and of the control groups. Of a group that has little
+/// an eighth stays free.
+fn spare_bytes(root: &Path) -> Option<u64> {
+    let host = field(&root.join("proc/meminfo"), "MemAvailable:").map(|bytes| bytes.saturating_sub(RESERVE_BYTES));
+    let spare = |room: Room| room.available_bytes.saturating_sub(RESERVE_BYTES.min(room.limit_bytes / 8));
+    control_group::rooms(root).into_iter().map(spare).chain(host).min()
 }
 
 /// A line `Name:   123 kB` of a file of /proc, in bytes.
-fn field(path: &str, name: &str) -> Option<u64> {
+fn field(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Limit less use of the control group (version 2) that this process is in.
-fn group_available_bytes() -> Option<u64> {
-    let group = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = group.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let number = |name: &str| -> Option<u64> {
-        fs::read_to_string(format!("/sys/fs/cgroup{path}/{name}")).ok()?.trim().parse().ok()
-    };
-    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use std::process::Command;
+
+    /// Says to the test below that it is the process in the group.
+    const INSIDE: &str = "HPVM_TEST_INSIDE_GROUP";
+
+    /// Takes memory until there is none, as a sender does whose receiver sleeps.
+    fn flood() {
+        let mut endpoint = Endpoint::new().unwrap();
+        let mut blocks = Vec::new();
+        while let Ok(block) = endpoint.allocate(1 << 20) {
+            blocks.push(block);
+            assert!(blocks.len() < 200, "beyond the limit of the group");
+        }
+        assert!(blocks.len() > 100, "{} MiB", blocks.len());
+    }
+
+    #[test]
+    fn a_flood_in_a_small_control_group_is_an_error_and_ends_nobody() {
+        if std::env::var_os(INSIDE).is_some() {
+            return flood();
+        }
+        // Where no group can be made (no right, or none mounted) the trees of files must do.
+        let name = format!("hpvm-test-{}", std::process::id());
+        let (first, second) = (Path::new("/sys/fs/cgroup/memory"), Path::new("/sys/fs/cgroup"));
+        let places = [(first.join(&name), "memory.limit_in_bytes"), (second.join(&name), "memory.max")];
+        let made = |(folder, limit): &&(std::path::PathBuf, &str)| {
+            fs::create_dir(folder).is_ok() && fs::write(folder.join(limit), (200u64 << 20).to_string()).is_ok()
+        };
+        let Some((group, _)) = places.iter().find(made) else {
+            places.iter().for_each(|(folder, _)| drop(fs::remove_dir(folder)));
+            return eprintln!("no control group can be made here");
+        };
+        let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(group).arg(std::env::current_exe().unwrap());
+        let test = "memory::tests::a_flood_in_a_small_control_group_is_an_error_and_ends_nobody";
+        let output = command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1").output().unwrap();
+        fs::remove_dir(group).unwrap();
+        places.iter().for_each(|(folder, _)| drop(fs::remove_dir(folder)));
+        assert!(output.status.success(), "{output:?}");
+    }
 }
