@@ -84,6 +84,9 @@ pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: 
                     return Err(Code::BadParam.into());
                 }
                 entry.enrolled()?;
+                if entry.task().in_handler() {
+                    return Err(Code::NotImpl.into());
+                }
                 let message = fetch(entry, name, index, flags);
                 entry.task().drop_receive_buffer();
                 let mid = entry.task().import_message(message?);

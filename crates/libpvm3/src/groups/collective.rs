@@ -161,6 +161,33 @@ fn combine_in_place(
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
+/// Where the shares of an operation go.
+#[derive(PartialEq, Eq)]
+enum Way {
+    ToRoot,
+    FromRoot,
+}
+
+/// A member has come without memory: who waits for its share is told, and the shares that come are not left to the
+/// next operation.
+#[cold]
+fn refuse(entry: &mut Entry, this: &Call, way: Way) -> Failure {
+    let refusal = Code::BadParam;
+    let Ok(operation) = this.begin(entry) else { return refusal.into() };
+    let partners: Vec<Share> = match operation.root() {
+        Some(root) => vec![root],
+        None => operation.others().collect(),
+    };
+    for partner in partners {
+        match (operation.root().is_some()) == (way == Way::ToRoot) {
+            // Who cannot be told has gone.
+            true => drop(send(entry, &operation, partner, Err(refusal.number()))),
+            false => entry.task().give_up_share(&operation, partner),
+        }
+    }
+    refusal.into()
+}
+
 /// Of several failures the first.
 fn first(so_far: Result<(), Failure>, next: Result<(), Failure>) -> Result<(), Failure> {
     so_far.and(next)
@@ -185,7 +212,9 @@ pub unsafe extern "C" fn pvm_reduce(
             if matches!(Kind::from_number(data_type), Some(Kind::Uint | Kind::Ulong | Kind::Ushort)) {
                 return Err(Code::BadParam.into());
             }
-            let (combine, data) = (combine.ok_or(Code::BadParam)?, Memory::new(data, bytes)?);
+            let (Some(combine), Ok(data)) = (combine, Memory::new(data, bytes)) else {
+                return Err(refuse(entry, &this, Way::ToRoot));
+            };
             let operation = this.begin(entry)?;
             match operation.root() {
                 Some(root) => send_to_root(entry, &operation, root, data),
@@ -266,11 +295,12 @@ pub unsafe extern "C" fn pvm_gather(
     traced_code(Event::Gather, before, || {
         call("pvm_gather", |entry| {
             let bytes = this.bytes()?;
-            let data = Memory::new(data, bytes)?;
+            let Ok(data) = Memory::new(data, bytes) else { return Err(refuse(entry, &this, Way::ToRoot)) };
             let operation = this.begin(entry)?;
-            match operation.root() {
-                Some(root) => send_to_root(entry, &operation, root, data),
-                None => gather_at_root(entry, &operation, Memory::new(result, bytes)?, data),
+            match (operation.root(), Memory::new(result, bytes)) {
+                (Some(root), _) => send_to_root(entry, &operation, root, data),
+                (None, Ok(result)) => gather_at_root(entry, &operation, result, data),
+                (None, Err(_)) => Err(refuse(entry, &this, Way::ToRoot)),
             }
         })
     })
@@ -307,11 +337,12 @@ pub unsafe extern "C" fn pvm_scatter(
     traced_code(Event::Scatter, before, || {
         call("pvm_scatter", |entry| {
             let bytes = this.bytes()?;
-            let result = Memory::new(result, bytes)?;
+            let Ok(result) = Memory::new(result, bytes) else { return Err(refuse(entry, &this, Way::FromRoot)) };
             let operation = this.begin(entry)?;
-            match operation.root() {
-                Some(root) => receive(entry, &operation, root, result).map(|()| 0),
-                None => scatter_from_root(entry, &operation, result, Memory::new(data, bytes)?),
+            match (operation.root(), Memory::new(data, bytes)) {
+                (Some(root), _) => receive(entry, &operation, root, result).map(|()| 0),
+                (None, Ok(data)) => scatter_from_root(entry, &operation, result, data),
+                (None, Err(_)) => Err(refuse(entry, &this, Way::FromRoot)),
             }
         })
     })

@@ -288,8 +288,14 @@ impl Task {
     /// Gives an operation up whose shares others have sent or will send: they are dropped when they
     /// come, so that the next operation does not take them for its own.
     pub fn give_up_shares(&mut self, operation: &Collective) {
-        let Some(member) = &mut self.member else { return };
-        member.groups.unwanted.extend(operation.others().map(|share| operation.filter(share)));
+        operation.others().for_each(|share| self.give_up_share(operation, share));
+    }
+
+    /// The same with one member's share.
+    pub fn give_up_share(&mut self, operation: &Collective, from: Share) {
+        if let Some(member) = &mut self.member {
+            member.groups.unwanted.push(operation.filter(from));
+        }
     }
 
     #[inline]
