@@ -14,7 +14,7 @@ pub use serde_bytes::ByteBuf;
 
 /// Spoken by both sides; unequal versions are refused with `PvmBadVersion`. A test compares what is said with
 /// `formats/tasks.txt`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A frame between a task and its daemon. The longest is one with an entry for a mailbox.
 ///
@@ -42,10 +42,6 @@ pub enum ToDaemon {
     CheckBarrier { group: u64, size: u32 },
     /// `pvm_exit`: what was sent before is done; the socket closes next.
     Bye,
-    /// The task leaves, and the direct link of that number has not taken all that was sent on it. Carries one
-    /// descriptor: memory with the rest, so many bytes as they go to the link's socket. The daemon sends
-    /// them as the peer takes them.
-    Rest { number: u32, bytes: u64 },
 }
 
 /// Who the task says it is; the daemon believes the socket's credentials first.
@@ -97,8 +93,6 @@ pub enum ToTask {
 /// A direct link.
 #[derive(Serialize, Deserialize, Clone, PartialEq)]
 pub struct Direct {
-    /// What the daemon calls it, among the links of all tasks of this host.
-    pub number: u32,
     /// Who is at its other end.
     pub peer: Tid,
     /// Whether this side begins.

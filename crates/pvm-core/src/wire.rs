@@ -17,7 +17,7 @@ pub use crate::proto::{decode, encode};
 /// Spoken by both sides. A new daemon names its own with what it says first ([`crate::dialogue`]), and the master
 /// refuses another with `PvmBadVersion`; nor does a new daemon stay with a master that speaks another. A test compares
 /// what is said with `formats/daemons.txt`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A frame on the control link between two daemons: what a task says or hears, and a little more.
 ///

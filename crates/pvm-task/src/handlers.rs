@@ -47,17 +47,19 @@ struct Due {
 pub(crate) struct Handlers {
     /// By id.
     list: Vec<Option<Handler>>,
-    /// Handlers that are not the library's own.
-    users: usize,
+    /// Handlers that are not the library's own, and senders of repeats.
+    special: usize,
+    /// Senders that went back from a direct link, and how many of their next messages have come already.
+    repeats: Vec<(i32, u32)>,
     due: VecDeque<Due>,
     running: Option<Interrupted>,
 }
 
 impl Handlers {
-    /// Whether any message can be for a user handler, or wait behind one.
+    /// Whether any message can be for a user handler, or wait behind one, or be a repeat.
     #[inline]
     pub fn any(&self) -> bool {
-        self.users > 0 || !self.due.is_empty()
+        self.special > 0 || !self.due.is_empty()
     }
 
     /// Enters the library's own handlers, at enrolment.
@@ -85,8 +87,39 @@ impl Handlers {
         self.due.push_back(Due { mid, src, tag, ctx });
     }
 
+    /// So many messages that come from there next have come already.
+    pub fn expect_repeats(&mut self, src: i32, count: u32) {
+        self.forget_repeats(src);
+        if count > 0 {
+            self.repeats.push((src, count));
+            self.special += 1;
+        }
+    }
+
+    /// Nothing that was sent before comes from there any more.
+    pub fn forget_repeats(&mut self, src: i32) {
+        let before = self.repeats.len();
+        self.repeats.retain(|(other, _)| *other != src);
+        self.special -= before - self.repeats.len();
+    }
+
+    /// Whether a message from there that comes by the default route may be a repeat.
+    pub fn repeats(&self, src: i32) -> bool {
+        self.repeats.iter().any(|(other, _)| *other == src)
+    }
+
+    /// A message comes from there by the default route. Says whether it has come already.
+    pub fn take_repeat(&mut self, src: i32) -> bool {
+        let Some((_, count)) = self.repeats.iter_mut().find(|(other, _)| *other == src) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.forget_repeats(src);
+        }
+        true
+    }
+
     fn enter(&mut self, handler: Handler) -> i32 {
-        self.users += usize::from(handler.function.is_some());
+        self.special += usize::from(handler.function.is_some());
         let id = self.list.iter().position(Option::is_none).unwrap_or(self.list.len());
         if id == self.list.len() {
             self.list.push(None);
@@ -112,7 +145,7 @@ impl Task {
         let id = usize::try_from(id).map_err(|_| Code::BadParam)?;
         let handlers = &mut self.state.handlers;
         let handler = handlers.list.get_mut(id).and_then(Option::take).ok_or(Code::NotFound)?;
-        handlers.users -= usize::from(handler.function.is_some());
+        handlers.special -= usize::from(handler.function.is_some());
         Ok(())
     }
 

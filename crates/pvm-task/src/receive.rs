@@ -2,9 +2,10 @@
 use crate::Task;
 use crate::buffers::Store;
 use crate::direct::Wanted;
+use crate::direct::back::Turn;
 use crate::message::{Large, Message, OWN_DSIG, Place};
 use crate::queue::accepts;
-use crate::system::{TC_TURN, is_system};
+use crate::system::{TC_BACK, TC_TURN, is_system};
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
@@ -181,6 +182,9 @@ impl State {
             return false;
         }
         let Envelope { src, tag, ctx, .. } = *envelope;
+        if self.handlers.repeats(src) {
+            return true;
+        }
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
@@ -196,22 +200,28 @@ impl State {
     #[inline]
     fn arrived(&mut self, envelope: Envelope, body: Arrival<'_>) {
         let Some(entry) = self.take_in(&envelope, body) else { return };
-        self.settle(&envelope, entry);
+        if self.is_special(&envelope) {
+            // Some of what comes this way has come on a link.
+            if self.handlers.take_repeat(envelope.src) {
+                return self.store.free(entry as i32 + 1);
+            }
+            return self.dispatch(&envelope, entry);
+        }
+        self.enqueue(entry);
     }
 
     /// A message has come some other way.
     pub(crate) fn arrived_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
         let entry = self.new_message(&envelope);
         self.store.table[entry as usize].set_body(body);
-        self.settle(&envelope, entry);
+        if self.is_special(&envelope) {
+            return self.dispatch(&envelope, entry);
+        }
+        self.enqueue(entry);
     }
 
-    /// Puts a message where it belongs.
     #[inline]
-    fn settle(&mut self, envelope: &Envelope, entry: u32) {
-        if self.is_special(envelope) {
-            return self.dispatch(envelope, entry);
-        }
+    fn enqueue(&mut self, entry: u32) {
         self.store.table[entry as usize].place = Place::Queued;
         self.store.enqueue(entry);
     }
@@ -227,7 +237,11 @@ impl State {
         let (body, format) = (message.body(), message.format);
         self.store.free(mid);
         match body {
-            Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.push(Tid(src as u32)),
+            Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.said.push(Turn::Onto(Tid(src as u32))),
+            Ok(body) if ctx == SYSCTX_TC && tag == TC_BACK => {
+                let repeats = self.turns.back(src, &mut Reader::of(&body, format));
+                self.handlers.expect_repeats(src, repeats);
+            }
             Ok(body) if ctx == SYSCTX_TC => self.obey(tag, Reader::of(&body, format)),
             Ok(body) => self.output.arrived((ctx, tag), Reader::of(&body, format)),
             Err(_) => {}

@@ -266,7 +266,7 @@ impl Task {
         meta[FAR] = far;
         let body = message.outgoing(&mut member.endpoint, 1)?;
         if route == Route::Direct {
-            member.direct.send(to, meta, body.as_body())?;
+            member.send_direct(to, meta, body.as_body())?;
         } else {
             if route == Route::Far {
                 member.is_carried(body.as_body().len());
@@ -319,7 +319,7 @@ impl Task {
             body.send(member, tid, meta)?;
         }
         for tid in linked {
-            member.direct.send(tid, meta, body.as_body())?;
+            member.send_direct(tid, meta, body.as_body())?;
         }
         self.collect_returned_blocks();
         Ok(Submit::Done)
@@ -388,7 +388,7 @@ impl Task {
                 self.settle_route(to);
             }
             Route::Direct => {
-                member.direct.send(to, meta, direct::Body::Bytes(body))?;
+                member.send_direct(to, meta, direct::Body::Bytes(body))?;
                 self.collect_returned_blocks();
             }
             Route::Soon => return Ok(Submit::Again),
