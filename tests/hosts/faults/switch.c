@@ -11,6 +11,7 @@
  *   double PERMILLE      so many arrive twice
  *   cut N                the host number N (from 0) is cut off from all others
  *   part N M             N and M do not reach each other
+ *   hole N BYTES         frames for N of more bytes vanish
  *   heal                 as at the start
  *   count                answers with the frames forwarded, dropped, doubled
  */
@@ -46,6 +47,8 @@ struct frame {
 
 static int ports[PORTS_MAX], port_count;
 static char cut[PORTS_MAX][PORTS_MAX];
+/* Longer frames vanish on their way to that port; none where it is 0. */
+static int hole[PORTS_MAX];
 static double delay_ms, jitter_ms, loss, doubled;
 static struct frame heap[FRAMES_MAX];
 static int heap_count;
@@ -130,7 +133,7 @@ static void queue(int to, const char *bytes, int length)
 
 static void forward(int from, int to, const char *bytes, int length)
 {
-    if (cut[from][to] || (loss > 0 && chance() * 1000 < loss)) {
+    if (cut[from][to] || (hole[to] > 0 && length > hole[to]) || (loss > 0 && chance() * 1000 < loss)) {
         dropped++;
         return;
     }
@@ -204,12 +207,16 @@ static void obey(const char *line)
     } else if (sscanf(line, "part %d %d", &one, &other) == 2) {
         set_cut(one, other, 1);
         puts("ok");
+    } else if (sscanf(line, "hole %d %d", &one, &other) == 2 && one >= 0 && one < port_count) {
+        hole[one] = other;
+        puts("ok");
     } else if (sscanf(line, "cut %d", &one) == 1) {
         for (other = 0; other < port_count; other++)
             set_cut(one, other, 1);
         puts("ok");
     } else if (strncmp(line, "heal", 4) == 0) {
         memset(cut, 0, sizeof cut);
+        memset(hole, 0, sizeof hole);
         delay_ms = jitter_ms = loss = doubled = 0;
         puts("ok");
     } else if (strncmp(line, "count", 5) == 0) {

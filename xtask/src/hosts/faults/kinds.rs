@@ -19,6 +19,12 @@ const STOPPED_TIME: Duration = Duration::from_secs(30);
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// How long tasks talk over bad links.
 const TALK_TIME: Duration = Duration::from_secs(8);
+/// How long a black hole is open, and the longest frames, in bytes, that do not vanish in it.
+const HOLE_TIME: Duration = Duration::from_secs(25);
+const HOLE_BYTES: u32 = 700;
+/// How often connections are killed, and the time from one time to the next.
+const KILLS: u32 = 6;
+const KILL_PAUSE: Duration = Duration::from_millis(1500);
 /// The size of the full disk, in KiB.
 const DISK_KIB: u32 = 64;
 
@@ -36,11 +42,13 @@ pub enum Fault {
     Delay,
     Rough,
     FullDisk,
+    DirectLinkKilled,
+    DirectBlackHole,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 13] = [
         Fault::TaskKilled,
         Fault::DaemonKilled,
         Fault::MasterKilled,
@@ -52,6 +60,8 @@ impl Fault {
         Fault::Delay,
         Fault::Rough,
         Fault::FullDisk,
+        Fault::DirectLinkKilled,
+        Fault::DirectBlackHole,
     ];
 
     /// As on the command line.
@@ -68,6 +78,8 @@ impl Fault {
             Fault::Delay => "delay",
             Fault::Rough => "rough",
             Fault::FullDisk => "full-disk",
+            Fault::DirectLinkKilled => "direct-link-killed",
+            Fault::DirectBlackHole => "direct-black-hole",
         }
     }
 
@@ -85,6 +97,8 @@ impl Fault {
             Fault::Delay => "50 ms delay of each frame",
             Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
             Fault::FullDisk => "no room for a log",
+            Fault::DirectLinkKilled => "direct links are killed (ss -K), again and again",
+            Fault::DirectBlackHole => "what is longer than 700 bytes vanishes for 25 s",
         }
     }
 
@@ -97,6 +111,11 @@ impl Fault {
     /// Whether a host goes.
     pub fn loses_host(self) -> bool {
         matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
+    }
+
+    /// Whether tasks are to have direct links; `None` where that is left to the seed.
+    pub fn is_direct(self) -> Option<bool> {
+        matches!(self, Fault::DirectLinkKilled | Fault::DirectBlackHole).then_some(true)
     }
 
     /// What must be so before the machine starts.
@@ -145,6 +164,8 @@ impl Fault {
             Fault::Delay => talk(run, &["delay 50 0"]),
             Fault::Rough => talk(run, &["delay 0 20", "loss 10", "double 10"]),
             Fault::FullDisk => fill_disk(run),
+            Fault::DirectLinkKilled => kill_connections(run, "faults"),
+            Fault::DirectBlackHole => black_hole(run),
             Fault::MasterKilled => Ok(()),
         }
     }
@@ -183,6 +204,31 @@ fn talk(run: &Run, lines: &[&str]) -> Result<()> {
         run.network.tell_switch(line)?;
     }
     std::thread::sleep(TALK_TIME);
+    Ok(())
+}
+
+/// Long frames for one host vanish, short ones do not: its control link lives.
+fn black_hole(run: &Run) -> Result<()> {
+    run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
+    std::thread::sleep(HOLE_TIME);
+    run.network.tell_switch("heal")?;
+    Ok(())
+}
+
+/// The host's system ends connections of processes of that name, again and again.
+fn kill_connections(run: &Run, program: &str) -> Result<()> {
+    let mut killed = 0;
+    for _ in 0..KILLS {
+        std::thread::sleep(KILL_PAUSE);
+        let list = run.victim().sh("ss -Htnp state established")?;
+        for line in list.lines().filter(|line| line.contains(&format!("\"{program}\""))) {
+            let mut words = line.split_whitespace().skip(2);
+            if let (Some(near), Some(far)) = (words.next(), words.next()) {
+                killed += run.victim().sh(&format!("ss -HKtn src '{near}' dst '{far}'"))?.lines().count();
+            }
+        }
+    }
+    ensure!(killed > 0, "no connection of {program} was there to be killed");
     Ok(())
 }
 
