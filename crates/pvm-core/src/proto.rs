@@ -42,10 +42,6 @@ pub enum ToDaemon {
     CheckBarrier { group: u64, size: u32 },
     /// `pvm_exit`: what was sent before is done; the socket closes next.
     Bye,
-    /// The task leaves, and the direct link of that number has not taken all that was sent on it. Carries one
-    /// descriptor: memory with the rest, so many bytes as they go to the link's socket. The daemon sends
-    /// them as the peer takes them.
-    Rest { number: u32, bytes: u64 },
     /// The process of the task has ended, and its child, which has the socket from it, goes on as the task. Carries
     /// one descriptor: the child's process.
     Heir,
@@ -100,8 +96,6 @@ pub enum ToTask {
 /// A direct link.
 #[derive(Serialize, Deserialize, Clone, PartialEq)]
 pub struct Direct {
-    /// What the daemon calls it, among the links of all tasks of this host.
-    pub number: u32,
     /// Who is at its other end.
     pub peer: Tid,
     /// Whether this side begins.

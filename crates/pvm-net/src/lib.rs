@@ -28,4 +28,5 @@ pub use gate::{Event, Gate, HALVES_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKN
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
 pub use pipe::Pipe;
+pub use raw::Carried;
 pub use tls::{Identity, Known};

@@ -24,16 +24,38 @@ pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> 
     }
 }
 
-/// What TCP knows of a connection.
-pub struct TcpInfo {
-    /// How long a round trip takes, as measured so far.
-    pub round_trip: Duration,
+/// How long a round trip on a connection takes, as TCP has measured it so far.
+pub fn round_trip(socket: BorrowedFd<'_>) -> Result<Duration, Errno> {
+    Ok(Duration::from_micros(u64::from(information(socket)?.tcpi_rtt)))
+}
+
+/// What a connection has carried, as far as both sides' systems know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes sent that the other side's system has acknowledged.
+    pub acknowledged: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// Something sent has not been acknowledged in time and has been sent again, without an answer so far. A
+    /// receiver that does not read is no such case: its system answers.
+    pub retries: bool,
     /// How many segments have been sent again since it stands.
     pub sent_again: u32,
 }
 
-/// What TCP knows of a connection.
-pub fn tcp_info(socket: BorrowedFd<'_>) -> Result<TcpInfo, Errno> {
+/// What a connection has carried.
+pub fn carried(socket: BorrowedFd<'_>) -> Result<Carried, Errno> {
+    let info = information(socket)?;
+    Ok(Carried {
+        acknowledged: info.tcpi_bytes_acked,
+        received: info.tcpi_bytes_received,
+        retries: info.tcpi_unacked > 0 && info.tcpi_retransmits > 0,
+        sent_again: info.tcpi_total_retrans,
+    })
+}
+
+/// What TCP says of a connection.
+fn information(socket: BorrowedFd<'_>) -> Result<libc::tcp_info, Errno> {
     // SAFETY: the structure has integers only, for which zeroes are values.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -43,8 +65,7 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> Result<TcpInfo, Errno> {
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length) };
     if result == 0 {
-        let round_trip = Duration::from_micros(u64::from(info.tcpi_rtt));
-        Ok(TcpInfo { round_trip, sent_again: info.tcpi_total_retrans })
+        Ok(info)
     } else {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
     }
@@ -65,5 +86,20 @@ mod tests {
             let result = set_retransmission_pause_max(listener.as_fd(), Duration::from_secs(1_000_000));
             assert_eq!(result, Err(Errno::INVAL));
         }
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_counted_and_an_idle_connection_retries_nothing() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut one = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut other = listener.accept().unwrap().0;
+        one.write_all(&[7; 5000]).unwrap();
+        other.read_exact(&mut [0; 5000]).unwrap();
+        let before = carried(one.as_fd()).unwrap();
+        assert!((5000..=5001).contains(&before.acknowledged) && !before.retries, "{before:?}");
+        assert_eq!(carried(other.as_fd()).unwrap().received, 5000);
+        let pipe = rustix::pipe::pipe().unwrap();
+        assert_eq!(carried(pipe.0.as_fd()), Err(Errno::NOTSOCK));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Silence after which the kernel asks the other side whether it is there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-/// Questions without an answer before the connection is given up.
+/// How often it asks within the time after which a peer counts as silent. One that has forgotten the connection says so.
 const KEEPALIVE_COUNT: u32 = 3;
 
 /// While nothing gets through TCP tries again this often within the time after which the peer is
@@ -57,11 +57,16 @@ fn send_as_usual(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     if usual.starts_with(PACED) { sockopt::set_tcp_congestion(socket, &usual) } else { Ok(()) }
 }
 
-/// Small frames leave at once; a peer that the network has lost is noticed, one that does not read
-/// for a long time is not given up.
+/// By when TCP itself gives a peer up: in effect never, as far as the system can say so. Whether the peer lives is said on
+/// another connection; while it does, what has been sent is still wanted. The usual limit counts tries, and with
+/// short pauses between them those would be over after seconds.
+const GIVEN_UP: u32 = i32::MAX as u32;
+
+/// Small frames leave at once; what the network has lost goes out again as soon as it can, however long that takes,
+/// and a peer that does not read for a long time is not given up.
 pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let socket = socket.as_fd();
-    if raw::tcp_info(socket).is_ok_and(|info| info.round_trip > NEAR) {
+    if raw::round_trip(socket).is_ok_and(|time| time > NEAR) {
         // Slower at worst.
         let _ = send_as_usual(socket);
     }
@@ -70,12 +75,11 @@ pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     let interval = (timeout / KEEPALIVE_COUNT).max(Duration::from_secs(1));
     sockopt::set_tcp_keepintvl(socket, interval)?;
-    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
     // Where the system cannot do that, a few tries at least come without growing pauses.
     if raw::set_retransmission_pause_max(socket, (timeout / TRIES).max(PAUSE_LEAST)).is_err() {
         let _ = sockopt::set_tcp_thin_linear_timeouts(socket, true);
     }
-    Ok(())
+    sockopt::set_tcp_user_timeout(socket, GIVEN_UP)
 }
 
 #[cfg(test)]
@@ -94,8 +98,8 @@ mod tests {
         send_at_once(stream.as_fd());
         let near = sockopt::tcp_congestion(&stream).unwrap();
         assert!(if paced { UNPACED.contains(&near.as_str()) } else { near == usual }, "{near}");
-        let info = raw::tcp_info(stream.as_fd()).unwrap();
-        assert!(info.round_trip < Duration::from_secs(1) && info.sent_again == 0);
+        assert!(raw::round_trip(stream.as_fd()).unwrap() < Duration::from_secs(1));
+        assert_eq!(raw::carried(stream.as_fd()).unwrap().sent_again, 0);
         send_as_usual(stream.as_fd()).unwrap();
         let far = sockopt::tcp_congestion(&stream).unwrap();
         assert_eq!(far, if usual.starts_with(PACED) { usual } else { near });

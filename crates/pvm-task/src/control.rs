@@ -40,8 +40,8 @@ pub(crate) enum Fate {
     Unheeded,
     /// It ends the introduction to that peer.
     Introduction(Tid),
-    /// It says whether there is a direct link.
-    Direct,
+    /// It says whether there is a direct link to that peer.
+    Direct(Tid),
 }
 
 /// A task's membership of the machine.
@@ -310,8 +310,11 @@ impl Member {
             Fate::Unheeded => {
                 self.requests.swap_remove(at);
             }
-            Fate::Direct => {
+            Fate::Direct(peer) => {
                 self.direct.open_asks -= 1;
+                if matches!(reply, Reply::Error(_)) {
+                    self.direct.refused(*peer);
+                }
                 self.requests.swap_remove(at);
             }
             Fate::Introduction(peer) => {

@@ -1,7 +1,9 @@
 //! Bytes from nowhere, for what a task reads of others (docs/testing.md).
 mod control;
 
+use crate::direct::Body;
 use crate::direct::end::{End, News, Wanted};
+use crate::direct::kept::{Copy, Message};
 use crate::message::Place;
 use crate::output::Output;
 use crate::receive::Envelope;
@@ -54,7 +56,18 @@ pub const TARGETS: &[Target] = &[
         run: direct_link,
         decoder: &[part(
             "crates/pvm-task/src/direct/end.rs",
-            &["read", "go_on", "read_straight", "words", "envelope", "turn", "say_hello", "interest"],
+            &[
+                "read",
+                "read_frames",
+                "go_on",
+                "read_straight",
+                "parts_of",
+                "envelope",
+                "turn",
+                "say_hello",
+                "interest",
+                "acknowledged",
+            ],
         )],
     },
     Target { name: "task-control", run: control::task_control, decoder: control::DECODER },
@@ -175,12 +188,13 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
     let first: u8 = from.arbitrary()?;
     let secret = (first & 2 != 0).then_some([7; 32]);
-    let direct = Direct { number: 1, peer: Tid(0x80001), calls: first & 1 != 0, secret };
+    let direct = Direct { peer: Tid(0x80001), calls: first & 1 != 0, secret };
     let mut far = Some(match &secret {
         None => Link::clear(far),
         Some(secret) => other_side(far, secret, direct.calls),
     });
     let mut end = End::new(&direct, near).expect("a link");
+    let mut sent = 0;
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 10 {
             0 => write(&far, from.bytes_of_some_length()?),
@@ -188,10 +202,21 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             3 => {
                 let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
                 let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
-                say(&mut far, &[&End::head(meta, body.len())[..], &body].concat());
+                let taken = if body.len() % 2 == 0 { sent } else { body.len() as u32 % 4 };
+                say(&mut far, &[&End::head(meta, body.len(), taken)[..], &body].concat());
             }
-            4 => say(&mut far, &End::head([0; 6], from.arbitrary::<u32>()? as usize)),
-            5 => end.turn(),
+            4 => say(&mut far, &End::head([0; 6], from.arbitrary::<u32>()? as usize, sent)),
+            5 => {
+                end.turn();
+                let meta = [0, 5, 0, 0, 0, 0];
+                let mut body = Copy::reserve(Body::Bytes(&[5; 100])).expect("memory");
+                body.fill(Body::Bytes(&[5; 100]));
+                let written = end.kept.all_written() && end.write(meta, body.body());
+                end.keep(Message { meta, body, length: 100 }, written);
+                sent += u32::from(written);
+                let count: u32 = from.arbitrary::<u8>()?.into();
+                say(&mut far, &Link::frame_head(3, &(count % 8).to_le_bytes(), 0));
+            }
             6 if from.arbitrary::<u8>()? == 0 => far = None,
             7 => {
                 let mut room = vec![0; usize::from(from.arbitrary::<u16>()?)];
@@ -215,6 +240,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
         end.interest();
+        assert!(end.kept.bytes() <= 100 * end.kept.number() as usize);
         let _ = far.as_mut().map(Link::handshake);
     }
     Ok(())

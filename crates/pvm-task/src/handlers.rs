@@ -41,6 +41,8 @@ pub(crate) struct Handlers {
     users: usize,
     /// Messages of lower numbers are to be seen or to be taken by a handler now.
     pub bound: u64,
+    /// Senders that went back from a direct link, and how many of their next messages have come already.
+    repeats: Vec<(i32, u32)>,
     running: Option<Interrupted>,
 }
 
@@ -49,6 +51,12 @@ impl Handlers {
     #[inline]
     pub fn any(&self) -> bool {
         self.users > 0
+    }
+
+    /// Whether any message can be for a user handler, or be a repeat.
+    #[inline]
+    pub fn are_special(&self) -> bool {
+        self.any() || !self.repeats.is_empty()
     }
 
     /// Whether one runs.
@@ -69,6 +77,35 @@ impl Handlers {
             let handler = handler.as_ref().filter(|handler| handler.accepts(src, tag, ctx))?;
             Some((id as i32, handler.function?))
         })
+    }
+
+    /// So many messages that come from there next have come already.
+    pub fn expect_repeats(&mut self, src: i32, count: u32) {
+        self.forget_repeats(src);
+        if count > 0 {
+            self.repeats.push((src, count));
+        }
+    }
+
+    /// Nothing that was sent before comes from there any more.
+    pub fn forget_repeats(&mut self, src: i32) {
+        self.repeats.retain(|(other, _)| *other != src);
+    }
+
+    /// Whether a message from there that comes by the default route may be a repeat.
+    pub fn repeats(&self, src: i32) -> bool {
+        self.repeats.iter().any(|(other, _)| *other == src)
+    }
+
+    /// A message comes from there by the default route. Says whether it has come already.
+    #[inline]
+    pub fn take_repeat(&mut self, src: i32) -> bool {
+        let Some((_, count)) = self.repeats.iter_mut().find(|(other, _)| *other == src) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.forget_repeats(src);
+        }
+        true
     }
 
     fn enter(&mut self, handler: Handler) -> i32 {

@@ -204,7 +204,7 @@ fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Q
 /// before, while there is time.
 #[inline(always)]
 fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter) -> Option<(i32, FirstTiny<'a>)> {
-    if !state.store.queue.is_empty() || state.handlers.any() || state.output.any() {
+    if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
         return None;
     }
     let member = member.as_mut()?;

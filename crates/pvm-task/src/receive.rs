@@ -2,9 +2,10 @@
 use crate::Task;
 use crate::buffers::Store;
 use crate::direct::Wanted;
+use crate::direct::back::Turn;
 use crate::message::{Large, Message, OWN_DSIG, Place};
 use crate::queue::accepts;
-use crate::system::{TC_TURN, is_system};
+use crate::system::{TC_BACK, TC_TURN, is_system};
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
@@ -179,10 +180,13 @@ impl State {
     /// Whether the message goes to a handler, to the library itself, or is output of a child.
     #[inline]
     fn is_special(&self, envelope: &Envelope) -> bool {
-        if !self.handlers.any() && !self.output.any() && envelope.ctx != SYSCTX_TC {
+        if !self.handlers.are_special() && !self.output.any() && envelope.ctx != SYSCTX_TC {
             return false;
         }
-        let Envelope { tag, ctx, .. } = *envelope;
+        let Envelope { src, tag, ctx, .. } = *envelope;
+        if self.handlers.repeats(src) {
+            return true;
+        }
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
@@ -198,6 +202,10 @@ impl State {
     #[inline]
     fn arrived(&mut self, envelope: Envelope, body: Arrival<'_>) {
         let Some(entry) = self.take_in(&envelope, body) else { return };
+        // Some of what comes this way may have come on a link.
+        if self.handlers.take_repeat(envelope.src) {
+            return self.store.free(entry as i32 + 1);
+        }
         self.settle(&envelope, entry);
     }
 
@@ -225,7 +233,11 @@ impl State {
         let (body, format) = (message.body(), message.format);
         self.store.free(entry as i32 + 1);
         match body {
-            Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.push(Tid(src as u32)),
+            Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.said.push(Turn::Onto(Tid(src as u32))),
+            Ok(body) if ctx == SYSCTX_TC && tag == TC_BACK => {
+                let repeats = self.turns.back(src, &mut Reader::of(&body, format));
+                self.handlers.expect_repeats(src, repeats);
+            }
             Ok(body) if ctx == SYSCTX_TC => self.obey(tag, Reader::of(&body, format)),
             Ok(body) => self.output.arrived((ctx, tag), Reader::of(&body, format)),
             Err(_) => {}
@@ -463,7 +475,7 @@ impl Task {
     #[inline(always)]
     fn first_short(&mut self, filter: &Filter, only_native: bool) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
         let state = &mut self.state;
-        if !state.store.queue.is_empty() || state.handlers.any() || state.output.any() {
+        if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
             return None;
         }
         let member = self.member.as_mut()?;

@@ -266,7 +266,7 @@ impl Task {
         meta[FAR] = far;
         let body = message.outgoing(&mut member.endpoint, 1)?;
         if route == Route::Direct {
-            member.direct.send(to, meta, body.as_body())?;
+            member.send_direct(to, meta, body.as_body())?;
         } else {
             if route == Route::Far {
                 member.is_carried(body.as_body().len());
@@ -327,7 +327,7 @@ impl Task {
             note(body.send(member, tid, meta));
         }
         for tid in linked {
-            note(member.direct.send(tid, meta, body.as_body()));
+            note(member.send_direct(tid, meta, body.as_body()));
         }
         self.collect_returned_blocks();
         result
@@ -396,7 +396,7 @@ impl Task {
                 self.settle_route(to);
             }
             Route::Direct => {
-                member.direct.send(to, meta, direct::Body::Bytes(body))?;
+                member.send_direct(to, meta, direct::Body::Bytes(body))?;
                 self.collect_returned_blocks();
             }
             Route::Soon => return Ok(Submit::Again),

@@ -1,6 +1,7 @@
 //! The task: coming and going.
 use crate::buffers::Store;
 use crate::control::Member;
+use crate::direct::back::Turns;
 use crate::handlers::Handlers;
 use crate::local_notify::LocalNotifies;
 use crate::options::Settings;
@@ -33,8 +34,8 @@ pub(crate) struct State {
     pub output: Output,
     pub notifies: LocalNotifies,
     pub tracer: Tracer,
-    /// Peers of which the rest comes on direct links.
-    pub turns: Vec<Tid>,
+    /// What is said on the default route of direct links.
+    pub turns: Turns,
     /// Something came since somebody last asked.
     pub news: bool,
     /// See [`Task::has_met`].
@@ -55,7 +56,7 @@ impl Task {
             output: Output::default(),
             notifies: LocalNotifies::default(),
             tracer: Tracer::default(),
-            turns: Vec::new(),
+            turns: Turns::default(),
             news: false,
             met: false,
         };
@@ -147,7 +148,7 @@ impl Task {
     /// daemon was gone already (the task is not enrolled afterwards either way).
     pub fn leave(&mut self) -> Result<(), Code> {
         let Some(mut member) = self.member.take() else { return Ok(()) };
-        member.hand_over_directs();
+        member.hand_over_directs(&mut self.state);
         self.state.store.clear_queue();
         for message in &mut self.state.store.table {
             message.detach();
@@ -155,6 +156,7 @@ impl Task {
         self.state.handlers = Handlers::default();
         self.state.output = Output::default();
         self.state.notifies = LocalNotifies::default();
+        self.state.turns = Turns::default();
         self.state.settings.no_reset = None;
         self.state.settings.own.trace_tid = 0;
         self.state.news = true;

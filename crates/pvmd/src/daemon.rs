@@ -346,7 +346,7 @@ impl Daemon {
             // The loop looks anyway.
             Source::Bell => {}
             Source::Data(host) => self.data_ready(host, flags),
-            Source::Direct(number) => self.directs.ready(number, flags),
+            Source::Direct(number) => self.directs.ready(number),
             Source::Gate => self.step_links(),
             Source::Control(host) => self.control_ready(host, flags),
             Source::Starts => self.step_starts(),
@@ -392,11 +392,6 @@ impl Daemon {
             match client.link.receive_from_task() {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
-                Ok(Some((ToDaemon::Rest { number, bytes }, descriptors))) => {
-                    if let Some(tid) = client.tid {
-                        self.take_over(tid, number, bytes, descriptors);
-                    }
-                }
                 Ok(Some((ToDaemon::Heir, descriptors))) => self.succeed(connection, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => {

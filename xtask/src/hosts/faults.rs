@@ -203,8 +203,8 @@ impl<'a> Run<'a> {
 
     fn chief(&mut self) -> Result<Chief> {
         // PvmDontRoute or PvmRouteDirect (with which PVM 3.4 loses the order, D3); messages of up to so many bytes.
-        let direct =
-            self.numbers.between(0, 2) == 1 && self.machine.side == Side::Ours && !self.fault.is_of_data_links();
+        let chance = self.numbers.between(0, 2) == 1;
+        let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
         let route = if direct { "3" } else { "1" };
         let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
         let mut command = self.machine.command(self.machine.first(), &program());

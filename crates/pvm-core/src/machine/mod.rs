@@ -413,7 +413,7 @@ impl Machine {
         match frame {
             // A second greeting means nothing.
             // They are for the edge.
-            ToDaemon::Hello(_) | ToDaemon::Rest { .. } | ToDaemon::Heir => {}
+            ToDaemon::Hello(_) | ToDaemon::Heir => {}
             ToDaemon::Request { wait, request } => self.handle_request(now, from, wait, request),
             ToDaemon::Message(message) => self.handle_message(from, message),
             ToDaemon::Ring(tid) => self.actions.push_back(Action::Ring { tid }),

@@ -9,7 +9,7 @@ mod sending;
 
 use crate::buffer::Buffer;
 use crate::keys::PublicKey;
-use crate::raw;
+use crate::raw::{self, Carried};
 use crate::socket;
 use crate::tls::{Identity, Tls};
 use rustix::io::Errno;
@@ -132,6 +132,8 @@ pub struct Link {
     outsize: usize,
     /// Nothing more can be read, and why; what came before can still be taken.
     broken: Option<LinkError>,
+    /// The other side has said that nothing more comes.
+    ended: bool,
 }
 
 impl Link {
@@ -151,6 +153,7 @@ impl Link {
             queued_bytes_max: QUEUED_BYTES_MAX,
             outsize: 0,
             broken: None,
+            ended: false,
         }
     }
 
@@ -168,8 +171,8 @@ impl Link {
         Ok(Link { tls, ..Link::clear(socket) })
     }
 
-    /// The peer is known: it may send as much as it wants, and is given up after about so long a
-    /// silence of its network.
+    /// The peer is known: it may send as much as it wants. What does not get through is tried again some times
+    /// within the time.
     pub fn trust(&mut self, timeout: Duration) -> Result<(), LinkError> {
         self.trusted = true;
         Ok(socket::tune(&self.socket, timeout)?)
@@ -196,6 +199,11 @@ impl Link {
         self.queued_bytes_max = bytes;
     }
 
+    /// What the connection has carried; `None` where the socket is none of TCP's.
+    pub fn carried(&self) -> Option<Carried> {
+        raw::carried(self.as_fd()).ok()
+    }
+
     /// Whether frames can be sent and received: at once in clear, else after the handshake.
     pub fn is_ready(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_ready())
@@ -203,7 +211,7 @@ impl Link {
 
     /// How many segments TCP has sent again since the connection stands.
     pub fn sent_again(&self) -> u32 {
-        raw::tcp_info(self.socket.as_fd()).map_or(0, |info| info.sent_again)
+        raw::carried(self.socket.as_fd()).map_or(0, |carried| carried.sent_again)
     }
 
     /// Whether what is sent is encrypted.

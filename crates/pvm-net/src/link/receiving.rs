@@ -100,13 +100,18 @@ impl Link {
         let wanted = into.len();
         let slices = &mut [IoSliceMut::new(into), IoSliceMut::new(self.inbox.space(READ_BYTES))];
         let count = match rustix::io::readv(&self.socket, slices) {
-            Ok(0) => return self.broken(LinkError::Closed),
+            Ok(0) => return self.end(),
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => 0,
             Err(errno) => return self.broken(errno.into()),
         };
         self.inbox.commit(count.saturating_sub(wanted));
         Ok(count.min(wanted))
+    }
+
+    fn end<T>(&mut self) -> Result<T, LinkError> {
+        self.ended = true;
+        self.broken(LinkError::Closed)
     }
 
     fn broken<T>(&mut self, error: LinkError) -> Result<T, LinkError> {
@@ -187,6 +192,12 @@ impl Link {
         !self.inbox.is_empty()
     }
 
+    /// Whether the other side has ended the connection in order, so that all that it sent has come. Otherwise,
+    /// after an error, the connection was broken.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// Whether nothing more comes than what was read.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
@@ -213,7 +224,7 @@ impl Link {
             (true, true) => BUSY_READ_BYTES,
         });
         let count = match rustix::io::read(&self.socket, &mut into.space(bytes)[..bytes]) {
-            Ok(0) => return self.broken(LinkError::Closed),
+            Ok(0) => return self.end(),
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(errno) => return self.broken(errno.into()),

@@ -4,16 +4,24 @@
 //! knows that what it sends will be read. It puts a last message on the default route, the *turn*,
 //! and sends all that follows on the link; the other side reads the link when the turn has come to
 //! it. So nothing overtakes what went before, and nobody waits for anybody.
+//!
+//! Each message says how many the sender has taken in from the other side; one who takes in much and sends nothing
+//! says so by itself now and then. What has not been acknowledged is kept, see `back`.
+use super::Body;
+use super::kept::{Copy, Kept, Message};
 use crate::queue::accepts;
 use crate::receive::Envelope;
 use crate::types::Filter;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
-use pvm_net::{Identity, KeyPair, Link, LinkError};
+use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::Shutdown;
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Words of a message's envelope that travel with it.
 const WORDS: usize = 5;
@@ -28,14 +36,24 @@ const BYTES_IN_TURN_MAX: usize = 4 << 20;
 /// How long a receive waits for the next bytes of a message that goes straight to where it belongs.
 const STALL_TIME_MAX: Duration = Duration::from_millis(2);
 
+/// So much is taken in before it is acknowledged by itself, in bytes and in messages.
+const ACKNOWLEDGED_BYTES: usize = 256 << 10;
+const ACKNOWLEDGED_MESSAGES: u32 = 256;
+/// How long nothing gets through until a link is given up.
+const STALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Bytes of a message's header: the words of the envelope, and what is acknowledged.
+const HEADER_BYTES: usize = 4 * (WORDS + 1);
 /// The longest frame: a body, and the words before it.
-const FRAME_BYTES_MAX: usize = i32::MAX as usize + 4 * WORDS;
+const FRAME_BYTES_MAX: usize = i32::MAX as usize + HEADER_BYTES;
 
 mod kind {
     /// The sender has the link, and reads it.
     pub const HELLO: u8 = 1;
-    /// Header: context, tag, wait id, encoding, format.
+    /// Header: context, tag, wait id, encoding, format; how many messages the sender has taken in.
     pub const MESSAGE: u8 = 2;
+    /// Header: how many messages the sender has taken in.
+    pub const TAKEN: u8 = 3;
 }
 
 /// A message that has come as a whole.
@@ -77,8 +95,6 @@ struct Current {
 /// One end of a direct link.
 pub(crate) struct End {
     pub peer: Tid,
-    /// What the daemon calls the link.
-    pub number: u32,
     link: Link,
     /// This side begins.
     calls: bool,
@@ -89,10 +105,29 @@ pub(crate) struct End {
     /// The other side's turn has come: what it sends comes this way.
     turned: bool,
     current: Option<Current>,
+    /// Messages that are in the receiver's hands, not only read.
+    taken: Rc<Cell<u32>>,
+    /// What the other side has been told of that, and bytes taken in since.
+    told: u32,
+    untold_bytes: usize,
+    /// The beginning of the message of which a part has been sent, and how many bytes of it and its body have.
+    head: Vec<u8>,
+    sent: usize,
+    /// All bytes sent.
+    sent_bytes: u64,
+    pub kept: Kept,
     /// The other side takes nothing at the moment.
     stalled: bool,
-    /// Nothing can be sent any more: what is sent is lost, as its receiver is.
+    /// Since when nothing has got through, and what had until then.
+    stall: Option<(Instant, Carried)>,
+    /// Nothing can be sent any more.
     mute: bool,
+    /// Nothing more is read.
+    pub closed: bool,
+    /// What is sent goes by the default route again, as soon as what was kept has gone.
+    pub returns: bool,
+    /// The other side has been told so.
+    pub said_back: bool,
     /// There is more to read than was taken.
     pub unfinished: bool,
     /// What is watched for on the socket.
@@ -127,7 +162,6 @@ impl End {
         link.set_queued_bytes_max(usize::MAX);
         Ok(End {
             peer: direct.peer,
-            number: direct.number,
             link,
             calls: direct.calls,
             said_hello: false,
@@ -135,8 +169,19 @@ impl End {
             carries: false,
             turned: false,
             current: None,
+            taken: Rc::default(),
+            told: 0,
+            untold_bytes: 0,
+            head: Vec::new(),
+            sent: 0,
+            sent_bytes: 0,
+            kept: Kept::default(),
             stalled: false,
+            stall: None,
             mute: false,
+            closed: false,
+            returns: false,
+            said_back: false,
             unfinished: false,
             watched: PollFlags::empty(),
         })
@@ -149,7 +194,17 @@ impl End {
     /// Whether the other side is known to read the link, and has yet to be told that all comes this
     /// way from now on.
     pub fn may_turn(&self) -> bool {
-        self.heard_hello && !self.carries
+        self.heard_hello && !self.carries && !self.returns
+    }
+
+    /// Whether it may come to be used.
+    pub fn is_unsettled(&self) -> bool {
+        !self.carries && !self.returns
+    }
+
+    /// Counts the messages taken in.
+    pub fn taken(&self) -> Rc<Cell<u32>> {
+        self.taken.clone()
     }
 
     /// The other side's turn has come.
@@ -158,15 +213,20 @@ impl End {
         self.unfinished = true;
     }
 
-    /// Whether what came before on the default route is there.
-    pub fn has_turned(&self) -> bool {
-        self.turned
+    /// Whether what comes is read: what came before on the default route is there.
+    pub fn is_read(&self) -> bool {
+        self.turned && !self.closed
+    }
+
+    /// Whether the other side has yet to be told that what is sent does not come here any more.
+    pub fn is_unsaid(&self) -> bool {
+        self.returns && !self.said_back
     }
 
     /// What is to be watched for on the socket. Before the turn what comes must not be read.
     pub fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, !self.heard_hello || self.turned);
+        flags.set(PollFlags::IN, !self.closed && (!self.heard_hello || self.turned));
         flags.set(PollFlags::OUT, !self.is_flushed());
         flags
     }
@@ -177,10 +237,22 @@ impl End {
     pub fn read(
         &mut self,
         arrived: &mut impl Extend<Arrived>,
+        wanted: Option<&mut Wanted<'_>>,
+        news: &mut News,
+    ) -> Result<(), LinkError> {
+        if self.closed {
+            return Ok(());
+        }
+        self.flush();
+        self.read_frames(arrived, wanted, news)
+    }
+
+    fn read_frames(
+        &mut self,
+        arrived: &mut impl Extend<Arrived>,
         mut wanted: Option<&mut Wanted<'_>>,
         news: &mut News,
     ) -> Result<(), LinkError> {
-        self.flush();
         if !self.said_hello {
             if !self.link.handshake()? {
                 return Ok(());
@@ -205,7 +277,7 @@ impl End {
                 return Ok(());
             }
             let Some(head) = self.link.receive()? else { return Ok(()) };
-            match (head.kind, <&[u8; 4 * WORDS]>::try_from(head.header())) {
+            match (head.kind, <&[u8; HEADER_BYTES]>::try_from(head.header())) {
                 (kind::HELLO, _) if !self.heard_hello && head.body_bytes == 0 => {
                     self.heard_hello = true;
                     news.usable = true;
@@ -213,8 +285,14 @@ impl End {
                         self.say_hello()?;
                     }
                 }
+                (kind::TAKEN, _) if head.body_bytes == 0 => {
+                    let count = head.header().try_into().map_err(|_| LinkError::Malformed)?;
+                    self.acknowledged(u32::from_le_bytes(count))?;
+                }
                 (kind::MESSAGE, Ok(header)) => {
-                    self.current = Some(Current { meta: words(header), bytes: head.body_bytes, body: Vec::new() });
+                    let (words, count) = parts_of(header);
+                    self.acknowledged(count)?;
+                    self.current = Some(Current { meta: words, bytes: head.body_bytes, body: Vec::new() });
                     // One that came before may be what is waited for.
                     if let Some(wanted) = wanted.as_deref_mut().filter(|_| messages == 0) {
                         self.read_straight(wanted)?;
@@ -284,8 +362,37 @@ impl End {
             }
         }
         self.current = None;
+        self.took(bytes);
         wanted.found = Some((envelope, bytes));
         Ok(())
+    }
+
+    /// A message is in the receiver's hands.
+    pub fn took(&mut self, bytes: usize) {
+        self.taken.set(self.taken.get().wrapping_add(1));
+        self.untold_bytes += bytes;
+    }
+
+    /// The other side has taken in so many messages.
+    fn acknowledged(&mut self, count: u32) -> Result<(), LinkError> {
+        // What has gone another way is nobody's to acknowledge here.
+        if self.returns || self.kept.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
+    }
+
+    /// Why nothing more is read: the other side's task has ended, and all that it sent here has come.
+    pub fn has_ended(&self) -> bool {
+        self.link.has_ended() && !self.mute && self.heard_hello
+    }
+
+    /// Whether the other side has said hello: only then it can have sent, or read, anything.
+    pub fn is_mutual(&self) -> bool {
+        self.heard_hello
+    }
+
+    /// Ends the connection for all who hold it, the daemons among them.
+    pub fn shut(&self) {
+        // It may have ended.
+        let _ = rustix::net::shutdown(&self.link, Shutdown::Both);
     }
 
     // ----- sending
@@ -296,70 +403,136 @@ impl End {
         if self.is_flushed() {
             return;
         }
-        let before = self.link.queued_bytes();
+        let before = self.progress();
         self.mute = self.link.flush().is_err();
-        if self.link.queued_bytes() < before {
-            self.stalled = false;
+        let mut taken = true;
+        while let Some(message) = self.kept.unwritten().filter(|_| taken) {
+            let (meta, body) = (message.meta, std::mem::replace(&mut message.body, Copy::Bytes(Vec::new())));
+            taken = self.write(meta, body.body());
+            self.kept.unwritten().expect("it is still there").body = body;
+            if taken {
+                self.kept.wrote();
+            }
         }
+        self.stalled &= self.progress() == before;
+        self.acknowledge_much();
     }
 
+    /// Whether nothing waits for the socket.
     pub fn is_flushed(&self) -> bool {
-        self.mute || !self.link.wants_write()
+        self.is_silent() || (!self.link.wants_write() && self.kept.all_written())
     }
 
-    /// What waits for the socket, as it goes there.
-    pub fn rest(&self) -> &[u8] {
-        self.link.queued()
+    /// Whether nothing is sent here any more.
+    pub fn is_silent(&self) -> bool {
+        self.mute || self.returns
     }
 
-    /// Somebody else sends the rest: nothing can be sent here any more.
-    pub fn leave_rest(&mut self) {
-        self.mute = true;
+    /// Whether it is of no use any more, and that has not been seen to.
+    pub fn is_broken(&self) -> bool {
+        self.mute && !self.returns
     }
 
-    /// The beginning of a message of so many bytes.
-    pub fn head(meta: Meta, bytes: usize) -> Vec<u8> {
-        let mut header = [0; 4 * WORDS];
-        for (place, word) in header.chunks_exact_mut(4).zip(meta) {
+    /// Changes when something that was sent has gone to the socket.
+    pub fn progress(&self) -> u64 {
+        self.sent_bytes.wrapping_sub(self.link.queued_bytes() as u64)
+    }
+
+    /// The beginning of a message of so many bytes from one who has taken in so many messages.
+    pub fn head(meta: Meta, bytes: usize, taken: u32) -> Vec<u8> {
+        let mut header = [0; HEADER_BYTES];
+        let words = meta.into_iter().take(WORDS).chain([taken]);
+        for (place, word) in header.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         Link::frame_head(kind::MESSAGE, &header, bytes)
     }
 
-    /// Sends as much of a message's next bytes as the socket takes; gives how much, and whether
-    /// anything moved.
-    pub fn offer(&mut self, parts: &[&[u8]]) -> (usize, bool) {
-        let before = self.link.queued_bytes();
-        let count = if self.mute { None } else { self.link.offer(parts).ok() };
-        let Some(count) = count else {
-            self.mute = true;
-            return (parts.iter().map(|part| part.len()).sum(), true);
-        };
-        let moved = count > 0 || self.link.queued_bytes() < before;
-        self.stalled &= !moved;
-        (count, moved)
+    /// Sends as much of the next message as the socket takes. Says whether that was all of it.
+    pub fn write(&mut self, meta: Meta, body: Body<'_>) -> bool {
+        if self.is_silent() {
+            return false;
+        }
+        if self.head.is_empty() {
+            (self.told, self.untold_bytes) = (self.taken.get(), 0);
+            self.head = End::head(meta, body.len(), self.told);
+        }
+        let whole = self.head.len() + body.len();
+        let mut step = Vec::new();
+        while self.sent < whole {
+            let lead = &self.head[self.sent.min(self.head.len())..];
+            let piece = body.from(self.sent.saturating_sub(self.head.len()), &mut step);
+            match self.link.offer(&[lead, piece]) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    self.sent += count;
+                    self.sent_bytes += count as u64;
+                }
+                Err(_) => {
+                    self.mute = true;
+                    return false;
+                }
+            }
+        }
+        self.head.clear();
+        self.sent = 0;
+        self.stalled = false;
+        true
     }
 
-    /// Keeps the rest of a message until the socket takes it. Gives whether there was memory for it.
-    pub fn push(&mut self, parts: &[&[u8]]) -> bool {
-        self.stalled = true;
-        let pushed = self.link.keep(parts);
-        self.mute |= pushed.is_err();
-        pushed.unwrap_or(true)
+    /// Tells what was taken in if that is much. Not within a message.
+    pub fn acknowledge_much(&mut self) {
+        let taken = self.taken.get();
+        let much = self.untold_bytes >= ACKNOWLEDGED_BYTES || taken.wrapping_sub(self.told) >= ACKNOWLEDGED_MESSAGES;
+        if much && self.head.is_empty() && !self.is_silent() {
+            (self.told, self.untold_bytes) = (taken, 0);
+            self.mute = self.link.send(kind::TAKEN, &taken.to_le_bytes(), &[]).is_err();
+        }
+    }
+
+    /// A message goes to those that are kept. `written`: the link has taken it.
+    pub fn keep(&mut self, message: Message, written: bool) {
+        self.stalled |= !written;
+        self.kept.push(message, written);
     }
 
     /// Whether a sender leaves its message here without waiting.
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
+
+    /// What the connection has carried; nothing where it does not say.
+    pub fn carried(&self) -> Carried {
+        self.link.carried().unwrap_or_default()
+    }
+
+    /// Whether nothing has got through for too long: of what this side sends, or, for one who waits for what was sent
+    /// here, of what comes.
+    pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
+        if self.closed || (self.kept.is_empty() && !waits) {
+            self.stall = None;
+            return false;
+        }
+        let carried = self.carried();
+        if !carried.retries && !waits {
+            self.stall = None;
+            return false;
+        }
+        let (since, before) = *self.stall.get_or_insert((now, carried));
+        if carried.acknowledged != before.acknowledged || (waits && carried.received != before.received) {
+            self.stall = Some((now, carried));
+            return false;
+        }
+        now.duration_since(since) >= STALL_LIMIT
+    }
 }
 
-fn words(header: &[u8; 4 * WORDS]) -> Meta {
+/// The words of a message, and how many its sender has taken in.
+fn parts_of(header: &[u8; HEADER_BYTES]) -> (Meta, u32) {
+    let mut words = header.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four")));
     let mut meta = Meta::default();
-    for (word, bytes) in meta.iter_mut().zip(header.chunks_exact(4)) {
-        *word = u32::from_le_bytes(bytes.try_into().expect("four"));
-    }
-    meta
+    meta.iter_mut().zip(words.by_ref().take(WORDS)).for_each(|(word, value)| *word = value);
+    (meta, words.next().expect("one more"))
 }
 
 /// Waits until the socket is ready; says whether it was in time.

@@ -3,16 +3,20 @@
 //! The daemons bring two tasks together (`pvm_core::machine`, `direct`). A link is used as soon as
 //! both tasks have it; until then, and where there is none, messages take the default route. A send
 //! writes to the socket, and waits only as long as the other side takes what is sent; the rest is
-//! kept and goes out whenever the task is in the library.
+//! kept and goes out whenever the task is in the library. What has been sent is kept too until the
+//! other side's library has it, so that a link that breaks loses nothing.
+pub(crate) mod back;
 pub(crate) mod end;
-mod rest;
+pub(crate) mod kept;
 
 use crate::control::{Fate, Member};
 use crate::message::OWN_DSIG;
 use crate::system::TC_TURN;
 use crate::task::State;
+use back::{Again, Taken, Turn};
 pub(crate) use end::Wanted;
 use end::{Arrived, End, News};
+use kept::{Copy, Message};
 use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
 use pvm_core::proto::{Direct, Request};
 use pvm_core::tid::Tid;
@@ -20,8 +24,9 @@ use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Block, FAR, Meta};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::Shutdown;
 use rustix::process::Resource;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -41,8 +46,11 @@ const BUSY_LOOKS: u32 = 16;
 /// How long a sender waits for a receiver that takes nothing.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Bytes of a body in the heap that are sent at a time.
-const STEP_BYTES: usize = 64 << 10;
+/// So many times of many that links are looked at one looks for those that have stalled too.
+const STALL_LOOKS: u32 = 1024;
+/// From here on no copy is made of what is the caller's while the other side goes on taking it: most of it is there
+/// before all of it could be acknowledged.
+const LENT_BYTES_MIN: usize = 8 << 20;
 
 /// `PvmRoute` as programs set it.
 const DONT_ROUTE: i32 = 1;
@@ -54,8 +62,8 @@ pub(crate) struct Directs {
     ends: Vec<End>,
     /// All sockets, for who sleeps.
     epoll: Option<OwnedFd>,
-    /// Peers for whom a link has been asked: once each.
-    asked: HashSet<Tid>,
+    /// Peers for whom a link has been asked: once each, and again after one that has broken.
+    asked: HashMap<Tid, Again>,
     /// Requests for links that have not been answered.
     pub open_asks: usize,
     route: i32,
@@ -65,6 +73,8 @@ pub(crate) struct Directs {
     /// There are links, or there is something to be heard.
     active: bool,
     looks: u32,
+    /// When links were last looked at that carry nothing.
+    stalls_seen: Option<Instant>,
     /// The end of this one's link comes before all that the daemon still has to say.
     pub waits_for: Option<Tid>,
     links_max: usize,
@@ -100,7 +110,7 @@ impl Directs {
 
     /// Whether a link may come to be used when the task looks.
     pub fn is_unsettled(&self) -> bool {
-        self.open_asks > 0 || self.ends.iter().any(|end| !end.carries)
+        self.open_asks > 0 || self.ends.iter().any(End::is_unsettled)
     }
 
     /// What sleepers watch. Made when it is needed.
@@ -121,13 +131,14 @@ impl Directs {
         Directs {
             ends: Vec::new(),
             epoll: None,
-            asked: HashSet::new(),
+            asked: HashMap::new(),
             open_asks: 0,
             route: 0,
             arrived: VecDeque::new(),
             events: Vec::new(),
             active: false,
             looks: 0,
+            stalls_seen: None,
             waits_for: None,
             links_max,
         }
@@ -173,21 +184,61 @@ impl Directs {
         }
         match result {
             Ok(()) => self.watch(place),
-            Err(_) => self.give_up(place),
+            Err(_) => self.end_reading(place),
         }
         news.messages
     }
 
-    /// Nothing more is taken from the link.
-    fn give_up(&mut self, place: usize) {
+    /// A message that was read from a link is in the receiver's hands.
+    fn took(&mut self, state: &mut State, arrived: &Arrived) {
+        match self.place(arrived.peer) {
+            Ok(place) => self.ends[place].took(arrived.body.len()),
+            Err(_) => {
+                if let Some(taken) = state.turns.links.get(&(arrived.peer.0 as i32)) {
+                    taken.count.set(taken.count.get().wrapping_add(1));
+                }
+            }
+        }
+    }
+
+    /// Nothing more comes on the link.
+    fn end_reading(&mut self, place: usize) {
+        let end = &mut self.ends[place];
+        let peer = end.peer;
+        end.closed = true;
+        if !end.returns && (end.has_ended() || !end.is_mutual()) {
+            return self.remove(place);
+        }
+        end.returns = true;
+        if self.waits_for == Some(peer) {
+            self.waits_for = None;
+        }
+        self.watch(place);
+    }
+
+    /// The task at the other side has ended, or the link never came to be.
+    fn remove(&mut self, place: usize) {
+        let peer = self.ends[place].peer;
+        match self.ends[place].is_mutual() {
+            true => self.events.push(Happened::Dead(peer)),
+            false => {
+                self.note_break(peer, false);
+                self.events.push(Happened::Unmade(peer));
+            }
+        }
+        self.drop_end(place);
+    }
+
+    /// Lets go of the link.
+    fn drop_end(&mut self, place: usize) {
         let end = self.ends.remove(place);
-        self.events.push(Happened::Ended(end.peer));
         if let (Some(epoll), false) = (&self.epoll, end.watched.is_empty()) {
             let _ = epoll::delete(epoll, end.fd());
         }
         if self.waits_for == Some(end.peer) {
             self.waits_for = None;
         }
+        end.shut();
     }
 
     /// The links that want to be looked at.
@@ -214,13 +265,13 @@ impl Directs {
         count
     }
 
-    /// Waits until a link takes more, and takes what comes on all of them meanwhile: the other side
+    /// Waits until that link takes more, and takes what comes on all of them meanwhile: the other side
     /// may wait for just that.
-    fn wait_for_room(&mut self, peer: Tid, time: Duration) {
+    fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
         let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.ends.len());
         for end in &self.ends {
             let mut flags = end.interest();
-            flags.set(PollFlags::OUT, end.peer == peer || !end.is_flushed());
+            flags.set(PollFlags::OUT, Some(end.peer) == peer || !end.is_flushed());
             list.push(PollFd::from_borrowed_fd(end.fd(), flags));
         }
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
@@ -237,61 +288,79 @@ impl Directs {
         }
     }
 
-    /// Sends parts of a message that follow each other. `begun` says that parts before these have
-    /// gone, so that these have to go too.
-    fn send_parts(&mut self, to: Tid, mut parts: &mut [&[u8]], mut begun: bool) -> Result<(), Code> {
-        let mut since = Instant::now();
-        loop {
+    /// Sends a message on a link, or leaves it to it.
+    pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        let mut copy = Copy::reserve(body)?;
+        let mut since = None;
+        let written = loop {
             // An end that is gone takes everything: so has its task.
             let Some(end) = self.find(to) else { return Ok(()) };
-            let (count, moved) = end.offer(parts);
-            begun |= count > 0;
-            parts = skip(parts, count);
-            if parts.is_empty() {
-                return Ok(());
+            let before = end.progress();
+            end.flush();
+            if end.is_silent() {
+                break false;
             }
-            if moved {
-                since = Instant::now();
-                continue;
+            if end.kept.all_written() && end.write(meta, body) {
+                break true;
             }
-            if !end.is_stalled() && since.elapsed() < PATIENCE {
-                self.wait_for_room(to, PATIENCE);
-                continue;
+            if end.progress() != before {
+                since = None;
+            } else if end.is_stalled() || since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+                break false;
+            } else {
+                self.wait_for_room(Some(to), PATIENCE);
             }
-            if end.push(parts) {
-                let place = self.place(to).expect("found above");
-                self.watch(place);
-                return Ok(());
-            }
-            if !begun {
-                return Err(Code::NoMem);
-            }
-            // Half a message cannot be taken back.
-            self.wait_for_room(to, PATIENCE);
+        };
+        let Ok(place) = self.place(to) else { return Ok(()) };
+        let lent = written && matches!(body, Body::Bytes(bytes) if bytes.len() >= LENT_BYTES_MIN);
+        if !lent {
+            copy.fill(body);
         }
+        self.ends[place].keep(Message { meta, body: copy, length: body.len() }, written);
+        match lent {
+            true => self.wait_for_taker(to, body),
+            false if written => {}
+            false => self.watch(place),
+        }
+        Ok(())
     }
-}
 
-/// The parts without their first bytes.
-fn skip<'a, 'b>(parts: &'a mut [&'b [u8]], mut count: usize) -> &'a mut [&'b [u8]] {
-    let mut first = 0;
-    for part in parts.iter_mut() {
-        let taken = count.min(part.len());
-        *part = &part[taken..];
-        count -= taken;
-        if !part.is_empty() {
-            break;
+    /// Waits as long as the other side takes the last message, of which there is no copy. What it has not taken then is
+    /// copied.
+    fn wait_for_taker(&mut self, to: Tid, body: Body<'_>) {
+        let Some(number) = self.find(to).map(|end| end.kept.number()) else { return };
+        let (mut since, mut before) = (Instant::now(), None);
+        loop {
+            let Some(end) = self.find(to) else { return };
+            end.flush();
+            if end.kept.acknowledged() == number {
+                return;
+            }
+            let progress = (end.progress(), end.carried().acknowledged);
+            if before != Some(progress) {
+                (since, before) = (Instant::now(), Some(progress));
+            }
+            if end.is_silent() || since.elapsed() >= PATIENCE {
+                if let Some(message) = end.kept.last() {
+                    message.body.fill(body);
+                }
+                return;
+            }
+            self.wait_for_room(None, PATIENCE / 4);
         }
-        first += 1;
     }
-    &mut parts[first..]
 }
 
 /// What the rest of the task has to know.
 enum Happened {
     /// The link to that peer can be used; its descriptor.
     Usable(Tid, i32),
+    /// It is not used any more.
     Ended(Tid),
+    /// Nor will it be: the peer has ended.
+    Dead(Tid),
+    /// The link never came to be.
+    Unmade(Tid),
 }
 
 impl Directs {
@@ -318,28 +387,35 @@ impl Directs {
 impl Member {
     /// Whether a link is wanted to a task to which much may go, and has not been asked for.
     pub(crate) fn lacks_direct(&self, to: Tid) -> bool {
-        let wanted = self.direct.route == ROUTE_DIRECT && !self.direct.asked.contains(&to);
+        let wanted = self.direct.route == ROUTE_DIRECT && self.direct.asked.get(&to).is_none_or(Again::may_ask);
         wanted && self.direct.place(to).is_err()
     }
 
     /// Has the link made that is lacking. Once a task: where there can be none the default route stays.
     pub(crate) fn want_direct(&mut self, to: Tid) {
-        self.direct.asked.insert(to);
-        if self.direct.may_ask() && self.request(Request::Direct(to), Fate::Direct).is_ok() {
+        self.direct.asked.entry(to).or_default().asked();
+        if self.direct.may_ask() && self.request(Request::Direct(to), Fate::Direct(to)).is_ok() {
             self.direct.open_asks += 1;
         }
     }
 
     /// The daemon has brought this task together with another.
     pub(crate) fn add_direct(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
-        // A link that is not taken is closed, and the other side hears no hello.
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
-        let Err(place) = self.direct.place(direct.peer) else { return };
-        let open = self.direct.has_room() && self.direct.route != DONT_ROUTE;
-        if !open || self.direct.descriptor().is_none() {
+        let peer = direct.peer;
+        // One that stood before may have been given up by the other side.
+        self.hear_turns(state);
+        let stands = state.turns.links.get(&(peer.0 as i32)).is_some_and(|taken| !taken.ended);
+        let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
+        let place = self.direct.place(peer).err().filter(|_| open && !stands);
+        let kept = place.and_then(|place| Some((place, socket.try_clone().ok()?)));
+        let made = kept.and_then(|(place, socket)| Some((place, End::new(direct, socket).ok()?)));
+        let Some((place, end)) = made else {
+            // The other side, and both daemons, hear that this one is not taken.
+            let _ = rustix::net::shutdown(&socket, Shutdown::Both);
             return;
-        }
-        let Ok(end) = End::new(direct, socket) else { return };
+        };
+        state.turns.links.insert(peer.0 as i32, Taken { count: end.taken(), ended: false });
         self.direct.ends.insert(place, end);
         self.direct.active = true;
         self.bed.clear();
@@ -357,35 +433,59 @@ impl Member {
         if count == 0 || sleepy || self.direct.looks % BUSY_LOOKS == 0 {
             self.direct.look_at_all(sleepy);
         }
+        if sleepy || self.direct.looks % STALL_LOOKS == 0 {
+            self.direct.look_for_stalls();
+        }
         self.settle_directs(state)
     }
 
     /// What has come by the default route may have been the last to come that way.
     pub(crate) fn heed_turns(&mut self, state: &mut State) {
-        for peer in std::mem::take(&mut state.turns) {
-            if let Ok(place) = self.direct.place(peer) {
-                self.direct.ends[place].turn();
-                self.direct.watch(place);
+        for turn in std::mem::take(&mut state.turns.said) {
+            match turn {
+                Turn::Onto(peer) => {
+                    if let Ok(place) = self.direct.place(peer) {
+                        self.direct.ends[place].turn();
+                        self.direct.watch(place);
+                    }
+                }
+                Turn::Back(peer, answered) => self.heed_back(peer, answered),
             }
         }
     }
 
     /// Does what is to be done after links were looked at. Gives how many messages came.
     pub(crate) fn settle_directs(&mut self, state: &mut State) -> usize {
+        // What has been read from a link and not been counted comes again once the other side has gone back.
+        self.heed_turns(state);
         let own = self.tid.0 as i32;
         let mut count = 0;
         while let Some(arrived) = self.direct.arrived.pop_front() {
+            self.direct.took(state, &arrived);
             state.arrived_bytes(arrived.envelope(own), arrived.body);
             count += 1;
         }
+        if count > 0 {
+            self.direct.ends.iter_mut().for_each(End::acknowledge_much);
+        }
+        self.take_turns();
+        self.go_back();
         for event in std::mem::take(&mut self.direct.events) {
             match event {
                 Happened::Usable(peer, descriptor) => state.route_changed(peer, Some(descriptor)),
                 Happened::Ended(peer) => state.route_changed(peer, None),
+                Happened::Dead(peer) => {
+                    state.route_changed(peer, None);
+                    if let Some(taken) = state.turns.links.get_mut(&(peer.0 as i32)) {
+                        taken.ended = true;
+                    }
+                }
+                Happened::Unmade(peer) => {
+                    state.turns.links.remove(&(peer.0 as i32));
+                }
             }
             count += 1;
         }
-        self.take_turns();
         self.direct.active = !self.direct.ends.is_empty();
         count
     }
@@ -415,20 +515,30 @@ impl Member {
         self.conclude(daemon, sent).is_ok()
     }
 
+    /// Sends a message on a link; at once by the default route where the link breaks.
+    pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        self.direct.send(to, meta, body)?;
+        if self.direct.find(to).is_some_and(|end| end.is_silent()) {
+            self.go_back();
+        }
+        Ok(())
+    }
+
     /// A task of another host has ended. What it sent last may still be on its way.
     pub(crate) fn peer_ended(&mut self, state: &mut State, peer: Tid) {
         self.heed_turns(state);
         self.direct.asked.remove(&peer);
         if let Ok(place) = self.direct.place(peer) {
-            match self.direct.ends[place].has_turned() {
+            match self.direct.ends[place].is_read() {
                 true => {
                     self.direct.waits_for = Some(peer);
                     self.direct.look(place, None);
                 }
-                // The turn was lost with a host, and something before it may have been.
-                false => self.direct.give_up(place),
+                // The turn was lost with a host, and something before it may have been; or the link broke.
+                false => self.direct.remove(place),
             }
         }
+        state.turns.links.remove(&(peer.0 as i32));
         self.settle_directs(state);
     }
 }
@@ -446,29 +556,6 @@ impl Body<'_> {
             Body::Bytes(bytes) => bytes.len(),
             Body::Blocks(blocks) => blocks.iter().map(|(_, used)| used).sum(),
         }
-    }
-}
-
-impl Directs {
-    /// Sends a message on a link.
-    pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
-        let head = End::head(meta, body.len());
-        let blocks = match body {
-            Body::Bytes(bytes) => return self.send_parts(to, &mut [&head, bytes], false),
-            Body::Blocks(blocks) => blocks,
-        };
-        self.send_parts(to, &mut [&head], false)?;
-        let mut step = vec![0; STEP_BYTES.min(body.len())];
-        for (block, used) in blocks {
-            let mut offset = 0;
-            while offset < *used {
-                let count = STEP_BYTES.min(used - offset);
-                block.read(offset, &mut step[..count]);
-                self.send_parts(to, &mut [&step[..count]], true)?;
-                offset += count;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -512,7 +599,7 @@ mod tests {
         let [one, two] = [Tid(0x80001), Tid(0x80002)];
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, _far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-        let direct = Direct { number: 1, peer: one, calls: true, secret: None };
+        let direct = Direct { peer: one, calls: true, secret: None };
         daemon.send_to_task(&ToTask::Direct(direct), &[near.as_fd()]).unwrap();
         task.member.as_mut().unwrap().look_at_socket = false;
         for peer in [one, two, two, one] {
@@ -529,7 +616,7 @@ mod tests {
         for number in 1..=2 {
             let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
             let (socket, _) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
-            let direct = Direct { number, peer: Tid(0x80000 + number), calls: true, secret: None };
+            let direct = Direct { peer: Tid(0x80000 + number), calls: true, secret: None };
             directs.ends.push(End::new(&direct, socket).unwrap());
             assert!(!directs.may_ask());
         }

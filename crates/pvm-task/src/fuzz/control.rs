@@ -56,11 +56,11 @@ fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         Fate::Introduction(Tid(NAMES[0])),
         Fate::Introduction(Tid(NAMES[4])),
         Fate::Wanted,
-        Fate::Direct,
+        Fate::Direct(Tid(NAMES[0])),
     ];
     let requests = fates.len();
     for fate in fates {
-        member.direct.open_asks += usize::from(fate == Fate::Direct);
+        member.direct.open_asks += usize::from(matches!(fate, Fate::Direct(_)));
         // One who is not heard any more has hung up.
         let _ = member.request(Request::Config, fate);
     }
@@ -144,7 +144,7 @@ impl Daemon {
                 near.set_nonblocking(true).expect("a socket");
                 self.far.push(far.into());
                 let secret = if from.arbitrary()? { Some([3; 32]) } else { None };
-                let direct = Direct { number: 1, peer: name, calls: from.arbitrary()?, secret };
+                let direct = Direct { peer: name, calls: from.arbitrary()?, secret };
                 self.tell(&ToTask::Direct(direct), &[near.as_fd()]);
             }
             7 => self.tell(&ToTask::Ended(name), &[]),

@@ -4,9 +4,6 @@
 //! happens, the kernel still has what the task wrote last; the daemon says that this was all, and
 //! holds the connection until the other side has read it. When a host is lost, its links are closed
 //! at this end, so that nobody waits for more from them.
-//!
-//! A task that leaves hands over what its links have not taken yet, in memory of nobody's. The daemon
-//! writes it to the socket as the other side takes it, and only then says that this was all.
 use super::Daemon;
 use crate::source::Source;
 use pvm_core::machine::{Action, DirectTicket};
@@ -16,10 +13,9 @@ use pvm_core::wire::DirectCall;
 use pvm_net::{KeyPair, Link, NoRandomness, Token, Tokens};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::net::{RecvFlags, Shutdown};
 use rustix::process::Resource;
 use std::collections::HashMap;
-use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
@@ -36,10 +32,6 @@ const LINKS_MAX: usize = 4096;
 const DEBUG_ROUTES: i32 = 0x4000;
 /// Bytes of a link without a reader that are thrown away at a time.
 const DISCARD_BYTES: usize = 64 << 10;
-/// Bytes that are sent at a time in the place of a task that has left.
-const REST_STEP_BYTES: usize = 64 << 10;
-/// How often, before others have their turn.
-const REST_STEPS_IN_TURN: usize = 16;
 
 /// A link that is being made.
 struct Meeting {
@@ -50,35 +42,6 @@ struct Meeting {
     calls: bool,
 }
 
-/// What a task that has left still had to send.
-struct Rest {
-    memory: OwnedFd,
-    at: u64,
-    end: u64,
-}
-
-impl Rest {
-    /// Sends as much as the socket takes. Says whether that was all; an error also where nobody takes it
-    /// any more.
-    fn go_on(&mut self, socket: &OwnedFd) -> Result<bool, Errno> {
-        let mut bytes = [0; REST_STEP_BYTES];
-        for _ in 0..REST_STEPS_IN_TURN {
-            let wanted = bytes.len().min((self.end - self.at) as usize);
-            let count = rustix::io::pread(&self.memory, &mut bytes[..wanted], self.at)?;
-            if count == 0 {
-                return Ok(true);
-            }
-            // The task had the socket too and may have told it to wait.
-            match rustix::net::send(socket, &bytes[..count], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(sent) => self.at += sent as u64,
-                Err(Errno::AGAIN | Errno::INTR) => break,
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(self.at == self.end)
-    }
-}
-
 /// A link that a task has, or has had.
 struct Held {
     task: Tid,
@@ -86,55 +49,13 @@ struct Held {
     socket: OwnedFd,
     /// The task is gone.
     runs_out: bool,
-    /// The task has handed over what it had kept, in whatever state it came.
-    handed_over: bool,
-    /// What is to be sent in its place.
-    rest: Option<Rest>,
-}
-
-/// Why what a task has left behind cannot be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unsendable {
-    /// The daemon has no room for descriptors, or the task has sent none.
-    NoDescriptor,
-    /// A file on a disk, or a pipe, which could make the daemon wait.
-    NoPlainMemory,
-}
-
-impl fmt::Display for Unsendable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Unsendable::NoDescriptor => "no descriptor came with them, or there was no room for it",
-            Unsendable::NoPlainMemory => "they did not come in plain memory",
-        })
-    }
-}
-
-/// What a task has left behind is lost.
-#[derive(Debug, PartialEq, Eq)]
-struct Loss {
-    peer: Tid,
-    why: Unsendable,
 }
 
 impl Held {
-    /// What is watched for.
-    fn interest(&self) -> EventFlags {
-        let mut flags = EventFlags::RDHUP;
-        flags.set(EventFlags::IN, self.runs_out);
-        flags.set(EventFlags::OUT, self.rest.is_some());
-        flags
-    }
-
-    /// Goes on with the rest; when all is sent for a task that is gone, says so to the other side.
-    fn go_on(&mut self) -> Result<(), Errno> {
-        if let Some(rest) = &mut self.rest {
-            if !rest.go_on(&self.socket)? {
-                return Ok(());
-            }
-            self.rest = None;
-        }
-        if self.runs_out { rustix::net::shutdown(&self.socket, Shutdown::Write) } else { Ok(()) }
+    /// The task is gone: says so to the other side, behind what the task has written.
+    fn run_out(&mut self) -> Result<(), Errno> {
+        self.runs_out = true;
+        rustix::net::shutdown(&self.socket, Shutdown::Write)
     }
 }
 
@@ -189,7 +110,7 @@ impl Directs {
             }
         }
         epoll::add(&self.epoll, &socket, Source::Direct(self.last).data(), EventFlags::RDHUP)?;
-        self.held.insert(self.last, Held { task, peer, socket, runs_out: false, handed_over: false, rest: None });
+        self.held.insert(self.last, Held { task, peer, socket, runs_out: false });
         Ok(self.last)
     }
 
@@ -200,14 +121,8 @@ impl Directs {
         }
     }
 
-    /// The other side has closed, or there is something for a task that is gone, or room for its rest.
-    pub fn ready(&mut self, number: u32, flags: EventFlags) {
-        if flags.contains(EventFlags::OUT) && self.go_on(number).is_err() {
-            return self.close(number);
-        }
-        if !flags.intersects(!EventFlags::OUT) {
-            return;
-        }
+    /// The other side has closed, or there is something for a task that is gone.
+    pub fn ready(&mut self, number: u32) {
         let Some(held) = self.held.get(&number) else { return };
         if !held.runs_out {
             // What that side sent stays for the task; what the task still sends nobody wants.
@@ -220,45 +135,18 @@ impl Directs {
         }
     }
 
-    /// Goes on with what is to be sent for a task, and watches for what matters then.
-    fn go_on(&mut self, number: u32) -> Result<(), Errno> {
-        let Some(held) = self.held.get_mut(&number) else { return Ok(()) };
-        held.go_on()?;
-        epoll::modify(&self.epoll, &held.socket, Source::Direct(number).data(), held.interest())
-    }
-
-    /// A task that leaves hands over what that link has not taken: so many bytes of that memory.
-    fn take_over(&mut self, task: Tid, number: u32, bytes: u64, descriptors: Vec<OwnedFd>) -> Result<(), Loss> {
-        let is_meant = |held: &&mut Held| held.task == task && !held.runs_out && !held.handed_over;
-        // The other side may have closed it meanwhile: then nobody wants the rest.
-        let Some(held) = self.held.get_mut(&number).filter(is_meant) else { return Ok(()) };
-        held.handed_over = true;
-        let loss = |why| Loss { peer: held.peer, why };
-        let [memory] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| loss(Unsendable::NoDescriptor))?;
-        if rustix::fs::fcntl_get_seals(&memory).is_err() {
-            return Err(loss(Unsendable::NoPlainMemory));
-        }
-        held.rest = Some(Rest { memory, at: 0, end: bytes });
-        if self.go_on(number).is_err() {
-            self.close(number);
-        }
-        Ok(())
-    }
-
     /// The task is gone. Were its links closed with something unread, the kernel would throw away
     /// what the other side has not got yet.
     pub fn let_run_out(&mut self, task: Tid) {
-        let ours = self.held.iter_mut().filter(|(_, held)| held.task == task && !held.runs_out);
-        let mut numbers = Vec::new();
-        for (number, held) in ours {
-            held.runs_out = true;
-            numbers.push(*number);
-        }
-        for number in numbers {
-            if self.go_on(number).is_err() {
-                self.close(number);
+        let mut broken = Vec::new();
+        for (number, held) in self.held.iter_mut().filter(|(_, held)| held.task == task && !held.runs_out) {
+            let data = Source::Direct(*number).data();
+            let watched = epoll::modify(&self.epoll, &held.socket, data, EventFlags::RDHUP | EventFlags::IN);
+            if held.run_out().and(watched).is_err() {
+                broken.push(*number);
             }
         }
+        broken.into_iter().for_each(|number| self.close(number));
     }
 
     /// The host is lost: nothing more comes from there.
@@ -315,19 +203,12 @@ impl Daemon {
         let wanted = self.connections.of_task(task).is_some() && !self.directs.has_link(task, peer);
         let socket = link.as_fd().try_clone_to_owned().ok().filter(|_| wanted);
         let held = socket.and_then(|socket| self.directs.hold(task, peer, socket).ok());
-        if let Some(number) = held {
-            let frame = ToTask::Direct(Direct { number, peer, calls, secret });
+        if held.is_some() {
+            let frame = ToTask::Direct(Direct { peer, calls, secret });
             self.connections.send_with(task, &frame, &[link.as_fd()]);
             self.remark_route(&format!("{task} and {peer} have a direct link"));
         }
         self.machine.handle_direct_ended(ticket, held.is_some());
-    }
-
-    /// A task that leaves hands over what a link of its has not taken.
-    pub(super) fn take_over(&mut self, task: Tid, number: u32, bytes: u64, descriptors: Vec<OwnedFd>) {
-        if let Err(Loss { peer, why }) = self.directs.take_over(task, number, bytes, descriptors) {
-            self.log.line(&format!("{bytes} bytes are lost that {task} has left for {peer}: {why}"));
-        }
     }
 
     pub(super) fn direct_not_met(&mut self, number: u64, reason: &str) {
@@ -347,8 +228,7 @@ impl Daemon {
 mod tests {
     use super::*;
     use rustix::event::epoll::CreateFlags;
-    use rustix::fs::{MemfdFlags, OFlags};
-    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
     const TASK: Tid = Tid(0x40001);
     const PEER: Tid = Tid(0x80001);
@@ -362,12 +242,6 @@ mod tests {
         let (near, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         (directs.hold(TASK, PEER, near).unwrap(), far)
-    }
-
-    fn memory_with(bytes: &[u8]) -> OwnedFd {
-        let memory = rustix::fs::memfd_create("rest", MemfdFlags::CLOEXEC).unwrap();
-        assert_eq!(rustix::io::write(&memory, bytes), Ok(bytes.len()));
-        memory
     }
 
     /// What has come on a link.
@@ -390,42 +264,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_leaves_goes_out_on_the_link_that_it_names() {
-        for named in 0..8 {
-            let mut directs = none_yet();
-            let ends: Vec<_> = (0..8).map(|_| linked(&mut directs)).collect();
-            assert_eq!(directs.take_over(TASK, ends[named].0, 4, vec![memory_with(b"rest")]), Ok(()));
-            for (place, (_, far)) in ends.iter().enumerate() {
-                let wanted = if place == named { Ok(b"rest".to_vec()) } else { Err(Errno::AGAIN) };
-                assert_eq!(came(far), wanted, "{place} of {named}");
-            }
-            directs.let_run_out(TASK);
-            assert_eq!(came(&ends[named].1), Ok(Vec::new()));
-        }
-    }
-
-    #[test]
-    fn nobody_sends_on_the_link_of_another_task() {
+    fn the_links_of_a_task_that_is_gone_end_behind_what_it_wrote() {
         let mut directs = none_yet();
         let (number, far) = linked(&mut directs);
-        assert_eq!(directs.take_over(PEER, number, 4, vec![memory_with(b"rest")]), Ok(()));
-        assert_eq!(directs.take_over(TASK, number + 1, 4, vec![memory_with(b"rest")]), Ok(()));
+        let written = rustix::net::send(&directs.held[&number].socket, b"last", SendFlags::NOSIGNAL);
+        assert_eq!(written, Ok(4));
+        directs.let_run_out(PEER);
+        assert_eq!(came(&far), Ok(b"last".to_vec()));
         assert_eq!(came(&far), Err(Errno::AGAIN));
-    }
-
-    #[test]
-    fn a_rest_that_cannot_be_sent_is_told_once() {
-        let folder = rustix::fs::open("/", OFlags::RDONLY | OFlags::CLOEXEC, rustix::fs::Mode::empty()).unwrap();
-        let cases = [(Vec::new(), Unsendable::NoDescriptor), (vec![folder], Unsendable::NoPlainMemory)];
-        for (descriptors, why) in cases {
-            let mut directs = none_yet();
-            let (number, far) = linked(&mut directs);
-            assert_eq!(directs.take_over(TASK, number, 4, descriptors), Err(Loss { peer: PEER, why }));
-            assert_eq!(directs.take_over(TASK, number, 4, Vec::new()), Ok(()));
-            assert_eq!(directs.take_over(TASK, number, 4, vec![memory_with(b"late")]), Ok(()));
-            directs.let_run_out(TASK);
-            assert_eq!(came(&far), Ok(Vec::new()));
-        }
+        directs.let_run_out(TASK);
+        assert_eq!(came(&far), Ok(Vec::new()));
+        // What still comes for it is thrown away, until the other side closes too.
+        assert_eq!(rustix::net::send(&far, b"late", SendFlags::NOSIGNAL), Ok(4));
+        directs.ready(number);
+        assert!(directs.held.contains_key(&number));
+        drop(far);
+        directs.ready(number);
+        assert!(!directs.held.contains_key(&number));
     }
 
     #[test]

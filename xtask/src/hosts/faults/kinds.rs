@@ -29,6 +29,9 @@ const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
 /// is lost, and sometimes beyond that after which a connection that gets nothing through is ended.
 const HOLE_BYTES: u32 = 700;
 const HOLE_MS: [u64; 2] = [20_000, 45_000];
+/// How often connections are killed, and the time from one time to the next.
+const KILLS: u32 = 6;
+const KILL_PAUSE: Duration = Duration::from_millis(1500);
 /// The size of the full disk, in KiB.
 const DISK_KIB: u32 = 64;
 
@@ -49,11 +52,13 @@ pub enum Fault {
     DataLinkKilled,
     DataBlackHole,
     FullDisk,
+    DirectLinkKilled,
+    DirectBlackHole,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 16] = [
         Fault::TaskKilled,
         Fault::DaemonKilled,
         Fault::MasterKilled,
@@ -68,6 +73,8 @@ impl Fault {
         Fault::DataLinkKilled,
         Fault::DataBlackHole,
         Fault::FullDisk,
+        Fault::DirectLinkKilled,
+        Fault::DirectBlackHole,
     ];
 
     /// As on the command line.
@@ -87,6 +94,8 @@ impl Fault {
             Fault::DataLinkKilled => "data-link-killed",
             Fault::DataBlackHole => "data-black-hole",
             Fault::FullDisk => "full-disk",
+            Fault::DirectLinkKilled => "direct-link-killed",
+            Fault::DirectBlackHole => "direct-black-hole",
         }
     }
 
@@ -107,6 +116,8 @@ impl Fault {
             Fault::DataLinkKilled => "the kernel ends data links of a host",
             Fault::DataBlackHole => "frames above 700 bytes are lost for 20 to 45 s",
             Fault::FullDisk => "no room for a log",
+            Fault::DirectLinkKilled => "direct links are killed (ss -K), again and again",
+            Fault::DirectBlackHole => "what is longer than 700 bytes vanishes for 25 s",
         }
     }
 
@@ -129,6 +140,15 @@ impl Fault {
     /// Whether it is about the data links of daemons: then tasks have none of their own.
     pub fn is_of_data_links(self) -> bool {
         matches!(self, Fault::DataLinkKilled | Fault::DataBlackHole)
+    }
+
+    /// Whether tasks are to have direct links; `None` where that is left to the seed.
+    pub fn is_direct(self) -> Option<bool> {
+        match self {
+            Fault::DirectLinkKilled | Fault::DirectBlackHole => Some(true),
+            _ if self.is_of_data_links() => Some(false),
+            _ => None,
+        }
     }
 
     /// What must be so before the machine starts.
@@ -184,13 +204,9 @@ impl Fault {
                 Ok(())
             }
             Fault::DataLinkKilled => links::kill(run),
-            Fault::DataBlackHole => {
-                run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
-                std::thread::sleep(run.numbers.pause(HOLE_MS[0], HOLE_MS[1]));
-                run.network.tell_switch("heal")?;
-                Ok(())
-            }
+            Fault::DataBlackHole | Fault::DirectBlackHole => black_hole(run),
             Fault::FullDisk => fill_disk(run),
+            Fault::DirectLinkKilled => kill_connections(run, "faults"),
             Fault::MasterKilled => Ok(()),
         }
     }
@@ -229,6 +245,31 @@ fn talk(run: &Run, lines: &[&str]) -> Result<()> {
         run.network.tell_switch(line)?;
     }
     std::thread::sleep(TALK_TIME);
+    Ok(())
+}
+
+/// Long frames for one host vanish, short ones do not: its control link lives.
+fn black_hole(run: &mut Run) -> Result<()> {
+    run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
+    std::thread::sleep(run.numbers.pause(HOLE_MS[0], HOLE_MS[1]));
+    run.network.tell_switch("heal")?;
+    Ok(())
+}
+
+/// The host's system ends connections of processes of that name, again and again.
+fn kill_connections(run: &Run, program: &str) -> Result<()> {
+    let mut killed = 0;
+    for _ in 0..KILLS {
+        std::thread::sleep(KILL_PAUSE);
+        let list = run.victim().sh("ss -Htnp state established")?;
+        for line in list.lines().filter(|line| line.contains(&format!("\"{program}\""))) {
+            let mut words = line.split_whitespace().skip(2);
+            if let (Some(near), Some(far)) = (words.next(), words.next()) {
+                killed += run.victim().sh(&format!("ss -HKtn src '{near}' dst '{far}'"))?.lines().count();
+            }
+        }
+    }
+    ensure!(killed > 0, "no connection of {program} was there to be killed");
     Ok(())
 }
 

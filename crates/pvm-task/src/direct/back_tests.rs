@@ -1,0 +1,314 @@
+//! Two tasks of two hosts, with daemons that do no more than carry, and links that break at any moment.
+use super::*;
+use crate::Environment;
+use crate::types::{ANY, Filter, Kind, Submit};
+use pvm_core::proto::{Direct, ToDaemon, ToTask, TraceSettings, Welcome};
+use pvm_fmp::ports::{PortTable, PortView};
+use pvm_fmp::{Arrival, Endpoint, Sink};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+
+const TIDS: [Tid; 2] = [Tid(0x40001), Tid(0x80001)];
+
+/// A task and its daemon.
+struct Side {
+    task: Task,
+    link: pvm_link::Link,
+    daemon: Endpoint,
+    _ports: PortTable,
+    sent: i32,
+    received: i32,
+}
+
+/// What a daemon carries.
+#[derive(Default)]
+struct Load(Vec<(Meta, Vec<u8>)>);
+
+impl Sink for Load {
+    fn arrived(&mut self, _from: u32, meta: Meta, body: Arrival<'_>) {
+        let bytes = match body {
+            Arrival::Inline(inline) => {
+                let mut bytes = vec![0; inline.len()];
+                inline.copy_to(&mut bytes);
+                bytes
+            }
+            Arrival::Remote(remote) => {
+                let mut bytes = vec![0; remote.len()];
+                remote.read(0, &mut bytes);
+                bytes
+            }
+            Arrival::Offer(_) => panic!("nobody waits for one"),
+        };
+        self.0.push((meta, bytes));
+    }
+}
+
+impl Side {
+    fn new(tid: Tid) -> Side {
+        let (link, mut far) = pvm_link::Link::pair().unwrap();
+        let own = TraceSettings::default();
+        let welcome = Welcome { tid, parent: 0, dsig: 1, own, resource_manager: Tid::NONE };
+        let ports = PortTable::new(16).unwrap();
+        ports.set(tid.host().0);
+        ports.set(tid.0);
+        far.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
+        let environment = Environment::from_lookup(|_| None);
+        let (member, _) = Member::enter(link, &environment, None).ok().unwrap();
+        let mut task = Task::new(&environment);
+        task.member = Some(member);
+        let Some((ToDaemon::Hello(_), shown)) = far.receive_from_task().unwrap() else { panic!("no hello") };
+        let [segment, bell] = <[OwnedFd; 2]>::try_from(shown).unwrap();
+        let mut daemon = Endpoint::new().unwrap();
+        let view = PortView::new(ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        daemon.enrolled(tid.host().0, view);
+        daemon.connect(tid.0, segment, bell).unwrap();
+        let [segment, bell] = daemon.descriptors().unwrap();
+        far.send_to_task(&ToTask::Peer(tid.host()), &[segment.as_fd(), bell.as_fd()]).unwrap();
+        let mut side = Side { task, link: far, daemon, _ports: ports, sent: 0, received: 0 };
+        side.progress();
+        side
+    }
+
+    fn member(&mut self) -> &mut Member {
+        self.task.member.as_mut().unwrap()
+    }
+
+    fn peer(&self) -> Tid {
+        TIDS[usize::from(self.task.own_tid() == TIDS[0].0 as i32)]
+    }
+
+    fn progress(&mut self) {
+        self.member().look_at_socket = true;
+        // Who is about to sleep looks well.
+        self.task.prepare_sleep();
+        self.task.progress();
+        self.task.rise();
+    }
+
+    /// Sends the next message of so many bytes.
+    fn send(&mut self, bytes: usize) {
+        let (to, tag) = (self.peer(), self.sent);
+        assert_eq!(self.task.psend(to.0 as i32, tag, &vec![tag as u8; bytes]), Ok(Submit::Done));
+        self.sent += 1;
+    }
+
+    /// Receives what is there; it must be what comes next.
+    fn receive(&mut self) {
+        let mut data = vec![0; 300_000];
+        let filter = Filter { src: ANY, tag: ANY, ctx: 0 };
+        self.progress();
+        while let Some(delivered) = self.task.try_precv(&filter, Kind::Byte, &mut data) {
+            assert_eq!(delivered.tag, self.received, "lost, doubled or out of order");
+            assert!(data[..delivered.len].iter().all(|byte| *byte == delivered.tag as u8));
+            self.received += 1;
+        }
+    }
+
+    fn has_link(&mut self) -> bool {
+        let peer = self.peer();
+        self.member().direct.place(peer).is_ok()
+    }
+
+    /// The socket of the link.
+    fn socket(&mut self) -> Option<OwnedFd> {
+        let peer = self.peer();
+        Some(self.member().direct.find(peer)?.fd().try_clone_to_owned().unwrap())
+    }
+}
+
+/// Both sides.
+struct Both([Side; 2]);
+
+impl Both {
+    fn new() -> Both {
+        Both(TIDS.map(Side::new))
+    }
+
+    /// The daemons carry what has come from that side.
+    fn carry(&mut self, from: usize) {
+        let mut load = Load::default();
+        self.0[from].daemon.poll_through(TIDS[from].0, &mut load);
+        let (sender, receiver) = (TIDS[from], TIDS[1 - from]);
+        for (mut meta, body) in load.0 {
+            assert_eq!(meta[FAR], receiver.0);
+            meta[FAR] = sender.0;
+            // The receiver looks anyway.
+            let _ = self.0[1 - from].daemon.send_bytes(receiver.0, meta, &body).unwrap();
+        }
+    }
+
+    /// The daemons make a link.
+    fn link(&mut self, secret: Option<[u8; 32]>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = listener.accept().unwrap().0;
+        for (side, (socket, calls)) in self.0.iter_mut().zip([(near, true), (far, false)]) {
+            socket.set_nonblocking(true).unwrap();
+            let direct = Direct { peer: side.peer(), calls, secret };
+            side.link.send_to_task(&ToTask::Direct(direct), &[socket.as_fd()]).unwrap();
+        }
+    }
+
+    /// All that is under way arrives.
+    fn settle(&mut self) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while (self.0[0].received, self.0[1].received) != (self.0[1].sent, self.0[0].sent) {
+            assert!(Instant::now() < end, "lost: {} of {}", self.0[1].received, self.0[0].sent);
+            for side in 0..2 {
+                self.0[side].receive();
+                self.carry(side);
+            }
+        }
+    }
+
+    /// Both use the link in both directions.
+    fn linked(secret: Option<[u8; 32]>) -> Both {
+        let mut both = Both::new();
+        both.link(secret);
+        let end = Instant::now() + Duration::from_secs(20);
+        let carries = |side: &mut Side| {
+            let peer = side.peer();
+            side.member().direct.find(peer).is_some_and(|end| end.carries && end.is_read())
+        };
+        while !both.0.iter_mut().all(carries) {
+            assert!(Instant::now() < end);
+            for side in 0..2 {
+                both.0[side].receive();
+                both.carry(side);
+            }
+        }
+        both
+    }
+}
+
+/// Ends a connection at once, as `ss -K` does.
+fn kill(socket: &OwnedFd) {
+    rustix::net::connect_unspec(socket).unwrap();
+}
+
+#[test]
+fn what_a_broken_link_has_not_delivered_comes_by_the_default_route_once() {
+    for secret in [None, Some([7; 32])] {
+        for killer in 0..2 {
+            let mut both = Both::linked(secret);
+            both.0[0].send(100);
+            both.0[1].receive();
+            assert_eq!(both.0[1].received, 1, "by the link");
+            // Not acknowledged, but taken in; then some that lie in the socket, and more than that takes.
+            [100, 20_000, 0].into_iter().for_each(|bytes| both.0[0].send(bytes));
+            both.0[1].receive();
+            for _ in 0..100 {
+                both.0[0].send(200_000);
+            }
+            kill(&both.0[killer].socket().unwrap());
+            (0..5).for_each(|_| both.0[0].send(50));
+            (0..5).for_each(|_| both.0[1].send(50));
+            both.settle();
+            assert!(!both.0[0].has_link() && !both.0[1].has_link());
+        }
+    }
+}
+
+#[test]
+fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
+    for seed in 1..=30_u64 {
+        let mut state = seed;
+        let mut roll = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut both = Both::new();
+        let secret = (seed % 2 == 0).then_some([seed as u8; 32]);
+        let mut links = 0;
+        for _ in 0..600 {
+            let side = roll(2) as usize;
+            match roll(20) {
+                0..=5 => both.0[side].send([10, 900, 5000, 250_000][roll(4) as usize]),
+                6..=11 => both.0[side].receive(),
+                12..=16 => both.carry(side),
+                17 if roll(4) == 0 => both.0[side].socket().iter().for_each(kill),
+                _ => {
+                    if !both.0[0].has_link() && !both.0[1].has_link() {
+                        both.link(secret);
+                        links += 1;
+                    }
+                }
+            }
+        }
+        both.settle();
+        assert!(links > 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_task_that_leaves_has_what_nobody_has_acknowledged_carried_by_its_daemon() {
+    for (bytes, count) in [(100, 3), (200_000, 60)] {
+        let mut both = Both::linked(None);
+        (0..count).for_each(|_| both.0[0].send(bytes));
+        both.0[1].receive();
+        (0..count).for_each(|_| both.0[0].send(bytes));
+        let begin = Instant::now();
+        both.0[0].task.hand_over();
+        assert!(begin.elapsed() < TAKING_MAX, "it waits for nobody");
+        let socket = both.0[0].socket();
+        both.carry(0);
+        // The daemon says that this was all.
+        if let Some(socket) = socket {
+            rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        while both.0[1].received < 2 * count {
+            assert!(Instant::now() < end, "lost: {} of {}", both.0[1].received, 2 * count);
+            both.0[1].receive();
+        }
+        both.0[1].receive();
+        assert_eq!(both.0[1].received, 2 * count);
+    }
+}
+
+#[test]
+fn who_sends_on_after_the_receivers_end_loses_nothing_of_its_own() {
+    let mut both = Both::linked(None);
+    let tid = both.0[1].task.own_tid();
+    both.0[0].send(100);
+    let socket = both.0[1].socket().unwrap();
+    rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
+    both.0[0].receive();
+    assert!(!both.0[0].has_link());
+    let taken = &both.0[0].task.state.turns.links[&tid];
+    assert!(taken.ended);
+    both.0[0].send(100);
+}
+
+#[test]
+fn a_link_is_asked_for_again_after_ever_longer_pauses() {
+    let mut again = Again::default();
+    assert!(!again.may_ask());
+    // One that never was used is not asked for twice.
+    again.broke(false);
+    assert!(!again.may_ask() && again.at.is_none());
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        again.broke(true);
+        pauses.push(again.pause);
+        assert!(!again.may_ask());
+    }
+    assert_eq!((pauses[0], pauses[1], pauses[11]), (PAUSE_FIRST, 2 * PAUSE_FIRST, PAUSE_MAX));
+    again.at = Some(Instant::now());
+    assert!(again.may_ask());
+    again.asked();
+    assert!(!again.may_ask());
+    // After one that broke, also one that did not come to be.
+    again.broke(false);
+    assert!(again.at.is_some());
+}
+
+#[test]
+fn a_link_on_which_nothing_gets_through_is_given_up_and_one_with_a_slow_receiver_is_not() {
+    let mut both = Both::linked(None);
+    (0..80).for_each(|_| both.0[0].send(200_000));
+    let now = Instant::now();
+    let end = both.0[0].member().direct.find(TIDS[1]).unwrap();
+    assert!(!end.has_stalled(false, now) && !end.has_stalled(false, now + Duration::from_secs(3600)));
+    both.settle();
+}

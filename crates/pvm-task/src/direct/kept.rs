@@ -1,0 +1,169 @@
+//! What was sent on a direct link, kept until the other side's library has acknowledged it.
+//!
+//! A connection delivers in order, so a message needs no number of its own: both sides count. What the socket has
+//! not taken yet waits here too, behind what it has taken.
+use crate::direct::Body;
+use pvm_core::codes::Code;
+use pvm_fmp::{Block, Meta};
+use std::collections::VecDeque;
+
+/// Bytes of a body in the heap that are sent at a time.
+const STEP_BYTES: usize = 64 << 10;
+/// From here on a copy is made only where the system has memory to spare, in bytes.
+const LARGE_BYTES: usize = 1 << 20;
+
+impl<'b> Body<'b> {
+    /// Bytes from that offset on, some of them at least where there are any. Those of blocks are copied to `step`.
+    pub fn from<'s>(&self, mut offset: usize, step: &'s mut Vec<u8>) -> &'s [u8]
+    where
+        'b: 's,
+    {
+        let blocks = match self {
+            Body::Bytes(bytes) => return &bytes[offset..],
+            Body::Blocks(blocks) => blocks,
+        };
+        for (block, used) in *blocks {
+            if offset < *used {
+                step.resize(STEP_BYTES.min(used - offset), 0);
+                block.read(offset, step);
+                return step;
+            }
+            offset -= used;
+        }
+        &[]
+    }
+}
+
+/// A body as it is kept: blocks by reference, other bytes as a copy.
+pub(crate) enum Copy {
+    Bytes(Vec<u8>),
+    Blocks(Vec<(Block, usize)>),
+}
+
+impl Copy {
+    /// Takes the memory for a copy, which [`Copy::fill`] makes. So what has been begun can be kept.
+    pub fn reserve(body: Body<'_>) -> Result<Copy, Code> {
+        let bytes = match body {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Blocks(blocks) => return Ok(Copy::Blocks(blocks.to_vec())),
+        };
+        if bytes >= LARGE_BYTES && !pvm_fmp::can_have(bytes as u64) {
+            return Err(Code::NoMem);
+        }
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
+        Ok(Copy::Bytes(copy))
+    }
+
+    /// Copies what is the caller's, once.
+    pub fn fill(&mut self, body: Body<'_>) {
+        if let (Copy::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
+            if copy.is_empty() {
+                copy.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    pub fn body(&self) -> Body<'_> {
+        match self {
+            Copy::Bytes(bytes) => Body::Bytes(bytes),
+            Copy::Blocks(blocks) => Body::Blocks(blocks),
+        }
+    }
+}
+
+/// A message that is kept.
+pub(crate) struct Message {
+    pub meta: Meta,
+    pub body: Copy,
+    /// Bytes of the body, also before it is copied.
+    pub length: usize,
+}
+
+/// What is kept of one link, oldest first.
+#[derive(Default)]
+pub(crate) struct Kept {
+    messages: VecDeque<Message>,
+    /// So many of them the link has taken.
+    written: usize,
+    /// Messages that have been acknowledged, from the link's beginning on. Wraps.
+    acknowledged: u32,
+    bytes: usize,
+}
+
+impl Kept {
+    /// One more message, behind all others. `written`: the link has taken it, and all before it.
+    pub fn push(&mut self, message: Message, written: bool) {
+        assert!(!written || self.written == self.messages.len(), "a message has been written before its turn");
+        self.bytes += message.length;
+        self.written += usize::from(written);
+        self.messages.push_back(message);
+    }
+
+    /// The next message that the link has to take.
+    pub fn unwritten(&mut self) -> Option<&mut Message> {
+        self.messages.get_mut(self.written)
+    }
+
+    /// The link has taken that one.
+    pub fn wrote(&mut self) {
+        self.written += 1;
+        assert!(self.written <= self.messages.len());
+    }
+
+    pub fn all_written(&self) -> bool {
+        self.written == self.messages.len()
+    }
+
+    /// The other side has taken in so many messages altogether. Says whether it can have.
+    #[must_use]
+    pub fn acknowledge(&mut self, count: u32) -> bool {
+        let more = count.wrapping_sub(self.acknowledged) as usize;
+        if more > self.written {
+            return false;
+        }
+        for message in self.messages.drain(..more) {
+            self.bytes -= message.length;
+        }
+        self.written -= more;
+        self.acknowledged = count;
+        true
+    }
+
+    /// How many messages have been acknowledged.
+    pub fn acknowledged(&self) -> u32 {
+        self.acknowledged
+    }
+
+    /// How many messages have been sent, acknowledged or not.
+    pub fn number(&self) -> u32 {
+        self.acknowledged.wrapping_add(self.messages.len() as u32)
+    }
+
+    /// The last one.
+    pub fn last(&mut self) -> Option<&mut Message> {
+        self.messages.back_mut()
+    }
+
+    /// The oldest one, to be sent another way.
+    pub fn first(&self) -> Option<&Message> {
+        self.messages.front()
+    }
+
+    /// The oldest one has been sent another way.
+    pub fn drop_first(&mut self) {
+        if let Some(message) = self.messages.pop_front() {
+            self.bytes -= message.length;
+            self.written = self.written.saturating_sub(1);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Bytes of all bodies.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
