@@ -10,6 +10,7 @@ const START: u8 = 1;
 const CHUNK: u8 = 2;
 const ALONG: u8 = 3;
 const CREDIT: u8 = 4;
+const ACKNOWLEDGED: u8 = 5;
 /// Messages in one go.
 const BURST: u64 = 30;
 /// The longest message that keeps to the rules, in bytes.
@@ -112,7 +113,7 @@ fn along(life: &mut Life, host: Tid) {
 pub fn nonsense(life: &mut Life, host: Tid) -> &'static str {
     let mut letter = start(life, host, 1000);
     let transfer = letter.transfer.to_le_bytes();
-    let (what, bytes) = match life.dice.u32(..11) {
+    let (what, bytes) = match life.dice.u32(..12) {
         0 => {
             let own = life.own_task().0;
             let names = [life.victim(), life.own, Tid(own | DAEMON_BIT), Tid(own | GROUP_BIT), Tid::DAEMON];
@@ -137,9 +138,10 @@ pub fn nonsense(life: &mut Life, host: Tid) -> &'static str {
             letter.length = life.dice.u64(..);
             ("a lying length", letter.frame())
         }
-        6 => ("an unknown kind", frame(life.dice.u8(5..), &[&[0; 40]])),
+        6 => ("an unknown kind", frame(life.dice.u8(6..), &[&[0; 40]])),
         7 => ("an endless frame", [&u32::MAX.to_le_bytes()[..], &[life.dice.u8(..), 0, 0]].concat()),
         8 => ("no frame along", frame(ALONG, &[&transfer, &[0xff; 30]])),
+        10 => ("an acknowledgement of what was not sent", frame(ACKNOWLEDGED, &[&u64::MAX.to_le_bytes()])),
         9 => ("credit for another", frame(CREDIT, &[&life.victim().0.to_le_bytes(), &[9; 8]])),
         _ => {
             // One of them will live: what is for the dead is dropped, and takes no credit.

@@ -4,7 +4,7 @@ use crate::lies;
 use crate::life::{CONTROL_FRAME, Life};
 use pvm_core::proto::{FRAME_BYTES_MAX, Request};
 use pvm_core::tid::Tid;
-use pvm_core::wire::{self, Frame};
+use pvm_core::wire::{self, DataCall, Frame, SECRET_BYTES};
 use std::time::{Duration, Instant};
 
 /// How long it waits to be cut off: what it has asked before is answered first, in turns with what others ask.
@@ -13,13 +13,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const DEAF_TIME: Duration = Duration::from_secs(14);
 /// How long it is silent, or holds up others, before it goes away by itself.
 const SULK_MS: std::ops::Range<u64> = 500..14_000;
+/// How often it has a data link made.
+const DATA_LINKS: u64 = 300;
 /// Bytes of a long frame of which only a part comes.
 const LONG_BYTES_MAX: usize = 16 << 20;
 
 /// Ends the life; says how.
 pub fn one(life: &mut Life) -> String {
     let master = life.master;
-    let what = match life.dice.u32(..12) {
+    let what = match life.dice.u32(..13) {
         0..4 => return nonsense(life),
         4 => return deaf(life),
         5 => {
@@ -42,6 +44,10 @@ pub fn one(life: &mut Life) -> String {
             return expect_end(life, "leave");
         }
         9 => {
+            data_links(life);
+            return sulk(life, "data links over and over");
+        }
+        10 => {
             // Frames that are still on their way when it ends.
             lies::some(life);
             "left amid its lies"
@@ -49,6 +55,21 @@ pub fn one(life: &mut Life) -> String {
         _ => "left without a word",
     };
     what.to_owned()
+}
+
+/// Has data links made again and again, and makes up some that nobody awaits.
+fn data_links(life: &mut Life) {
+    let host = life.some_peer();
+    life.note("data links", DATA_LINKS);
+    for number in 0..DATA_LINKS as u32 {
+        let secret = [life.dice.u8(..); SECRET_BYTES];
+        let call = DataCall { shown: secret, back: secret };
+        life.say(host, &Frame::DataCall { number: number + 1, call });
+        (0..8).for_each(|number| life.say(host, &Frame::DataLost { number }));
+        data::some(life);
+        let pause = Duration::from_millis(life.dice.u64(..20));
+        life.step(pause);
+    }
 }
 
 /// What no daemon may put up with.

@@ -1,9 +1,10 @@
 //! One life: the links to other hosts, what is known of the machine, and good behaviour.
 use fastrand::Rng;
+use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
-use pvm_core::wire::{self, Entry, Frame, Key};
-use pvm_net::{Event, Gate, Link, Pair, Pipe, PublicKey, Security};
+use pvm_core::wire::{self, DataCall, Entry, Frame, Key};
+use pvm_net::{Event, Gate, Link, Pair, Pipe, PublicKey, Security, Token, Tokens};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -30,7 +31,8 @@ const SEARCH: u32 = 0x7ea5;
 /// Another daemon.
 pub struct Peer {
     pub control: Link,
-    pub data: Pipe,
+    /// Daemons drop it when they are told that it is lost.
+    data: Option<Pipe>,
     /// What the data link has not taken yet.
     unsent: VecDeque<u8>,
     /// Half a frame has been sent: nothing whole can follow.
@@ -242,10 +244,10 @@ impl Life {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         loop {
             let (front, _) = peer.unsent.as_slices();
-            match peer.data.write(front) {
+            match peer.data.as_mut().map_or(Ok(0), |data| data.write(front)) {
                 Ok(0) => return,
                 Ok(count) => drop(peer.unsent.drain(..count)),
-                Err(_) => return self.lost(host),
+                Err(_) => return peer.data = None,
             }
         }
     }
@@ -266,7 +268,8 @@ impl Life {
                 match event {
                     Event::Arrived { peer, pair, .. } => self.linked(self.keys.get(&peer.0).copied(), *pair),
                     Event::Connected { ticket, pair, .. } => self.linked(Some(Tid(ticket as u32)), *pair),
-                    Event::Met { .. } | Event::Failed { .. } | Event::Refused { .. } => {}
+                    Event::Met { ticket, link } => self.data_met(Tid(ticket as u32), *link),
+                    Event::Failed { .. } | Event::Refused { .. } => {}
                 }
             }
             let hosts: Vec<Tid> = self.peers.keys().copied().collect();
@@ -285,11 +288,9 @@ impl Life {
     }
 
     fn wait(&self, time: Duration) {
-        let links = self
-            .peers
-            .values()
-            .filter(|_| !self.deaf)
-            .flat_map(|peer| [PollFd::new(&peer.control, PollFlags::IN), PollFd::new(&peer.data, PollFlags::IN)]);
+        let links = self.peers.values().filter(|_| !self.deaf).map(|peer| PollFd::new(&peer.control, PollFlags::IN));
+        let data = self.peers.values().filter(|_| !self.deaf).filter_map(|peer| peer.data.as_ref());
+        let links = links.chain(data.map(|data| PollFd::new(data, PollFlags::IN)));
         let mut all: Vec<PollFd<'_>> = links.chain([PollFd::new(&self.gate, PollFlags::IN)]).collect();
         let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
         // Interrupted or not: the next step looks at all of them.
@@ -304,8 +305,26 @@ impl Life {
         }
         control.set_frame_bytes_max(pvm_core::proto::FRAME_BYTES_MAX);
         control.set_queued_bytes_max(usize::MAX);
-        let peer = Peer { control, data: data.into_pipe(), unsent: VecDeque::new(), stuffed: false };
+        let peer = Peer { control, data: Some(data.into_pipe()), unsent: VecDeque::new(), stuffed: false };
         self.peers.insert(host, peer);
+    }
+
+    /// There is a new data link; what goes over it at first makes sense, as far as one can who has counted nothing.
+    fn data_met(&mut self, host: Tid, link: Link) {
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        peer.data = Some(link.into_pipe());
+        peer.unsent.clear();
+        let mut greeting = Vec::new();
+        write_acknowledged(u64::from(self.dice.u32(..20) == 0), &mut greeting);
+        self.stream(host, &greeting);
+    }
+
+    /// Calls for a new data link as it was told to.
+    fn call_data(&mut self, host: Tid, call: DataCall) {
+        let Some(entry) = self.table.get(&host) else { return };
+        let ([shown, back], key) = ([call.shown, call.back].map(Token::from_bytes), PublicKey(entry.key));
+        let (ticket, addresses) = (u64::from(host.0) | 1 << 60, entry.addresses.clone());
+        self.gate.meet(ticket, &addresses, Some(key), Tokens { shown, back }, CALL_TIME, Instant::now());
     }
 
     /// The other side has closed.
@@ -328,11 +347,11 @@ impl Life {
             }
         }
         let mut bytes = [0; 16 << 10];
-        while well && !self.deaf {
-            match peer.data.read(&mut bytes) {
+        while let Some(data) = peer.data.as_mut().filter(|_| well && !self.deaf) {
+            match data.read(&mut bytes) {
                 Ok(0) => break,
                 Ok(_) => {}
-                Err(_) => well = false,
+                Err(_) => peer.data = None,
             }
         }
         frames.into_iter().for_each(|frame| self.hear(host, frame));
@@ -351,6 +370,7 @@ impl Life {
             Frame::GroupChanged { number, .. } if number != 0 && !self.sullen => {
                 self.say(from, &Frame::GroupSeen { number });
             }
+            Frame::DataCall { call, .. } => self.call_data(from, call),
             Frame::PleaseConnect { to, from: asking } if to == self.own => self.call(asking, Security::Encrypted),
             Frame::Reply { wait: LAST, .. } => self.heard_out = true,
             Frame::Reply { wait: SEARCH, reply: Reply::Tasks(tasks) } => {

@@ -34,9 +34,9 @@ const RECORD_EXTRA_BYTES: usize = 64;
 pub struct Known(Mutex<HashSet<PublicKey>>);
 
 impl Known {
-    /// Lets somebody in from now on. Says whether that is new.
-    pub fn add(&self, key: PublicKey) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
+    /// Lets somebody in from now on.
+    pub fn add(&self, key: PublicKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
     /// Lets somebody in no more. Links that stand are the caller's business.

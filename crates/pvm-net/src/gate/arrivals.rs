@@ -85,7 +85,10 @@ impl Gate {
     /// in clear. Within the patience there is a [`Event::Met`] or a [`Event::Failed`] with that ticket.
     pub fn expect(&mut self, ticket: u64, peer: Option<PublicKey>, tokens: Tokens, patience: Duration, now: Instant) {
         self.cancel(ticket);
-        let is_guest = peer.is_some_and(|peer| self.identity.known().add(peer) || self.is_guest(peer));
+        let is_guest = peer.is_some_and(|peer| !self.identity.known().has(&peer) || self.is_guest(peer));
+        if let Some(peer) = peer {
+            self.identity.known().add(peer);
+        }
         self.expected.insert(ticket, Expected { peer, is_guest, tokens, give_up: now + patience });
     }
 
