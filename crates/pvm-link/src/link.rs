@@ -210,7 +210,8 @@ impl Link {
                 descriptors.push(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?);
             }
         }
-        let mut bytes = Vec::with_capacity(head.len() + frame.len() - sent);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(head.len() + frame.len() - sent).map_err(|_| Errno::NOMEM)?;
         bytes.extend_from_slice(head.get(sent..).unwrap_or_default());
         bytes.extend_from_slice(&frame[sent.saturating_sub(head.len())..]);
         self.longest = if self.outgoing.is_empty() { bytes.len() } else { self.longest.max(bytes.len()) };
@@ -334,6 +335,7 @@ impl Link {
         }
         // A long frame: straight into its place, which grows as bytes arrive.
         let have = self.incoming.len();
+        self.incoming.try_reserve(missing.min(GROW_BYTES)).map_err(|_| Errno::NOMEM)?;
         self.incoming.resize(have + missing.min(GROW_BYTES), 0);
         let count = read_once(&self.socket, &mut self.incoming[have..], &mut self.batches);
         self.incoming.truncate(have + count.unwrap_or(None).unwrap_or(0));

@@ -155,7 +155,6 @@ fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(Link, Link)> {
 
 #[test]
 fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     if std::env::var_os(WITHOUT_PRIVILEGES).is_none() {
         let name = "link::tests::descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins";
         let mut command = std::process::Command::new("setpriv");
@@ -185,4 +184,51 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     drop(links);
     here.flush().unwrap();
     assert!(!here.wants_write() && !here.is_crowded());
+}
+
+/// The variable by which the test below, run once more, knows that it may take its memory away.
+const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
+
+#[test]
+fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
+    if std::env::var_os(WITHOUT_MEMORY).is_none() {
+        let name = "link::tests::a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let output =
+            command.args(["--exact", name]).env(WITHOUT_MEMORY, "1").env("RUST_BACKTRACE", "0").output().unwrap();
+        return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let (mut here, mut there) = Link::pair().unwrap();
+    let (mut raw, mut link) = raw_and_link();
+    let frame = vec![7; 16 << 20];
+    raw.write_all(&head(frame.len(), 0)).unwrap();
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
+    let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (24 << 20)), maximum: None };
+    setrlimit(Resource::As, limit).unwrap();
+    // What the allocator has set aside goes, too.
+    let piece = || {
+        let mut piece = Vec::<u8>::new();
+        piece.try_reserve_exact(4 << 20).ok().map(|()| piece)
+    };
+    let mut ballast: Vec<Vec<u8>> = std::iter::from_fn(piece).collect();
+    ballast.pop();
+    // To keep it for later is too much.
+    assert_eq!(here.send(&frame, &[]), Err(LinkError::System(Errno::NOMEM)));
+    // To take it, too, though nobody takes memory for what has not come.
+    let result = (0..16).find_map(|_| {
+        for chunk in frame[..1 << 20].chunks(64 << 10) {
+            raw.write_all(chunk).unwrap();
+            if let Err(error) = link.receive() {
+                return Some(error);
+            }
+        }
+        None
+    });
+    assert_eq!(result, Some(LinkError::System(Errno::NOMEM)));
+    // Others have what they need.
+    let (mut here, mut end) = Link::pair().unwrap();
+    here.send(b"y", &[]).unwrap();
+    assert_eq!(end.receive().unwrap().unwrap().0, b"y");
+    drop((there.receive(), ballast));
 }

@@ -52,6 +52,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_a_machine_in_which_one_host_loses_frames_no_other_is_removed() {
+        let text = "hosts 6\ntasks 12\n0 add h2 h3 h4 h5 h6\n0 spawn 12\n3 lossy h3 60 400\n65 quiet";
+        let scenario = Scenario::parse(text).unwrap();
+        for seed in 0..10 {
+            assert_eq!(run(seed, &scenario).violation, None, "seed {seed}");
+        }
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_hash_and_another_seed_another() {
         let hash = |seed: u64| {
             let outcome = run(seed, &Scenario::from_seed(seed, 6, 15));

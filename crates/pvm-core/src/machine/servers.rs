@@ -8,7 +8,7 @@ use crate::codes::{
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{ByteBuf, Host, Message, Reply, Request, Role, Spawn, TaskInfo, TraceSettings};
-use crate::tid::Tid;
+use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::{self, Frame};
 
 /// A request that a manager has been asked to answer.
@@ -253,7 +253,8 @@ impl Machine {
             match request {
                 Request::Spawn(spawn) if !started.is_empty() => {
                     // Not once more: the rest is lost.
-                    started.resize(started.len().max(spawn.count as usize), Code::DSysErr.number());
+                    let wanted = usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize);
+                    started.resize(started.len().max(wanted), Code::DSysErr.number());
                     self.reply(task, wait, Ok(Reply::Tids(started)));
                 }
                 request => self.handle_request(self.now, task, wait, request),

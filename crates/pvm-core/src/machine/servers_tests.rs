@@ -144,6 +144,23 @@ fn a_spawn_that_a_dead_manager_has_done_in_part_is_not_done_again() {
 }
 
 #[test]
+fn a_spawn_of_an_impossible_size_that_a_dead_manager_has_done_in_part_is_answered() {
+    for count in [i32::MIN, -1, i32::MAX] {
+        let mut world = World::new();
+        world.task();
+        world.ask(ONE, Request::Register { role: Role::ResourceManager, on: true });
+        let two = world.task();
+        assert_eq!(world.ask(two, Request::Spawn(spawn_of("prog", count))), None);
+        let body = Writer::new().int(two.0 as i32).string(b"prog").int(0).int(1).int(0);
+        let body = body.int(0).int(0).int(0).int(0).int(0).int(0).int(0).int(0).int(1);
+        world.message(ONE, SM_EXEC, 6, body);
+        world.disconnects(ONE);
+        let Some(Reply::Tids(tids)) = world.replies(two).pop() else { panic!() };
+        assert!(tids[0] == 0x40003 && tids.len() <= crate::tid::LOCAL_MASK as usize, "{count}: {}", tids.len());
+    }
+}
+
+#[test]
 fn a_manager_that_was_followed_by_another_still_answers_or_the_daemon_does() {
     let mut world = World::new();
     world.tasks(2);

@@ -214,15 +214,27 @@ impl Link {
             return Err(error.clone());
         }
         let before = self.inbox.len();
-        let (into, bytes) = match &mut self.tls {
-            Some(tls) => (tls.cipher(), 0),
-            None => (&mut self.inbox, least),
-        };
-        let bytes = bytes.max(match (self.trusted, self.is_busy) {
+        let bytes = match (self.trusted, self.is_busy) {
             (false, _) => STRANGER_READ_BYTES,
             (true, false) => READ_BYTES,
             (true, true) => BUSY_READ_BYTES,
-        });
+        };
+        // A long frame may need more memory than there is.
+        let (into, bytes, has_room) = match &mut self.tls {
+            Some(tls) => {
+                let cipher = tls.cipher();
+                let comes = cipher.len() + bytes;
+                let has_room = cipher.reserve(bytes) && self.inbox.reserve(comes);
+                (cipher, bytes, has_room)
+            }
+            None => {
+                let has_room = self.inbox.reserve(bytes.max(least));
+                (&mut self.inbox, bytes.max(least), has_room)
+            }
+        };
+        if !has_room {
+            return self.broken(Errno::NOMEM.into());
+        }
         let count = match rustix::io::read(&self.socket, &mut into.space(bytes)[..bytes]) {
             Ok(0) => return self.end(),
             Ok(count) => count,

@@ -374,3 +374,51 @@ fn writing_to_one_that_is_gone_is_an_error_and_no_signal() {
     assert_eq!(signals.load(std::sync::atomic::Ordering::SeqCst), 0);
     signal_hook::low_level::unregister(flag);
 }
+
+/// The variable by which the test below, run once more, knows that it may take its memory away.
+const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
+
+#[test]
+fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    if std::env::var_os(WITHOUT_MEMORY).is_none() {
+        let name = "link::tests::a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let output =
+            command.args(["--exact", name]).env(WITHOUT_MEMORY, "1").env("RUST_BACKTRACE", "0").output().unwrap();
+        return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    const BYTES: usize = 24 << 20;
+    let body = pattern(BYTES, 1);
+    let mut pairs = each();
+    for (one, other) in &mut pairs {
+        one.set_frame_bytes_max(BYTES);
+        other.set_frame_bytes_max(BYTES);
+        one.send(1, &[], &[&body[..BYTES - 100]]).unwrap();
+    }
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
+    let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (8 << 20)), maximum: None };
+    setrlimit(Resource::As, limit).unwrap();
+    // What the allocator has set aside goes, too.
+    let piece = || {
+        let mut piece = Vec::<u8>::new();
+        piece.try_reserve_exact(4 << 20).ok().map(|()| piece)
+    };
+    let mut ballast: Vec<Vec<u8>> = std::iter::from_fn(piece).collect();
+    ballast.truncate(ballast.len() - 2);
+    for (one, other) in &mut pairs {
+        let result = loop {
+            if let Err(error) = one.flush() {
+                break Err(error);
+            }
+            match other.receive_whole() {
+                Ok(None) => {}
+                Ok(Some((_, body))) => break Ok(body.len()),
+                Err(error) => break Err(error),
+            }
+        };
+        assert_eq!(result, Err(LinkError::System(Errno::NOMEM)));
+    }
+    drop(ballast);
+}
