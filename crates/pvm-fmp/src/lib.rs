@@ -55,6 +55,8 @@ mod spin;
 #[cfg(not(loom))]
 mod straight;
 
+#[cfg(all(test, not(loom), not(one_mapping)))]
+mod limits_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
