@@ -67,7 +67,7 @@ pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
     endpoint::{Endpoint, FirstShort, FirstTiny},
-    file::{make as make_file, seal as seal_file},
+    file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },

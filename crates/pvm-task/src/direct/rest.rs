@@ -5,8 +5,8 @@ use super::End;
 use crate::control::Member;
 use crate::task::Task;
 use pvm_core::proto::ToDaemon;
-use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::io::Errno;
+use rustix::fs::SealFlags;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -56,15 +56,15 @@ impl Task {
 }
 
 /// Memory of nobody's with those bytes.
-fn memory_with(bytes: &[u8]) -> Result<OwnedFd, Errno> {
+fn memory_with(bytes: &[u8]) -> io::Result<OwnedFd> {
     if !pvm_fmp::can_have(bytes.len() as u64) {
-        return Err(Errno::NOMEM);
+        return Err(io::ErrorKind::OutOfMemory.into());
     }
-    let memory = rustix::fs::memfd_create("hpvm-rest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let memory = pvm_fmp::make_file("hpvm-rest", bytes.len() as u64)?;
     let mut at = 0;
     while at < bytes.len() {
         at += rustix::io::retry_on_intr(|| rustix::io::write(&memory, &bytes[at..]))?;
     }
-    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+    pvm_fmp::seal_file(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
     Ok(memory)
 }
