@@ -4,7 +4,7 @@
 //! both directions, so that a ring always finds a reader and raises no SIGPIPE. All who have a
 //! description share its flags, and any of them may change those or fill the pipe: so nothing here
 //! relies on them.
-use crate::file::reopen;
+use crate::file::{failed, reopen};
 use rustix::fs::{FileType, OFlags};
 use rustix::pipe::PipeFlags;
 use std::io;
@@ -17,7 +17,7 @@ const PIPE_BYTES: usize = 4096;
 pub fn new() -> io::Result<OwnedFd> {
     let (end, other) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     drop(other); // its number may be the last that this process may have
-    rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES)?;
+    rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES).map_err(|errno| failed("fcntl(F_SETPIPE_SZ)", errno))?;
     again(end.as_fd())
 }
 

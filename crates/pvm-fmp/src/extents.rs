@@ -52,6 +52,8 @@ enum Way {
 pub struct Mapping {
     first: Piece,
     more: RefCell<Vec<Piece>>,
+    /// Where something was looked for last: mostly the next is there too.
+    recent: Cell<Piece>,
     way: Way,
     /// Something could not be mapped for want of address space.
     starved: Cell<bool>,
@@ -85,7 +87,7 @@ impl Mapping {
         let base = mapping::map(segment, 0, FIRST_BYTES as usize, protection)?;
         let first = Piece { start: 0, bytes: FIRST_BYTES, base };
         let (more, starved) = (RefCell::default(), Cell::new(false));
-        Ok(Mapping { first, more, way: Way::Own, starved, inode: status.st_ino })
+        Ok(Mapping { first, more, recent: Cell::new(first), way: Way::Own, starved, inode: status.st_ino })
     }
 
     /// Maps a peer's segment for reading; refuses what is no segment.
@@ -131,14 +133,19 @@ impl Mapping {
         if offset < HEAP_START {
             return None;
         }
-        self.first.address(offset, count).or_else(|| self.reach_beyond(offset, count))
+        self.recent.get().address(offset, count).or_else(|| self.reach_elsewhere(offset, count))
     }
 
     #[inline(never)]
-    fn reach_beyond(&self, offset: u64, count: u64) -> Option<NonNull<u8>> {
-        let known = |piece: &Piece| piece.address(offset, count);
-        let found = self.more.borrow().iter().rev().find_map(known);
-        found.or_else(|| self.map_more(offset, count))
+    fn reach_elsewhere(&self, offset: u64, count: u64) -> Option<NonNull<u8>> {
+        let holds = |piece: &&Piece| piece.address(offset, count).is_some();
+        let known = [&self.first].into_iter().chain(&*self.more.borrow()).find(holds).copied();
+        let piece = match known {
+            Some(piece) => piece,
+            None => self.map_more(offset, count)?,
+        };
+        self.recent.set(piece);
+        piece.address(offset, count)
     }
 
     /// The address of what this process has allocated. Panics where it is not mapped.
@@ -212,18 +219,16 @@ impl Mapping {
 
     /// Maps the extent in which the range lies; where there is no room for that, the range alone.
     #[cold]
-    fn map_more(&self, offset: u64, count: u64) -> Option<NonNull<u8>> {
+    fn map_more(&self, offset: u64, count: u64) -> Option<Piece> {
         let end = offset.checked_add(count)?;
         let extent = self.extents().find(|(start, until)| (*start..*until).contains(&offset) && end <= *until)?;
-        let pages = (
-            offset / PAGE_BYTES * PAGE_BYTES,
-            end.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES + offset / PAGE_BYTES * PAGE_BYTES),
-        );
+        let first_page = offset / PAGE_BYTES * PAGE_BYTES;
+        let pages = (first_page, end.max(first_page + 1).next_multiple_of(PAGE_BYTES));
         for (start, until) in [extent, pages] {
             match self.map_piece(start, until - start) {
                 Ok(piece) => {
                     self.more.borrow_mut().push(piece);
-                    return piece.address(offset, count);
+                    return Some(piece);
                 }
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => return None,
                 Err(_) => {}

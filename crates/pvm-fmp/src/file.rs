@@ -19,7 +19,7 @@ fn is_forbidden(errno: Errno) -> bool {
 }
 
 /// An error that names the call.
-fn failed(call: &str, errno: Errno) -> io::Error {
+pub fn failed(call: &str, errno: Errno) -> io::Error {
     io::Error::new(errno.kind(), format!("{call}: {errno}"))
 }
 

@@ -67,7 +67,7 @@ pub const TARGETS: &[Target] = &[
                 &[
                     "of_peer",
                     "reach",
-                    "reach_beyond",
+                    "reach_elsewhere",
                     "address",
                     "table",
                     "extents",

@@ -57,6 +57,8 @@ mod spin;
 #[cfg(not(loom))]
 mod straight;
 
+#[cfg(all(test, not(loom), not(one_mapping)))]
+mod limits_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
@@ -67,7 +69,7 @@ pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
     endpoint::{Endpoint, FirstShort, FirstTiny},
-    file::{make as make_file, seal as seal_file},
+    file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },

@@ -13,6 +13,7 @@ pub struct Log {
     path: PathBuf,
     bytes: u64,
     bytes_max: u64,
+    file_bytes_max: u64,
     prefix: String,
 }
 
@@ -20,7 +21,10 @@ impl Log {
     /// Opens the log that belongs to the first usable of the rendezvous files.
     pub fn open(rendezvous: &[PathBuf], temporary: &Path, bytes_max: u64) -> Log {
         let prefix = format!("[pvmd pid{}]", std::process::id());
-        let mut log = Log { file: None, path: temporary.join("pvml"), bytes: 0, bytes_max, prefix };
+        let file_bytes_max = pvm_fmp::file_bytes_max();
+        let bytes_max = bytes_max.min(file_bytes_max);
+        let path = temporary.join("pvml");
+        let mut log = Log { file: None, path, bytes: 0, bytes_max, file_bytes_max, prefix };
         for path in rendezvous.iter().filter_map(|file| log_name(file)) {
             if let Some(file) = open_own(&path) {
                 (log.file, log.path) = (Some(file), path);
@@ -47,8 +51,9 @@ impl Log {
         if self.bytes + line.len() as u64 > self.bytes_max {
             self.rotate();
         }
-        if let Some(file) = &mut self.file {
-            // A full disk must not end the daemon.
+        // A full disk must not end the daemon, nor the signal at the limit of file sizes (`ulimit -f`).
+        let fits = self.bytes + line.len() as u64 <= self.file_bytes_max;
+        if let Some(file) = self.file.as_mut().filter(|_| fits) {
             let _ = file.write_all(&line);
             self.bytes += line.len() as u64;
         }

@@ -74,7 +74,7 @@ impl Nest {
 
     fn try_in(base: &Path) -> Result<Nest, Errno> {
         let mut random = [0; NAME_BYTES];
-        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
+        pvm_fmp::random_bytes(&mut random).map_err(|_| Errno::IO)?;
         let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let directory = base.join(format!("{}{random}", directory_prefix()));
         let socket = directory.join(SOCKET);

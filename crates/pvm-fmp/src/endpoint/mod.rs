@@ -200,6 +200,11 @@ impl Endpoint {
         self.tid = tid;
         self.ports = Some(ports);
     }
+    /// The own tid.
+    #[cfg(test)]
+    pub fn tid(&self) -> u32 {
+        self.tid
+    }
     /// The port table.
     pub fn ports(&self) -> Option<&PortView> {
         self.ports.as_ref()
