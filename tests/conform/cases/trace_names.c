@@ -1,0 +1,16 @@
+/* The tables from which readers of traces have the names of events and of their data; XPVM shows and seeks these. */
+#include "case.h"
+
+extern struct Pvmtevinfo pvmtevinfo[];
+extern struct Pvmtevdid pvmtevdidlist[];
+
+int main(void)
+{
+    int index;
+    case_begin();
+    for (index = 0; index <= TEV_MAX; index++)
+        printf("event %d: %s\n", index, pvmtevinfo[index].name);
+    for (index = 0; index <= TEV_DID_MAX; index++)
+        printf("datum %d: %s, %s\n", index, pvmtevdidlist[index].did, pvmtevdidlist[index].desc);
+    return 0;
+}
