@@ -12,7 +12,7 @@ mod tables;
 mod verdicts;
 
 use crate::build;
-use crate::common::{Progress, dist};
+use crate::common::{Progress, dist, root};
 use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
 use plan::Effort;
@@ -228,6 +228,20 @@ fn processor() -> String {
     line.split_once(':').map_or("", |parts| parts.1.trim()).to_owned()
 }
 
+/// What stands above the picture: version and day, machine.
+fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
+    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
+    let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    let commit = commit.map(|text| format!(" ({})", String::from_utf8_lossy(&text).trim())).unwrap_or_default();
+    let others = [open_mpi, mpich].into_iter().filter(|text| !text.is_empty()).map(|text| format!(", {text}"));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let (day, version) = (first_line("date", "+%F"), env!("CARGO_PKG_VERSION"));
+    vec![
+        format!("hpvm {version}{commit}, measured on {day}{}", others.collect::<String>()),
+        format!("{}, {cores} cores, Linux {}", processor(), first_line("uname", "-r")),
+    ]
+}
+
 fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
     let measures: Vec<_> = outcome
         .samples
@@ -268,7 +282,7 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
     std::fs::write(directory.join("results.json"), serde_json::to_string_pretty(&results)?)?;
     println!("\n{}", directory.join("results.json").display());
     let picture = directory.join("results.svg");
-    if picture::draw(&outcome.samples, &picture)? {
+    if picture::draw(&outcome.samples, &about(&open_mpi, &mpich), &picture)? {
         println!("{}", picture.display());
     }
     Ok(())
