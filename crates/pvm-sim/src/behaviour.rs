@@ -137,6 +137,9 @@ impl World {
             9 => {
                 let signal = [9, 15, 15][self.tasks[task].dice.roll(3)];
                 match self.somebody(task) {
+                    Some(tid) if self.tasks[task].dice.chance(500) => {
+                        self.ask(task, Request::SignalGroup { tid, signal })
+                    }
                     Some(tid) => self.ask(task, Request::Signal { tid, signal }),
                     None => self.plan_step(task),
                 }

@@ -14,8 +14,8 @@ const HEAD_HEIGHT: u32 = 64;
 const LARGE_HEIGHT: u32 = 520;
 const SMALL_HEIGHT: u32 = 340;
 /// Of a bar, and the space for the name in front of it.
-const BAR_HEIGHT: i32 = 14;
-const BAR_NAME_WIDTH: i32 = 190;
+const BAR_HEIGHT: i32 = 17;
+const BAR_NAME_WIDTH: i32 = 215;
 /// Small charts side by side.
 const SMALL_ABREAST: usize = 3;
 
@@ -214,16 +214,16 @@ fn fail(error: impl std::fmt::Display) -> anyhow::Error {
 impl Bars {
     fn draw(&self, area: &Area<'_>) -> Result<()> {
         let text = |size: u32| ("sans-serif", size).into_text_style(area);
-        area.draw_text(&self.title, &text(14), (12, 12)).map_err(fail)?;
+        area.draw_text(&self.title, &text(16), (12, 12)).map_err(fail)?;
         let most = self.rows.iter().map(|row| row.2).fold(f64::MIN_POSITIVE, f64::max);
         let room = area.dim_in_pixel().0 as i32 - BAR_NAME_WIDTH - 80;
         for (place, (name, system, value)) in self.rows.iter().enumerate() {
             let top = 38 + BAR_HEIGHT * place as i32;
             let end = BAR_NAME_WIDTH + 1 + (f64::from(room) * value / most) as i32;
-            area.draw_text(name, &text(11), (12, top)).map_err(fail)?;
+            area.draw_text(name, &text(13), (12, top)).map_err(fail)?;
             let corners = [(BAR_NAME_WIDTH, top), (end, top + BAR_HEIGHT - 4)];
             area.draw(&Rectangle::new(corners, color(*system).filled())).map_err(fail)?;
-            area.draw_text(&format!("{value:.3}"), &text(11), (end + 6, top)).map_err(fail)?;
+            area.draw_text(&format!("{value:.3}"), &text(13), (end + 6, top)).map_err(fail)?;
         }
         Ok(())
     }
