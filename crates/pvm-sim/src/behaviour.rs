@@ -5,7 +5,7 @@ use crate::world::{Event, OPERATOR, Phase, World};
 use pvm_core::codes::{
     MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE,
     MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT,
-    TASK_HOST,
+    TASK_HOST, TASK_INPUT,
 };
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, TraceSettings};
 use pvm_core::tid::Tid;
@@ -205,6 +205,9 @@ impl World {
         if dice.chance(200) {
             spawn.flags |= NO_SPAWN_PARENT;
         }
+        if dice.chance(300) {
+            spawn.flags |= TASK_INPUT;
+        }
         self.ask(task, Request::Spawn(spawn));
     }
 
@@ -296,7 +299,7 @@ impl World {
         let hosts = self.scenario.hosts;
         let dice = &mut self.tasks[task].dice;
         let whole = dice.chance(often(hosts));
-        let request = match dice.roll(8) {
+        let request = match dice.roll(9) {
             0 if whole => Request::Config,
             1 if whole => Request::Tasks(Tid::NONE),
             2 => Request::Tasks(somebody.host()),
@@ -305,6 +308,7 @@ impl World {
             5 if whole => Request::Siblings,
             6 => Request::Tickle(vec![5]),
             7 if dice.chance(300) => Request::ExitStatus(somebody),
+            8 => Request::Input { tid: somebody, data: text(if dice.chance(800) { "line\n" } else { "" }) },
             _ => Request::TaskStatus(somebody),
         };
         self.ask(task, request);
