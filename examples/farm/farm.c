@@ -28,7 +28,7 @@
 enum { TAG_SCENE = 1, TAG_TILE, TAG_RESULT, TAG_STOP, TAG_EXIT };
 
 enum {
-    TILE_SIDE = 64,       /* pixels */
+    TILE_SIDE = 32,       /* pixels */
     IN_HAND_MAX = 2,      /* tiles that a worker has: one in work, one waiting */
     WORKERS_MAX = 1024,
     LOSSES_MAX = 100,     /* dead workers, after which the master gives up */
@@ -506,7 +506,7 @@ static int parse(struct farm *farm, int argc, char **argv, const char **output)
 int main(int argc, char **argv)
 {
     static struct farm farm = {
-        .scene = {1600, 1200, 3, 2000, {-0.743643135, 0.131825963}, 0.0014}, .wanted = 2};
+        .scene = {640, 480, 7, 2000, {-0.743643135, 0.131825963}, 0.0014}, .wanted = 2};
     const char *output = "farm.png";
     double start, seconds;
     ssize_t length;

@@ -12,11 +12,12 @@ mod tables;
 mod verdicts;
 
 use crate::build;
-use crate::common::dist;
+use crate::common::{Progress, dist, root};
 use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
 use plan::Effort;
 use runner::Outcome;
+use samples::Samples;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -39,6 +40,8 @@ const ALL: [System; 8] = [
 const LOOK_AT_LOAD: Duration = Duration::from_millis(500);
 /// The share of all cores that other work may take, in percent.
 const BUSY_PERCENT: f64 = 3.0;
+/// What takes less than this part of the limit's time was not measured under the same conditions.
+const DISTURBED_BELOW: f64 = 0.9;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
   --short      less than 90 s instead of several minutes
@@ -103,6 +106,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         println!("  {:17} {}", system.name(), system.settings());
     }
     tables::print(&outcome.samples);
+    warn_when_disturbed(&outcome.samples);
     let mut verdicts = verdicts::verdicts(&outcome.samples);
     if options.only.is_empty() || options.only.contains(hosts::NAME) {
         verdicts.extend(hosts::measure(options.effort, options.peers)?);
@@ -125,6 +129,7 @@ pub fn short_table() -> Result<()> {
     let systems = BTreeSet::from([System::Limit, System::Hpvm]);
     let outcome = measure(Effort::Glance, &BTreeSet::new(), &systems)?;
     tables::print_pair(&outcome.samples);
+    warn_when_disturbed(&outcome.samples);
     match outcome.failures.first() {
         Some(failure) => bail!("{}: {}", failure.measure, failure.text),
         None => Ok(()),
@@ -140,7 +145,10 @@ fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) 
             continue;
         }
         let start = Instant::now();
-        outcome.run(&group, systems)?;
+        let progress = Progress::begin(&format!("measuring {}", group.measure));
+        let result = outcome.run(&group, systems);
+        progress.end();
+        result?;
         if effort != Effort::Glance {
             println!("{:10} {:5.1} s", group.measure, start.elapsed().as_secs_f64());
         }
@@ -149,15 +157,35 @@ fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) 
 }
 
 /// Other work on the machine makes the figures worthless; say so.
-fn warn_when_busy() {
+pub fn warn_when_busy() {
     let before = processor_ticks();
     std::thread::sleep(LOOK_AT_LOAD);
     let after = processor_ticks();
     if let (Some((busy_before, all_before)), Some((busy_after, all_after))) = (before, after) {
         let share = 100.0 * (busy_after - busy_before) / (all_after - all_before).max(1.0);
         if share > BUSY_PERCENT {
-            println!("other work uses {share:.0} % of the machine: do not trust the figures");
+            println!("WARNING: other work uses {share:.0} % of the machine: do not trust the figures");
         }
+    }
+}
+
+/// No message is faster than the limit of the machine; where one seems to be, the limit was measured while other
+/// work ran.
+fn warn_when_disturbed(samples: &Samples) {
+    let limit = |size| match size {
+        8 => samples.median(System::Limit, "pingpong_line", size),
+        size => samples.median(System::Limit, "pingpong_copy", size),
+    };
+    let is_faster = |size: &usize| {
+        let ours = samples.median(System::Hpvm, "pingpong_psend", *size);
+        ours.zip(limit(*size)).is_some_and(|(ours, limit)| ours < limit * DISTURBED_BELOW)
+    };
+    let sizes: Vec<String> = tables::SHORT_SIZES.into_iter().filter(is_faster).map(tables::size_text).collect();
+    if !sizes.is_empty() {
+        println!(
+            "\nWARNING: faster than the limit at {}: other work disturbed the measurement, try again without it",
+            sizes.join(", ")
+        );
     }
 }
 
@@ -200,6 +228,20 @@ fn processor() -> String {
     line.split_once(':').map_or("", |parts| parts.1.trim()).to_owned()
 }
 
+/// What stands above the picture: version and day, machine.
+fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
+    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
+    let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    let commit = commit.map(|text| format!(" ({})", String::from_utf8_lossy(&text).trim())).unwrap_or_default();
+    let others = [open_mpi, mpich].into_iter().filter(|text| !text.is_empty()).map(|text| format!(", {text}"));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let (day, version) = (first_line("date", "+%F"), env!("CARGO_PKG_VERSION"));
+    vec![
+        format!("hpvm {version}{commit}, measured on {day}{}", others.collect::<String>()),
+        format!("{}, {cores} cores, Linux {}", processor(), first_line("uname", "-r")),
+    ]
+}
+
 fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
     let measures: Vec<_> = outcome
         .samples
@@ -240,7 +282,7 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
     std::fs::write(directory.join("results.json"), serde_json::to_string_pretty(&results)?)?;
     println!("\n{}", directory.join("results.json").display());
     let picture = directory.join("results.svg");
-    if picture::draw(&outcome.samples, &picture)? {
+    if picture::draw(&outcome.samples, &about(&open_mpi, &mpich), &picture)? {
         println!("{}", picture.display());
     }
     Ok(())

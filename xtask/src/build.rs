@@ -6,6 +6,7 @@ use crate::common::{Scratch, cargo, dist, output, root, sh};
 use crate::contract::FORTRAN;
 use anyhow::{Context, Result, bail};
 use std::fs;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -47,9 +48,13 @@ pub fn run(_arguments: &[String]) -> Result<()> {
 
 /// Makes the distribution tree, quickly when nothing has changed.
 pub fn build() -> Result<()> {
-    sh(cargo()
-        .args(["build", "--quiet", "--release", "--package", "libpvm3", "--package", "pvmd"])
-        .args(["--package", "pvm-tools"]))?;
+    let mut cargo = cargo();
+    // Minutes pass the first time: who watches a terminal sees what is done.
+    if !std::io::stderr().is_terminal() {
+        cargo.arg("--quiet");
+    }
+    cargo.args(["build", "--release", "--package", "libpvm3", "--package", "pvmd", "--package", "pvm-tools"]);
+    sh(&mut cargo)?;
     let built = target_directory()?.join("release");
     let tree = dist();
     for directory in ["bin", "lib/pkgconfig", "include", "share"] {

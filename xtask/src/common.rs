@@ -1,6 +1,7 @@
 //! What several commands need: paths, child processes.
 use crate::counts::Counts;
 use anyhow::{Context, Result, bail};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,6 +47,29 @@ pub fn output(command: &mut Command) -> Result<String> {
         bail!("{command:?}: {}\n{}", output.status, first.join("\n"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What is being done, for those who watch a terminal.
+pub struct Progress(usize);
+
+impl Progress {
+    /// Shows it.
+    pub fn begin(what: &str) -> Progress {
+        if !std::io::stdout().is_terminal() {
+            return Progress(0);
+        }
+        print!("{what} ...");
+        // Without it the text comes later.
+        let _ = std::io::stdout().flush();
+        Progress(what.chars().count() + 4)
+    }
+
+    /// Takes it away.
+    pub fn end(self) {
+        if self.0 > 0 {
+            print!("\r{:1$}\r", "", self.0);
+        }
+    }
 }
 
 /// Whether a program of that name is in `PATH`.

@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: the main job, for everybody to see. A virtual machine on this host, a real
 //! parallel program on it (`examples/farm`) with more and more workers, one of which is killed,
 //! then how fast messages are. Nothing is left running or lying about but the picture.
-use crate::common::{Checks, dist, output, root, sh};
+use crate::common::{Checks, Progress, dist, output, root, sh};
 use crate::counts::Counts;
 use crate::machine::{Machine, Whose};
 use crate::{bench, build};
@@ -15,15 +15,16 @@ const KILL_AT_TILES: [u32; 2] = [200, 40];
 
 /// Runs the command.
 pub fn run(_arguments: &[String]) -> Result<()> {
-    println!("hpvm: the release build");
+    println!("hpvm: the release build (some minutes the first time)");
     build::build()?;
+    bench::warn_when_busy();
     let began = Instant::now();
     let picture = directory()?.join("farm.png");
     let cores = std::thread::available_parallelism()?.get() as u32;
     println!("\nA virtual machine on this host ({cores} cores), and on it a farm: a master hands tiles of a");
     println!("picture to workers that it started. Tiles differ much in cost; a worker that dies is replaced.\n");
     farm(&[], KILL_AT_TILES[0], cores, &picture)?;
-    println!("\nHow fast messages are, beside the limit of the machine:\n");
+    println!("\nHow fast messages are, beside the limit of the machine:");
     bench::short_table()?;
     println!(
         "\nThe virtual machine is gone, nothing is left of it. {:.0} s since the build.",
@@ -83,7 +84,10 @@ fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()
         if index + 1 == workers.len() {
             command.args(["--kill", &kill_at.to_string()]);
         }
-        let said = output(command.args(options)).with_context(|| format!("the daemon's log: {}", machine.log()))?;
+        let progress = Progress::begin(&format!("  {count:7}   painting"));
+        let said = output(command.args(options)).with_context(|| format!("the daemon's log: {}", machine.log()));
+        progress.end();
+        let said = said?;
         let run = Run::parse(&said).with_context(|| format!("the farm said {said}"))?;
         let first = runs.first().map_or(run.seconds, |first| first.seconds);
         println!("{}", run.line(first));

@@ -30,7 +30,7 @@ pub fn some(life: &mut Life) {
 
 /// One of all kinds.
 pub fn one(life: &mut Life) -> Frame {
-    match life.dice.u32(..9) {
+    match life.dice.u32(..10) {
         0..2 => of_the_master(life),
         2 => of_groups(life),
         3..5 => of_tasks(life),
@@ -143,6 +143,10 @@ fn of_tasks(life: &mut Life) -> Frame {
         // Offices are anybody's who has a task; so only in the names of others.
         5 => Frame::Serves { role: role[life.dice.usize(..4)], tid: life.victim(), on: life.dice.bool() },
         6 => Frame::Signal { tid: Tid(life.some_peer().0 | 0x3_fff0 | life.dice.u32(..16)), signal: life.dice.i32(..) },
+        8 => Frame::SignalGroup {
+            tid: Tid(life.some_peer().0 | 0x3_fff0 | life.dice.u32(..16)),
+            signal: life.dice.i32(..),
+        },
         7 => Frame::Siblings { wait: life.dice.u32(..64), tids: vec![tid; life.dice.usize(..50)] },
         _ => Frame::Request { wait: life.dice.u32(..), from: life.victim(), request: Request::Halt },
     }

@@ -5,7 +5,7 @@ use crate::world::{Event, OPERATOR, Phase, World};
 use pvm_core::codes::{
     MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE,
     MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT,
-    TASK_HOST,
+    TASK_HOST, TASK_INPUT,
 };
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, TraceSettings};
 use pvm_core::tid::Tid;
@@ -137,6 +137,9 @@ impl World {
             9 => {
                 let signal = [9, 15, 15][self.tasks[task].dice.roll(3)];
                 match self.somebody(task) {
+                    Some(tid) if self.tasks[task].dice.chance(500) => {
+                        self.ask(task, Request::SignalGroup { tid, signal })
+                    }
                     Some(tid) => self.ask(task, Request::Signal { tid, signal }),
                     None => self.plan_step(task),
                 }
@@ -201,6 +204,9 @@ impl World {
         let mut spawn = Spawn { children, ..spawn_of(file, 1 + dice.roll(4), &place) };
         if dice.chance(200) {
             spawn.flags |= NO_SPAWN_PARENT;
+        }
+        if dice.chance(300) {
+            spawn.flags |= TASK_INPUT;
         }
         self.ask(task, Request::Spawn(spawn));
     }
@@ -293,7 +299,7 @@ impl World {
         let hosts = self.scenario.hosts;
         let dice = &mut self.tasks[task].dice;
         let whole = dice.chance(often(hosts));
-        let request = match dice.roll(8) {
+        let request = match dice.roll(9) {
             0 if whole => Request::Config,
             1 if whole => Request::Tasks(Tid::NONE),
             2 => Request::Tasks(somebody.host()),
@@ -302,6 +308,7 @@ impl World {
             5 if whole => Request::Siblings,
             6 => Request::Tickle(vec![5]),
             7 if dice.chance(300) => Request::ExitStatus(somebody),
+            8 => Request::Input { tid: somebody, data: text(if dice.chance(800) { "line\n" } else { "" }) },
             _ => Request::TaskStatus(somebody),
         };
         self.ask(task, request);

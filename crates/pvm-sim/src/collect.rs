@@ -4,7 +4,7 @@ use crate::network::NodeId;
 use crate::program::TaskId;
 use crate::world::{Event, World};
 use pvm_core::encoding::Writer;
-use pvm_core::proto::{Message, Request, Role, TraceSettings};
+use pvm_core::proto::{Message, Request, Role, RunSettings, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::trace::Record;
 
@@ -25,6 +25,7 @@ fn all_to(collector: Tid) -> TraceSettings {
         output_ctx: OUTPUT_CONTEXT,
         trace_tid: tid,
         trace_ctx: TRACE_CONTEXT,
+        run: RunSettings { group: true, ..RunSettings::default() },
         ..TraceSettings::default()
     }
 }

@@ -57,12 +57,13 @@ impl World {
                 let (late, fails) = (self.moment(), self.phase == Phase::Hurt && self.dice.chance(10));
                 self.queue.push(self.now + late, Event::ProcessStarted { node, start: Box::new(start), fails });
             }
-            Action::Signal { tid, signal, .. } => {
+            Action::Signal { tid, signal, .. } | Action::SignalGroup { tid, signal, .. } => {
                 if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {
                     let late = self.moment();
                     self.queue.push(self.now + late, Event::Signal(task, signal));
                 }
             }
+            Action::Input { tid, .. } => self.nodes[node].machine.handle_input_taken(tid, true),
             Action::Born { .. } => {}
             Action::Forget { tid } => {
                 self.nodes[node].tasks.remove(&tid);

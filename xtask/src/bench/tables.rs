@@ -11,6 +11,9 @@ pub const LONG_SIZES: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 <<
 /// The sizes of a ring's token, in bytes.
 pub const RING_SIZES: [usize; 2] = [8, 4096];
 
+/// The sizes of NetPIPE's messages, in bytes.
+pub const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
+
 /// How many members the groups have.
 pub const GROUP_TASKS: [usize; 5] = [2, 4, 8, 16, 32];
 /// The calls of groups that are measured, and how a table names them.
@@ -37,7 +40,7 @@ pub fn size_text(bytes: usize) -> String {
 }
 
 /// What the measures mean.
-fn form_text(measure: &str) -> &str {
+pub fn form_text(measure: &str) -> &str {
     let form = measure.split_once('_').map_or(measure, |parts| parts.1);
     match form {
         "psend" => "psend/precv",
@@ -212,7 +215,7 @@ fn print_many(samples: &Samples) {
     table("CPU use of tasks that wait in pvm_recv, percent", &[2, 32], vec!["idle".into()], &none).print(samples);
     table(
         "Debian's NPpvm, the unmodified binary, one way, us (not pinned by itself; for information)",
-        &[8, 64, 4096, 65536, 1 << 20],
+        &NETPIPE_SIZES,
         vec!["netpipe".into()],
         &none,
     )

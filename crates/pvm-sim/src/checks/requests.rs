@@ -70,7 +70,9 @@ impl Requests {
             (Request::DeleteHosts(names), Reply::Codes(codes)) if names.len() == codes.len() => {}
             (Request::HostStatus(_) | Request::TaskStatus(_), Reply::Code(_)) => {}
             (Request::HostSync(_), Reply::Clock { .. }) => {}
-            (Request::Connect(_) | Request::Signal { .. } | Request::Notify { .. }, Reply::Done) => {}
+            (Request::Connect(_) | Request::Notify { .. }, Reply::Done) => {}
+            (Request::Signal { .. } | Request::SignalGroup { .. }, Reply::Done) => {}
+            (Request::Input { .. }, Reply::Done | Reply::Error(Code::NoTask | Code::Already)) => {}
             (Request::ResetInfo { .. } | Request::LeaveGroup(_) | Request::Halt, Reply::Done) => {}
             (Request::Barrier { .. } | Request::SetTracer(_), Reply::Done) => {}
             (Request::Register { .. }, Reply::Int(_)) => {}

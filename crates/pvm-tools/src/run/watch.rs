@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
     /// Shows output until every task has ended.
     pub fn watch(mut self) -> Outcome {
         let status = self.watch_to_the_end();
-        if self.sent.is_some() && self.session.is_connected() {
+        if self.sent.is_some() && status != EXIT_NO_READER && self.session.is_connected() {
             // Also those whose output goes elsewhere. Without a daemon there are none.
             let _ = self.signal_all(SIGKILL);
         }
