@@ -45,7 +45,8 @@ fn hosts_that_cannot_be_added_are_explained() {
     let output = nest.run(&["up", "nosuch.invalid", "192.0.2.7", "localhost"]);
     assert_eq!((output.status.code(), names(&output).len()), (Some(1), 1));
     let text = err(&output);
-    assert!(text.starts_with("nosuch.invalid: No such host\n    try: "), "{text}");
+    assert!(text.starts_with("localhost: it is in the machine already, as "), "{text}");
+    assert!(text.contains("\nnosuch.invalid: No such host\n    try: "), "{text}");
     assert!(text.contains("192.0.2.7: the command ended with exit status 255"), "{text}");
     assert!(text.contains("last words: ssh: connect to host port 22: No route to host\n    command: /"), "{text}");
     assert!(text.lines().last().unwrap().starts_with("    try: see whether the host is up"), "{text}");
@@ -70,6 +71,32 @@ fn a_program_runs_on_the_hosts_that_were_named_and_they_go_with_it() {
     assert_eq!(sorted(&output), ["127.0.0.3", "127.0.0.4"], "{}", err(&output));
     assert!(wait_until(|| !nest.has_daemon_on("127.0.0.3") && !nest.has_daemon_on("127.0.0.4")));
     assert_eq!(names(&nest.run(&["conf"]))[1..], ["127.0.0.2"]);
+}
+
+#[test]
+fn hosts_that_are_in_the_machine_go_by_any_name_and_need_none_that_is_known_elsewhere() {
+    let nest = Nest::new();
+    nest.remote_shell();
+    nest.program("prog", "echo ${HOSTNAME:-here}");
+    // As on another host: an address of its own, and a name that nobody can look up.
+    nest.run(&["up", "$h2.invalid ip=127.0.0.2"]);
+    let up = nest.run(&["up", "localhost", "h2.invalid"]);
+    assert_eq!((up.status.code(), names(&up).len()), (Some(0), 2));
+    let own = &names(&up)[0];
+    assert_eq!(err(&up), format!("localhost: it is in the machine already, as {own}\n"));
+    let run = |hosts: &[&str]| {
+        let lists = hosts.iter().flat_map(|list| ["--hosts", list]);
+        let words: Vec<&str> = ["run", "-n", "2"].into_iter().chain(lists).chain(["./prog"]).collect();
+        let output = nest.run(&words);
+        (sorted(&output), err(&output))
+    };
+    let lines = |lines: [&str; 2]| (lines.map(str::to_owned).to_vec(), String::new());
+    assert_eq!(run(&["h2.invalid"]), lines(["127.0.0.2"; 2]));
+    assert_eq!(run(&["$h2.invalid", "$h2.invalid"]), lines(["127.0.0.2"; 2]));
+    assert_eq!(run(&["$h2.invalid", "localhost"]), lines(["127.0.0.2", "here"]));
+    assert_eq!(run(&["localhost", "$127.0.0.3"]), lines(["127.0.0.3", "here"]));
+    assert!(wait_until(|| !nest.has_daemon_on("127.0.0.3")));
+    assert_eq!(names(&nest.run(&["conf"]))[1..], ["h2.invalid"]);
 }
 
 #[test]

@@ -44,7 +44,6 @@ pub const TARGETS: &[Target] = &[
         run: start_output,
         decoder: &[
             part("crates/pvmd/src/start/attempt.rs", &["read", "take", "end", "split", "ended"]),
-            part("crates/pvmd/src/start/reason.rs", &["read_answer"]),
             file("crates/pvmd/src/start/reason.rs"),
         ],
     },
