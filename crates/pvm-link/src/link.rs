@@ -20,8 +20,8 @@ use std::path::Path;
 pub const DESCRIPTORS_MAX: usize = 8;
 /// Bytes of a frame's head: length of the body, number of descriptors.
 const HEAD_BYTES: usize = 8;
-/// Bytes read in one go while no long frame is under way.
-const READ_BYTES: usize = 16 << 10;
+/// Bytes read in one go while no long frame is under way: they pass the stack, of which threads may have little.
+const READ_BYTES: usize = 3 << 10;
 /// Bytes by which the memory for a long frame grows while it arrives.
 const GROW_BYTES: usize = 1 << 20;
 
