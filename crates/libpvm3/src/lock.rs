@@ -4,10 +4,12 @@
 //! says three things: whether this process has set itself up, whether somebody is inside, and
 //! whether others wait. While the process has one thread, taking and giving it is a plain store.
 use crate::heir;
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::compiler_fence;
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::time::{Duration, Instant};
 
 /// The process is new, or the child of a fork: the word of a wiped page.
@@ -25,8 +27,31 @@ const LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// What the word is before there is a page.
 static NO_PAGE: AtomicU32 = AtomicU32::new(FRESH);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_PAGE).cast_mut());
-/// The thread inside, where more than one could be. Written by the holder alone.
-static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+/// What a thread has to do with the lock, where more than one could take it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    None,
+    /// It has it or not, and the handler of a signal cannot know.
+    Changing,
+    /// It has it.
+    Holder,
+}
+
+thread_local! {
+    static PART: Cell<Part> = const { Cell::new(Part::None) };
+}
+
+fn part() -> Part {
+    PART.try_with(Cell::get).unwrap_or(Part::None)
+}
+
+/// Nothing is moved past this, as far as the thread itself sees it: a handler of a signal may run at any place.
+fn set_part(part: Part) {
+    compiler_fence(SeqCst);
+    let _ = PART.try_with(|own| own.set(part));
+    compiler_fence(SeqCst);
+}
 
 /// How the lock was had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +64,8 @@ pub enum Taken {
     AfterFork,
     /// This thread has it already.
     Already,
+    /// The handler of a signal has interrupted this thread while it took the lock or gave it free.
+    Midst,
 }
 
 fn word() -> &'static AtomicU32 {
@@ -62,11 +89,6 @@ fn alone() -> bool {
     unsafe { SINGLE_THREADED.load(Relaxed).read_volatile() != 0 }
 }
 
-fn this_thread() -> usize {
-    // SAFETY: has no preconditions.
-    unsafe { libc::pthread_self() as usize }
-}
-
 /// Takes the lock, unless this thread has it.
 #[inline(always)]
 pub fn take() -> Taken {
@@ -81,19 +103,36 @@ pub fn take() -> Taken {
 /// Takes the lock of a process that has used it before, waiting at most so long for another thread.
 pub fn take_in_time(limit: Duration) -> Option<Taken> {
     let (word, end) = (word(), Instant::now() + limit);
+    if let Some(own) = own_part(word) {
+        return Some(own).filter(|own| *own == Taken::Already);
+    }
     loop {
-        match word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
+        set_part(Part::Changing);
+        let state = match word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
             Ok(_) => return Some(taken(Taken::Held)),
-            Err(FRESH) => return None,
-            Err(FORKED) => {
-                if word.compare_exchange(FORKED, HELD, Acquire, Relaxed).is_ok() {
-                    return Some(taken(Taken::AfterFork));
-                }
+            Err(FORKED) if word.compare_exchange(FORKED, HELD, Acquire, Relaxed).is_ok() => {
+                return Some(taken(Taken::AfterFork));
             }
-            Err(_) if alone() || OWNER.load(Relaxed) == this_thread() => return Some(Taken::Already),
-            Err(_) if Instant::now() >= end => return None,
-            Err(_) => std::thread::sleep(LOOK_PAUSE),
+            Err(state) => state,
+        };
+        set_part(Part::None);
+        if state == FRESH || Instant::now() >= end {
+            return None;
         }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// What this thread has to do with a lock that is not free to take.
+fn own_part(word: &AtomicU32) -> Option<Taken> {
+    let state = word.load(Relaxed);
+    match part() {
+        // What a parent had to do with it is no matter of its child.
+        _ if state == FRESH => None,
+        Part::Changing => Some(Taken::Midst),
+        _ if state == FREE || state == FORKED => None,
+        Part::Holder => Some(Taken::Already),
+        Part::None => alone().then_some(Taken::Already),
     }
 }
 
@@ -120,28 +159,27 @@ pub fn give_alone() {
 fn take_slowly() -> Taken {
     make_page();
     let word = word();
-    if matches!(word.load(Relaxed), HELD | CONTENDED) && (alone() || OWNER.load(Relaxed) == this_thread()) {
-        return Taken::Already;
+    if let Some(own) = own_part(word) {
+        return own;
     }
     let mut held = HELD;
     loop {
+        set_part(Part::Changing);
         match word.compare_exchange(FREE, held, Acquire, Relaxed) {
             Ok(_) => return taken(Taken::Held),
-            Err(FRESH) => {
-                if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() {
-                    return taken(Taken::First);
-                }
+            Err(FRESH) if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() => return taken(Taken::First),
+            Err(FRESH) => {}
+            Err(FORKED) if word.compare_exchange(FORKED, held, Acquire, Relaxed).is_ok() => {
+                heir::used();
+                return taken(Taken::Held);
             }
-            Err(FORKED) => {
-                if word.compare_exchange(FORKED, held, Acquire, Relaxed).is_ok() {
-                    heir::used();
-                    return taken(Taken::Held);
-                }
-            }
+            Err(FORKED) => {}
             Err(HELD) => {
                 let _ = word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed);
             }
             Err(_) => {
+                // Meanwhile handlers may call: somebody else has the lock, and gives it free.
+                set_part(Part::None);
                 futex_wait(word, CONTENDED, None);
                 held = CONTENDED; // others may sleep too
             }
@@ -150,7 +188,8 @@ fn take_slowly() -> Taken {
 }
 
 fn taken(how: Taken) -> Taken {
-    OWNER.store(this_thread(), Relaxed);
+    // Where nobody else can take it, the word says all.
+    set_part(if alone() { Part::None } else { Part::Holder });
     how
 }
 
@@ -171,23 +210,25 @@ fn give_slowly(word: &AtomicU32) {
     if word.load(Relaxed) == FRESH {
         return;
     }
-    OWNER.store(0, Relaxed);
+    set_part(Part::Changing);
     if word.swap(FREE, Release) == CONTENDED {
         futex_wake(word, 1);
     }
+    set_part(Part::None);
 }
 
 /// Before code of the user runs inside: says who is inside, should that code start threads.
 pub fn announce_owner() {
-    OWNER.store(this_thread(), Relaxed);
+    set_part(Part::Holder);
 }
 
 /// Gives the lock back after [`Taken::AfterFork`], nothing having been done with the task.
 pub fn give_untouched() {
-    OWNER.store(0, Relaxed);
+    set_part(Part::Changing);
     if word().swap(FORKED, Release) == CONTENDED {
         futex_wake(word(), 1);
     }
+    set_part(Part::None);
 }
 
 /// Whether this process is new, or the child of a fork that has not taken the lock.
@@ -206,6 +247,10 @@ pub fn mark_fork() -> bool {
 /// child. `true` if the child has no state of its own yet.
 pub fn reclaim() -> bool {
     let word = word();
+    if alone() {
+        // As whoever takes the lock while nobody else can.
+        set_part(Part::None);
+    }
     match word.load(Relaxed) {
         FRESH => word.compare_exchange(FRESH, HELD, Relaxed, Relaxed).is_ok(),
         FREE | FORKED => take() == Taken::First,

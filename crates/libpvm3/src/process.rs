@@ -154,6 +154,10 @@ fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
             entry.nested = true;
             Some(entry)
         }
+        Taken::Midst => {
+            mem::forget(entry);
+            None
+        }
     }
 }
 
@@ -248,6 +252,7 @@ impl Entry {
         match lock::take() {
             Taken::Held | Taken::AfterFork | Taken::Already => {}
             Taken::First => renew(),
+            Taken::Midst => unreachable!("it has been given free"),
         }
     }
 

@@ -221,6 +221,11 @@ fn signal_handlers_do_no_harm() {
 }
 
 #[test]
+fn a_signal_handler_may_jump_out_of_a_wait() {
+    passes("jump", Linked::Shared);
+}
+
+#[test]
 fn a_wait_in_which_handlers_may_call_asks_for_no_memory() {
     passes("allocations", Linked::Shared);
 }

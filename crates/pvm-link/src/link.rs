@@ -26,8 +26,8 @@ pub const DESCRIPTORS_MAX: usize = 8;
 const HEAD_BYTES: usize = 8;
 /// After how long a link that [`Link::is_crowded`] is to be flushed again.
 pub const CROWDED_PAUSE: Duration = Duration::from_millis(20);
-/// Bytes read in one go while no long frame is under way.
-const READ_BYTES: usize = 16 << 10;
+/// Bytes read in one go while no long frame is under way: they pass the stack, of which threads may have little.
+const READ_BYTES: usize = 3 << 10;
 /// Bytes by which the memory for a long frame grows while it arrives.
 const GROW_BYTES: usize = 1 << 20;
 

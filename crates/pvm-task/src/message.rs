@@ -311,7 +311,7 @@ pub(crate) fn gather_in_block(pieces: &[Box<dyn Source>], heap: &mut Endpoint) -
 fn copy_remote(remote: &Remote, heap: &mut Endpoint) -> Result<(Block, usize), Code> {
     const STEP_BYTES: usize = 16 << 10;
     let block = allocate(heap, remote.len())?;
-    let mut step = [0; STEP_BYTES];
+    let mut step = zeroes(STEP_BYTES.min(remote.len()))?;
     let mut offset = 0;
     while offset < remote.len() {
         let count = STEP_BYTES.min(remote.len() - offset);

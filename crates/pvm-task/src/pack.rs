@@ -8,7 +8,7 @@ use pvm_core::format::swap;
 use pvm_fmp::Endpoint;
 
 /// Items that lie apart are gathered in pieces of this size, in bytes: a multiple of every item.
-pub(crate) const GATHER_BYTES: usize = 4096;
+pub(crate) const GATHER_BYTES: usize = 1024;
 /// Texts up to this are put together before they go into the message, in bytes.
 const SHORT_TEXT_BYTES_MAX: usize = 56;
 /// Padding of the default encoding.

@@ -23,6 +23,7 @@ use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Spinner, Wait};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::thread::{Pid, gettid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -35,6 +36,9 @@ const LONELY_PAUSE: Duration = Duration::from_secs(1);
 /// The longest sleep until the task looks again by itself. Every peer has its doorbell, so one that breaks
 /// the rules can swallow what another has rung.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// How long a thread relies on another one that sleeps and does not wake up. Its wait may be over without a word:
+/// the handler of a signal has jumped out of it.
+const RELIANCE_MAX: Duration = SLEEP_MAX.saturating_mul(2);
 /// The descriptors of the task itself on which it sleeps.
 const OWN_DESCRIPTORS_MAX: usize = 4;
 
@@ -53,7 +57,11 @@ struct Descriptors {
 #[derive(Default)]
 pub(crate) struct Bed {
     descriptors: Option<Arc<Descriptors>>,
-    asleep: bool,
+    /// Who sleeps. When that thread comes to sleep again, it does so from the handler of a signal, or has jumped out
+    /// of its wait: then the bed is its own to use.
+    sleeper: Option<Pid>,
+    /// How often somebody lay down.
+    naps: u32,
 }
 
 impl Bed {
@@ -66,7 +74,7 @@ impl Bed {
     /// Wakes the sleeper, if there is one.
     #[inline]
     pub fn nudge(&self) {
-        if self.asleep {
+        if self.sleeper.is_some() {
             self.ring();
         }
     }
@@ -119,6 +127,8 @@ pub struct Waiter {
     phase: Phase,
     patient: bool,
     deadline: Option<Instant>,
+    /// Which sleep of another thread this one relies on, and since when.
+    relies: Option<(u32, Instant)>,
 }
 
 /// What to do after an attempt that found nothing.
@@ -138,7 +148,7 @@ impl Waiter {
     #[inline]
     pub fn new(timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, patient: false, deadline }
+        Waiter { phase: Phase::New, patient: false, deadline, relies: None }
     }
 
     /// A wait for other members of a group.
@@ -178,8 +188,12 @@ impl Waiter {
                 if self.deadline.is_some() && spinner.pause() == Wait::Again {
                     return Step::Again;
                 }
-                if task.someone_sleeps() {
-                    return Step::Join(left);
+                if let Some(naps) = task.nap_of_another() {
+                    let (seen, since) = self.relies.unwrap_or((naps, Instant::now()));
+                    if seen != naps || since.elapsed() < RELIANCE_MAX {
+                        self.relies = Some((naps, if seen == naps { since } else { Instant::now() }));
+                        return Step::Join(Some(left.map_or(RELIANCE_MAX, |left| left.min(RELIANCE_MAX))));
+                    }
                 }
                 task.prepare_sleep();
                 self.phase = Phase::Prepared;
@@ -318,8 +332,14 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.endpoint.is_napping())
     }
 
+    /// Whether another thread sleeps for this one too.
     pub(crate) fn someone_sleeps(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.bed.asleep)
+        self.nap_of_another().is_some()
+    }
+
+    fn nap_of_another(&self) -> Option<u32> {
+        let bed = &self.member.as_ref()?.bed;
+        bed.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| bed.naps)
     }
 
     /// Senders ring from now on.
@@ -361,7 +381,8 @@ impl Task {
             let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
             return Sleep { descriptors: None, writing: false, deaf: false, timeout: nap };
         };
-        member.bed.asleep = true;
+        member.bed.sleeper = Some(gettid());
+        member.bed.naps = member.bed.naps.wrapping_add(1);
         let crowded = member.link.as_ref().is_some_and(|link| link.is_crowded());
         let writing = member.link.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
         let deaf = member.direct.waits_for.is_some();
@@ -375,7 +396,7 @@ impl Task {
         if let Some(member) = &mut self.member {
             member.endpoint.awake();
             self.state.news |= member.groups.rise();
-            if std::mem::take(&mut member.bed.asleep) {
+            if member.bed.sleeper.take().is_some() {
                 member.bed.hush();
                 member.look_at_socket = true;
             }

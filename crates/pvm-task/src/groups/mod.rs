@@ -202,6 +202,10 @@ impl Groups {
     pub fn watch(&self, crowded: bool) -> bool {
         let Some(waiting) = self.waiting.last() else { return false };
         let Some(generation) = waiting.generation else { return crowded };
+        // Or somebody has jumped out of that wait.
+        if waiting.known.view.passed(generation).is_some() {
+            return false;
+        }
         // Where tasks crowd the cores the others need this one to come to the barrier.
         let looks = if crowded { 0 } else { WATCH_LOOKS };
         for _ in 0..looks {
@@ -234,6 +238,11 @@ impl Groups {
 }
 
 impl Waiting {
+    /// Whether nothing is waited for any more: of who has jumped out of a wait that stays here.
+    fn is_over(&self) -> bool {
+        self.generation.is_some_and(|generation| self.known.view.passed(generation).is_some())
+    }
+
     fn lie_down(&self) {
         self.known.view.lie_down(self.instance);
     }
@@ -327,6 +336,7 @@ impl Task {
         let sleeps = self.someone_sleeps();
         let Some(member) = &mut self.member else { return GroupWait(0) };
         let groups = &mut member.groups;
+        groups.waiting.retain(|waiting| !waiting.is_over());
         groups.next_wait = groups.next_wait.wrapping_add(1);
         let waiting = Waiting { number: groups.next_wait, known: known.clone(), instance, generation };
         if sleeps {
