@@ -209,7 +209,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             5 => {
                 end.turn();
                 let meta = [0, 5, 0, 0, 0, 0];
-                let mut body = Copy::reserve(Body::Bytes(&[5; 100])).expect("memory");
+                let mut body = Copy::reserve(Body::Bytes(&[5; 100]), &mut end.kept.spares).expect("memory");
                 body.fill(Body::Bytes(&[5; 100]));
                 let written = end.kept.all_written() && end.write(meta, body.body());
                 end.keep(Message { meta, body, length: 100 }, written);

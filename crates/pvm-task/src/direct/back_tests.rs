@@ -312,3 +312,18 @@ fn a_link_on_which_nothing_gets_through_is_given_up_and_one_with_a_slow_receiver
     assert!(!end.has_stalled(false, now) && !end.has_stalled(false, now + Duration::from_secs(3600)));
     both.settle();
 }
+
+#[test]
+fn who_only_sends_keeps_little_while_the_other_side_takes_it() {
+    for bytes in [100, 10_000] {
+        let mut both = Both::linked(None);
+        let (mut most, mut count) = (0, 0);
+        for _ in 0..3000 {
+            both.0[0].send(bytes);
+            both.0[1].receive();
+            let kept = &both.0[0].member().direct.find(TIDS[1]).unwrap().kept;
+            (most, count) = (most.max(kept.bytes()), count.max(kept.len()));
+        }
+        assert!(most <= 2 << 20 && count <= 1100, "{most} bytes, {count} messages");
+    }
+}

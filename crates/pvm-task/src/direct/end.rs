@@ -7,8 +7,8 @@
 //!
 //! Each message says how many the sender has taken in from the other side; one who takes in much and sends nothing
 //! says so by itself now and then. What has not been acknowledged is kept, see `back`.
-use super::Body;
 use super::kept::{Copy, Kept, Message};
+use super::{Body, LENT_BYTES_MIN};
 use crate::queue::accepts;
 use crate::receive::Envelope;
 use crate::types::Filter;
@@ -39,6 +39,9 @@ const STALL_TIME_MAX: Duration = Duration::from_millis(2);
 /// So much is taken in before it is acknowledged by itself, in bytes and in messages.
 const ACKNOWLEDGED_BYTES: usize = 256 << 10;
 const ACKNOWLEDGED_MESSAGES: u32 = 256;
+/// What is kept is seen through for what has been acknowledged whenever it has grown by so much, in bytes and in messages.
+const SEEN_BYTES: usize = 512 << 10;
+const SEEN_MESSAGES: usize = 512;
 /// How long nothing gets through until a link is given up.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
 
@@ -116,10 +119,11 @@ pub(crate) struct End {
     /// All bytes sent.
     sent_bytes: u64,
     pub kept: Kept,
+    /// How much was kept, in bytes and in messages, when it was seen through.
+    seen: (usize, usize),
     /// The other side takes nothing at the moment.
     stalled: bool,
-    /// Since when nothing has got through, and what had until then.
-    stall: Option<(Instant, Carried)>,
+    stall: Stall,
     /// Nothing can be sent any more.
     mute: bool,
     /// Nothing more is read.
@@ -176,8 +180,9 @@ impl End {
             sent: 0,
             sent_bytes: 0,
             kept: Kept::default(),
+            seen: (0, 0),
             stalled: false,
-            stall: None,
+            stall: Stall::default(),
             mute: false,
             closed: false,
             returns: false,
@@ -244,6 +249,8 @@ impl End {
             return Ok(());
         }
         self.flush();
+        // Not as soon as it was taken in: then an answer may carry it.
+        self.acknowledge_much();
         self.read_frames(arrived, wanted, news)
     }
 
@@ -371,6 +378,9 @@ impl End {
     pub fn took(&mut self, bytes: usize) {
         self.taken.set(self.taken.get().wrapping_add(1));
         self.untold_bytes += bytes;
+        if bytes >= LENT_BYTES_MIN {
+            self.acknowledge_much();
+        }
     }
 
     /// The other side has taken in so many messages.
@@ -496,6 +506,18 @@ impl End {
         self.kept.push(message, written);
     }
 
+    /// Whether the acknowledgements are to be read that may have come: who only sends does not read otherwise.
+    pub fn keeps_much(&mut self) -> bool {
+        let (bytes, messages) = (self.kept.bytes(), self.kept.len());
+        // Acknowledged since.
+        self.seen = (self.seen.0.min(bytes), self.seen.1.min(messages));
+        let much = bytes - self.seen.0 >= SEEN_BYTES || messages - self.seen.1 >= SEEN_MESSAGES;
+        if much {
+            self.seen = (bytes, messages);
+        }
+        much && !self.closed
+    }
+
     /// Whether a sender leaves its message here without waiting.
     pub fn is_stalled(&self) -> bool {
         self.stalled
@@ -506,21 +528,40 @@ impl End {
         self.link.carried().unwrap_or_default()
     }
 
-    /// Whether nothing has got through for too long: of what this side sends, or, for one who waits for what was sent
-    /// here, of what comes.
+    /// Whether nothing has got through for too long. `waits`: what comes counts too, for one who waits for the last
+    /// words of a task that is dead.
     pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
         if self.closed || (self.kept.is_empty() && !waits) {
-            self.stall = None;
+            self.stall.ends();
             return false;
         }
         let carried = self.carried();
+        self.stall.has_come(carried, waits, now)
+    }
+}
+
+/// How long a connection carries nothing.
+#[derive(Default)]
+struct Stall {
+    /// Since when, and what it had carried until then.
+    since: Option<(Instant, Carried)>,
+}
+
+impl Stall {
+    fn ends(&mut self) {
+        self.since = None;
+    }
+
+    /// Whether that is too long now. While nothing is tried again there is no stall: either nothing is under way, or the
+    /// other side's system says that its task does not read. One who waits for what comes cannot know.
+    fn has_come(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
         if !carried.retries && !waits {
-            self.stall = None;
+            self.ends();
             return false;
         }
-        let (since, before) = *self.stall.get_or_insert((now, carried));
+        let (since, before) = *self.since.get_or_insert((now, carried));
         if carried.acknowledged != before.acknowledged || (waits && carried.received != before.received) {
-            self.stall = Some((now, carried));
+            self.since = Some((now, carried));
             return false;
         }
         now.duration_since(since) >= STALL_LIMIT

@@ -27,7 +27,7 @@ fn tags(end: &mut End) -> Result<Vec<u32>, LinkError> {
 /// Sends as a task does; what the socket does not take waits.
 fn send(end: &mut End, tag: u32, bytes: &[u8]) {
     let (meta, body) = ([0, tag, 0, 0, 0, 0], Body::Bytes(bytes));
-    let mut copy = Copy::reserve(body).unwrap();
+    let mut copy = Copy::reserve(body, &mut end.kept.spares).unwrap();
     copy.fill(body);
     let written = end.kept.all_written() && end.write(meta, body);
     end.keep(Message { meta, body: copy, length: bytes.len() }, written);
@@ -177,4 +177,25 @@ fn nobody_can_have_taken_what_was_not_sent() {
     send(&mut two, 6, b"two");
     assert_eq!(tags(&mut one), Err(LinkError::Malformed));
     assert!(!one.has_ended());
+}
+
+#[test]
+fn a_link_is_given_up_on_which_nothing_gets_through_and_one_that_nobody_reads_is_not() {
+    let begin = Instant::now();
+    let second = |number| begin + Duration::from_secs(number);
+    let carried = |acknowledged, received, retries| Carried { acknowledged, received, retries };
+    let mut stall = Stall::default();
+    let given_up = (0..60).find(|number| stall.has_come(carried(7, *number, true), false, second(*number)));
+    assert_eq!(given_up, Some(STALL_LIMIT.as_secs()));
+    // Something gets through now and then.
+    let mut stall = Stall::default();
+    assert!((0..600).all(|number| !stall.has_come(carried(number / 8, 0, true), false, second(number))));
+    // Nothing is tried again; then it begins.
+    let mut stall = Stall::default();
+    assert!((0..600).all(|number| !stall.has_come(carried(7, 0, false), false, second(number))));
+    assert!(!stall.has_come(carried(7, 0, true), false, second(600)));
+    // The last words of a dead task come as long as bytes come.
+    let mut stall = Stall::default();
+    assert!((0..600).all(|number| !stall.has_come(carried(7, number / 8, false), true, second(number))));
+    assert!(stall.has_come(carried(7, 74, false), true, second(620)));
 }

@@ -9,8 +9,15 @@ use std::collections::VecDeque;
 
 /// Bytes of a body in the heap that are sent at a time.
 const STEP_BYTES: usize = 64 << 10;
-/// From here on a copy is made only where the system has memory to spare, in bytes.
+/// Whenever so much more is kept, it is seen whether the system has memory to spare, in bytes.
 const LARGE_BYTES: usize = 1 << 20;
+
+/// Copies from so many bytes on are made where others have been.
+const SPARE_BYTES_MIN: usize = 4 << 10;
+/// Bytes of memory held for that.
+const SPARES_BYTES_MAX: usize = 8 << 20;
+/// How many of them are looked at.
+const SPARES_LOOKED_AT: usize = 8;
 
 impl<'b> Body<'b> {
     /// Bytes from that offset on, some of them at least where there are any. Those of blocks are copied to `step`.
@@ -34,6 +41,41 @@ impl<'b> Body<'b> {
     }
 }
 
+/// Copies that have been made and are not needed any more; their memory is for the next ones, warm as it is.
+#[derive(Default)]
+pub(crate) struct Spares {
+    copies: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Spares {
+    /// Memory for so many bytes.
+    fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let last = self.copies.len().saturating_sub(SPARES_LOOKED_AT);
+        match self.copies[last..].iter().position(|copy| (bytes..=2 * bytes).contains(&copy.capacity())) {
+            Some(place) if bytes >= SPARE_BYTES_MIN => {
+                let copy = self.copies.swap_remove(last + place);
+                self.bytes -= copy.capacity();
+                copy
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn give(&mut self, body: Copy) {
+        let Copy::Bytes(mut copy) = body else { return };
+        if copy.capacity() < SPARE_BYTES_MIN || copy.capacity() > SPARES_BYTES_MAX {
+            return;
+        }
+        if self.bytes + copy.capacity() > SPARES_BYTES_MAX {
+            *self = Spares::default();
+        }
+        copy.clear();
+        self.bytes += copy.capacity();
+        self.copies.push(copy);
+    }
+}
+
 /// A body as it is kept: blocks by reference, other bytes as a copy.
 pub(crate) enum Copy {
     Bytes(Vec<u8>),
@@ -42,15 +84,12 @@ pub(crate) enum Copy {
 
 impl Copy {
     /// Takes the memory for a copy, which [`Copy::fill`] makes. So what has been begun can be kept.
-    pub fn reserve(body: Body<'_>) -> Result<Copy, Code> {
+    pub fn reserve(body: Body<'_>, spares: &mut Spares) -> Result<Copy, Code> {
         let bytes = match body {
             Body::Bytes(bytes) => bytes.len(),
             Body::Blocks(blocks) => return Ok(Copy::Blocks(blocks.to_vec())),
         };
-        if bytes >= LARGE_BYTES && !pvm_fmp::can_have(bytes as u64) {
-            return Err(Code::NoMem);
-        }
-        let mut copy = Vec::new();
+        let mut copy = spares.take(bytes);
         copy.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
         Ok(Copy::Bytes(copy))
     }
@@ -89,6 +128,7 @@ pub(crate) struct Kept {
     /// Messages that have been acknowledged, from the link's beginning on. Wraps.
     acknowledged: u32,
     bytes: usize,
+    pub spares: Spares,
 }
 
 impl Kept {
@@ -124,6 +164,7 @@ impl Kept {
         }
         for message in self.messages.drain(..more) {
             self.bytes -= message.length;
+            self.spares.give(message.body);
         }
         self.written -= more;
         self.acknowledged = count;
@@ -158,8 +199,18 @@ impl Kept {
         }
     }
 
+    /// Whether there is memory for so many bytes more. The system is asked once a while.
+    pub fn has_room(&self, length: usize) -> bool {
+        self.bytes / LARGE_BYTES == (self.bytes + length) / LARGE_BYTES || pvm_fmp::can_have(length as u64)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
+    }
+
+    /// How many messages are kept.
+    pub fn len(&self) -> usize {
+        self.messages.len()
     }
 
     /// Bytes of all bodies.

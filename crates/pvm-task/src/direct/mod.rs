@@ -290,10 +290,15 @@ impl Directs {
 
     /// Sends a message on a link, or leaves it to it.
     pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
-        let mut copy = Copy::reserve(body)?;
+        let mut copy = match self.find(to) {
+            // Who does not read gets as much as there is memory for.
+            Some(end) if end.is_stalled() && !end.kept.has_room(body.len()) => return Err(Code::NoMem),
+            Some(end) => Copy::reserve(body, &mut end.kept.spares)?,
+            // An end that is gone takes everything: so has its task.
+            None => return Ok(()),
+        };
         let mut since = None;
         let written = loop {
-            // An end that is gone takes everything: so has its task.
             let Some(end) = self.find(to) else { return Ok(()) };
             let before = end.progress();
             end.flush();
@@ -317,10 +322,11 @@ impl Directs {
             copy.fill(body);
         }
         self.ends[place].keep(Message { meta, body: copy, length: body.len() }, written);
-        match lent {
-            true => self.wait_for_taker(to, body),
-            false if written => {}
-            false => self.watch(place),
+        match (lent, written) {
+            (true, _) => self.wait_for_taker(to, body),
+            (false, true) if self.ends[place].keeps_much() => drop(self.look(place, None)),
+            (false, true) => {}
+            (false, false) => self.watch(place),
         }
         Ok(())
     }
@@ -464,9 +470,6 @@ impl Member {
             self.direct.took(state, &arrived);
             state.arrived_bytes(arrived.envelope(own), arrived.body);
             count += 1;
-        }
-        if count > 0 {
-            self.direct.ends.iter_mut().for_each(End::acknowledge_much);
         }
         self.take_turns();
         self.go_back();
