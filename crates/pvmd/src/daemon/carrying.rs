@@ -77,7 +77,7 @@ impl Daemon {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, pipe.as_fd(), Source::Data(host).data(), flags) {
             Ok(()) => attach(&mut self.route, host, pipe),
-            Err(errno) => self.carried(Event::Broken { host, why: errno.to_string() }),
+            Err(errno) => self.carried(Event::Cut { host, why: errno.to_string() }),
         }
     }
 

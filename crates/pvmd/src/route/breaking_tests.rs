@@ -154,6 +154,36 @@ fn what_is_acknowledged_after_a_while_is_the_senders_again() {
 }
 
 #[test]
+fn a_frame_longer_than_what_is_kept_passes_and_costs_no_host() {
+    let (mut one, mut other) = two(false);
+    let b = other.task(1);
+    let message = pvm_core::proto::Message {
+        src: one.tid,
+        dst: b.tid,
+        ctx: 0,
+        tag: 1,
+        wid: 0,
+        enc: 0,
+        format: 0,
+        body: pvm_core::proto::ByteBuf::from(vec![7; 40 << 20]),
+    };
+    let frame = Frame::Deliver(message);
+    one.route.along(b.tid, &frame);
+    for _ in 0..20 {
+        one.turn();
+        other.route.along(one.tid, &death(one.tid, 1));
+        other.turn();
+    }
+    // It is lost in the middle, too.
+    join_again(&mut one, &mut other, false);
+    for _ in 0..10_000 {
+        (one.turn(), other.turn());
+    }
+    assert_eq!((other.frames.len(), one.frames.len()), (1, 20));
+    assert!(other.frames == [frame]);
+}
+
+#[test]
 fn a_host_that_says_it_has_what_it_was_never_sent_is_found_out() {
     for again in [false, true] {
         let (mut one, mut other) = (Host::new(0x40000), Host::new(0x80000));

@@ -21,8 +21,9 @@ struct Greeting {
 }
 
 impl Cable {
-    pub fn new(pipe: Pipe) -> Cable {
-        Cable { pipe: Some(pipe), inlet: Inlet::default(), outlet: Outlet::default(), greeting: None }
+    /// The first one, or none yet.
+    pub fn new(pipe: Option<Pipe>) -> Cable {
+        Cable { pipe, inlet: Inlet::default(), outlet: Outlet::default(), greeting: None }
     }
 
     /// The connection is of no use any more.

@@ -178,14 +178,13 @@ impl Route {
     /// The link to a host is there.
     pub fn attach(&mut self, host: Tid, pipe: Pipe) {
         self.wanted.remove(&host);
-        self.cables.insert(host, Cable::new(pipe));
+        self.cables.insert(host, Cable::new(Some(pipe)));
     }
 
     /// There is another connection to a host: all goes on where the other side has got to.
     pub fn resume(&mut self, host: Tid, pipe: Pipe) {
-        if let Some(cable) = self.cables.get_mut(&host) {
-            cable.plug(pipe);
-        }
+        self.wanted.remove(&host);
+        self.cables.entry(host).or_insert_with(|| Cable::new(None)).plug(pipe);
     }
 
     /// The connection to a host is of no use any more; another one may come.

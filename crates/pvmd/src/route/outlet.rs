@@ -98,6 +98,8 @@ impl Place {
 /// not been acknowledged.
 pub(super) struct Outlet {
     sent: Outgoing<Gathering>,
+    /// The longest gathering since all was acknowledged: one frame can be longer than the limit.
+    longest: u64,
     /// How far the current gathering is written.
     place: Place,
     /// Where the last credit among the bytes of the last gathering ends.
@@ -113,6 +115,7 @@ impl Default for Outlet {
     fn default() -> Outlet {
         Outlet {
             sent: Outgoing::default(),
+            longest: 0,
             place: Place::default(),
             credit_end: 0,
             credit: BTreeMap::new(),
@@ -139,7 +142,16 @@ impl Outlet {
 
     /// The other side has come so far.
     pub fn acknowledged(&mut self, position: u64) -> Result<(), Strange> {
-        self.sent.acknowledge(position, |gathering| spare(&mut self.spares, gathering))
+        self.sent.acknowledge(position, |gathering| spare(&mut self.spares, gathering))?;
+        if self.sent.kept() == 0 {
+            self.longest = 0;
+        }
+        Ok(())
+    }
+
+    /// What is kept, beside a gathering that is longer than all others.
+    fn kept_beside_longest(&self) -> u64 {
+        self.sent.kept().saturating_sub(self.longest)
     }
 
     /// There is another connection, and the other side has come so far.
@@ -155,7 +167,7 @@ impl Outlet {
     /// Credit, and an acknowledgement that is due, go right behind the piece that is being written, and behind the
     /// credit before them; never in between what an earlier connection has carried.
     fn gather_words(&mut self, receipts: &mut Receipts) {
-        let gives_credit = !self.credit.is_empty() && self.sent.kept() < CREDIT_KEPT_BYTES_MAX;
+        let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
             || !self.sent.is_new()
             || (!self.is_through() && self.place.at < self.credit_end)
@@ -188,6 +200,7 @@ impl Outlet {
     fn add(&mut self, gathering: Gathering) {
         self.place = Place::default();
         let length = gathering.length();
+        self.longest = self.longest.max(length);
         self.sent.push(gathering, length);
     }
 
@@ -215,7 +228,7 @@ impl Outlet {
             pipe.flush()?;
             self.writable = !pipe.wants_write();
         }
-        if self.sent.kept() > KEPT_BYTES_MAX {
+        if self.kept_beside_longest() > KEPT_BYTES_MAX {
             return Err(Failure::Strange);
         }
         let mut total = 0;

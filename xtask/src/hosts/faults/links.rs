@@ -16,6 +16,10 @@ const AGAIN: &str = "stands again";
 
 /// Data links of the host are ended several times. Sometimes the other side hears nothing of it.
 pub fn kill(run: &mut Run) -> Result<()> {
+    let control = control_links(run.victim())?;
+    let data_links = |host: &Host| -> Result<Vec<Connection>> {
+        Ok(connections(host)?.into_iter().filter(|one| !control.contains(&one.name())).collect())
+    };
     let mut killed = 0;
     for _ in 0..run.numbers.between(1, KILLS_MAX + 1) {
         let unheard = run.numbers.between(0, 2) == 1;
@@ -45,29 +49,47 @@ pub fn kill(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A connection: its end here, its end there.
+/// A connection: its end here, its end there, what has gone over it.
 struct Connection {
     near: String,
     far: String,
+    bytes: u64,
 }
 
-/// The data links of a daemon. Two hosts have two connections, of which that for control is the older one.
-fn data_links(host: &Host) -> Result<Vec<Connection>> {
-    let daemon = format!("pid={},", host.daemon().context("a daemon there")?);
-    let mut peers: BTreeMap<String, BTreeMap<u64, Connection>> = BTreeMap::new();
-    for line in host.sh("ss -tnpeH state established")?.lines().filter(|line| line.contains(&daemon)) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let number = words.iter().find_map(|word| word.strip_prefix("ino:")?.parse().ok());
-        let (Some(number), [_, _, near, far, ..]) = (number, words.as_slice()) else { continue };
-        let peer = far.rsplit_once(':').context("an address and a port")?.0;
-        let connection = Connection { near: near.to_string(), far: far.to_string() };
-        peers.entry(peer.to_owned()).or_default().insert(number, connection);
+impl Connection {
+    fn name(&self) -> String {
+        format!("{} {}", self.near, self.far)
     }
-    Ok(peers.into_values().filter_map(|both| both.into_values().nth(1)).collect())
+}
+
+/// All connections of a daemon.
+fn connections(host: &Host) -> Result<Vec<Connection>> {
+    let daemon = format!("pid={},", host.daemon().context("a daemon there")?);
+    let said = host.sh("ss -tnpiHO state established")?;
+    let lines = said.lines().filter(|line| line.contains(&daemon));
+    let connection = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let count = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
+        let bytes = count("bytes_sent:").unwrap_or(0) + count("bytes_received:").unwrap_or(0);
+        Some(Connection { near: words.get(2)?.to_string(), far: words.get(3)?.to_string(), bytes })
+    };
+    Ok(lines.filter_map(connection).collect())
+}
+
+/// The names of the control links of a daemon: of the two connections to each other host messages go over one, and
+/// little over the other.
+fn control_links(host: &Host) -> Result<Vec<String>> {
+    let mut peers: BTreeMap<String, Vec<Connection>> = BTreeMap::new();
+    for one in connections(host)? {
+        let peer = one.far.rsplit_once(':').context("an address and a port")?.0;
+        peers.entry(peer.to_owned()).or_default().push(one);
+    }
+    let least = |both: Vec<Connection>| both.into_iter().min_by_key(|one| one.bytes).map(|one| one.name());
+    Ok(peers.into_values().filter_map(least).collect())
 }
 
 /// Has the kernel end a connection; how many that were.
-fn end(host: &Host, Connection { near, far }: &Connection) -> Result<usize> {
+fn end(host: &Host, Connection { near, far, .. }: &Connection) -> Result<usize> {
     let said = host.sh(&format!("ss -tnHK src '{near}' dst '{far}'"))?;
     Ok(said.lines().count())
 }
