@@ -400,7 +400,7 @@ fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
     if usual.current == usual.maximum {
         return act();
     }
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual.clone() });
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });
     let result = act();
     let _ = setrlimit(Resource::Nofile, usual);
     result

@@ -224,7 +224,9 @@ impl Link {
             Some(tls) => {
                 let cipher = tls.cipher();
                 let comes = cipher.len() + bytes;
-                let has_room = cipher.reserve(bytes) && self.inbox.reserve(comes);
+                // What is decrypted at once to where it belongs needs none here.
+                let is_long = self.inbox.len() > BUSY_READ_BYTES;
+                let has_room = cipher.reserve(bytes) && (!is_long || self.inbox.reserve(comes));
                 (cipher, bytes, has_room)
             }
             None => {
