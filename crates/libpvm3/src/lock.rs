@@ -193,6 +193,41 @@ fn taken(how: Taken) -> Taken {
     how
 }
 
+thread_local! {
+    /// Where on its stack this thread waits with the lock held; 0 where it does not.
+    static WAITING: Cell<usize> = const { Cell::new(0) };
+}
+/// The least that the system puts on a stack below what a signal interrupts, on any processor.
+const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
+
+/// Says where this thread waits, as an address; gives where it did before. To be set to 0
+/// whenever the lock is given free.
+pub fn wait_at(place: usize) -> usize {
+    WAITING.try_with(|own| own.replace(place)).unwrap_or(0)
+}
+
+/// Whether this thread, which has the lock, has jumped out of the wait in which it took it: then it is not below that
+/// wait, as the handler of a signal would be. `false` where that cannot be told.
+#[cold]
+pub fn has_jumped() -> bool {
+    let here = 0u8;
+    let waiting = WAITING.try_with(Cell::get).unwrap_or(0);
+    if waiting == 0 || (&raw const here).addr() + SIGNAL_FRAME_BYTES_MIN < waiting || on_other_stack() {
+        return false;
+    }
+    wait_at(0);
+    true
+}
+
+/// Whether a signal is handled on a stack of its own.
+fn on_other_stack() -> bool {
+    let mut stack = std::mem::MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: asks only, and there is room for the answer.
+    let asked = unsafe { libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr()) } == 0;
+    // SAFETY: zeroes are one, and the system has filled it.
+    !asked || unsafe { stack.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
+}
+
 /// Gives the lock free. Does nothing in the child of a fork that happened inside.
 #[inline(always)]
 pub fn give() {

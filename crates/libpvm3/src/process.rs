@@ -147,12 +147,15 @@ fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
             Some(entry)
         }
         Taken::Already => {
-            if !USER_CODE.swap(false, Relaxed) {
-                mem::forget(entry);
-                return None;
+            if USER_CODE.swap(false, Relaxed) {
+                entry.nested = true;
+                return Some(entry);
             }
-            entry.nested = true;
-            Some(entry)
+            if lock::has_jumped() {
+                return Some(entry);
+            }
+            mem::forget(entry);
+            None
         }
         Taken::Midst => {
             mem::forget(entry);
@@ -242,9 +245,11 @@ impl Entry {
             return long();
         }
         self.pass_news_on();
+        let waiting = lock::wait_at(0);
         lock::give();
         let value = long();
         self.come_back();
+        lock::wait_at(waiting);
         value
     }
 

@@ -1,4 +1,5 @@
 //! Waiting for something, with the lock given free while the thread sleeps.
+use crate::lock;
 use crate::process::Entry;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
@@ -43,6 +44,8 @@ pub fn wait_by<T>(
     mut waiter: Waiter,
     attempt: &mut dyn FnMut(&mut Entry) -> Option<T>,
 ) -> Option<T> {
+    let place = 0u8;
+    let outer = lock::wait_at((&raw const place).addr());
     let found = loop {
         if let Some(value) = attempt(entry) {
             break Some(value);
@@ -58,6 +61,7 @@ pub fn wait_by<T>(
         }
     };
     waiter.finish(entry.task());
+    lock::wait_at(outer);
     if entry.others_wait() {
         entry.wake_joined();
     }

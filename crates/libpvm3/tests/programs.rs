@@ -226,6 +226,11 @@ fn a_signal_handler_may_jump_out_of_a_wait() {
 }
 
 #[test]
+fn signals_in_the_midst_of_the_lock_hang_nobody() {
+    passes("lock_signals", Linked::Shared);
+}
+
+#[test]
 fn a_wait_in_which_handlers_may_call_asks_for_no_memory() {
     passes("allocations", Linked::Shared);
 }
@@ -239,6 +244,11 @@ fn long_messages_arrive_whole_or_cut_off() {
 fn long_shares_are_combined_once_or_not_at_all() {
     passes("reduce", Linked::Shared);
     passes("reduce", Linked::Static);
+}
+
+#[test]
+fn a_reduction_without_memory_fails_and_nothing_else() {
+    passes("no_memory", Linked::Shared);
 }
 
 #[test]

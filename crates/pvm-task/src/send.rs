@@ -408,6 +408,7 @@ impl Task {
                 copy.extend_from_slice(body);
                 self.arrive_at_home(envelope, copy);
             }
+            Route::Daemon if body.len() > DAEMON_MESSAGE_BYTES_MAX => return Err(Code::NoMem),
             Route::Daemon => member.send_to_daemon(to, meta, body.to_vec())?,
         }
         Ok(Submit::Done)

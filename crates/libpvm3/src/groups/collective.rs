@@ -251,7 +251,13 @@ fn reduce_at_root(entry: &mut Entry, operation: &Collective, this: &Call, combin
     entry.task().expect_shares(operation)?;
     // Taken, since `combine` may call the library and reduce something itself.
     let mut scratch = std::mem::take(&mut entry.state().scratch);
-    scratch.resize(data.bytes.div_ceil(size_of::<u128>()).max(scratch.len()), 0);
+    let words = data.bytes.div_ceil(size_of::<u128>()).max(scratch.len());
+    if scratch.try_reserve_exact(words - scratch.len()).is_err() {
+        entry.state().scratch = scratch;
+        entry.task().give_up_shares(operation);
+        return Err(Code::NoMem.into());
+    }
+    scratch.resize(words, 0);
     let share = Memory { start: scratch.as_mut_ptr().cast(), bytes: data.bytes };
     let ours = combiner(combine, this.data_type);
     let mut result = Ok(());
