@@ -236,7 +236,10 @@ mod tests {
         let mut text = TraceText::default();
         let part = record(Event::Mytid, Moment::Exit, vec![Value::Int(262145)]);
         let first = text.part(ONE, &part);
-        assert!(first.starts_with("\n#2053: \"mytid(1.1)\"\n{\n\t// \"TS\" \"seconds\"\n\tint \"TS\";\n"), "{first}");
+        assert!(
+            first.starts_with("\n#2053: \"mytid(1.1)\"\n{\n\t// \"TS\" \"Time Seconds\"\n\tint \"TS\";\n"),
+            "{first}"
+        );
         assert!(first.ends_with("\tint \"MT\";\n};;\n\n\"mytid(1.1)\" { 1, 2, 262145, 262145 };;\n"), "{first}");
         assert_eq!(text.part(ONE, &part), "\"mytid(1.1)\" { 1, 2, 262145, 262145 };;\n");
     }

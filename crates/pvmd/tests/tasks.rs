@@ -299,7 +299,7 @@ fn helper_that_enrols_and_leaves_a_child_behind() {
 }
 
 #[test]
-fn the_end_of_a_process_is_noticed_while_its_child_holds_the_socket() {
+fn a_task_is_left_alone_while_a_child_of_its_process_holds_the_socket() {
     let directory = Directory::new();
     let daemon = Daemon::run(directory.command().arg("-d4"));
     let mut task = Client::enroll(&daemon.socket);
@@ -310,9 +310,15 @@ fn the_end_of_a_process_is_noticed_while_its_child_holds_the_socket() {
     let numbers = std::fs::read_to_string(&file).unwrap();
     let mut numbers = numbers.split(' ').map(|number| number.parse::<u32>().unwrap());
     let (tid, child) = (Tid(numbers.next().unwrap()), numbers.next().unwrap());
-    eventually("the end", || task.ask(Request::TaskStatus(tid)) == Reply::Code(Code::NoTask.number()));
-    // Not for its end was the task's noticed: it still runs, with the socket.
+    // The process has been waited for: its number may be another's from now on, and gets no signal.
+    let process = |task: &mut Client| match task.ask(Request::Tasks(tid)) {
+        Reply::Tasks(tasks) => tasks.first().map(|task| task.pid),
+        other => panic!("{other:?}"),
+    };
+    eventually("no process", || process(&mut task) == Some(0));
+    assert_eq!(task.ask(Request::TaskStatus(tid)), Reply::Code(0));
     let child = rustix::process::Pid::from_raw(child as i32).unwrap();
     assert!(rustix::process::kill_process(child, rustix::process::Signal::KILL).is_ok());
+    eventually("the end", || task.ask(Request::TaskStatus(tid)) == Reply::Code(Code::NoTask.number()));
     assert!(directory.log().contains(&format!("{tid} is gone")));
 }

@@ -50,7 +50,7 @@ wait_for sh -c 'grep -c "^.endtask" trace | grep -q 2'
 echo quit >&3
 exec 3>&-
 wait $tracer
-grep -v -e '^ [* ] ' tracer.out | sed -E 's/0x4[0-9a-f]{4}/TID/' | sed '/^$/d'
+grep -v -e '^ [* ] ' -e 'Trace File Complete' tracer.out | sed -E 's/0x4[0-9a-f]{4}/TID/' | sed '/^$/d'
 echo "---- kinds of records"
 kinds trace
 echo "---- records"

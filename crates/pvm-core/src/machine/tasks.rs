@@ -425,10 +425,9 @@ impl Machine {
         }
         self.detach(tid);
         self.tell_master_left(tid, true);
-        // Collectors of both take the end of the traces for the last that they hear of the task.
-        self.end_output(tid);
         self.trace_end(tid);
         self.traces.forget(tid);
+        self.end_output(tid);
         self.mailboxes.forget(tid);
         self.contexts.forget(tid);
         self.handle_input_taken(tid, false);
