@@ -68,4 +68,8 @@ fi
 case $cargo in
     */*) PATH=$(dirname "$cargo"):$PATH && export PATH ;;
 esac
+# A minute without a word looks like a fault.
+if [ "${1-}" = xtask ] && [ ! -e "${CARGO_TARGET_DIR:-target}/debug/xtask" ]; then
+    echo "building the commands of the source tree (about a minute, once)" >&2
+fi
 exec "$cargo" "$@"

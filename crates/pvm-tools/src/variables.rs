@@ -45,7 +45,7 @@ impl Variables {
         let mut names = self.exported_names();
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
-            self.set(EXPORT_LIST, &names.join(":"));
+            self.set(EXPORT_LIST, names.join(":"));
         }
     }
 
@@ -53,7 +53,7 @@ impl Variables {
     pub fn unexport(&mut self, name: &str) {
         let mut names = self.exported_names();
         names.retain(|known| known != name);
-        self.set(EXPORT_LIST, &names.join(":"));
+        self.set(EXPORT_LIST, names.join(":"));
     }
 
     fn exported_names(&self) -> Vec<String> {

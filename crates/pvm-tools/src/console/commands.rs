@@ -121,7 +121,7 @@ pub fn setenv(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         [] => variables.list(),
         [name] => variables.get(name).map(|value| value + "\n").unwrap_or_default(),
         [name, values @ ..] => {
-            variables.set(name, &values.join(" "));
+            variables.set(name, values.join(" "));
             String::new()
         }
     };
