@@ -159,7 +159,8 @@ pub enum Line {
     Noise,
 }
 
-/// Reads a line of the started daemon, or what a hoster says in its place.
+/// Reads a line of the started daemon, or what a hoster says in its place. What start-up files print without a
+/// newline at its end stands before it in the same line.
 pub fn read(line: &str) -> Line {
     let line = line.trim();
     let failed = [
@@ -173,10 +174,49 @@ pub fn read(line: &str) -> Line {
         ("PvmDenied", Code::Denied),
         ("PvmHostFail", Code::HostFail),
     ];
-    match failed.iter().find(|(name, _)| *name == line) {
-        Some((_, code)) => Line::Failed(*code),
-        None if line.starts_with("ddpro<") => started(line).unwrap_or(Line::OtherProtocol),
-        None => Line::Noise,
+    if let Some((_, code)) = failed.iter().find(|(name, _)| line.ends_with(name)) {
+        return Line::Failed(*code);
+    }
+    match line.rfind("ddpro<") {
+        Some(0) => started(line).unwrap_or(Line::OtherProtocol),
+        // Whatever it is, a daemon says more than that word.
+        Some(start) if is_whole(&line[start..]) => started(&line[start..]).unwrap_or(Line::OtherProtocol),
+        _ => Line::Noise,
+    }
+}
+
+/// Whether all that a daemon says of itself, be it of PVM 3.4.6, is in the line.
+fn is_whole(line: &str) -> bool {
+    let fields = fields(line).unwrap_or_default();
+    ["ddpro", "arch", "ip", "mtu", "dsig"].iter().all(|name| fields.iter().any(|(known, _)| known == name))
+}
+
+/// What somebody elsewhere has printed, fit for a terminal: without control characters, and without the sequences
+/// that begin with an escape.
+pub fn plain(text: &str) -> String {
+    let (mut plain, mut letters) = (String::new(), text.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\u{1b}' => skip_escape(&mut letters),
+            '\t' => plain.push(' '),
+            letter if letter.is_control() => {}
+            letter => plain.push(letter),
+        }
+    }
+    plain
+}
+
+/// Passes over the rest of a sequence: one with parameters, one with a text, or a single character.
+fn skip_escape(letters: &mut std::str::Chars<'_>) {
+    let last = match letters.next() {
+        Some('[') => letters.find(|letter| ('@'..='~').contains(letter)),
+        Some(' '..='/') => letters.find(|letter| ('0'..='~').contains(letter)),
+        Some(']' | 'P' | 'X' | '^' | '_') => letters.find(|letter| matches!(letter, '\u{7}' | '\u{1b}' | '\u{9c}')),
+        _ => None,
+    };
+    if last == Some('\u{1b}') {
+        // The end of a text has two characters.
+        let _ = letters.next();
     }
 }
 
@@ -193,10 +233,14 @@ fn started(line: &str) -> Option<Line> {
     let list = |name: &str| field(name).unwrap_or("").split(',').filter(|word| !word.is_empty());
     let addresses: Vec<SocketAddr> = list("addr").take(ADDRESSES_MAX).filter_map(|one| one.parse().ok()).collect();
     Some(Line::Started(Started {
-        arch: field("arch").filter(|arch| !arch.is_empty())?.to_owned(),
+        arch: field("arch").filter(|arch| !arch.is_empty() && !arch.contains(char::is_control))?.to_owned(),
         dsig: field("dsig")?.parse().ok()?,
         key: unhex(field("key")?)?,
-        names: list("name").take(ADDRESSES_MAX).map(str::to_owned).collect(),
+        names: list("name")
+            .take(ADDRESSES_MAX)
+            .filter(|name| !name.contains(char::is_control))
+            .map(str::to_owned)
+            .collect(),
         addresses,
     }))
 }
@@ -278,6 +322,27 @@ mod tests {
             |arch: &str| Started { arch: arch.into(), dsig: 7, addresses: vec![], key: KEY, names: vec![] }.line();
         assert_eq!(read(&line("LINUX64 dsig<3")), Line::OtherProtocol);
         assert!(matches!(read(&line("LINUX64> xdsig<3")), Line::Started(Started { dsig: 7, .. })));
+    }
+
+    #[test]
+    fn what_start_up_files_print_may_stand_before_it() {
+        let started = Started { arch: "LINUX64".into(), dsig: 7, addresses: vec![], key: KEY, names: vec!["h".into()] };
+        for noise in ["Welcome", "$ ", "ddpro<", "a<b> ", "\u{1b}]0;title\u{7}", "\u{1b}["] {
+            assert_eq!(read(&format!("{noise}{}", started.line())), Line::Started(started.clone()), "{noise}");
+        }
+        assert_eq!(read("hello PvmDupHost"), Line::Failed(Code::DupHost));
+        let old = "ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>";
+        assert_eq!(read(&format!("Welcome{old}")), Line::OtherProtocol);
+        let odd = Started { arch: "L\u{1b}[2J".into(), names: vec!["n\r".into()], ..started };
+        assert_eq!(read(&odd.line()), Line::OtherProtocol);
+    }
+
+    #[test]
+    fn what_others_print_moves_no_terminal() {
+        let text =
+            "\u{1b}[1;31mred\u{1b}[0m \u{1b}]0;title\u{7}a\tb\r\u{8}\u{9b}c\u{1b}(Bd \u{1b}]8;;x\u{1b}\\ü\u{1b}[";
+        assert_eq!(plain(text), "red a bcd ü");
+        assert_eq!(plain("as it is: <x> 100%"), "as it is: <x> 100%");
     }
 
     #[test]

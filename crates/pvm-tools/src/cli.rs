@@ -122,9 +122,9 @@ pub struct Run {
     pub trace: Option<PathBuf>,
     /// Run on these hosts only: a list with ranges (a,b,n[1-4]); a:4 takes four
     /// tasks before others take more. Those that are not in the machine are
-    /// added, and taken out afterwards
+    /// added, and taken out afterwards. It can stand there more than once
     #[arg(long, value_name = "LIST", verbatim_doc_comment)]
-    pub hosts: Option<String>,
+    pub hosts: Vec<String>,
     /// The same with the hosts of a file (name slots=4)
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     pub hostfile: Option<PathBuf>,

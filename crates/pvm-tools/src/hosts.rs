@@ -3,7 +3,8 @@ use crate::signals::Signals;
 use crate::{cli, control, machine, shape};
 use pvm_core::codes::Code;
 use pvm_core::hostfile::{self, HostLine, Hostfile};
-use pvm_core::proto::{Reply, Request};
+use pvm_core::machine::KNOWN_AS;
+use pvm_core::proto::{Host, Reply, Request};
 use pvm_task::Session;
 use serde_bytes::ByteBuf;
 use std::path::Path;
@@ -67,16 +68,33 @@ pub struct Added {
     reasons: Vec<String>,
 }
 
-/// Adds hosts to the machine; such as are in it already stay.
+/// Adds hosts to the machine; such as are in it already stay, and one that stands there twice is added once.
 pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<Added, Code> {
-    if wanted.is_empty() {
-        return Ok(Added { wanted, results: Vec::new(), reasons: Vec::new() });
+    let known = if wanted.is_empty() { Vec::new() } else { control::hosts(session)?.0 };
+    let asked = to_ask(&wanted, &known);
+    let mut added = Added { results: vec![Code::DupHost.number(); wanted.len()], reasons: Vec::new(), wanted };
+    added.reasons = added.wanted.iter().map(|host| format!("{KNOWN_AS}{}", host.name)).collect();
+    if asked.is_empty() {
+        return Ok(added);
     }
-    let lines = wanted.iter().map(|host| ByteBuf::from(host.line.as_bytes())).collect();
-    match session.request(Request::AddHosts(lines))? {
-        Reply::AddedHosts { hosts, reasons, .. } => Ok(Added { wanted, results: hosts, reasons }),
-        _ => Err(Code::BadMsg),
+    let lines = asked.iter().map(|index| ByteBuf::from(added.wanted[*index].line.as_bytes())).collect();
+    let Reply::AddedHosts { hosts, reasons, .. } = session.request(Request::AddHosts(lines))? else {
+        return Err(Code::BadMsg);
+    };
+    for (index, (result, reason)) in asked.into_iter().zip(hosts.into_iter().zip(reasons)) {
+        (added.results[index], added.reasons[index]) = (result, reason);
     }
+    Ok(added)
+}
+
+/// The hosts of which the machine does not know yet. `$` is for a second daemon on the first host of the machine; one
+/// of the same name elsewhere is the same.
+fn to_ask(wanted: &[Wanted], known: &[Host]) -> Vec<usize> {
+    let own = known.first().map(|host| host.name.as_str());
+    let is_second = |host: &Wanted| host.line.starts_with(['$', '&']) && own == Some(host.name.as_str());
+    let is_known = |host: &Wanted| known.iter().any(|one| one.name == host.name) && !is_second(host);
+    let is_first = |index: usize| !wanted[..index].iter().any(|host| host.name == wanted[index].name);
+    (0..wanted.len()).filter(|index| is_first(*index) && !is_known(&wanted[*index])).collect()
 }
 
 impl Added {
@@ -105,20 +123,31 @@ impl Added {
         shape::reasons(&pick(&names), &codes, &pick(&self.reasons))
     }
 
+    /// The name by which the machine knows a host that was in it before.
+    fn known_name(&self, index: usize) -> Option<&str> {
+        let reason =
+            self.reasons[index].strip_prefix(KNOWN_AS).filter(|_| self.results[index] == Code::DupHost.number());
+        reason.and_then(|reason| reason.lines().next())
+    }
+
+    /// What is to be said of hosts that are in the machine by another name.
+    pub fn remarks(&self) -> String {
+        let other = |index: usize| Some((&self.wanted[index].name, self.known_name(index)?));
+        let others = (0..self.wanted.len()).filter_map(other).filter(|(name, known)| name != known);
+        others.map(|(name, known)| format!("{name}: {KNOWN_AS}{known}\n")).collect()
+    }
+
     /// Where tasks are to run, for `pvm_spawn`: each host as often as it takes tasks.
-    pub fn place(&self, session: &mut Session) -> Result<String, Code> {
+    pub fn place(&self) -> String {
         let weighted = self.wanted.iter().any(|host| host.slots.is_some());
         let mut names = Vec::new();
-        for (host, result) in self.wanted.iter().zip(&self.results) {
-            // The machine may know it by another name only, and then it is this one.
-            let known = *result > 0
-                || session.request(Request::HostStatus(ByteBuf::from(host.name.as_bytes())))? == Reply::Code(0);
-            let name = if known { host.name.clone() } else { ".".to_owned() };
+        for (index, host) in self.wanted.iter().enumerate() {
+            let name = self.known_name(index).unwrap_or(&host.name).to_owned();
             let count = if weighted { host.slots.unwrap_or(1) } else { 1 };
             names.extend(std::iter::repeat_n(name, count as usize));
         }
         // A list even of one: it says that nothing else will do.
-        Ok(names.join(",") + ",")
+        names.join(",") + ","
     }
 }
 
@@ -162,7 +191,7 @@ pub fn up(arguments: &cli::Up) -> ExitCode {
     match result {
         Ok((added, (hosts, formats))) => {
             print!("{}", shape::configuration(&hosts, formats));
-            eprint!("{}", added.complaints());
+            eprint!("{}{}", added.remarks(), added.complaints());
             if added.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(code) => failed("up", code),
@@ -200,6 +229,7 @@ pub fn down(arguments: &cli::Down) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pvm_core::tid::Tid;
 
     fn words(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
@@ -212,6 +242,21 @@ mod tests {
         assert_eq!(lines, ["a", "b", "n1 slots=2", "n2 slots=2", "$d lo=joe ip=10.0.0.1"]);
         assert_eq!(wanted[3].slots, Some(2));
         assert!(of_words(&words(&["a b"])).is_err_and(|text| text.contains("'b'")));
+    }
+
+    #[test]
+    fn hosts_that_are_there_already_are_not_asked_for_and_go_by_the_name_that_the_machine_knows() {
+        let host = |name: &str| Host { name: name.into(), tid: Tid(0x40000), arch: "L".into(), speed: 1, dsig: 1 };
+        let wanted = of_words(&words(&["vm,$vm,$h2,h2", "h3 ip=10.0.0.3", "h3", "10.0.0.2:2"])).unwrap();
+        let asked = to_ask(&wanted, &[host("vm"), host("h2")]);
+        assert_eq!(asked, [4, 6]);
+        assert_eq!(to_ask(&of_words(&words(&["$vm"])).unwrap(), &[host("vm")]), [0]);
+        let wanted = of_words(&words(&["h2", "10.0.0.2:2", "h3"])).unwrap();
+        let dup = Code::DupHost.number();
+        let reasons = [format!("{KNOWN_AS}h2"), format!("{KNOWN_AS}h2\ntry: $NAME"), String::new()].to_vec();
+        let added = Added { wanted, results: vec![dup, dup, 0xc0000], reasons };
+        assert_eq!(added.remarks(), "10.0.0.2: it is in the machine already, as h2\n");
+        assert_eq!((added.place().as_str(), added.complaints().as_str()), ("h2,h2,h2,h3,", ""));
     }
 
     #[test]

@@ -84,10 +84,10 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
 
 /// The hosts that the command line names; `None` when it names none.
 fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
-    match (&arguments.hosts, &arguments.hostfile) {
-        (Some(list), _) => hosts::of_words(std::slice::from_ref(list)).map(Some),
-        (None, Some(path)) => hosts::of_file(path).map(Some),
-        (None, None) => Ok(None),
+    match (arguments.hosts.as_slice(), &arguments.hostfile) {
+        ([], Some(path)) => hosts::of_file(path).map(Some),
+        ([], None) => Ok(None),
+        (lists, _) => hosts::of_words(lists).map(Some),
     }
 }
 
@@ -106,7 +106,7 @@ fn with_hosts(
     let added = hosts::add(session, wanted)?;
     *borrowed = added.new_names();
     match added.is_complete() {
-        true => Ok(added.place(session)?),
+        true => Ok(added.place()),
         false => Err(RunError::Hosts(added.complaints().trim_end().to_owned())),
     }
 }

@@ -73,6 +73,32 @@ fn a_program_runs_on_the_hosts_that_were_named_and_they_go_with_it() {
 }
 
 #[test]
+fn hosts_that_are_in_the_machine_go_by_any_name_and_need_none_that_is_known_elsewhere() {
+    let nest = Nest::new();
+    nest.remote_shell();
+    nest.program("prog", "echo ${HOSTNAME:-here}");
+    // As on another host: an address of its own, and a name that nobody can look up.
+    nest.run(&["up", "$h2.invalid ip=127.0.0.2"]);
+    let up = nest.run(&["up", "localhost", "h2.invalid"]);
+    assert_eq!((up.status.code(), names(&up).len()), (Some(0), 2));
+    let own = &names(&up)[0];
+    assert_eq!(err(&up), format!("localhost: it is in the machine already, as {own}\n"));
+    let run = |hosts: &[&str]| {
+        let lists = hosts.iter().flat_map(|list| ["--hosts", list]);
+        let words: Vec<&str> = ["run", "-n", "2"].into_iter().chain(lists).chain(["./prog"]).collect();
+        let output = nest.run(&words);
+        (sorted(&output), err(&output))
+    };
+    let lines = |lines: [&str; 2]| (lines.map(str::to_owned).to_vec(), String::new());
+    assert_eq!(run(&["h2.invalid"]), lines(["h2.invalid"; 2]));
+    assert_eq!(run(&["$h2.invalid", "$h2.invalid"]), lines(["h2.invalid"; 2]));
+    assert_eq!(run(&["$h2.invalid,localhost"]), lines(["h2.invalid", "here"]));
+    assert_eq!(run(&["localhost", "$127.0.0.3"]), lines(["127.0.0.3", "here"]));
+    assert!(wait_until(|| !nest.has_daemon_on("127.0.0.3")));
+    assert_eq!(names(&nest.run(&["conf"]))[1..], ["h2.invalid"]);
+}
+
+#[test]
 fn a_hostfile_names_the_hosts_of_a_run_and_of_a_console() {
     let nest = Nest::new();
     nest.remote_shell();

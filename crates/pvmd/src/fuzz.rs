@@ -1,8 +1,9 @@
 //! Bytes from nowhere, for what the daemon reads beside frames (docs/testing.md).
 use crate::arguments::{self, Command};
 use crate::start::attempt::{Lines, Pipe};
+use crate::start::reason::read_answer;
 use crate::start::reason::{End, Failure, is_not_found};
-use crate::start::{read_answer, way};
+use crate::start::way;
 use crate::{resolve, route, settings, workplace};
 use pvm_core::dialogue::{self, Call, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;
@@ -43,7 +44,6 @@ pub const TARGETS: &[Target] = &[
         run: start_output,
         decoder: &[
             part("crates/pvmd/src/start/attempt.rs", &["read", "take", "end", "split", "ended"]),
-            part("crates/pvmd/src/start.rs", &["read_answer"]),
             file("crates/pvmd/src/start/reason.rs"),
         ],
     },
@@ -153,7 +153,9 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     };
     is_not_found(status, last);
     let words = ["ssh", "h2"].map(OsString::from);
-    let failure = Failure { host: "h2", words: &words, tried: &[], end, last_error: last }.explain();
+    let failure =
+        Failure { host: "h2", words: &words, tried: &[], end, last_error: last, key_changed: false, older: None }
+            .explain();
     assert!(failure.reason.contains("\ntry: ") && failure.reason.contains("command: ssh h2"));
     Ok(())
 }

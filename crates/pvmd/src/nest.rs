@@ -1,5 +1,5 @@
 //! The daemon's socket in its private directory, and the file that names it.
-use pvm_link::rendezvous::{Places, PublishError, Published};
+use pvm_link::rendezvous::{Older, Places, PublishError, Published};
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -28,6 +28,8 @@ pub struct Nest {
 pub enum NestError {
     /// A daemon of this user and machine has one; its rendezvous file.
     Running(PathBuf),
+    /// A daemon of PVM 3.4.6 of this user has one.
+    Older(Older),
     /// Something else.
     Other(String),
 }
@@ -36,6 +38,7 @@ impl std::fmt::Display for NestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             NestError::Running(file) => write!(f, "already running ({} names its socket)", file.display()),
+            NestError::Older(older) => write!(f, "{older}"),
             NestError::Other(text) => f.write_str(text),
         }
     }
@@ -48,6 +51,7 @@ impl Nest {
         let mut nest = Nest::in_directory(places).map_err(|error| NestError::Other(error.to_string()))?;
         let published = places.publish(&nest.socket).map_err(|error| match error {
             PublishError::Running(file, _) => NestError::Running(file),
+            PublishError::Older(older) => NestError::Older(older),
             error => NestError::Other(error.to_string()),
         })?;
         if let Some(stale) = published.stale_socket() {

@@ -13,6 +13,7 @@ use pvm_core::dialogue::{self, Greeting, TAKEN};
 use pvm_core::wire::Started;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -24,6 +25,8 @@ const GREETING_WAIT: Duration = Duration::from_secs(30);
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
 /// How long a daemon that was there before may take to end.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
+/// How long the socket of a process may take connections that is being killed.
+const DYING_WAIT: Duration = Duration::from_secs(1);
 /// How often it is looked whether it has.
 const PREDECESSOR_PAUSE: Duration = Duration::from_millis(20);
 /// The most bytes of a greeting.
@@ -80,10 +83,14 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
 
 /// A daemon that has just been taken out of the machine may be on its way out.
 fn build_nest(settings: &Settings) -> crate::Result<Nest> {
-    let end = Instant::now() + PREDECESSOR_WAIT;
+    let begin = Instant::now();
+    let end = begin + PREDECESSOR_WAIT;
     loop {
         match Nest::build(&settings.places) {
             Err(NestError::Running(_)) if Instant::now() < end => std::thread::sleep(PREDECESSOR_PAUSE),
+            Err(NestError::Older(_)) if end_older() && Instant::now() < end || begin.elapsed() < DYING_WAIT => {
+                std::thread::sleep(PREDECESSOR_PAUSE);
+            }
             Err(error @ NestError::Running(_)) => {
                 println!("PvmDupHost");
                 return Err(error.into());
@@ -91,6 +98,38 @@ fn build_nest(settings: &Settings) -> crate::Result<Nest> {
             other => return Ok(other?),
         }
     }
+}
+
+/// Asks daemons of PVM 3.4.6 to end that were started by the very command by which this one was: the master has found
+/// them in another place, and passed over them. Says whether there is one.
+fn end_older() -> bool {
+    let is_call = |words: &[Vec<u8>]| words.iter().any(|word| word == b"-s");
+    let own = command_line("self").map(call_of);
+    let Some(own) = own.filter(|own| is_call(own)) else { return false };
+    let mut found = false;
+    for process in std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
+        let name = process.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else { continue };
+        let is_other = number != rustix::process::getpid() && Some(number) != rustix::process::getppid();
+        let words = name.to_str().filter(|_| is_other).and_then(command_line);
+        // That of this program is another file.
+        let is_older = || std::fs::read_link(process.path().join("exe")).ok() != std::env::current_exe().ok();
+        if words.is_some_and(|words| call_of(words) == own) && is_older() {
+            found |= rustix::process::kill_process(number, Signal::TERM).is_ok();
+        }
+    }
+    found
+}
+
+/// The words of the command of a process.
+fn command_line(process: &str) -> Option<Vec<Vec<u8>>> {
+    let text = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    Some(text.strip_suffix(b"\0")?.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
+}
+
+/// How a daemon was called, without its name and what the front puts before.
+fn call_of(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    words.into_iter().skip(1).filter(|word| word != b"-f").collect()
 }
 
 /// What a started daemon says of itself.

@@ -101,6 +101,10 @@ struct Job {
     deadline: Instant,
     words: Vec<OsString>,
     last_error: String,
+    /// The host shows another key than the one that is known here.
+    key_changed: bool,
+    /// The daemon there that is of PVM 3.4.6.
+    older: Option<String>,
     /// Whether another host may start it: when one has failed, the master does it.
     may_go: bool,
     /// The host that starts it in the place of the master.
@@ -126,6 +130,8 @@ struct Running {
     errors: Lines,
     /// Nothing more is expected of it but its end.
     answered: bool,
+    /// Another place is to be tried in its stead.
+    passed_over: bool,
 }
 
 /// Starts daemons.
@@ -203,6 +209,8 @@ impl Starter {
             deadline: Instant::now(),
             words: Vec::new(),
             last_error: String::new(),
+            key_changed: false,
+            older: None,
             may_go,
             deputy: None,
             stray_until: None,
@@ -293,7 +301,7 @@ impl Starter {
     fn run(&mut self, job: Job, carrier: Carrier) -> u64 {
         self.last += 1;
         let (output, errors) = Default::default();
-        self.running.insert(self.last, Running { job, carrier, output, errors, answered: false });
+        self.running.insert(self.last, Running { job, carrier, output, errors, answered: false, passed_over: false });
         self.last
     }
 
@@ -344,6 +352,7 @@ impl Starter {
     /// Goes on with a command after what it has said, and how it has ended, if it has.
     fn settle(&mut self, id: u64, running: Running, status: Option<ExitStatus>) {
         match status {
+            _ if running.passed_over => self.attempt(running.job),
             // Its deputy lets it come to its end.
             _ if running.answered && running.job.deputy.is_some() => {}
             None => drop(self.running.insert(id, running)),
@@ -362,7 +371,8 @@ impl Starter {
     }
 
     fn take_errors(&mut self, running: &mut Running, lines: Vec<String>) {
-        for line in lines.into_iter().filter(|line| !line.trim().is_empty()) {
+        for line in lines.iter().map(|line| dialogue::plain(line)).filter(|line| !line.trim().is_empty()) {
+            running.job.key_changed |= reason::tells_of_changed_key(&line);
             self.events.push(Event::Remark(format!("stderr@{}: {line}", running.job.host.line.name())));
             running.job.last_error = line;
         }
@@ -372,18 +382,30 @@ impl Starter {
         lines.iter().for_each(|line| self.take_line(id, running, line));
     }
 
+    /// A daemon of PVM 3.4.6 has answered: another place may have one of ours.
+    fn pass_over(&mut self, id: u64, running: &mut Running) {
+        let job = &mut running.job;
+        let (name, older) = (job.host.line.name(), job.tried.last().cloned().unwrap_or_default());
+        let next = job.untried.front().map_or("", String::as_str);
+        self.events.push(Event::Remark(format!("host {name}: {older} there is of PVM 3.4.6; trying {next}")));
+        job.older = Some(older);
+        running.passed_over = true;
+        self.kill(id, running);
+    }
+
     fn take_line(&mut self, id: u64, running: &mut Running, line: &str) {
-        if running.answered {
+        if running.answered || running.passed_over {
             return;
         }
         match dialogue::read(line) {
             Line::Noise if line.trim().is_empty() => return,
             Line::Noise => {
-                let name = running.job.host.line.name();
+                let (name, line) = (running.job.host.line.name(), dialogue::plain(line));
                 return self.events.push(Event::Remark(format!("stdout@{name}: {line}")));
             }
             Line::Started(started) => self.started(&running.job, started),
             Line::Failed(code) => self.fail(&running.job, End::Said(code)),
+            Line::OtherProtocol if !running.job.untried.is_empty() => return self.pass_over(id, running),
             Line::OtherProtocol => self.fail(&running.job, End::OtherProtocol),
             Line::OtherVersion(version) => self.fail(&running.job, End::OtherVersion(version)),
         }
@@ -409,8 +431,9 @@ impl Starter {
     fn fail(&mut self, job: &Job, end: End) {
         let host = job.host.line.name();
         let is_stray = matches!(end, End::NoAnswer(_));
-        let failure =
-            Failure { host, words: &job.words, tried: &job.tried, end, last_error: &job.last_error }.explain();
+        let Job { words, tried, last_error, key_changed, older, .. } = job;
+        let (older, key_changed) = (older.as_deref(), *key_changed);
+        let failure = Failure { host, words, tried, end, last_error, key_changed, older }.explain();
         if let Some(deputy) = job.deputy {
             let why = failure.reason.lines().next().unwrap_or_default();
             return self.take_back(deputy, job, why, is_stray);
@@ -557,27 +580,6 @@ fn reachable(mut started: Started, host: &HostStart) -> Started {
         }
     }
     started
-}
-
-/// What became of a daemon that a hoster has started, by the line that it gave.
-pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
-    let text = String::from_utf8_lossy(line);
-    match dialogue::read(&text) {
-        Line::Started(started) => Ok(started),
-        Line::Failed(code) => Err(StartFailure { code, reason: format!("the hoster says: {code}") }),
-        Line::OtherProtocol => {
-            let reason = "the hoster started a pvmd of PVM 3.4.6 or of another version".into();
-            Err(StartFailure { code: Code::BadVersion, reason })
-        }
-        Line::OtherVersion(version) => {
-            let reason = reason::other_version("the pvmd that the hoster started", version);
-            Err(StartFailure { code: Code::BadVersion, reason: format!("{reason}; install the same hpvm there") })
-        }
-        Line::Noise => {
-            let reason = format!("the hoster says: {}", text.trim());
-            Err(StartFailure { code: Code::CantStart, reason })
-        }
-    }
 }
 
 #[cfg(test)]

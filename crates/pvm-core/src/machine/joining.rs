@@ -118,6 +118,14 @@ impl Newcomer {
     }
 }
 
+/// What is said of a host that is in the machine already, in front of the name by which that knows it.
+pub const KNOWN_AS: &str = "it is in the machine already, as ";
+
+fn known_as(name: &str) -> StartFailure {
+    let reason = format!("{KNOWN_AS}{name}\ntry: $NAME for a second pvmd on the same host");
+    StartFailure { code: Code::DupHost, reason }
+}
+
 impl Machine {
     pub(super) fn add_hosts(&mut self, asker: Asker, names: Vec<ByteBuf>) {
         let refusal = match names.len() {
@@ -187,7 +195,7 @@ impl Machine {
                     let line = host.line.clone().expect("open ones have a line");
                     starts.push(HostStart { index, tid, line, addresses });
                 }
-                Err(code) => adding.hosts[index].fate = Fate::Failed(code.into()),
+                Err(failure) => adding.hosts[index].fate = Fate::Failed(failure),
             }
         }
         self.joining.adding = Some(adding);
@@ -204,11 +212,15 @@ impl Machine {
         adding: &Adding,
         index: usize,
         checked: Result<Checked, Code>,
-    ) -> Result<(Tid, Checked), Code> {
+    ) -> Result<(Tid, Checked), StartFailure> {
         let line = adding.hosts[index].line.as_ref().ok_or(Code::BadParam)?;
+        let own_name = || self.plain_name_of(self.own_host());
         let checked = match checked {
             // It may share even the master's address.
             Err(Code::DupHost) if line.overload => Checked::default(),
+            Err(Code::DupHost) => return Err(known_as(&own_name())),
+            // A name that is here need not be known elsewhere.
+            Err(_) if !line.overload && self.hosts.find(line.name().as_bytes()).is_some() => Checked::default(),
             other => other?,
         };
         let taken = |host: &Newcomer| host.tid != Tid::NONE && !matches!(host.fate, Fate::Failed(_));
@@ -216,11 +228,11 @@ impl Machine {
             host.resolved.iter().any(|address| checked.addresses.contains(address))
                 || host.line.as_ref().is_some_and(|other| other.name() == line.name())
         };
-        let twice = self.hosts.find(line.name().as_bytes()).is_some()
-            || self.hosts.at_address(&checked.addresses).is_some()
-            || adding.hosts.iter().any(|host| taken(host) && meets(host));
-        if twice && !line.overload {
-            return Err(Code::DupHost);
+        let here = self.hosts.find(line.name().as_bytes()).or_else(|| self.hosts.at_address(&checked.addresses));
+        let comer = || adding.hosts.iter().find(|host| taken(host) && meets(host))?.line.as_ref();
+        let name = here.map(|tid| self.plain_name_of(tid)).or_else(|| comer().map(|line| line.name().to_owned()));
+        if let Some(name) = name.filter(|_| !line.overload) {
+            return Err(known_as(&name));
         }
         let tid = self.hosts.new_number(|tid| adding.by_tid.contains_key(&tid)).ok_or(Code::OutOfRes)?;
         Ok((tid, checked))

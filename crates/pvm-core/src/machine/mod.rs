@@ -80,7 +80,7 @@ pub use groups::GroupAction;
 pub use groups_barrier::Barrier;
 pub use groups_far::Taken;
 pub use hosts::HostSettings;
-pub use joining::WELCOME_WAIT;
+pub use joining::{KNOWN_AS, WELCOME_WAIT};
 pub use limits::Limits;
 pub use spawn::{Found, SpawnId};
 pub use tasks::TASKS_MAX;

@@ -79,7 +79,7 @@ impl Daemon {
             }
             Action::ReadAnswer { request, index, line } => {
                 let now = self.now();
-                self.machine.handle_host_started(now, request, index, start::read_answer(&line));
+                self.machine.handle_host_started(now, request, index, start::reason::read_answer(&line));
             }
             Action::OrderStart { number, order } => {
                 if let Some(news) = self.errands.order(number, order) {

@@ -1,7 +1,7 @@
 //! Why a daemon could not be started, told so that a person can mend it.
 use pvm_core::codes::Code;
-use pvm_core::dialogue::quoted;
-use pvm_core::wire::{self, StartFailure};
+use pvm_core::dialogue::{self, Line, quoted};
+use pvm_core::wire::{self, StartFailure, Started};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -39,6 +39,16 @@ pub struct Failure<'a> {
     pub end: End,
     /// The last line on its standard error.
     pub last_error: &'a str,
+    /// The host shows another key than the one that is known here.
+    pub key_changed: bool,
+    /// The daemon there that is of PVM 3.4.6.
+    pub older: Option<&'a str>,
+}
+
+/// Whether `ssh` says that a host shows another key than before: an attack, or a new installation.
+pub fn tells_of_changed_key(line: &str) -> bool {
+    let line = line.to_lowercase();
+    line.contains("remote host identification has changed") || line.contains("host key") && line.contains("has changed")
 }
 
 /// Whether the host knows no such daemon, so that another place may help. Some shells have no status
@@ -56,6 +66,27 @@ pub fn other_version(who: &str, version: u32) -> String {
     format!("{who} speaks version {version} of what daemons say to each other, and this one version {}", wire::VERSION)
 }
 
+/// What became of a daemon that a hoster has started, by the line that it gave.
+pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
+    let text = String::from_utf8_lossy(line);
+    match dialogue::read(&text) {
+        Line::Started(started) => Ok(started),
+        Line::Failed(code) => Err(StartFailure { code, reason: format!("the hoster says: {code}") }),
+        Line::OtherProtocol => {
+            let reason = "the hoster started a pvmd of PVM 3.4.6 or of another version".into();
+            Err(StartFailure { code: Code::BadVersion, reason })
+        }
+        Line::OtherVersion(version) => {
+            let reason = other_version("the pvmd that the hoster started", version);
+            Err(StartFailure { code: Code::BadVersion, reason: format!("{reason}; install the same hpvm there") })
+        }
+        Line::Noise => {
+            let reason = format!("the hoster says: {}", dialogue::plain(text.trim()));
+            Err(StartFailure { code: Code::CantStart, reason })
+        }
+    }
+}
+
 impl Failure<'_> {
     /// The code for programs, the text for people.
     pub fn explain(&self) -> StartFailure {
@@ -63,10 +94,9 @@ impl Failure<'_> {
         let program = self.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let (code, what, cure) = match &self.end {
             End::Said(code) => (*code, format!("pvmd there says: {code}"), self.cure_of_code(*code)),
-            End::OtherProtocol => {
-                let cure = "say where hpvm's pvmd is on that host by dx= or PVM_DPATH; \
-                            the one that was started now ends by itself within 5 minutes";
-                (Code::BadVersion, "the pvmd there is of PVM 3.4.6 or of another version".into(), cure.into())
+            End::OtherProtocol => self.other_protocol(self.tried.last().map_or("pvmd", String::as_str)),
+            End::Exited(status) if is_not_found(*status, self.last_error) && self.older.is_some() => {
+                self.other_protocol(self.older.unwrap_or_default())
             }
             End::OtherVersion(version) => {
                 let cure = "install the same hpvm on both hosts, or say where there is one by dx= or PVM_DPATH; \
@@ -90,6 +120,16 @@ impl Failure<'_> {
         StartFailure { code, reason: format!("{what}{said}\ncommand: {}\ntry: {cure}", words.join(" ")) }
     }
 
+    fn other_protocol(&self, daemon: &str) -> (Code, String, String) {
+        let what = format!("{daemon} on {} is of PVM 3.4.6 or of another version", self.host);
+        let cure = format!(
+            "install hpvm there, or say where its pvmd is by dx= or PVM_DPATH (tried: {}); \
+             the one that was started now ends by itself within 5 minutes",
+            self.tried.join(", ")
+        );
+        (Code::BadVersion, what, cure)
+    }
+
     fn cure_of_code(&self, code: Code) -> String {
         match code {
             Code::DupHost => "halt the machine that runs there already (pvm on that host, then halt), \
@@ -103,7 +143,14 @@ impl Failure<'_> {
         let said = self.last_error.to_lowercase();
         let has = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
         let host = self.host;
-        if has(&["could not resolve", "name or service not known", "unknown host"]) {
+        if self.key_changed {
+            format!(
+                "the host shows another key than before: find out why first, it may be another machine that listens; \
+                 where the new key is right, remove the old one (ssh-keygen -R {host}) and log in once by hand (ssh {host})"
+            )
+        } else if has(&["pvm 3.4.6 runs here"]) {
+            format!("halt the PVM 3.4.6 that runs on {host}, or give this one another name by id=")
+        } else if has(&["could not resolve", "name or service not known", "unknown host"]) {
             "the host's name is not known there: correct it, or say where to reach the host by ip=".into()
         } else if has(&["host key verification", "host key"]) {
             format!("log in once by hand (ssh {host}) and accept the host's key")
@@ -133,7 +180,9 @@ mod tests {
 
     fn explain(end: End, last_error: &str) -> StartFailure {
         let words = ["ssh", "h2", "pvmd -s -nh2"].map(OsString::from);
-        Failure { host: "h2", words: &words, tried: &["pvmd".into(), "/x/pvmd".into()], end, last_error }.explain()
+        let tried = ["pvmd".into(), "/x/pvmd".into()];
+        let key_changed = tells_of_changed_key(last_error);
+        Failure { host: "h2", words: &words, tried: &tried, end, last_error, key_changed, older: None }.explain()
     }
 
     fn exited(code: i32) -> End {
@@ -145,7 +194,10 @@ mod tests {
         for (end, said, cure) in [
             (exited(255), "ssh: Could not resolve hostname h2: Name or service not known", "ip="),
             (exited(255), "joe@h2: Permission denied (publickey).", "ssh-copy-id h2"),
-            (exited(255), "Host key verification failed.", "(ssh h2)"),
+            (exited(255), "Host key verification failed.", "(ssh h2) and accept"),
+            (exited(255), "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "find out why first"),
+            (exited(255), "Host key for h2 has changed and you have requested strict checking.", "ssh-keygen -R h2"),
+            (exited(1), "pvmd: PVM 3.4.6 runs here (pid 7): halt it, or set PVM_VMID", "runs on h2"),
             (exited(127), "sh: 1: pvmd: not found", "(tried: pvmd, /x/pvmd)"),
             (exited(255), "ssh: connect to host h2 port 22: Connection refused", "sshd"),
             (exited(1), "odd", "by hand"),

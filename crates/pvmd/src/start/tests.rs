@@ -132,6 +132,53 @@ fn where_pvmd_is_not_found_other_places_are_tried() {
 }
 
 #[test]
+fn where_pvmd_is_of_pvm_3_4_6_other_places_are_tried_and_it_is_named() {
+    let folder = Folder::new("older");
+    let line = "ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>";
+    let script = |place: &str, then: &str| {
+        format!(
+            "case \"$2\" in {place}*) {then};; pvmd*) echo '{line}'; exec sleep 1000;; *) echo no >&2; exit 127;; esac"
+        )
+    };
+    let way = folder.shell(&script("/own/pvmd", &format!("echo '{}'", started().line())));
+    let mut first = starter(way, Some(Path::new("/own/pvmd")));
+    let mut second = starter(folder.other_shell(&script("nothing", "true")), None);
+    for starter in [&mut first, &mut second] {
+        starter.start(5, host(0, "h2"));
+        starter.running.values_mut().for_each(|running| {
+            let job = &mut running.job;
+            job.untried.retain(|daemon| daemon != &job.tried[0]);
+        });
+    }
+    let (results, _) = run(&mut first, 1);
+    assert!(results[0].is_ok(), "{results:?}");
+    let (results, remarks) = run(&mut second, 1);
+    let Err(StartFailure { code: Code::BadVersion, reason }) = &results[0] else { panic!("{results:?}") };
+    assert!(reason.starts_with("pvmd on h2 is of PVM 3.4.6"), "{reason}");
+    assert!(reason.contains("(tried: pvmd, /usr/lib/hpvm/bin/pvmd"), "{reason}");
+    assert!(remarks[0].contains("trying /usr/lib/hpvm/bin/pvmd"), "{remarks:?}");
+}
+
+#[test]
+fn a_host_whose_start_up_files_end_without_a_newline_is_added_and_another_key_is_not_to_be_accepted() {
+    let folder = Folder::new("glued");
+    let changed = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.";
+    let script = format!(
+        "case $1 in key) echo '{changed}' >&2; exit 255;; esac\n\
+         printf '\\033[31mred\\033[0m\\nWelcome'; printf '\\033]0;x\\007\\033[2Jcare\\n' >&2; echo '{}'",
+        started().line()
+    );
+    let mut starter = starter(folder.shell(&script), None);
+    starter.start(5, host(0, "h2 dx=pvmd"));
+    starter.start(5, host(1, "key dx=pvmd"));
+    let (results, remarks) = run(&mut starter, 2);
+    assert!(results[0].is_ok(), "{results:?}");
+    assert!(remarks.contains(&"stdout@h2: red".to_owned()) && remarks.contains(&"stderr@h2: care".to_owned()));
+    let Err(StartFailure { reason, .. }) = &results[1] else { panic!("{results:?}") };
+    assert!(reason.contains("ssh-keygen -R key") && !reason.contains("accept"), "{reason}");
+}
+
+#[test]
 fn each_failure_has_its_code() {
     let folder = Folder::new("failures");
     let line = "ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>";

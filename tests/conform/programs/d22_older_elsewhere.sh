@@ -1,0 +1,34 @@
+# D22: where pvmd on another host is that of PVM 3.4.6 it is passed over for hpvm's in its own place, and named
+# where there is none.
+#@ nodaemon
+#@ timeout 40
+#@ ours-only D22: skip
+. "$CONFORM/functions"
+mkdir there
+cat > rsh <<END
+#!/bin/sh
+# The other host: a folder of its own, and Debian's programs first.
+shift
+export PVM_TMP=$PWD/there PVM_ALLOW_ROOT=1
+unset LD_LIBRARY_PATH
+# What runs there does not end with this command.
+PATH=/usr/bin:/bin exec setsid sh -c "\$*"
+END
+chmod +x rsh
+export PVM_RSH=$PWD/rsh
+pvm up '$h2 ip=127.0.0.1' > up 2> errors
+echo "up: status $?"
+cat errors
+sed -n 's/^ *\(h2\) .*/\1/p' up
+grep -c "h2: pvmd there is of PVM 3.4.6; trying /" "$PVM_TMP"/pvml.*
+pvm delete h2 > /dev/null
+wait_for test ! -e "$(echo there/pvmd.*)"
+pvm up '$h3 ip=127.0.0.1 dx=pvmd' 2>&1 > /dev/null | sed -n 's/ (tried.*//; s/^h3: //p; /try:/p'
+(echo halt | pvm) > /dev/null 2>&1
+end_strays() {
+    for process in $(ls /proc | grep '^[0-9]'); do
+        tr '\0' ' ' < "/proc/$process/cmdline" 2> /dev/null | grep -q -e "^pvmd -s .*-nh3 " && kill "$process"
+    done
+}
+end_strays 2> /dev/null
+true
