@@ -45,7 +45,8 @@ fn hosts_that_cannot_be_added_are_explained() {
     let output = nest.run(&["up", "nosuch.invalid", "192.0.2.7", "localhost"]);
     assert_eq!((output.status.code(), names(&output).len()), (Some(1), 1));
     let text = err(&output);
-    assert!(text.starts_with("nosuch.invalid: No such host\n    try: "), "{text}");
+    assert!(text.starts_with("localhost: it is in the machine already, as "), "{text}");
+    assert!(text.contains("\nnosuch.invalid: No such host\n    try: "), "{text}");
     assert!(text.contains("192.0.2.7: the command ended with exit status 255"), "{text}");
     assert!(text.contains("last words: ssh: connect to host port 22: No route to host\n    command: /"), "{text}");
     assert!(text.lines().last().unwrap().starts_with("    try: see whether the host is up"), "{text}");
@@ -90,9 +91,9 @@ fn hosts_that_are_in_the_machine_go_by_any_name_and_need_none_that_is_known_else
         (sorted(&output), err(&output))
     };
     let lines = |lines: [&str; 2]| (lines.map(str::to_owned).to_vec(), String::new());
-    assert_eq!(run(&["h2.invalid"]), lines(["h2.invalid"; 2]));
-    assert_eq!(run(&["$h2.invalid", "$h2.invalid"]), lines(["h2.invalid"; 2]));
-    assert_eq!(run(&["$h2.invalid,localhost"]), lines(["h2.invalid", "here"]));
+    assert_eq!(run(&["h2.invalid"]), lines(["127.0.0.2"; 2]));
+    assert_eq!(run(&["$h2.invalid", "$h2.invalid"]), lines(["127.0.0.2"; 2]));
+    assert_eq!(run(&["$h2.invalid", "localhost"]), lines(["127.0.0.2", "here"]));
     assert_eq!(run(&["localhost", "$127.0.0.3"]), lines(["127.0.0.3", "here"]));
     assert!(wait_until(|| !nest.has_daemon_on("127.0.0.3")));
     assert_eq!(names(&nest.run(&["conf"]))[1..], ["h2.invalid"]);

@@ -584,11 +584,16 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
     assert_eq!(world.ask(ONE, Request::AddHosts(names)), Some(Reply::Error(Code::Already)));
     world.machine.handle_hosts_checked(1, vec![Err(Code::DupHost), Err(Code::NoHost), Ok(Checked::default())]);
     world.run();
-    assert!(world.replies(ONE).contains(&Reply::AddedHosts {
-        count: 0,
-        hosts: vec![-28, -2, -6, -29],
-        reasons: vec![String::new(); 4]
-    }));
+    let known = format!("{KNOWN_AS}alfa\ntry: $NAME for a second pvmd on the same host");
+    let reasons = [known.as_str(), "", "", ""].map(str::to_owned).to_vec();
+    let added = Reply::AddedHosts { count: 0, hosts: vec![-28, -2, -6, -29], reasons };
+    assert!(world.replies(ONE).contains(&added));
+    // A name that is here is known here, whatever others say.
+    assert_eq!(world.ask(ONE, Request::AddHosts(vec![text("alfa")])), None);
+    world.machine.handle_hosts_checked(2, vec![Err(Code::NoHost)]);
+    world.run();
+    let added = Reply::AddedHosts { count: 0, hosts: vec![-28], reasons: vec![known] };
+    assert!(world.replies(ONE).contains(&added));
     assert_eq!(world.ask(ONE, Request::AddHosts(vec![])), Some(Reply::Error(Code::BadParam)));
     let names = ["alfa", "alfa", "beta"].map(text).to_vec();
     assert_eq!(world.ask(ONE, Request::DeleteHosts(names)), Some(Reply::Codes(vec![-2, -28, -6])));
