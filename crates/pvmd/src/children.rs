@@ -191,7 +191,7 @@ pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
 
 /// The code for a program that could not be started: it is no program that can be executed, or else the system has
 /// not enough of something.
-fn code_of(error: &io::Error) -> Code {
+pub(crate) fn code_of(error: &io::Error) -> Code {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(
             Errno::NOENT
@@ -206,7 +206,8 @@ fn code_of(error: &io::Error) -> Code {
             | Errno::LIBBAD
             | Errno::INVAL,
         ) => Code::NoFile,
-        _ if error.kind() == io::ErrorKind::InvalidInput => Code::NoFile,
+        // What Rust itself says has no number.
+        None if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => Code::NoFile,
         _ => Code::OutOfRes,
     }
 }
