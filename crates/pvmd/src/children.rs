@@ -280,7 +280,7 @@ fn shell_kill(signal: i32, to: &str) {
 
 /// The code for a program that could not be started: it is no program that can be executed, or else the system has
 /// not enough of something.
-fn code_of(error: &io::Error) -> Code {
+pub(crate) fn code_of(error: &io::Error) -> Code {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(
             Errno::NOENT
@@ -295,7 +295,8 @@ fn code_of(error: &io::Error) -> Code {
             | Errno::LIBBAD
             | Errno::INVAL,
         ) => Code::NoFile,
-        _ if error.kind() == io::ErrorKind::InvalidInput => Code::NoFile,
+        // What Rust itself says has no number.
+        None if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => Code::NoFile,
         _ => Code::OutOfRes,
     }
 }

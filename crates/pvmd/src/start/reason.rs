@@ -1,4 +1,5 @@
 //! Why a daemon could not be started, told so that a person can mend it.
+use crate::children;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Line, quoted};
 use pvm_core::wire::{self, StartFailure, Started};
@@ -102,6 +103,11 @@ impl Failure<'_> {
                 let cure = "install the same hpvm on both hosts, or say where there is one by dx= or PVM_DPATH; \
                             the pvmd that was started now ends by itself";
                 (Code::BadVersion, other_version(&format!("the pvmd on {}", self.host), *version), cure.into())
+            }
+            End::NoProgram(error) if children::code_of(error) == Code::OutOfRes => {
+                let cure = "raise the limits of open files and processes (ulimit -Hn, ulimit -u) before pvmd is started, \
+                            or lower HPVM_STARTS_MAX";
+                (Code::OutOfRes, format!("{program}: {error}"), cure.into())
             }
             End::NoProgram(error) => {
                 let cure = "set PVM_RSH to a program that runs commands on other hosts, such as ssh";
@@ -226,6 +232,9 @@ mod tests {
         assert!(failure.reason.contains("id="), "{failure:?}");
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         assert!(explain(End::NoProgram(error), "").reason.contains("PVM_RSH"));
+        let failure = explain(End::NoProgram(rustix::io::Errno::MFILE.into()), "");
+        assert_eq!(failure.code, Code::OutOfRes);
+        assert!(failure.reason.contains("ulimit -Hn") && !failure.reason.contains("PVM_RSH"), "{failure:?}");
         assert!(explain(End::Exited(ExitStatus::from_raw(9)), "").reason.contains("signal 9"));
     }
 }
