@@ -183,7 +183,7 @@ fn nobody_can_have_taken_what_was_not_sent() {
 fn a_link_is_given_up_on_which_nothing_gets_through_and_one_that_nobody_reads_is_not() {
     let begin = Instant::now();
     let second = |number| begin + Duration::from_secs(number);
-    let carried = |acknowledged, received, retries| Carried { acknowledged, received, retries };
+    let carried = |acknowledged, received, retries| Carried { acknowledged, received, retries, ..Carried::default() };
     let mut stall = Stall::default();
     let given_up = (0..60).find(|number| stall.has_come(carried(7, *number, true), false, second(*number)));
     assert_eq!(given_up, Some(STALL_LIMIT.as_secs()));
