@@ -139,7 +139,8 @@ fn the_dead_are_heard_to_their_last_word() {
 fn what_is_sent_is_kept_until_the_other_side_has_it() {
     for secret in [None, Some([7; 32])] {
         let [mut one, mut two] = acquainted(secret);
-        (one.turn(), two.turn());
+        one.turn();
+        two.turn();
         (0..3).for_each(|tag| send(&mut one, tag, &[1; 1000]));
         assert_eq!((one.kept.bytes(), one.kept.acknowledged()), (3000, 0));
         assert_eq!(tags(&mut two), Ok(vec![0, 1, 2]));

@@ -542,6 +542,7 @@ impl Member {
             }
         }
         state.turns.links.remove(&(peer.0 as i32));
+        state.handlers.forget_repeats(peer.0 as i32);
         self.settle_directs(state);
     }
 }
