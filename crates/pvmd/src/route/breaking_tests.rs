@@ -73,7 +73,8 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
                         other.route.unplug(one.tid)
                     }
                     for _ in 0..dice.roll(4) {
-                        (one.turn(), other.turn());
+                        one.turn();
+                        other.turn();
                     }
                     join_again(&mut one, &mut other, encrypted);
                 }
@@ -177,7 +178,8 @@ fn a_frame_longer_than_what_is_kept_passes_and_costs_no_host() {
     // It is lost in the middle, too.
     join_again(&mut one, &mut other, false);
     for _ in 0..10_000 {
-        (one.turn(), other.turn());
+        one.turn();
+        other.turn();
     }
     assert_eq!((other.frames.len(), one.frames.len()), (1, 20));
     assert!(other.frames == [frame]);
