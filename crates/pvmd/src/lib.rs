@@ -74,9 +74,8 @@ fn remedy(error: &dyn std::error::Error) -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     match limit.filter(|_| error.to_string().contains(&full)) {
         Some(limit) => format!(
-            "\nThe limit of open files is {limit} (ulimit -n): the daemon has {OWN_DESCRIPTORS} of its own, and {} for \
-             each task. Raise it.",
-            TASK_DESCRIPTORS
+            "\nThe limit of open files is {limit} (ulimit -n): the daemon has {OWN_DESCRIPTORS} of its own, and \
+             {TASK_DESCRIPTORS} for each task. Raise it."
         ),
         None => String::new(),
     }
