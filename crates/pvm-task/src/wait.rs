@@ -342,6 +342,14 @@ impl Task {
         bed.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| bed.naps)
     }
 
+    /// For tests, which have one thread: who sleeps is another thread from now on.
+    #[doc(hidden)]
+    pub fn take_sleeper_for_another(&mut self) {
+        if let Some(sleeper) = self.member.as_mut().and_then(|member| member.bed.sleeper.as_mut()) {
+            *sleeper = Pid::INIT;
+        }
+    }
+
     /// Senders ring from now on.
     pub(crate) fn prepare_sleep(&mut self) {
         if let Some(member) = &mut self.member {

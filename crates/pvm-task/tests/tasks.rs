@@ -781,6 +781,7 @@ fn a_call_of_another_thread_does_not_swallow_what_wakes_the_sleeper() {
         let mut waiter = about_to_sleep(task);
         task.progress();
         let Step::Sleep(sleep) = waiter.next(task) else { panic!("nothing has come") };
+        task.take_sleeper_for_another();
         have_sent();
         // The other thread takes it in, and leaves the task armed for `select`.
         while task.progress() == 0 {}

@@ -11,7 +11,6 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidf
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +25,8 @@ const OWNER_EXECUTES: u32 = 0o100;
 const DESCRIPTORS_A_TASK: u64 = 5;
 /// Descriptors that it has for itself. Of all, a quarter is for links between tasks and for those on their way.
 const OWN_DESCRIPTORS: u64 = 32;
+/// No system has an error of this number.
+const ERRNO_END: i32 = 4096;
 /// Variables that a daemon started by a task has inherited and must not pass on.
 const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
 
@@ -89,8 +90,6 @@ const KEPT_FREE: usize = 8;
 
 /// Starts processes.
 pub struct Nursery {
-    /// `/dev/null`.
-    null: File,
     /// The descriptor limit that tasks get; the daemon has a higher one.
     limit: Rlimit,
     own_limit: Rlimit,
@@ -111,13 +110,12 @@ pub struct Failure {
 impl Nursery {
     /// Raises the daemon's own descriptor limit (D12).
     pub fn new(socket: &Path) -> io::Result<Nursery> {
-        let null: File = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?.into();
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // Where that is forbidden, fewer tasks fit.
         let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
         let own_limit = if raised { own_limit } else { limit };
-        let mut nursery = Nursery { null, limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
+        let mut nursery = Nursery { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
         nursery.occupy_low();
         Ok(nursery)
     }
@@ -126,7 +124,8 @@ impl Nursery {
     /// has no more than its tasks, all are as good.
     fn occupy_low(&mut self) {
         if self.limit.current != self.own_limit.current {
-            self.low.extend((0..KEPT_FREE).map_while(|_| self.null.try_clone().ok().map(OwnedFd::from)));
+            let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+            self.low.extend((0..KEPT_FREE).map_while(|_| null()));
         }
     }
 
@@ -201,7 +200,7 @@ impl Nursery {
     /// What an error of the system means, and which limit has been met.
     fn why(&self, error: io::Error) -> Failure {
         let code = code_of(&error);
-        let limit = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        let limit = match errno_of(&error) {
             Some(Errno::MFILE) => self.descriptor_limit(),
             Some(Errno::NFILE) => "the system's limit of open files is met (sysctl fs.file-max)".into(),
             Some(Errno::AGAIN) => {
@@ -245,7 +244,7 @@ impl Nursery {
             }
         }
         command.current_dir(directory(settings, start.directory.as_ref()));
-        command.stdin(self.null.try_clone()?);
+        command.stdin(Stdio::null());
         Ok(command)
     }
 }
@@ -278,10 +277,16 @@ fn shell_kill(signal: i32, to: &str) {
     let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 
+/// The system's number of an error, if it can be one: other hosts tell of theirs, too.
+fn errno_of(error: &io::Error) -> Option<Errno> {
+    let number = error.raw_os_error().filter(|number| (1..ERRNO_END).contains(number));
+    number.map(Errno::from_raw_os_error)
+}
+
 /// The code for a program that could not be started: it is no program that can be executed, or else the system has
 /// not enough of something.
 pub(crate) fn code_of(error: &io::Error) -> Code {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
+    match errno_of(error) {
         Some(
             Errno::NOENT
             | Errno::NOTDIR
