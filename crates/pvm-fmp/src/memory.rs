@@ -97,7 +97,7 @@ mod tests {
     use std::process::Command;
 
     /// Says to the test below that it is the process in the group.
-    const INSIDE: &str = "HPVM_TEST_INSIDE_GROUP";
+    const INSIDE: &str = "TEST_INSIDE_GROUP";
 
     /// Takes memory until there is none, as a sender does whose receiver sleeps.
     fn flood() {

@@ -17,6 +17,7 @@ mod groups;
 mod handlers;
 mod local_notify;
 mod message;
+mod offers;
 mod options;
 mod output;
 mod pack;

@@ -1,9 +1,9 @@
 //! What arrives, and receiving it (contract 2.3).
 use crate::Task;
-use crate::buffers::Store;
 use crate::direct::Wanted;
 use crate::direct::back::Turn;
 use crate::message::{Large, Message, OWN_DSIG, Place};
+use crate::offers::{keep_offer, take_offer};
 use crate::queue::accepts;
 use crate::system::{TC_BACK, TC_TURN, is_system};
 use crate::task::State;
@@ -11,7 +11,7 @@ use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Offer, OfferMissed, Posted, Sink, is_daemon};
+use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Posted, Sink, is_daemon};
 
 /// Rounds of looking at all peers before [`Task::take_in_all`] gives up, while more comes.
 const LOOKS_MAX: usize = 64;
@@ -162,20 +162,6 @@ impl Sink for Receiving<'_> {
     }
 }
 
-/// Takes an offer into `data`; the true length, or `None` when there is no message (yet).
-fn take_offer(offer: Offer<'_>, data: &mut [u8]) -> Option<usize> {
-    let len = offer.len();
-    let count = len.min(data.len());
-    match offer.take(&mut data[..count]) {
-        Ok(()) => Some(len),
-        Err(OfferMissed::Moved(remote)) => {
-            remote.read(0, &mut data[..count.min(remote.len())]);
-            Some(remote.len())
-        }
-        Err(OfferMissed::Later | OfferMissed::Lost) => None,
-    }
-}
-
 impl State {
     /// Whether the message goes to a handler, to the library itself, or is output of a child.
     #[inline]
@@ -274,19 +260,6 @@ impl State {
             },
         }
         Some(entry)
-    }
-}
-
-/// Takes an offer for which nobody waits any more.
-#[cold]
-fn keep_offer(offer: Offer<'_>, store: &mut Store) -> Option<Large> {
-    // Without memory the offer is dropped; then the body comes again through the sender's heap.
-    let mut data = store.take_spare(offer.len());
-    data.try_reserve_exact(offer.len()).ok()?;
-    match offer.take_all(&mut data) {
-        Ok(()) => Some(Large::Bytes(data)),
-        Err(OfferMissed::Moved(remote)) => Some(Large::Remote(remote)),
-        Err(OfferMissed::Later | OfferMissed::Lost) => None,
     }
 }
 

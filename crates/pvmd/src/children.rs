@@ -273,7 +273,7 @@ pub fn signal_group(group: Pid, signal: i32) {
 
 /// Real-time signals have no names here; every shell can send them.
 fn shell_kill(signal: i32, to: &str) {
-    let arguments = ["-c", "kill -$0 -- $1", &signal.to_string(), to].map(str::to_owned);
+    let arguments = ["-c", "kill -$0 $1", &signal.to_string(), to].map(str::to_owned);
     let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 

@@ -32,4 +32,4 @@ S
     sleep 0.3
     echo ps
     echo ps -x
-) | pvm | sed -E 's/(ffffffdd|        -) +[0-9]+ /\1 PID /'
+) | pvm | sed -E 's/(ffffffdd|       -) +[0-9]+ /NO PARENT PID /'

@@ -1,5 +1,6 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
+use super::estate::Estate;
 use super::first::{FirstShort, FirstTiny};
 use super::{
     BATCH, Endpoint, FIRST_LOOKS, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
@@ -16,8 +17,6 @@ use crate::stream;
 use crate::sync::Ordering;
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::rc::Rc;
 
 impl Endpoint {
@@ -574,30 +573,4 @@ fn receive_stream(
         Outcome::Later => Step::Wait,
     };
     (step, there)
-}
-
-/// What the dead have left in their queue: each ring at most once, and of each at most all.
-#[derive(Default)]
-struct Estate {
-    /// First byte and end of the rings before.
-    rings: BTreeMap<usize, usize>,
-    /// The ring, and the count of half lines at which it is read to its end.
-    ring: Range<usize>,
-    end: u64,
-}
-
-impl Estate {
-    /// Whether the next entry can be one of those that were there.
-    fn holds(&mut self, inbound: &Inbound) -> bool {
-        let place = inbound.place();
-        if place != self.ring {
-            let below = self.rings.range(..place.end).next_back();
-            if below.is_some_and(|(_, end)| *end > place.start) {
-                return false;
-            }
-            self.rings.insert(place.start, place.end);
-            (self.ring, self.end) = (place, inbound.consumed + inbound.capacity());
-        }
-        inbound.consumed < self.end
-    }
 }
