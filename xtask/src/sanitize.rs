@@ -29,6 +29,9 @@ const REPORT_LINES_MAX: usize = 80;
 /// A test with a reason why no sanitizer can run it.
 const OWN_ALLOCATOR: (&str, &str) =
     ("a_wait_in_which_handlers_may_call_asks_for_no_memory", "it has an allocator of its own, as the sanitizer has");
+/// See [`OWN_ALLOCATOR`].
+const LITTLE_SPACE: (&str, &str) =
+    ("a_limit_of_address_space_is_an_error", "the sanitizer takes more address space than the limit of the test");
 
 /// The package of which the short form runs the unit tests: nearly all unsafe code is there.
 const SHORT: [&str; 1] = ["pvm-fmp"];
@@ -40,7 +43,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         flags: "",
         builds_std: false,
         variables: &[],
-        left_out: &[OWN_ALLOCATOR],
+        left_out: &[OWN_ALLOCATOR, LITTLE_SPACE],
         planted: &[Planted::Program("use-after-free")],
     },
     Sanitizer {
@@ -54,6 +57,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         variables: &[("HPVM_OFFER_MIN", "1000000")],
         left_out: &[
             OWN_ALLOCATOR,
+            LITTLE_SPACE,
             ("offers_of_what_is_not_there_are_tried_once", "it has one thread, and takes 8 GiB here"),
             ("signal_handlers_do_no_harm", "signals are held back here until the next call that the sanitizer knows"),
         ],

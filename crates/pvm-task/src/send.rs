@@ -438,6 +438,8 @@ impl Task {
 
     fn arrive_at_home(&mut self, envelope: Envelope, body: Vec<u8>) {
         self.state.arrived_bytes(envelope, body);
+        // What a task sends itself it may see at once, as on PVM.
+        self.see_all();
         self.note_news();
     }
 

@@ -217,9 +217,6 @@ static void obey(const char *line)
     } else if (sscanf(line, "part %d %d", &one, &other) == 2) {
         set_cut(one, other, 1);
         puts("ok");
-    } else if (sscanf(line, "hole %d %d", &one, &other) == 2 && one >= 0 && one < port_count) {
-        hole[one] = other;
-        puts("ok");
     } else if (sscanf(line, "cut %d", &one) == 1) {
         for (other = 0; other < port_count; other++)
             set_cut(one, other, 1);
