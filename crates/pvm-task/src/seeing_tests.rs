@@ -47,6 +47,17 @@ fn a_call_that_does_not_wait_sees_one_message_more_at_most() {
 }
 
 #[test]
+fn what_a_task_sends_itself_is_seen_at_once() {
+    let mut task = task();
+    for tag in [1, 2] {
+        let envelope = Envelope { src: 1, dst: 1, ctx: 0, tag, wid: 0, enc: OWN_DSIG, format: OWN_DSIG };
+        task.arrive_at_home(envelope, Vec::new());
+    }
+    assert_eq!(seen(&task), [1, 2]);
+    assert!(nrecv(&mut task, 2) && nrecv(&mut task, 1));
+}
+
+#[test]
 fn a_call_that_waits_sees_what_came_before_its_message() {
     let mut task = task();
     all_come(&mut task, &[1, 2, 3, 4, 5]);

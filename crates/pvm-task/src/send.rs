@@ -436,9 +436,9 @@ impl Task {
         Ok(Submit::Done)
     }
 
-    fn arrive_at_home(&mut self, envelope: Envelope, body: Vec<u8>) {
+    pub(crate) fn arrive_at_home(&mut self, envelope: Envelope, body: Vec<u8>) {
         self.state.arrived_bytes(envelope, body);
-        // What a task sends itself it may see at once, as on PVM.
+        // It has no way to come: the task may see it at once.
         self.see_all();
         self.note_news();
     }
