@@ -15,7 +15,7 @@
     echo "ps -ndelta"
     echo "ps -h100000"
     echo "ps -al"
-) | pvm | sed -E 's/pvm> //g; s/\bt[0-9a-f]{5,6}\b/TID/g; s/(sleep|delta) +[0-9a-f]{5,6} /\1 TID /; s/ +[0-9]+ +2\// PID 2\//'
+) | pvm | sed -E 's/pvm> //g; s/\bt[0-9a-f]{5,6}\b/TID/g; s/(sleep|delta) +[0-9a-f]{5,6} /\1 TID /; s/ (ffffffdd|       -) +[0-9]+ +2\// NO PARENT PID 2\//'
 tid=$(echo "ps -ndelta" | pvm | sed -nE 's/^.* +delta +([0-9a-f]+) .*sleep.*/\1/p')
 printf 'pstat t%s\nkill %s\n' "$tid" "$tid" | pvm | sed -E 's/pvm> //g; s/\bt?[0-9a-f]{6}\b/TID/g'
 sleep 0.3
