@@ -41,7 +41,7 @@ pub fn libraries() -> PathBuf {
     with_library.unwrap_or_else(|| usr().join("lib"))
 }
 
-/// What its programs need to find the rest.
+/// What its programs need to find the rest. The library starts `/usr/bin/pvmd` and no other: cases in which it does so need that.
 pub fn environment() -> [(String, String); 2] {
     let text = |path: PathBuf| path.display().to_string();
     [("PVM_ROOT".into(), text(usr().join("lib/pvm3"))), ("LD_LIBRARY_PATH".into(), text(libraries()))]

@@ -1,5 +1,6 @@
 /* pvm_start_pvmd, and pvm_halt of what it started. */
 //@ nodaemon
+//@ needs /usr/bin/pvmd
 #include "case.h"
 #include <signal.h>
 

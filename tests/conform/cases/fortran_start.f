@@ -1,5 +1,6 @@
 ! A machine from inside a program, and its end.
 !@ nodaemon
+!@ needs /usr/bin/pvmd
       program start
       implicit none
       include 'fpvm3.h'

@@ -1,7 +1,7 @@
 # aimk: where it runs make, and what it tells it.
 #@ nodaemon
 #@ needs $DEBIAN_PVM/bin/aimk
-unset PVM_ROOT PVM_ARCH
+unset PVM_ARCH
 mkdir -p one/LINUX64 two three bad
 cat > one/LINUX64/Makefile << 'END'
 all:

@@ -1,5 +1,6 @@
 # Start idioms: the console starts a daemon, a pipe leaves it running, halt ends it.
 #@ nodaemon
+#@ needs /usr/bin/pvmd
 echo conf | pvm
 echo "status $?"
 pvm < /dev/null

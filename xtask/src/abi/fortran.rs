@@ -20,8 +20,6 @@ const LANGUAGES: &[(&str, &str)] = &[
     ("f90", "f95"),
     ("f90", "f2018"),
 ];
-/// Where Debian's header lies.
-const THEIR_HEADERS: &str = "/usr/include";
 
 /// Whether a header is one for Fortran.
 pub fn is_header(path: &Path) -> bool {
@@ -97,11 +95,11 @@ fn same_constants(scratch: &Path) -> Result<()> {
         let path = folder.join("fpvm3.h");
         Ok(constants(&fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?))
     };
-    let (ours, theirs) = (names(&include)?, names(Path::new(THEIR_HEADERS))?);
+    let (ours, theirs) = (names(&include)?, names(&debian_pvm::headers())?);
     ensure!(theirs.len() > 50, "only {} names found in Debian's header", theirs.len());
     super::differences(&ours, &theirs)?;
     let ours = values(&ours, &include, &scratch.join("ours"))?;
-    let theirs = values(&theirs, Path::new(THEIR_HEADERS), &scratch.join("theirs"))?;
+    let theirs = values(&theirs, &debian_pvm::headers(), &scratch.join("theirs"))?;
     for (name, value) in &theirs {
         ensure!(ours.get(name) == Some(value), "{name} is {:?} and not {value}", ours.get(name));
     }

@@ -53,10 +53,14 @@ impl Nest {
         Nest { program: program.into(), directory }
     }
 
-    /// For Debian's console, if it is there.
+    /// For Debian's console, if it is there. It starts `/usr/bin/pvmd` and no other, so that has to be installed.
     pub fn of_debian() -> Option<Nest> {
         let program = Path::new(DEBIAN_PVM).join("bin/pvm");
-        program.exists().then(|| Nest::of(&program))
+        let is_there = program.exists() && Path::new("/usr/bin/pvmd").exists();
+        if !is_there {
+            eprintln!("skipped: Debian's console is not installed");
+        }
+        is_there.then(|| Nest::of(&program))
     }
 
     /// A command that runs the console here.
