@@ -4,15 +4,16 @@
 #@ timeout 40
 #@ ours-only D22: skip
 . "$CONFORM/functions"
+library=$(find "$DEBIAN_PVM/lib" -name libpvm3.so.3)
 mkdir there
 cat > rsh <<END
 #!/bin/sh
 # The other host: a folder of its own, and Debian's programs first.
 shift
 export PVM_TMP=$PWD/there PVM_ALLOW_ROOT=1
-unset LD_LIBRARY_PATH
+export LD_LIBRARY_PATH=${library%/*} PVM_ROOT=$DEBIAN_PVM/lib/pvm3
 # What runs there does not end with this command.
-PATH=/usr/bin:/bin exec setsid sh -c "\$*"
+PATH=$DEBIAN_PVM/bin:/usr/bin:/bin exec setsid sh -c "\$*"
 END
 chmod +x rsh
 export PVM_RSH=$PWD/rsh

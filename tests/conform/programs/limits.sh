@@ -1,10 +1,10 @@
 # Debian's programs under limits of address space and file size, as batch systems set them for daemon and tasks.
 #@ nodaemon
 #@ runs slave1
-#@ needs /usr/bin/master1
-#@ needs /usr/bin/gexamp
-#@ needs /usr/bin/hitc
-#@ needs /usr/bin/spmd
+#@ needs $DEBIAN_PVM/bin/master1
+#@ needs $DEBIAN_PVM/bin/gexamp
+#@ needs $DEBIAN_PVM/bin/hitc
+#@ needs $DEBIAN_PVM/bin/spmd
 . "$CONFORM/functions"
 under() {
     echo "$*"
@@ -12,10 +12,10 @@ under() {
     pvmd > said 2> errors &
     daemon=$!
     wait_for_text said /
-    timeout 20 /usr/bin/master1 | sort | sed -E 's/ +[0-9]{6,7}/ TID/'
-    timeout 20 /usr/bin/gexamp 6 > gexamp.out 2>&1; echo "gexamp: $?"
-    timeout 20 /usr/bin/ge 5 > ge.out 2>&1; echo "ge: $?"
-    timeout 20 /usr/bin/hitc | sed -E 's/ +[0-9]{6,7}/ TID/' | sort
+    timeout 20 $DEBIAN_PVM/bin/master1 | sort | sed -E 's/ +[0-9]{6,7}/ TID/'
+    timeout 20 $DEBIAN_PVM/bin/gexamp 6 > gexamp.out 2>&1; echo "gexamp: $?"
+    timeout 20 $DEBIAN_PVM/bin/ge 5 > ge.out 2>&1; echo "ge: $?"
+    timeout 20 $DEBIAN_PVM/bin/hitc | sed -E 's/ +[0-9]{6,7}/ TID/' | sort
     end_daemon $daemon
     rm -f said
 }
