@@ -197,11 +197,12 @@ thread_local! {
     /// Where on its stack this thread waits with the lock held; 0 where it does not.
     static WAITING: Cell<usize> = const { Cell::new(0) };
 }
+
 /// The least that the system puts on a stack below what a signal interrupts, on any processor.
 const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
 
-/// Says where this thread waits, as an address; gives where it did before. To be set to 0
-/// whenever the lock is given free.
+/// Notes where this thread waits, as an address; returns where it did before. To be set to 0
+/// whenever the lock is released.
 pub fn wait_at(place: usize) -> usize {
     WAITING.try_with(|own| own.replace(place)).unwrap_or(0)
 }
@@ -257,7 +258,7 @@ pub fn announce_owner() {
     set_part(Part::Holder);
 }
 
-/// Gives the lock back after [`Taken::AfterFork`], nothing having been done with the task.
+/// Releases the lock after [`Taken::AfterFork`] where nothing was done with the task.
 pub fn give_untouched() {
     set_part(Part::Changing);
     if word().swap(FORKED, Release) == CONTENDED {
@@ -271,7 +272,7 @@ pub fn is_fresh() -> bool {
     word().load(Relaxed) == FRESH
 }
 
-/// The process is about to fork: whoever takes the lock next says so to the child. Gives whether nobody holds it,
+/// The process is about to fork: whoever takes the lock next says so to the child. Returns whether nobody holds it,
 /// so that the child may go on with what it finds.
 pub fn mark_fork() -> bool {
     let word = word();

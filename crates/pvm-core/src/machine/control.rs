@@ -18,7 +18,7 @@ const TICKLE_ARGUMENTS_MAX: usize = 10;
 /// The first argument of a `pvm_tickle` that says of a host that it has failed.
 const DECLARE_FAILED: i32 = 8;
 
-/// The host of which a `pvm_tickle` says that it has failed. The master decides that, as it does when somebody deletes
+/// The host that a `pvm_tickle` declares to have failed. The master decides that, as it does when somebody deletes
 /// a host.
 pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
     match arguments {

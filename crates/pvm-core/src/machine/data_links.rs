@@ -31,8 +31,9 @@ enum Stage {
 pub(super) struct DataLink {
     number: u32,
     stage: Stage,
-    /// Attempts in a row, the last of which began then.
+    /// Attempts in a row.
     tries: u32,
+    /// When the last attempt began.
     tried: Time,
 }
 

@@ -118,7 +118,7 @@ impl Newcomer {
     }
 }
 
-/// What is said of a host that is in the machine already, in front of the name by which that knows it.
+/// The reason why a host is not added: it is in the machine already. The name that the machine has for it follows.
 pub const KNOWN_AS: &str = "it is in the machine already, as ";
 
 fn known_as(name: &str) -> StartFailure {

@@ -14,7 +14,7 @@ use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Another host that cannot reach one weighs as much as so many bad beats of the master's own link to it.
+/// The weight of each other host that cannot reach the suspect, in bad beats of the master's own link to it.
 const OTHER_WEIGHT: u32 = 4;
 /// So much more has to speak against one of two for it to go at once.
 const CLEAR: u32 = 4;

@@ -6,7 +6,7 @@ use crate::encoding::Writer;
 use crate::tid::Tid;
 use crate::wire::{Entry, Frame};
 
-/// The last hosts that were lost of which the reason is kept, for those who ask.
+/// Reasons that are kept of hosts that were lost, the latest ones, for those who ask.
 ///
 /// * Filled by: each host of the machine
 /// * Setting: none, `pvm run` asks as soon as one of its tasks is lost
