@@ -1,5 +1,6 @@
 //! What several commands need: paths, child processes.
 use crate::counts::Counts;
+use crate::failures;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -117,7 +118,7 @@ impl Checks {
     pub fn check(&mut self, name: &str, result: Result<()>) {
         self.0 += Counts::one(result.is_ok());
         if let Err(error) = result {
-            println!("FAILED {name}: {error:#}");
+            failures::tell(format_args!("FAILED   {name}: {error:#}"));
         }
     }
     /// Counts one check that cannot be made here, and says why.

@@ -118,7 +118,7 @@ fn compare(cases: &[&Case]) -> Counts {
                     let verdict = verdict::judge(&mut worker, case)
                         .unwrap_or_else(|error| Verdict::Differs(format!("{error:#}\n")));
                     *counts.lock().expect("no worker panics while it counts") += verdict.counts();
-                    print!("{}", verdict.line(&case.name));
+                    verdict.tell(&case.name);
                 }
             });
         }

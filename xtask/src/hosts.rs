@@ -16,6 +16,7 @@ use crate::conform::execute::Runner;
 use crate::conform::machine::{OURS_VARIABLE, Side, require};
 use crate::conform::verdict::judge;
 use crate::counts::Counts;
+use crate::failures;
 use anyhow::{Context, Result, bail};
 use faults::{Fault, Plan};
 use network::{Network, Wiring};
@@ -165,12 +166,12 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
                 Counts::one(true)
             }),
             None => judge(&mut stage, case).map(|verdict| {
-                print!("{}", verdict.line(&case.name));
+                verdict.tell(&case.name);
                 verdict.counts()
             }),
         };
         counts += ended.unwrap_or_else(|error| {
-            println!("FAILED   {}: {error:#}", case.name);
+            failures::tell(format_args!("FAILED   {}: {error:#}", case.name));
             Counts::one(false)
         });
         if began.elapsed() > SLOW {

@@ -14,6 +14,7 @@ mod debian;
 mod debian_pvm;
 mod debian_rust;
 mod demo;
+mod failures;
 mod fuzz;
 mod hosts;
 mod install;

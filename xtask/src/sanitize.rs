@@ -8,6 +8,7 @@ use crate::build::target_directory;
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::debian_rust::{self, Part};
+use crate::failures;
 use crate::test::cargo_test;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -226,8 +227,8 @@ fn show(reports: &PathBuf) -> Result<usize> {
         let path = entry?.path();
         let text = fs::read(&path)?;
         let text = String::from_utf8_lossy(&text);
-        println!("{}:", path.display());
-        text.lines().take(REPORT_LINES_MAX).for_each(|line| println!("{line}"));
+        let beginning: Vec<&str> = text.lines().take(REPORT_LINES_MAX).collect();
+        failures::tell(format_args!("{}:\n{}", path.display(), beginning.join("\n")));
         count += 1;
     }
     Ok(count)

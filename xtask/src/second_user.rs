@@ -8,6 +8,7 @@ mod scene;
 use crate::build::{AS_IT_IS, build_unless_told};
 use crate::common::{Checks, dist, in_path, output};
 use crate::counts::Counts;
+use crate::failures;
 use anyhow::{Context, Result, ensure};
 use scene::{Scene, Who};
 use std::fs;
@@ -70,7 +71,7 @@ fn counted_as_root() -> Result<Counts> {
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
     let counts = Counts::parse(said.lines().last().unwrap_or_default())
         .with_context(|| format!("as root: {}{said}", String::from_utf8_lossy(&ended.stderr)))?;
-    said.lines().filter(|line| line.starts_with("FAILED")).for_each(|line| println!("{line}"));
+    said.lines().filter(|line| line.starts_with("FAILED")).for_each(failures::tell);
     Ok(counts)
 }
 

@@ -1,7 +1,9 @@
 //! `cargo xtask test`: every test there is. The last line is `N passed, N failed, N skipped`.
 use crate::common::cargo;
 use crate::counts::Counts;
-use crate::{abi, build, conform, demo, hosts, lint, man, old_makefiles, sanitize, second_user, sim, torture, unlike};
+use crate::{
+    abi, build, conform, demo, failures, hosts, lint, man, old_makefiles, sanitize, second_user, sim, torture, unlike,
+};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -48,16 +50,22 @@ pub fn run(arguments: &[String]) -> Result<()> {
         bail!("the parts are: {}", PARTS.iter().map(|part| part.0).collect::<Vec<_>>().join(", "));
     }
     build::build()?;
+    let record = failures::Record::begin().context("cannot write below target")?;
     let mut total = Counts::default();
     for (name, part) in parts {
         let began = Instant::now();
         println!("== {name}");
         let counts = part().unwrap_or_else(|error| {
-            println!("FAILED {name}: {error:#}");
+            failures::tell(format_args!("FAILED   {name}: {error:#}"));
             Counts::one(false)
         });
         println!("== {name}: {counts} ({} s)", began.elapsed().as_secs());
         total += counts;
+    }
+    let failed = record.text();
+    if !failed.is_empty() {
+        // After some thousand lines nobody should have to look for them.
+        print!("== what failed\n{failed}");
     }
     total.report()
 }
@@ -101,10 +109,16 @@ pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result
         .spawn()
         .context("cannot start cargo")?;
     let mut total = Counts::default();
+    let mut is_about_failures = false;
     for line in BufReader::new(child.stdout.take().context("cargo has an output")?).lines() {
         let line = line?;
+        is_about_failures |= line == "failures:";
         match result_of(&line) {
-            Some(counts) => total += counts,
+            Some(counts) => {
+                total += counts;
+                is_about_failures = false;
+            }
+            None if is_about_failures && !line.is_empty() => failures::tell(&line),
             None if is_of_interest(&line) => println!("{line}"),
             None => {}
         }

@@ -4,6 +4,7 @@ use super::case::{Case, Kind};
 use super::compile;
 use super::machine::Side;
 use crate::contract::{FORTRAN, FUNCTIONS};
+use crate::failures;
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,7 +45,7 @@ pub fn report(cases: &[Case]) -> Result<usize> {
         println!("ok       every function is called by some case");
         return Ok(0);
     }
-    println!("MISSING  no case calls {}", missing.join(" "));
+    failures::tell(format_args!("MISSING  no case calls {}", missing.join(" ")));
     Ok(1)
 }
 

@@ -2,6 +2,7 @@
 
 use super::case::{Case, Kind};
 use crate::debian_pvm;
+use crate::failures;
 use anyhow::Result;
 
 /// The package whose programs are all run.
@@ -36,7 +37,7 @@ pub fn report(cases: &[Case]) -> Result<usize> {
         println!("ok       every program of {PACKAGE} and its like is run by some case");
         return Ok(0);
     }
-    println!("MISSING  no case runs {}", missing.join(" "));
+    failures::tell(format_args!("MISSING  no case runs {}", missing.join(" ")));
     Ok(1)
 }
 

@@ -4,6 +4,7 @@ use super::case::{Case, Difference, Theirs};
 use super::execute::{End, Runner};
 use super::machine::Side;
 use crate::counts::Counts;
+use crate::failures;
 use anyhow::{Context, Result, bail};
 use regex::{Captures, Regex};
 use similar::TextDiff;
@@ -31,13 +32,13 @@ impl Verdict {
             Verdict::Differs(_) => Counts::one(false),
         }
     }
-    /// What is printed for the case.
-    pub fn line(&self, name: &str) -> String {
+    /// Prints how the case came out.
+    pub fn tell(&self, name: &str) {
         match self {
-            Verdict::Equal => format!("ok       {name}\n"),
-            Verdict::Expected(defects) => format!("ok       {name} (expected difference {defects})\n"),
-            Verdict::Skipped(reason) => format!("skipped  {name}: {reason}\n"),
-            Verdict::Differs(difference) => format!("DIFFERS  {name}\n{difference}"),
+            Verdict::Equal => println!("ok       {name}"),
+            Verdict::Expected(defects) => println!("ok       {name} (expected difference {defects})"),
+            Verdict::Skipped(reason) => println!("skipped  {name}: {reason}"),
+            Verdict::Differs(difference) => failures::tell(format_args!("DIFFERS  {name}\n{difference}")),
         }
     }
 }

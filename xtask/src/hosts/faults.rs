@@ -16,6 +16,7 @@ use crate::common::{Checks, root, sh};
 use crate::conform::machine::Side;
 use crate::counts::Counts;
 use crate::debian_pvm;
+use crate::failures;
 use crate::machine::wait_until;
 use anyhow::{Context, Result, bail, ensure};
 use chief::Chief;
@@ -131,7 +132,7 @@ fn in_sandbox(fault: Fault, seed: u64, side: Side) -> bool {
     match sandbox::run(&words) {
         Ok(last) => Counts::parse(&last).is_ok_and(|counts| counts == Counts::one(true)),
         Err(error) => {
-            println!("FAILED {} seed {seed}: {error:#}", fault.name());
+            failures::tell(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
             false
         }
     }
@@ -145,7 +146,7 @@ pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side) -> Result<()> 
     match &result {
         Ok(said) => println!("ok       {} seed {seed}: {said}", fault.name()),
         Err(error) => {
-            println!("FAILED   {} seed {seed}: {error:#}", fault.name());
+            failures::tell(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
             run.show_logs();
         }
     }

@@ -2,6 +2,7 @@
 
 use super::kinds::Kind;
 use crate::counts::Counts;
+use crate::failures;
 use std::collections::BTreeMap;
 
 /// What was heard of the cells.
@@ -35,7 +36,8 @@ impl Matrix {
                     self.rows.push(row.to_owned());
                 }
                 if said != "ok" {
-                    println!("FAILED {row} from {} to {}: {said}", kinds[from].name, kinds[to].name);
+                    let (from, to) = (kinds[from].name, kinds[to].name);
+                    failures::tell(format_args!("FAILED   {row} from {from} to {to}: {said}"));
                 }
                 self.cells.insert((row.to_owned(), from, to), outcome(said));
             }
@@ -63,7 +65,7 @@ impl Matrix {
             println!("{what}: {}", said.as_deref().unwrap_or("ok"));
         }
         if !self.done {
-            println!("FAILED the tests did not come to their end");
+            failures::tell("FAILED   the tests did not come to their end");
         }
     }
 
