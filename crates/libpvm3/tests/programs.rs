@@ -252,6 +252,11 @@ fn a_reduction_without_memory_fails_and_nothing_else() {
 }
 
 #[test]
+fn what_a_small_address_space_keeps_away_is_told_and_comes_when_there_is_room() {
+    passes("starved", Linked::Shared);
+}
+
+#[test]
 fn programs_share_the_data_symbols() {
     passes("symbols", Linked::Shared);
 }

@@ -1,4 +1,5 @@
 # Output that nobody collects goes to the first host's log, whichever host it comes from.
+# Sorted from the task on: a new second may begin between two lines.
 #@ fresh
 . "$CONFORM/functions"
 for host in alfa bravo charlie delta; do
@@ -8,7 +9,7 @@ seen() {
     test "$(grep -c -E '\] (alfa|bravo|charlie|delta)$' "$PVM_TMP"/pvml.*)" = 4
 }
 wait_for seen
-grep -E '\] (alfa|bravo|charlie|delta)$' "$PVM_TMP"/pvml.* | sort
+grep -E '\] (alfa|bravo|charlie|delta)$' "$PVM_TMP"/pvml.* | sort -k 4
 for host in bravo charlie delta; do
     "$PVM_RSH" $host 'cat $PVM_TMP/pvml.*' | grep -c -E '\] (alfa|bravo|charlie|delta)$'
 done

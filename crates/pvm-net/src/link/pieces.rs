@@ -12,9 +12,18 @@ const EXTRA_BYTES: usize = 256;
 impl Link {
     /// The beginning of a frame that is sent by [`Link::offer`] and [`Link::keep`].
     pub fn frame_head(kind: u8, header: &[u8], body_bytes: usize) -> Vec<u8> {
+        let mut head = Vec::new();
+        Link::write_frame_head(kind, header, body_bytes, &mut head);
+        head
+    }
+
+    /// [`Link::frame_head`] behind what `into` holds.
+    pub fn write_frame_head(kind: u8, header: &[u8], body_bytes: usize, into: &mut Vec<u8>) {
         assert!(header.len() <= HEADER_BYTES_MAX, "a header of {} bytes", header.len());
         let bytes = (header.len() + body_bytes) as u32;
-        [&bytes.to_le_bytes()[..], &[kind, header.len() as u8], header].concat()
+        into.extend_from_slice(&bytes.to_le_bytes());
+        into.extend_from_slice(&[kind, header.len() as u8]);
+        into.extend_from_slice(header);
     }
 
     /// Sends as much of a frame's next bytes as can go now. Gives how many went; none while something

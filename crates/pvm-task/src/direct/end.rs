@@ -448,14 +448,22 @@ impl End {
         self.sent_bytes.wrapping_sub(self.link.queued_bytes() as u64)
     }
 
-    /// The beginning of a message of so many bytes from one who has taken in so many messages.
+    /// [`End::write_head`] by itself.
+    #[cfg(any(test, fuzzing))]
     pub fn head(meta: Meta, bytes: usize, taken: u32) -> Vec<u8> {
+        let mut head = Vec::new();
+        End::write_head(meta, bytes, taken, &mut head);
+        head
+    }
+
+    /// Writes the beginning of a message of so many bytes from one who has taken in so many messages.
+    pub fn write_head(meta: Meta, bytes: usize, taken: u32, into: &mut Vec<u8>) {
         let mut header = [0; HEADER_BYTES];
         let words = meta.into_iter().take(WORDS).chain([taken]);
         for (place, word) in header.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        Link::frame_head(kind::MESSAGE, &header, bytes)
+        Link::write_frame_head(kind::MESSAGE, &header, bytes, into);
     }
 
     /// Sends as much of the next message as the socket takes. Says whether that was all of it.
@@ -465,7 +473,7 @@ impl End {
         }
         if self.head.is_empty() {
             (self.told, self.untold_bytes) = (self.taken.get(), 0);
-            self.head = End::head(meta, body.len(), self.told);
+            End::write_head(meta, body.len(), self.told, &mut self.head);
         }
         let whole = self.head.len() + body.len();
         let mut step = Vec::new();
