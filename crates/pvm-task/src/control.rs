@@ -277,7 +277,7 @@ impl Member {
 
     fn handle(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
         match frame {
-            ToTask::Reply { wait, reply } => self.answer(wait, reply),
+            ToTask::Reply { wait, reply } => self.answer(state, wait, reply),
             ToTask::Message(message) => {
                 // It may tell of a task of another host: what that sent comes first.
                 self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
@@ -302,7 +302,7 @@ impl Member {
         }
     }
 
-    fn answer(&mut self, wait: u32, reply: Reply) {
+    fn answer(&mut self, state: &mut State, wait: u32, reply: Reply) {
         let Some(at) = self.requests.iter().position(|(number, _)| *number == wait) else { return };
         match &self.requests[at].1 {
             Fate::Wanted => self.requests[at].1 = Fate::Here(reply),
@@ -318,11 +318,14 @@ impl Member {
                 self.requests.swap_remove(at);
             }
             Fate::Introduction(peer) => {
+                let peer = *peer;
+                self.requests.swap_remove(at);
+                // The daemon introduces nobody twice; there may be room by now for one who came before.
+                self.meet_all(state);
                 if !self.endpoint.is_connected(peer.0) {
                     let dead = matches!(reply, Reply::Error(_));
-                    self.refused.push((*peer, if dead { Code::NoTask } else { Code::OutOfRes }));
+                    self.refused.push((peer, if dead { Code::NoTask } else { Code::OutOfRes }));
                 }
-                self.requests.swap_remove(at);
             }
         }
     }
