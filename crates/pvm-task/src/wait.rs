@@ -179,6 +179,9 @@ impl Waiter {
         }
         match &mut self.phase {
             Phase::New | Phase::Asleep => {
+                if let Some(member) = &mut task.member {
+                    member.groups.forget_passed();
+                }
                 let crowded = task.member.as_mut().is_none_or(Member::leaves_the_core);
                 let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded) };
                 self.phase = Phase::Spinning(spinner);

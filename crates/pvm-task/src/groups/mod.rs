@@ -197,15 +197,16 @@ struct Waiting {
 const WATCH_LOOKS: u32 = 64;
 
 impl Groups {
+    /// Drops waits for barriers that have opened. Who waited is about to see that, or has jumped out of the wait.
+    pub fn forget_passed(&mut self) {
+        self.waiting.retain(|waiting| !waiting.is_over());
+    }
+
     /// Passes a moment, or less when the barrier opens that was begun last. `false` if there is none.
     #[inline]
     pub fn watch(&self, crowded: bool) -> bool {
         let Some(waiting) = self.waiting.last() else { return false };
         let Some(generation) = waiting.generation else { return crowded };
-        // Or somebody has jumped out of that wait.
-        if waiting.known.view.passed(generation).is_some() {
-            return false;
-        }
         // Where tasks crowd the cores the others need this one to come to the barrier.
         let looks = if crowded { 0 } else { WATCH_LOOKS };
         for _ in 0..looks {
@@ -336,7 +337,7 @@ impl Task {
         let sleeps = self.someone_sleeps();
         let Some(member) = &mut self.member else { return GroupWait(0) };
         let groups = &mut member.groups;
-        groups.waiting.retain(|waiting| !waiting.is_over());
+        groups.forget_passed();
         groups.next_wait = groups.next_wait.wrapping_add(1);
         let waiting = Waiting { number: groups.next_wait, known: known.clone(), instance, generation };
         if sleeps {
