@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::compiler_fence;
-use std::sync::atomic::{AtomicPtr, AtomicU32};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 /// The process is new, or the child of a fork: the word of a wiped page.
@@ -193,18 +193,19 @@ fn taken(how: Taken) -> Taken {
     how
 }
 
-thread_local! {
-    /// Where on its stack this thread waits with the lock held; 0 where it does not.
-    static WAITING: Cell<usize> = const { Cell::new(0) };
-}
+/// Where on its stack the thread that holds the lock waits; 0 where it does not. Written by that thread alone.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// The least that the system puts on a stack below what a signal interrupts, on any processor.
 const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
 
-/// Notes where this thread waits, as an address; returns where it did before. To be set to 0
+/// Notes where this thread, which has the lock, waits, as an address; returns where it did before. To be set to 0
 /// whenever the lock is released.
+#[inline]
 pub fn wait_at(place: usize) -> usize {
-    WAITING.try_with(|own| own.replace(place)).unwrap_or(0)
+    let before = WAITING.load(Relaxed);
+    WAITING.store(place, Relaxed);
+    before
 }
 
 /// Whether this thread, which has the lock, has jumped out of the wait in which it took it: then it is not below that
@@ -212,7 +213,7 @@ pub fn wait_at(place: usize) -> usize {
 #[cold]
 pub fn has_jumped() -> bool {
     let here = 0u8;
-    let waiting = WAITING.try_with(Cell::get).unwrap_or(0);
+    let waiting = WAITING.load(Relaxed);
     if waiting == 0 || (&raw const here).addr() + SIGNAL_FRAME_BYTES_MIN < waiting || on_other_stack() {
         return false;
     }
