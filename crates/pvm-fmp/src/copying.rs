@@ -63,8 +63,16 @@ fn read_from(header: &Header, address: u64, data: &mut [u8]) -> Result<(), Refus
     Ok(())
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Bytes that this thread has copied to other processes.
+    pub(crate) static WRITTEN_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Copies `data` to an address of a process.
 fn write_to(pid: i32, address: u64, data: &[u8]) -> Result<(), Refusal> {
+    #[cfg(test)]
+    WRITTEN_BYTES.set(WRITTEN_BYTES.get() + data.len());
     let from = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
     let into = remote(address, data.len());
     // SAFETY: the local bytes are read only; the remote address is the kernel's to check.

@@ -98,13 +98,15 @@ impl Peer {
         self.their_line.as_ref().map(LinePlace::get)
     }
 
-    /// Copies a part of an offered body into the peer's buffer, if the peer has opened that.
+    /// Copies a part of an offered body into the peer's buffer, if the peer has opened that. Returns whether it had.
     #[inline]
-    pub fn help(&mut self, us: u32, number: u64, body: &[u8]) {
-        let Some(line) = self.find_line(us) else { return };
-        if line.get().into_number.load(Ordering::Acquire) == number {
+    pub fn help(&mut self, us: u32, number: u64, body: &[u8]) -> bool {
+        let Some(line) = self.find_line(us) else { return false };
+        let is_open = line.get().into_number.load(Ordering::Acquire) == number;
+        if is_open {
             self.help_now(line, number, body);
         }
+        is_open
     }
 
     fn help_now(&mut self, line: LinePlace, number: u64, body: &[u8]) {

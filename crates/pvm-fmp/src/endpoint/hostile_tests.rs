@@ -247,6 +247,24 @@ fn a_sender_that_never_ends_its_part_of_a_copy_does_not_hold_up_the_receiver() {
 }
 
 #[test]
+fn a_receiver_that_takes_its_time_has_nothing_copied_to_it_twice() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
+    let (text, mut room) = (body(LONG_BYTES, 3), vec![0; LONG_BYTES]);
+    let line = b.peers[0].as_ref().unwrap().our_line;
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    line.get().into_address.store(room.as_mut_ptr() as u64, relaxed);
+    line.get().into_bytes.store(text.len() as u64, relaxed);
+    line.get().into_number.store(1, relaxed);
+    // It copies nothing itself and leaves its buffer open, so the whole body is the sender's part.
+    let before = copying::WRITTEN_BYTES.get();
+    a.send_bytes(B, [2, 0, 0, 0, 0, 0], &text).map(|_| ()).unwrap();
+    assert_eq!(copying::WRITTEN_BYTES.get() - before, text.len());
+    assert!(room == text);
+}
+
+#[test]
 fn a_task_that_names_another_process_as_its_own_is_not_believed() {
     let host = Host::new();
     let a = host.endpoint(A);

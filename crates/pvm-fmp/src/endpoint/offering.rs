@@ -72,7 +72,7 @@ impl Endpoint {
             ring_by_daemon();
         }
         let start = Instant::now();
-        let mut spins = 0u32;
+        let (mut spins, mut helped) = (0u32, false);
         loop {
             let peer = self.peers[index].as_mut().expect("connected");
             let answer = peer.theirs(us).map_or(Answer::Open, |line| offer::answer(&line.taken, number));
@@ -85,7 +85,8 @@ impl Endpoint {
                     peer.offers.refused = true;
                     break;
                 }
-                Answer::Open => peer.help(us, number, body),
+                // Once: a second time it would begin at the end of the body again.
+                Answer::Open => helped = helped || peer.help(us, number, body),
             }
             spins += 1;
             if spins % 64 == 0 {
