@@ -1,6 +1,5 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
-use crate::children::{self, Nursery};
-use crate::clock;
+use crate::children::Nursery;
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
 use crate::links::Links;
@@ -13,7 +12,7 @@ use crate::start::Starter;
 use crate::start::errands::Errands;
 use crate::turn::Turn;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Action, Connection, Machine, Time};
+use pvm_core::machine::{Connection, Machine, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_link::{CROWDED_PAUSE, Link, LinkError};
@@ -33,6 +32,7 @@ use std::time::{Duration, Instant};
 
 mod carrying;
 mod directs;
+mod execute;
 mod heirs;
 mod hosts;
 mod inputs;
@@ -500,7 +500,7 @@ impl Daemon {
         loop {
             // Links can break when something is sent, and then there is more to do.
             while let Some(action) = self.machine.poll_action() {
-                self.act(action);
+                self.execute(action);
                 self.links_happened();
             }
             let (overrun, touched) = (self.connections.take_overrun(), self.connections.take_touched());
@@ -516,64 +516,6 @@ impl Daemon {
                 self.watch_write(connection);
                 self.collector_took(connection);
             }
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::Welcome { connection, tid, welcome } => {
-                // First, so that a welcomed task costs the daemon no descriptor later.
-                self.watch_peer(connection, tid);
-                self.connections.welcome(connection, tid, welcome);
-                self.remark(tid, "has enrolled");
-            }
-            Action::Refuse { connection, code } => self.refuse(connection, code),
-            Action::Send { to, frame } => self.connections.send(to, frame),
-            Action::Introduce { one, other } if other == self.machine.own_host() => self.introduce_self(one),
-            Action::Introduce { one, other } => {
-                if let Err(error) = self.connections.introduce(one, other) {
-                    self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
-                    self.machine.handle_not_introduced(one, other);
-                }
-            }
-            Action::Ring { tid } => self.connections.ring(tid),
-            Action::Find { spawn, file, directory, beside, debug } => {
-                let places = (directory.as_ref(), beside.as_ref());
-                let found = children::find(&self.settings, &file, places, debug);
-                self.machine.handle_found(spawn, found);
-            }
-            Action::Start(start) => self.start(&start),
-            Action::Signal { tid, process, signal } => self.signal(tid, process, signal),
-            Action::SignalGroup { tid, process, signal } => self.signal_group(tid, process, signal),
-            Action::Input { tid, data } => self.take_input(tid, data),
-            Action::Born { tid } => self.connections.born(tid),
-            Action::Forget { tid } => {
-                self.forget_process(tid);
-                self.route.forget_task(tid);
-                self.directs.let_run_out(tid);
-                self.remark(tid, "is gone");
-                if let Some(connection) = self.connections.forget(tid) {
-                    self.connections.close(connection);
-                }
-            }
-            Action::Log { tid, line } => match tid {
-                Tid::DAEMON => self.log.bytes_line(&line),
-                tid => self.log.bytes_line(&[format!("[{tid}] ").as_bytes(), &line].concat()),
-            },
-            Action::Group { group, action } => {
-                self.groups.act(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
-            }
-            Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, self.groups.waiting()),
-            Action::Trace { to, ctx, tag, record, describe, introduce } => {
-                let messages = clock::trace((to, ctx, tag), record, describe, introduce);
-                self.machine.handle_messages_made(messages);
-            }
-            Action::TellTime { to, wait } => {
-                self.machine.handle_time_told(to, wait, clock::time_of_day());
-            }
-            Action::Stop => self.stopped = true,
-            Action::SendAlong { to, frame } => self.send_along(to, &frame),
-            action => self.act_on_hosts(action),
         }
     }
 }

@@ -21,7 +21,7 @@ impl Groups {
     }
 
     /// Does what the machine says.
-    pub fn act(
+    pub fn execute(
         &mut self,
         group: u64,
         action: GroupAction,

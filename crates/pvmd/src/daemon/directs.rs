@@ -6,7 +6,7 @@
 //! at this end, so that nobody waits for more from them.
 use super::Daemon;
 use crate::source::Source;
-use pvm_core::machine::{Action, DirectTicket};
+use pvm_core::machine::DirectTicket;
 use pvm_core::proto::{Direct, ToTask};
 use pvm_core::tid::Tid;
 use pvm_core::wire::DirectCall;
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use rustix::process::Resource;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
@@ -164,36 +165,40 @@ impl Directs {
 }
 
 impl Daemon {
-    pub(super) fn act_on_directs(&mut self, action: Action) {
-        match action {
-            Action::ExpectDirect { ticket, task, peer } => {
-                let refused = !self.directs.has_room() || self.directs.has_link(task, peer);
-                let call = if refused { None } else { make_up_call().ok() };
-                if let Some(DirectCall { shown, back, secret }) = call.clone() {
-                    let number = number_of(ticket);
-                    self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: false });
-                    let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
-                    self.links.expect(number, Tokens { shown, back });
-                }
-                self.machine.handle_direct_expected(ticket, call);
-            }
-            Action::CallDirect { ticket, task, peer, addresses, call } => {
-                let doubled = self.directs.has_link(task, peer) || self.directs.calls(task, peer);
-                if doubled || !self.directs.has_room() {
-                    return self.machine.handle_direct_ended(ticket, false);
-                }
-                let DirectCall { shown, back, secret } = call;
-                let number = number_of(ticket);
-                self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: true });
-                let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
-                self.links.meet(number, &addresses, Tokens { shown, back });
-            }
-            Action::CancelDirect { ticket } => {
-                self.directs.meetings.remove(&number_of(ticket));
-                self.links.cancel(number_of(ticket));
-            }
-            _ => {}
+    pub(super) fn expect_direct(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) {
+        let refused = !self.directs.has_room() || self.directs.has_link(task, peer);
+        let call = if refused { None } else { make_up_call().ok() };
+        if let Some(DirectCall { shown, back, secret }) = call.clone() {
+            let number = number_of(ticket);
+            self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: false });
+            let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
+            self.links.expect(number, Tokens { shown, back });
         }
+        self.machine.handle_direct_expected(ticket, call);
+    }
+
+    pub(super) fn call_direct(
+        &mut self,
+        ticket: DirectTicket,
+        [task, peer]: [Tid; 2],
+        addresses: &[SocketAddr],
+        call: DirectCall,
+    ) {
+        let doubled = self.directs.has_link(task, peer) || self.directs.calls(task, peer);
+        if doubled || !self.directs.has_room() {
+            return self.machine.handle_direct_ended(ticket, false);
+        }
+        let DirectCall { shown, back, secret } = call;
+        let number = number_of(ticket);
+        self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: true });
+        let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
+        self.links.meet(number, addresses, Tokens { shown, back });
+    }
+
+    /// Nobody wants that link any more.
+    pub(super) fn cancel_direct(&mut self, ticket: DirectTicket) {
+        self.directs.meetings.remove(&number_of(ticket));
+        self.links.cancel(number_of(ticket));
     }
 
     /// The connection for a link stands: it goes to the task.

@@ -3,10 +3,10 @@ use super::Daemon;
 use crate::source::Source;
 use crate::start::{self, Event, Master};
 use crate::{resolve, slave};
-use pvm_core::machine::{Action, HostStart, Rank};
+use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
-use pvm_core::wire::HostOptions;
+use pvm_core::wire::{HostOptions, Shared, StartNews, StartOrder};
 use rustix::event::epoll::{self, EventFlags};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -59,48 +59,9 @@ impl Daemon {
         self.settings.machine.rank == Rank::Master
     }
 
-    pub(super) fn act_on_hosts(&mut self, action: Action) {
-        match action {
-            Action::CheckHosts { request, names } => self.check_hosts(request, &names),
-            Action::StartHosts { request, hosts, by_hoster: true } => {
-                let command = |host: &HostStart| ByteBuf::from(self.starter.command_for_hoster(host).into_bytes());
-                let commands = hosts.iter().map(|host| (host.index, command(host))).collect();
-                self.machine.handle_start_commands(request, commands);
-            }
-            Action::StartHosts { request, hosts, .. } => {
-                self.starter.set_debug_mask(self.machine.debug_mask());
-                for host in hosts {
-                    if self.machine.debug_mask() & DEBUG_START != 0 {
-                        self.log.line(&format!("host {} is to be {}", host.line.name(), host.tid));
-                    }
-                    self.starter.start(request, host);
-                }
-                self.step_starts();
-            }
-            Action::ReadAnswer { request, index, line } => {
-                let now = self.now();
-                self.machine.handle_host_started(now, request, index, start::reason::read_answer(&line));
-            }
-            Action::OrderStart { number, order } => {
-                if let Some(news) = self.errands.order(number, order) {
-                    self.machine.report_start(number, news);
-                }
-            }
-            Action::StartNews { host, number, news } => {
-                self.starter.heard(host, number, news);
-                self.step_starts();
-            }
-            Action::Joined { shared, options } => {
-                self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
-                self.joined(&options);
-            }
-            action => self.act_on_links(action),
-        }
-    }
-
     // ----- host names
 
-    fn check_hosts(&mut self, request: u32, names: &[ByteBuf]) {
+    pub(super) fn check_hosts(&mut self, request: u32, names: &[ByteBuf]) {
         let names: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         let Ok(child) = resolve::command(&names).spawn() else {
             return self.machine.handle_hosts_checked(request, Vec::new());
@@ -126,6 +87,49 @@ impl Daemon {
     }
 
     // ----- starts
+
+    /// Says by which commands a hoster is to have daemons started.
+    pub(super) fn tell_start_commands(&mut self, request: u32, hosts: &[HostStart]) {
+        let command = |host: &HostStart| ByteBuf::from(self.starter.command_for_hoster(host).into_bytes());
+        let commands = hosts.iter().map(|host| (host.index, command(host))).collect();
+        self.machine.handle_start_commands(request, commands);
+    }
+
+    pub(super) fn start_hosts(&mut self, request: u32, hosts: Vec<HostStart>) {
+        self.starter.set_debug_mask(self.machine.debug_mask());
+        for host in hosts {
+            if self.machine.debug_mask() & DEBUG_START != 0 {
+                self.log.line(&format!("host {} is to be {}", host.line.name(), host.tid));
+            }
+            self.starter.start(request, host);
+        }
+        self.step_starts();
+    }
+
+    /// What a daemon printed that a hoster had started.
+    pub(super) fn read_answer(&mut self, request: u32, index: usize, line: &[u8]) {
+        let now = self.now();
+        self.machine.handle_host_started(now, request, index, start::reason::read_answer(line));
+    }
+
+    /// The master orders something of a command that starts a daemon elsewhere.
+    pub(super) fn order_start(&mut self, number: u64, order: StartOrder) {
+        if let Some(news) = self.errands.order(number, order) {
+            self.machine.report_start(number, news);
+        }
+    }
+
+    /// A host has news of such a command.
+    pub(super) fn hear_start_news(&mut self, host: Tid, number: u64, news: StartNews) {
+        self.starter.heard(host, number, news);
+        self.step_starts();
+    }
+
+    /// This daemon has become a host of a machine.
+    pub(super) fn become_host(&mut self, shared: &Shared, options: &HostOptions) {
+        self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
+        self.joined(options);
+    }
 
     /// Looks what has become of the daemons that are being started.
     pub(super) fn step_starts(&mut self) {

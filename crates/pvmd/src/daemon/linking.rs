@@ -4,11 +4,12 @@ use crate::links::{Event, Links};
 use crate::route::Route;
 use crate::settings::Settings;
 use crate::turn::Turn;
-use pvm_core::machine::{Action, Rank};
+use pvm_core::machine::Rank;
 use pvm_core::tid::Tid;
 use pvm_core::wire::DataCall;
 use pvm_net::{Gate, Token, Tokens};
 use rustix::event::epoll::EventFlags;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -30,33 +31,26 @@ pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crat
 }
 
 impl Daemon {
-    pub(super) fn act_on_links(&mut self, action: Action) {
-        match action {
-            Action::KnowHost { host, key } => self.links.know(host, key),
-            Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
-            Action::ForgetHost { host } => {
-                self.deputy(host, false);
-                self.route.forget_host(host);
-                self.directs.forget_host(host);
-                self.links.forget(host);
-            }
-            Action::CountSentAgain { host } => self.machine.handle_sent_again(host, self.links.sent_again(host)),
-            Action::SendHost { host, frame } => self.links.send(host, &frame),
-            Action::ExpectData { host } => self.expect_data(host),
-            Action::CallData { host, addresses, call: DataCall { shown, back } } => {
-                let [shown, back] = [shown, back].map(Token::from_bytes);
-                self.links.call_data(host, &addresses, Tokens { shown, back });
-            }
-            Action::DropData { host } => {
-                self.route.unplug(host);
-                self.links.cancel_data(host);
-            }
-            action => self.act_on_directs(action),
-        }
+    /// The host does not belong to the machine any more.
+    pub(super) fn forget_host(&mut self, host: Tid) {
+        self.deputy(host, false);
+        self.route.forget_host(host);
+        self.directs.forget_host(host);
+        self.links.forget(host);
+    }
+
+    pub(super) fn call_data(&mut self, host: Tid, addresses: &[SocketAddr], DataCall { shown, back }: DataCall) {
+        let [shown, back] = [shown, back].map(Token::from_bytes);
+        self.links.call_data(host, addresses, Tokens { shown, back });
+    }
+
+    pub(super) fn drop_data(&mut self, host: Tid) {
+        self.route.unplug(host);
+        self.links.cancel_data(host);
     }
 
     /// A host that has lost its data link, or is to have a new one, may call for it.
-    fn expect_data(&mut self, host: Tid) {
+    pub(super) fn expect_data(&mut self, host: Tid) {
         let call = Tokens::generate().ok().map(|tokens| {
             let call = DataCall { shown: *tokens.shown.as_bytes(), back: *tokens.back.as_bytes() };
             self.links.expect_data(host, tokens);

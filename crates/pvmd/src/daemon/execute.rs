@@ -1,0 +1,106 @@
+//! What the machine decides, carried out. Each action has its line in one match: a new one without does not compile.
+use super::Daemon;
+use crate::{children, clock};
+use pvm_core::machine::{Action, Connection, SpawnId};
+use pvm_core::proto::{ByteBuf, Welcome};
+use pvm_core::tid::Tid;
+
+impl Daemon {
+    pub(super) fn execute(&mut self, action: Action) {
+        match action {
+            // Tasks of this host.
+            Action::Welcome { connection, tid, welcome } => self.welcome(connection, tid, welcome),
+            Action::Refuse { connection, code } => self.refuse(connection, code),
+            Action::Send { to, frame } => self.connections.send(to, frame),
+            Action::Introduce { one, other } => self.introduce(one, other),
+            Action::Ring { tid } => self.connections.ring(tid),
+            Action::Born { tid } => self.connections.born(tid),
+            Action::Forget { tid } => self.forget_task(tid),
+            // Their processes.
+            Action::Find { spawn, file, directory, beside, debug } => {
+                self.find(spawn, &file, [directory.as_ref(), beside.as_ref()], debug);
+            }
+            Action::Start(start) => self.start(&start),
+            Action::Signal { tid, process, signal } => self.signal(tid, process, signal),
+            Action::SignalGroup { tid, process, signal } => self.signal_group(tid, process, signal),
+            Action::Input { tid, data } => self.take_input(tid, data),
+            // Groups.
+            Action::Group { group, action } => {
+                self.groups.execute(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
+            }
+            Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, self.groups.waiting()),
+            // The clock and the log.
+            Action::Trace { to, ctx, tag, record, describe, introduce } => {
+                let messages = clock::trace((to, ctx, tag), record, describe, introduce);
+                self.machine.handle_messages_made(messages);
+            }
+            Action::TellTime { to, wait } => self.machine.handle_time_told(to, wait, clock::time_of_day()),
+            Action::Log { tid, line } => self.log_output(tid, &line),
+            // Hosts that are to come.
+            Action::CheckHosts { request, names } => self.check_hosts(request, &names),
+            Action::StartHosts { request, hosts, by_hoster: true } => self.tell_start_commands(request, &hosts),
+            Action::StartHosts { request, hosts, by_hoster: false } => self.start_hosts(request, hosts),
+            Action::ReadAnswer { request, index, line } => self.read_answer(request, index, &line),
+            Action::OrderStart { number, order } => self.order_start(number, order),
+            Action::StartNews { host, number, news } => self.hear_start_news(host, number, news),
+            Action::Joined { shared, options } => self.become_host(&shared, &options),
+            // Links to hosts.
+            Action::KnowHost { host, key } => self.links.know(host, key),
+            Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
+            Action::ForgetHost { host } => self.forget_host(host),
+            Action::CountSentAgain { host } => self.machine.handle_sent_again(host, self.links.sent_again(host)),
+            Action::SendHost { host, frame } => self.links.send(host, &frame),
+            Action::SendAlong { to, frame } => self.send_along(to, &frame),
+            Action::ExpectData { host } => self.expect_data(host),
+            Action::CallData { host, addresses, call } => self.call_data(host, &addresses, call),
+            Action::DropData { host } => self.drop_data(host),
+            // Direct links.
+            Action::ExpectDirect { ticket, task, peer } => self.expect_direct(ticket, task, peer),
+            Action::CallDirect { ticket, task, peer, addresses, call } => {
+                self.call_direct(ticket, [task, peer], &addresses, call);
+            }
+            Action::CancelDirect { ticket } => self.cancel_direct(ticket),
+            Action::Stop => self.stopped = true,
+        }
+    }
+
+    fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
+        // First, so that a welcomed task costs the daemon no descriptor later.
+        self.watch_peer(connection, tid);
+        self.connections.welcome(connection, tid, welcome);
+        self.remark(tid, "has enrolled");
+    }
+
+    fn introduce(&mut self, one: Tid, other: Tid) {
+        if other == self.machine.own_host() {
+            return self.introduce_self(one);
+        }
+        if let Err(error) = self.connections.introduce(one, other) {
+            self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
+            self.machine.handle_not_introduced(one, other);
+        }
+    }
+
+    fn forget_task(&mut self, tid: Tid) {
+        self.forget_process(tid);
+        self.route.forget_task(tid);
+        self.directs.let_run_out(tid);
+        self.remark(tid, "is gone");
+        if let Some(connection) = self.connections.forget(tid) {
+            self.connections.close(connection);
+        }
+    }
+
+    /// `places`: the directory of the spawn, and those after all others.
+    fn find(&mut self, spawn: SpawnId, file: &ByteBuf, [directory, beside]: [Option<&ByteBuf>; 2], debug: bool) {
+        let found = children::find(&self.settings, file, (directory, beside), debug);
+        self.machine.handle_found(spawn, found);
+    }
+
+    fn log_output(&mut self, tid: Tid, line: &[u8]) {
+        match tid {
+            Tid::DAEMON => self.log.bytes_line(line),
+            tid => self.log.bytes_line(&[format!("[{tid}] ").as_bytes(), line].concat()),
+        }
+    }
+}
