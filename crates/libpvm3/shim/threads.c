@@ -4,11 +4,11 @@
  */
 extern char __libc_single_threaded __attribute__((weak));
 
-static const char unknown = 0;
+static char unknown = 0;
 
-const volatile char *hpvm_single_threaded_byte(void);
+volatile char *hpvm_single_threaded_byte(void);
 
-const volatile char *hpvm_single_threaded_byte(void)
+volatile char *hpvm_single_threaded_byte(void)
 {
     return &__libc_single_threaded ? &__libc_single_threaded : &unknown;
 }

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::compiler_fence;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 /// The process is new, or the child of a fork: the word of a wiped page.
@@ -74,19 +74,20 @@ fn word() -> &'static AtomicU32 {
 }
 
 unsafe extern "C" {
-    fn hpvm_single_threaded_byte() -> *const u8;
+    fn hpvm_single_threaded_byte() -> *mut AtomicU8;
 }
 
 /// Where the C library says whether the process has one thread.
-static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new((&raw const MANY_THREADS).cast_mut());
-static MANY_THREADS: u8 = 0;
+static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const MANY_THREADS).cast_mut());
+static MANY_THREADS: AtomicU8 = AtomicU8::new(0);
 
 /// Whether this thread is the only one, so that nobody can take the lock between two instructions.
 #[inline(always)]
 fn alone() -> bool {
-    // SAFETY: points to a constant or to the C library's byte, which is there for ever. Other
-    // threads write it only when threads come and go, and then this thread is in the C library.
-    unsafe { SINGLE_THREADED.load(Relaxed).read_volatile() != 0 }
+    // SAFETY: points to a static or to the C library's byte, which is there for ever. Where another thread writes that,
+    // this one is in the C library as well: it starts a thread, or waits for one to end.
+    let byte = unsafe { &*SINGLE_THREADED.load(Relaxed) };
+    byte.load(Relaxed) != 0
 }
 
 /// Takes the lock, unless this thread has it.
@@ -306,7 +307,7 @@ fn make_page() {
         return;
     }
     // SAFETY: has no preconditions; the pointer it gives is valid for ever.
-    SINGLE_THREADED.store(unsafe { hpvm_single_threaded_byte() }.cast_mut(), Relaxed);
+    SINGLE_THREADED.store(unsafe { hpvm_single_threaded_byte() }, Relaxed);
     let page = match wiped_page() {
         Some(page) => {
             heir::watch_forks();
