@@ -1,7 +1,7 @@
 //! The house rules that a program can check: `cargo xtask lint`.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{clippy, compatibility, debian_pvm, limits};
+use crate::{citations, clippy, compatibility, debian_pvm, limits};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("no path of one machine", no_machine_paths());
+    checks.check("what is cited is there", everything_cited_is_there());
     checks.check("docs/limits.md is new and true", limits::is_current());
     if debian_pvm::obstacle().is_none() {
         checks.check("docs/compatibility.md is new", compatibility::is_current());
@@ -135,6 +136,14 @@ fn unsafe_stays_home(sources: &[PathBuf]) -> Result<()> {
     }
     ensure!(open.is_empty(), "no #![forbid(unsafe_code)] in {}", open.join(" "));
     Ok(())
+}
+
+fn everything_cited_is_there() -> Result<()> {
+    let mut files = files_under(TEXTS, &["rs", "c", "h", "md", "sh", "toml", "map", "f"])?;
+    for entry in root().read_dir()? {
+        files.push(entry?.path());
+    }
+    citations::are_there(&files)
 }
 
 fn no_machine_paths() -> Result<()> {

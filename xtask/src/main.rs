@@ -4,6 +4,7 @@
 mod abi;
 mod bench;
 mod build;
+mod citations;
 mod clippy;
 mod common;
 mod compatibility;

@@ -1,4 +1,4 @@
-//! Bodies in the default encoding: XDR's widths in the maker's byte order (decision 7).
+//! Bodies in the default encoding: XDR's widths in the maker's byte order (decision 3).
 //!
 //! Integers take four bytes, `long` eight, strings a length that counts the closing zero, the
 //! bytes, and padding to four; byte arrays are padded to four.

@@ -1,4 +1,4 @@
-//! How to wait (decision 9): spin while cores are free, yield while others want them, then sleep.
+//! How to wait: spin while cores are free, yield while others want them, then sleep.
 use std::time::{Duration, Instant};
 
 /// Watches without a system call, some hundred nanoseconds each: an answer from another core comes

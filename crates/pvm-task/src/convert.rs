@@ -1,4 +1,4 @@
-//! Items of hosts with another data format: who unpacks converts (design, decision 7).
+//! Items of hosts with another data format: who unpacks converts (decision 3).
 //!
 //! Between hosts of one format nothing of this runs. The one exception are `long`s of 32 bits in the
 //! default encoding, where they take eight bytes.

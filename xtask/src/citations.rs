@@ -1,0 +1,108 @@
+//! What sources and pages cite is there: a house rule.
+//!
+//! Cited are sections of the contract ("contract 2.9"), decisions ("decision 26", "decisions/0026"), mechanisms of the
+//! papers ("papers F2, H3"), and files, by links and between backticks.
+use crate::common::root;
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// What can be cited.
+struct Cited {
+    /// Numbers of the contract's sections.
+    sections: BTreeSet<String>,
+    /// Names of the decisions' pages, without the ending.
+    decisions: Vec<String>,
+    /// Tags of the papers' mechanisms.
+    tags: BTreeSet<String>,
+}
+
+impl Cited {
+    fn read() -> Result<Cited> {
+        let page = |name: &str| fs::read_to_string(root().join("docs").join(name)).context(name.to_owned());
+        let all = |pattern: &str, text: &str| -> Result<BTreeSet<String>> {
+            Ok(Regex::new(pattern)?.captures_iter(text).map(|found| found[1].to_owned()).collect())
+        };
+        let mut decisions = Vec::new();
+        for entry in root().join("docs/decisions").read_dir()? {
+            decisions.extend(entry?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+        Ok(Cited {
+            sections: all(r"(?m)^#+ (\d+(?:\.\d+)?)\b", &page("contract.md")?)?,
+            decisions,
+            tags: all(r"(?m)^- ([A-Z]\d+)\b", &page("papers.md")?)?,
+        })
+    }
+
+    fn has_decision(&self, cited: &str) -> bool {
+        let number: usize = cited.get(..4).unwrap_or(cited).trim_start_matches('0').parse().unwrap_or(0);
+        let is_it = |name: &String| name.starts_with(&format!("{number:04}-"));
+        // By number alone, or by the whole name.
+        self.decisions.iter().any(|name| is_it(name) && (cited.len() <= 4 || name == cited))
+    }
+}
+
+/// Checks the texts of these files.
+pub fn are_there(files: &[impl AsRef<Path>]) -> Result<()> {
+    let cited = Cited::read()?;
+    let mut dead = Vec::new();
+    for path in files.iter().map(AsRef::as_ref) {
+        let name = path.strip_prefix(root()).unwrap_or(path);
+        // Pictures and archives cite nothing, and what this file cites is for its test.
+        let Ok(text) = fs::read_to_string(path) else { continue };
+        if name == Path::new(file!()) {
+            continue;
+        }
+        for what in dead_in(&text, path, &cited)? {
+            dead.push(format!("{}: {what}", name.display()));
+        }
+    }
+    ensure!(dead.is_empty(), "cited and not there:\n{}", dead.join("\n"));
+    Ok(())
+}
+
+fn dead_in(text: &str, path: &Path, cited: &Cited) -> Result<Vec<String>> {
+    let mut dead = Vec::new();
+    let mut check = |pattern: &str, is_there: &dyn Fn(&str) -> bool| -> Result<()> {
+        for found in Regex::new(pattern)?.captures_iter(text) {
+            if !is_there(&found[1]) {
+                dead.push(found[0].to_owned());
+            }
+        }
+        Ok(())
+    };
+    check(r"\b[Cc]ontract,? (\d+(?:\.\d+)?)", &|section| cited.sections.contains(section))?;
+    check(r"\b[Dd]ecision (\d+)", &|number| cited.has_decision(number))?;
+    check(r"\bdecisions/(\d{4}[a-z0-9-]*)", &|name| cited.has_decision(name))?;
+    check(r"\b[Pp]apers? ([A-Z]\d+(?:, [A-Z]\d+)*)", &|tags| tags.split(", ").all(|tag| cited.tags.contains(tag)))?;
+    // A decision is cited by its number too, which is looked at above.
+    let known = |file: &str| root().join(file).exists() || file.starts_with("docs/decisions/");
+    check(r"`((?:crates|xtask|docs|tests|bench|examples|dist|man)/[A-Za-z0-9_./-]+)`", &known)?;
+    if path.extension().is_some_and(|ending| ending == "md") {
+        let folder = path.parent().unwrap_or(path);
+        check(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", &|link| folder.join(link).exists())?;
+    }
+    Ok(dead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cited_and_not_there_is_found() {
+        let cited = Cited {
+            sections: ["2".into(), "2.9".into()].into(),
+            decisions: vec!["0007-streams".into()],
+            tags: ["F2".into(), "H3".into()].into(),
+        };
+        let good =
+            "contract 2.9, decision 7 (decisions/0007-streams), papers F2, H3, [x](Cargo.toml), `docs/limits.md`";
+        let path = root().join("a.md");
+        assert_eq!(dead_in(good, &path, &cited).unwrap(), Vec::<String>::new());
+        let bad = "contract 2.10, decision 8 (decisions/0007-stream), papers F2, H4, [x](Cargo.tom), `docs/limit.md`";
+        assert_eq!(dead_in(bad, &path, &cited).unwrap().len(), 6);
+    }
+}
