@@ -98,7 +98,46 @@ impl Source {
             11 => Source::Data(Tid(number as u32)),
             12 => Source::Direct(number as u32),
             13 => Source::Errands,
-            _ => Source::Check(number as u32),
+            5 => Source::Check(number as u32),
+            kind => unreachable!("the daemon watches nothing of kind {kind}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_is_told_by_what_its_events_carry() {
+        let tid = Tid(0x7fff_ffff);
+        let sources = [
+            Source::Listener,
+            Source::Signals,
+            Source::Client((1 << KIND_SHIFT) - 1),
+            Source::Peer(7),
+            Source::Output(tid, Stream::Output),
+            Source::Output(tid, Stream::Errors),
+            Source::Input(tid),
+            Source::Process(tid),
+            Source::Check(u32::MAX),
+            Source::Starts,
+            Source::Errands,
+            Source::Gate,
+            Source::Control(tid),
+            Source::Bell,
+            Source::Data(tid),
+            Source::Direct(u32::MAX),
+        ];
+        for source in sources {
+            assert_eq!(Source::of(source.data()), source);
+            // A new source that is missing above does not compile here.
+            match source {
+                Source::Listener | Source::Signals | Source::Client(_) | Source::Peer(_) => {}
+                Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::Check(_) => {}
+                Source::Starts | Source::Errands | Source::Gate | Source::Control(_) => {}
+                Source::Bell | Source::Data(_) | Source::Direct(_) => {}
+            }
         }
     }
 }
