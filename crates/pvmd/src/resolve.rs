@@ -8,7 +8,7 @@ use pvm_core::wire::Checked;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -79,12 +79,22 @@ fn look_up(name: &str) -> (Option<Code>, Vec<IpAddr>) {
             found.push(address);
         }
     }
+    if found.is_empty() && is_loopback_name(name) {
+        found.push(Ipv4Addr::LOCALHOST.into());
+    }
     let code = match found.iter().any(|address| addresses::is_own(*address)) {
         _ if found.is_empty() => Some(Code::NoHost),
         true => Some(Code::DupHost),
         false => None,
     };
     (code, found)
+}
+
+/// Whether the name means the loopback on every system (RFC 6761), also on one without a table of hosts, as containers
+/// may be.
+fn is_loopback_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Which of these names mean this host, as far as that can be found out soon.
@@ -151,6 +161,17 @@ mod tests {
         answer(&names, &output).unwrap();
         let answers = read_answers(&output.into_inner().unwrap(), names.len());
         assert_eq!(answers, [Err(Code::DupHost), Ok(checked), Err(Code::NoHost), Err(Code::DupHost)]);
+    }
+
+    #[test]
+    fn localhost_needs_no_table() {
+        for name in ["localhost", "LocalHost.", "a.localhost"] {
+            assert!(is_loopback_name(name), "{name}");
+        }
+        for name in ["", ".", "localhost.example.org", "mylocalhost", "127.0.0.1"] {
+            assert!(!is_loopback_name(name), "{name}");
+        }
+        assert_eq!(look_up("localhost").0, Some(Code::DupHost));
     }
 
     #[test]
