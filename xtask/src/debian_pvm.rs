@@ -5,6 +5,7 @@ use crate::common::root;
 use crate::debian;
 use anyhow::{Context, Result, ensure};
 use std::fs;
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -52,9 +53,16 @@ pub fn compiles(compiler: &mut Command) -> &mut Command {
     compiler.env("CPATH", headers()).env("LIBRARY_PATH", libraries())
 }
 
-/// Why it is not there; `None` where it is.
+/// Why nothing can be compared with it; `None` where it can.
 pub fn obstacle() -> Option<String> {
-    (!is_there()).then(|| "Debian's PVM is missing (see `cargo xtask setup test`)".into())
+    if !is_there() {
+        return Some("Debian's PVM is missing (see `cargo xtask setup test`)".into());
+    }
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let is_known = (name.as_str(), 0).to_socket_addrs().is_ok();
+    (!is_known).then(|| {
+        format!("the daemon of Debian's PVM does not start: {name}, the name of this host, is not in /etc/hosts")
+    })
 }
 
 fn is_there() -> bool {
