@@ -1,7 +1,7 @@
 //! The house rules that a program can check: `cargo xtask lint`.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{citations, clippy, compatibility, debian_pvm, limits};
+use crate::{atomics, citations, clippy, compatibility, debian_pvm, limits};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let sources = files_under(SOURCES, &["rs", "c", "h"])?;
     checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
+    checks.check("ordered accesses to atomics name their pair", atomics_have_partners(&sources));
     checks.check("no path of one machine", no_machine_paths());
     checks.check("what is cited is there", everything_cited_is_there());
     checks.check("docs/limits.md is new and true", limits::is_current());
@@ -136,6 +137,15 @@ fn unsafe_stays_home(sources: &[PathBuf]) -> Result<()> {
     }
     ensure!(open.is_empty(), "no #![forbid(unsafe_code)] in {}", open.join(" "));
     Ok(())
+}
+
+/// In crates that share memory; tests order what they like.
+fn atomics_have_partners(sources: &[PathBuf]) -> Result<()> {
+    let is_one = |path: &&PathBuf| {
+        let name = short(path);
+        UNSAFE_HOMES.iter().any(|home| name.starts_with(&format!("{home}/src/"))) && !is_test(Path::new(&name))
+    };
+    atomics::have_partners(&sources.iter().filter(is_one).collect::<Vec<_>>())
 }
 
 fn everything_cited_is_there() -> Result<()> {

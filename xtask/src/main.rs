@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod atomics;
 mod bench;
 mod build;
 mod citations;

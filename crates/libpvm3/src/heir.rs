@@ -31,6 +31,7 @@ static SEEN: AtomicU32 = AtomicU32::new(NEVER);
 
 fn uses() -> Option<&'static AtomicU32> {
     // SAFETY: null, or a page that is never unmapped.
+    // Pair `uses page made`.
     unsafe { USES.load(Acquire).as_ref() }
 }
 
@@ -48,6 +49,7 @@ extern "C" fn before_fork() {
     if uses().is_none() {
         make_page();
     }
+    // Pair `task used`.
     let seen = uses().map_or(NEVER, |uses| uses.load(Acquire));
     SEEN.store(if lock::mark_fork() { seen } else { NEVER }, Relaxed);
 }
@@ -57,14 +59,15 @@ fn make_page() {
     // SAFETY: a fresh anonymous mapping touches nothing that exists.
     let page = unsafe { libc::mmap(null_mut(), size_of::<AtomicU32>(), protection, flags, -1, 0) };
     if page != libc::MAP_FAILED {
-        // Where two threads fork at the same time, one page is left over.
+        // Where two threads fork at the same time, one page is left over. Pair `uses page made`.
         let _ = USES.compare_exchange(null_mut(), page.cast(), AcqRel, Relaxed);
     }
 }
 
-/// The task is used, for the first time since a fork. Pairs with [`claim`].
+/// The task is used, for the first time since a fork: see [`claim`].
 pub fn used() {
     if let Some(uses) = uses() {
+        // Pair `task used`.
         uses.fetch_add(1, AcqRel);
     }
 }
@@ -86,6 +89,7 @@ pub fn begin_anew() {
 /// since the fork, and no other child was faster. Waits for a parent that is about to end.
 pub fn claim(parent: u32) -> bool {
     let (Some(uses), seen) = (uses(), SEEN.load(Relaxed)) else { return false };
+    // Pair `task used`: who takes the place sees what the parent did last.
     seen != NEVER
         && uses.load(Acquire) == seen
         && ends(parent, || uses.load(Acquire) == seen)

@@ -70,6 +70,7 @@ pub enum Taken {
 
 fn word() -> &'static AtomicU32 {
     // SAFETY: points to `NO_PAGE` or to a page that is never unmapped.
+    // Pair `page made`.
     unsafe { &*WORD.load(Acquire) }
 }
 
@@ -109,6 +110,7 @@ pub fn take_in_time(limit: Duration) -> Option<Taken> {
     }
     loop {
         set_part(Part::Changing);
+        // Pair `lock released`.
         let state = match word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
             Ok(_) => return Some(taken(Taken::Held)),
             Err(FORKED) if word.compare_exchange(FORKED, HELD, Acquire, Relaxed).is_ok() => {
@@ -166,6 +168,7 @@ fn take_slowly() -> Taken {
     let mut held = HELD;
     loop {
         set_part(Part::Changing);
+        // Pair `lock released`.
         match word.compare_exchange(FREE, held, Acquire, Relaxed) {
             Ok(_) => return taken(Taken::Held),
             Err(FRESH) if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() => return taken(Taken::First),
@@ -249,6 +252,7 @@ fn give_slowly(word: &AtomicU32) {
         return;
     }
     set_part(Part::Changing);
+    // Pair `lock released`.
     if word.swap(FREE, Release) == CONTENDED {
         futex_wake(word, 1);
     }
@@ -263,6 +267,7 @@ pub fn announce_owner() {
 /// Releases the lock after [`Taken::AfterFork`] where nothing was done with the task.
 pub fn give_untouched() {
     set_part(Part::Changing);
+    // Pair `lock released`.
     if word().swap(FORKED, Release) == CONTENDED {
         futex_wake(word(), 1);
     }
@@ -315,6 +320,7 @@ fn make_page() {
         }
         None => word_wiped_by_handler(),
     };
+    // Pair `page made`.
     WORD.store(page, Release);
 }
 

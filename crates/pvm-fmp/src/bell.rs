@@ -42,7 +42,7 @@ impl Waiting {
         if self.asymmetric.load(Ordering::Relaxed) != 0 {
             return barrier_on_all_cores();
         }
-        // Pairs with the fence in `sleeper`.
+        // Pair `lie down or ring`: either the sender sees the nap, or we see what it has published.
         fence(Ordering::SeqCst);
     }
 
@@ -58,7 +58,7 @@ impl Waiting {
         if reached && self.asymmetric.load(Ordering::Relaxed) != 0 {
             compiler_fence();
         } else {
-            // Pairs with the fence in `lie_down`.
+            // Pair `lie down or ring`.
             full_fence();
         }
         match self.nap.load(Ordering::Relaxed) {
@@ -85,6 +85,7 @@ pub fn full_fence() {
         unsafe { std::arch::asm!("lock or dword ptr [rsp], 0") };
         compiler_fence();
     }
+    // Pair `lie down or ring`, of the callers.
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
 }
@@ -93,6 +94,7 @@ pub fn full_fence() {
 fn barrier_on_all_cores() {
     // SAFETY: the call orders memory accesses and does nothing else. It was registered before.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) };
+    // Pair `lie down or ring`: on this core; the call has done it on the senders'.
     fence(Ordering::SeqCst);
 }
 

@@ -161,6 +161,7 @@ impl Mapping {
             // SAFETY: it lies behind the header, in the first extent.
             0 => unsafe { self.first.base.cast::<u8>().add(size_of::<Header>()) },
             _ => {
+                // Pair `table piece made`: who sees where it lies sees clean lines.
                 let offset = self.header().tables.get(piece)?.load(Ordering::Acquire);
                 let aligned = first < PEERS_MAX && offset % align_of::<PeerLine>() as u64 == 0;
                 self.reach(offset, bytes).filter(|_| aligned)?
@@ -196,7 +197,7 @@ impl Mapping {
             return Err(error);
         }
         self.more.borrow_mut().push(Piece { start, bytes, base });
-        // Pairs with the acquire in `extents`: the file is so long.
+        // Pair `extent made`: who sees the end finds the file that long.
         place.store(start + bytes, Ordering::Release);
         Ok(())
     }
@@ -206,6 +207,7 @@ impl Mapping {
         let Apart::<[AtomicU64; EXTENTS_MAX]>(ends) = &self.header().ends;
         let mut start = FIRST_BYTES;
         ends.iter().map_while(move |end| {
+            // Pair `extent made`.
             let end = end.load(Ordering::Acquire);
             let makes_sense = end > start && end <= SEGMENT_BYTES_MAX && end % PAGE_BYTES == 0;
             makes_sense.then(|| (std::mem::replace(&mut start, end), end))

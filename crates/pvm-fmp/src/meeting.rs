@@ -26,9 +26,9 @@ pub fn begin(back: &AtomicU64, back_done: &AtomicU64) {
 }
 
 impl Meeting<'_> {
-    /// Whether the buffer is open for that copy. Pairs with the release in [`Meeting::receive`]:
-    /// what the receiver said about the buffer before is seen.
+    /// Whether the buffer is open for that copy.
     pub fn is_open(&self, number: u64) -> bool {
+        // Pair `buffer opened`: what the receiver said about the buffer before is seen.
         self.open.load(Ordering::Acquire) == number
     }
 
@@ -45,12 +45,15 @@ impl Meeting<'_> {
         lives: &dyn Fn() -> bool,
     ) -> Result<(), Failure> {
         self.front.store(0, Ordering::Relaxed);
+        // Pair `buffer opened`: who sees it sees where the buffer is.
         self.open.store(number, Ordering::Release);
         let result = self.receive_front(bytes, chunk, copy, impatient);
         // The buffer is the caller's again when this returns: close it, and let a chunk that the
-        // helper has announced come to its end. Pairs with the fence in `help`.
+        // helper has announced come to its end.
         self.open.store(0, Ordering::Relaxed);
+        // Pair `close or claim`: either the helper sees that the buffer is closed, or we see its claim.
         fence(Ordering::SeqCst);
+        // Pair `back written`: the helper's bytes are there.
         while self.back.load(Ordering::Acquire) != self.back_done.load(Ordering::Acquire) && lives() {
             yield_now();
         }
@@ -64,12 +67,14 @@ impl Meeting<'_> {
         mut copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
         impatient: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
+        // Pair `back written`: the helper's bytes are there. What it has only claimed is read here as well.
         let claimed = || self.back.load(Ordering::Acquire).min(bytes);
         let written = || self.back_done.load(Ordering::Acquire).min(bytes);
         let mut front = 0;
         while front < claimed() {
             let end = (front + chunk).min(claimed()).max(front);
-            self.front.store(end, Ordering::Release);
+            // A claim orders nothing: a chunk that both copy is copied twice with the same bytes.
+            self.front.store(end, Ordering::Relaxed);
             copy(front..end)?;
             front = end;
         }
@@ -94,18 +99,19 @@ impl Meeting<'_> {
     ) {
         let mut back = bytes;
         loop {
-            let start = back.saturating_sub(chunk).max(self.front.load(Ordering::Acquire));
+            let start = back.saturating_sub(chunk).max(self.front.load(Ordering::Relaxed));
             if start >= back {
                 return;
             }
             self.back.store(start, Ordering::Relaxed);
-            // Pairs with the fence in `receive`: either we see it closed, or it sees our claim.
+            // Pair `close or claim`: either we see that the buffer is closed, or the receiver sees our claim.
             fence(Ordering::SeqCst);
             if !self.is_open(number) || copy(start..back).is_err() {
-                // What was claimed is not there: the receiver copies it when its patience ends.
+                // What was claimed is not there: the receiver copies it when its patience ends. Pair `back written`.
                 self.back.store(self.back_done.load(Ordering::Relaxed), Ordering::Release);
                 return;
             }
+            // Pair `back written`.
             self.back_done.store(start, Ordering::Release);
             back = start;
         }

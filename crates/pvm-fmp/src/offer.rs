@@ -58,16 +58,17 @@ pub enum Answer {
 
 /// The sender makes an offer; call before the entry is queued.
 pub fn stand(offer: &AtomicU64, number: u64) {
+    // Pair `offer stands`: who sees it may read the offered memory.
     offer.store(number * 4 + STANDING, Ordering::Release);
 }
 
 /// The sender says that the body has moved; the place must have been written before. When this
 /// returns, the offered memory may change.
 pub fn moved(offer: &AtomicU64, number: u64) {
-    // The release pairs with the acquire in `look`: who sees it sees the place of the body.
+    // Pair `offer stands`: who sees that it was moved sees the place of the body.
     offer.store(number * 4 + MOVED, Ordering::Release);
-    // Orders this store before the owner's later writes to the offered memory; pairs with the
-    // first fence in `claim`: a copy that holds such a write finds the offer moved.
+    // Pair `copied or changed`: this store comes before the owner's later writes to the offered memory, so a
+    // copy that holds such a write finds the offer moved.
     fence(Ordering::SeqCst);
 }
 
@@ -75,18 +76,18 @@ pub fn moved(offer: &AtomicU64, number: u64) {
 /// then the receiver gets nothing of it. When this returns, the offered memory may change.
 pub fn withdraw(offer: &AtomicU64, number: u64, answer: impl FnOnce() -> Answer) -> bool {
     offer.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
-    // Pairs with both fences in `claim`: with the first one as in `moved`; with the second one either we
-    // see the claim, or the receiver sees the doubt.
+    // Pairs `copied or changed` and `claim or doubt`: the first as where a body is moved; by the second either we see
+    // the claim, or the receiver sees the doubt.
     fence(Ordering::SeqCst);
     let withdrawn = answer() != Answer::Taken;
-    // Who waits for the decision acts on nothing but this word.
+    // Pair `offer stands`. Who waits for the decision acts on nothing but this word.
     offer.store(number * 4 + if withdrawn { WITHDRAWN } else { STANDING }, Ordering::Release);
     withdrawn
 }
 
 /// The sender looks for an answer.
 pub fn answer(taken: &AtomicU64, number: u64) -> Answer {
-    // Pairs with the release in `claim`: the receiver's reads are over.
+    // Pair `offer answered`: the receiver's reads are over.
     match taken.load(Ordering::Acquire) {
         word if word == number * 4 + TAKEN => Answer::Taken,
         word if word == number * 4 + PLEASE_MOVE => Answer::PleaseMove,
@@ -96,6 +97,7 @@ pub fn answer(taken: &AtomicU64, number: u64) -> Answer {
 
 /// The receiver looks at an offer.
 pub fn look(offer: &AtomicU64, number: u64) -> Look {
+    // Pair `offer stands`.
     match offer.load(Ordering::Acquire).checked_sub(number * 4) {
         Some(STANDING) => Look::Standing,
         Some(MOVED) => Look::Moved,
@@ -109,14 +111,15 @@ pub fn look(offer: &AtomicU64, number: u64) -> Look {
 /// that the copy counts, and the sender knows or will; else it does not, whatever the offer has become.
 /// `patient` tells whether to wait on for a sender that is about to decide.
 pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> Look {
-    // Pairs with the fences in `moved` and `withdraw`: see there.
+    // Pair `copied or changed`.
     fence(Ordering::SeqCst);
     let look_after_copy = look(offer, number);
     if look_after_copy != Look::Standing {
         return look_after_copy;
     }
+    // Pair `offer answered`: our reads are over.
     taken.store(number * 4 + TAKEN, Ordering::Release);
-    // Pairs with the fence in `withdraw`: either the sender sees the claim, or we see its doubt.
+    // Pair `claim or doubt`: either the sender sees the claim, or we see its doubt.
     fence(Ordering::SeqCst);
     loop {
         match look(offer, number) {
@@ -132,5 +135,6 @@ pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: imp
 
 /// The receiver asks for the body in the heap.
 pub fn please_move(taken: &AtomicU64, number: u64) {
+    // Pair `offer answered`: our reads are over.
     taken.store(number * 4 + PLEASE_MOVE, Ordering::Release);
 }

@@ -65,11 +65,12 @@ impl Peer {
 
     fn search(&mut self, us: u32, at_once: bool) {
         let header = self.owner.mapping.header();
+        // Pair `table changed`: the length that is read below is that of this version, or of a later one.
         let version = header.table_version.load(Ordering::Acquire);
         if self.searched == Some(version) {
             return;
         }
-        let count = (header.peers.0.load(Ordering::Acquire) as usize).min(PEERS_MAX);
+        let count = (header.peers.0.load(Ordering::Relaxed) as usize).min(PEERS_MAX);
         self.saved_lines += SEARCH_LINES;
         if self.saved_lines < count && count > SEARCH_LINES_AT_ONCE && !at_once {
             return;
@@ -83,6 +84,7 @@ impl Peer {
         let mut from = 0;
         for piece in 0.. {
             let lines = (from < count).then(|| self.owner.mapping.table(piece)).flatten()?;
+            // Pair `line taken`.
             let is_ours = |line: &PeerLine| line.tid.load(Ordering::Acquire) == us;
             if let Some(at) = lines.iter().take(count - from).position(is_ours) {
                 return Some(LinePlace { index: from + at, line: NonNull::from(&lines[at]) });
@@ -102,6 +104,7 @@ impl Peer {
     #[inline]
     pub fn help(&mut self, us: u32, number: u64, body: &[u8]) -> bool {
         let Some(line) = self.find_line(us) else { return false };
+        // Pair `buffer opened`.
         let is_open = line.get().into_number.load(Ordering::Acquire) == number;
         if is_open {
             self.help_now(line, number, body);
@@ -123,11 +126,13 @@ impl Peer {
 
     /// [`Peer::consumed`] for who will ask again soon.
     pub fn consumed_lately(&mut self, us: u32) -> u64 {
+        // Pair `read so far`.
         self.glimpse_line(us).map_or(0, |line| line.get().consumed.load(Ordering::Acquire))
     }
 
     /// Half lines of our queue that the peer has read.
     pub fn consumed(&mut self, us: u32) -> u64 {
+        // Pair `read so far`.
         self.theirs(us).map_or(0, |line| line.consumed.load(Ordering::Acquire))
     }
 
@@ -257,7 +262,7 @@ impl Outbound {
     fn new(heap: &SharedHeap, ours: &PeerLine) -> Result<Outbound, NoMemory> {
         let ring = OwnRing::new(heap, RING_SHIFT_MIN)?;
         ours.ring_shift.store(ring.shift, Ordering::Relaxed);
-        // Pairs with the acquire in `Inbound::find`: the ring has been cleared.
+        // Pair `ring made`: who sees the ring sees it cleared, and its length.
         ours.ring.store(ring.block.offset(), Ordering::Release);
         let writer = Writer::new(RING_SHIFT_MIN);
         let mut out = Outbound { ring, writer, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
@@ -321,6 +326,7 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// The queue of which the peer's line for us tells, if there is one yet.
     pub fn find(owner: &Owner, theirs: &PeerLine) -> Option<Inbound> {
+        // Pair `ring made`.
         let ring = theirs.ring.load(Ordering::Acquire);
         let shift = theirs.ring_shift.load(Ordering::Relaxed);
         (ring != 0).then(|| Inbound::at(owner, ring, shift)).flatten()

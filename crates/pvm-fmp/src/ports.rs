@@ -79,15 +79,17 @@ impl PortTable {
     pub fn set(&self, tid: u32) {
         let entry = self.mapped.entry(tid);
         entry.frames.store(0, Ordering::Relaxed);
+        // Pair `task lives`: who sees it sees no frames of the one before.
         entry.tid.store(tid, Ordering::Release);
     }
     /// The task is dead.
     pub fn clear(&self, tid: u32) {
+        // Pair `task lives`: who sees that it does not sees all that the daemon did before.
         self.mapped.entry(tid).tid.store(0, Ordering::Release);
     }
     /// Says that one more frame lies in the task's control socket. Call after each write.
     pub fn frame_sent(&self, tid: u32) {
-        // Pairs with the acquire in `PortView::frames`; the frame itself is in the socket.
+        // Pair `frame sent`: who sees the count finds the frame in the socket.
         self.mapped.entry(tid).frames.fetch_add(1, Ordering::Release);
     }
     /// How many connected tasks live here.
@@ -114,10 +116,12 @@ impl PortView {
     }
     /// Whether the task lives.
     pub fn alive(&self, tid: u32) -> bool {
+        // Pair `task lives`.
         self.0.entry(tid).tid.load(Ordering::Acquire) == tid
     }
     /// How many frames the daemon has sent to that task since it was set (wraps).
     pub fn frames(&self, tid: u32) -> u32 {
+        // Pair `frame sent`.
         self.0.entry(tid).frames.load(Ordering::Acquire)
     }
     /// Whether tasks outnumber cores.

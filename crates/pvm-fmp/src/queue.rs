@@ -221,7 +221,7 @@ impl Writer {
         if at == 0 && line.words[WORDS / 2].load(Ordering::Relaxed) >> 32 == stamp >> 32 {
             line.words[WORDS / 2].store(0, Ordering::Relaxed);
         }
-        // Pairs with the acquire in `Reader::stamp`: whoever sees the stamp sees the entry.
+        // Pair `entry published`: who sees the stamp sees the entry.
         line.words[at].store(stamp, Ordering::Release);
         self.advance(1);
     }
@@ -231,6 +231,7 @@ impl Writer {
     fn skip(&mut self, ring: &[Line]) {
         if self.position % 2 == 1 {
             let word = &line_at(ring, self.position).words[WORDS / 2];
+            // Pair `entry published`.
             word.store(stamp_in(self.lap, 0, SKIP), Ordering::Release);
             self.advance(1);
         }
@@ -244,7 +245,7 @@ impl Writer {
         line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
         line.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
         store_body(line, FIRST_START / 8, first);
-        // Pairs with the acquire in `Reader::stamp`: whoever sees the stamp sees the entry.
+        // Pair `entry published`: who sees the stamp sees the entry.
         line.words[0].store(stamp_in(self.lap, bytes, kind as u8), Ordering::Release);
     }
 
@@ -358,7 +359,7 @@ impl Reader {
     /// The stamp word at a position, if it was written in this lap.
     #[inline(always)]
     fn stamp(&self, ring: &[Line], position: u64) -> Option<u64> {
-        // Pairs with the release in `Writer::publish`, `put` and `skip`.
+        // Pair `entry published`.
         let stamp = line_at(ring, position).words[word_at(position)].load(Ordering::Acquire);
         (stamp >> 32 == lap(position, self.shift)).then_some(stamp)
     }
@@ -422,7 +423,7 @@ impl Reader {
         want_soon(line_at(ring, self.position + AHEAD_HALVES));
         let mut looks = looks;
         let stamp = loop {
-            // Pairs with the release in `Writer::put`.
+            // Pair `entry published`.
             let stamp = line.words[at].load(Ordering::Acquire);
             if stamp >> 32 == lap {
                 break stamp;

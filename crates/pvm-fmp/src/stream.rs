@@ -12,11 +12,12 @@ pub const UNIT_BYTES: usize = 64;
 
 /// The sender: so many bytes are there now.
 pub fn advance(progress: &AtomicU64, bytes: usize) {
-    // Pairs with the acquire in `available`: who sees the count sees the bytes.
+    // Pair `bytes streamed`: who sees the count sees the bytes.
     progress.store(bytes as u64, Ordering::Release);
 }
 
 /// The receiver: how many bytes are there.
 pub fn available(progress: &AtomicU64) -> usize {
+    // Pair `bytes streamed`.
     progress.load(Ordering::Acquire) as usize
 }

@@ -34,7 +34,7 @@ impl Endpoint {
         let us = self.tid;
         let Some(peer) = self.index_of(to).and_then(|index| self.peers[index].as_mut()) else { return false };
         peer.our_line.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
-        // Pairs with the fence in `notify_daemon`: one of the two sees the other.
+        // Pair `wanted or read`: either the reader sees what is wanted, or we see how far it has read.
         bell::full_fence();
         mark.is_some_and(|mark| peer.consumed(us) >= mark)
     }
@@ -44,6 +44,7 @@ impl Endpoint {
         let us = self.tid;
         let Some(peer) = self.peers[index].as_mut() else { return };
         let published = peer.inbound.as_ref().map_or(0, |inbound| inbound.published);
+        // Pair `wanted or read`.
         bell::full_fence();
         let notice = peer.theirs(us).map_or(0, |line| line.notice.load(Ordering::Relaxed));
         if notice != 0 && published >= notice {

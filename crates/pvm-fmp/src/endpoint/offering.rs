@@ -23,6 +23,7 @@ impl Endpoint {
         let posted = &owner.mapping.header().posted.0;
         let waits = || {
             let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+            // Pair `receive posted`.
             posted.active.load(Ordering::Acquire) != 0
                 && [0, us].contains(&word(&posted.from))
                 && (0..6).all(|at| meta[at] & word(&posted.mask[at]) == word(&posted.value[at]))

@@ -97,9 +97,10 @@ impl Endpoint {
         for word in [&line.ring, &line.offer, &line.consumed, &line.taken, &line.notice] {
             word.store(0, Ordering::Relaxed);
         }
-        // Pairs with the acquire in `Peer::find_line`: who finds the line finds it clean.
+        // Pair `line taken`: who finds the line finds it clean.
         line.tid.store(tid, Ordering::Release);
-        header.peers.0.store(self.used_lines as u32, Ordering::Release);
+        // Pair `table changed`: who sees the new version sees the length and the line.
+        header.peers.0.store(self.used_lines as u32, Ordering::Relaxed);
         header.table_version.fetch_add(1, Ordering::Release);
         Some(index)
     }
@@ -116,7 +117,7 @@ impl Endpoint {
             for at in (0..bytes).step_by(ZEROES.len()) {
                 block.write(at, &ZEROES);
             }
-            // Pairs with the acquire in `Mapping::table`: the lines are clean.
+            // Pair `table piece made`: who sees where it lies sees clean lines.
             self.heap.borrow().source().mapping.header().tables[piece].store(block.offset(), Ordering::Release);
             self.tables.push(block);
         }
@@ -142,7 +143,8 @@ impl Endpoint {
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
         self.bells -= usize::from(peer.bell.is_some());
-        peer.our_line.get().tid.store(0, Ordering::Release);
+        // Nothing is ordered by that: the line is cleaned when it is taken anew.
+        peer.our_line.get().tid.store(0, Ordering::Relaxed);
         self.free_lines.push(peer.our_line.index);
     }
 }

@@ -301,7 +301,7 @@ impl Endpoint {
         let Some(peer) = self.peers[index].as_mut() else { return };
         if let Some(inbound) = peer.inbound.as_mut().filter(|inbound| inbound.consumed != inbound.published) {
             inbound.published = inbound.consumed;
-            // Pairs with the acquire in `Peer::consumed`: our reads of those lines are over.
+            // Pair `read so far`: our reads of those lines are over.
             peer.our_line.get().consumed.store(inbound.consumed, Ordering::Release);
             if crate::is_daemon(peer.tid) {
                 self.notify_daemon(index);
@@ -451,7 +451,8 @@ impl Endpoint {
         let heap = self.heap.borrow();
         let words = &heap.source().mapping.header().posted.0;
         let Some(wanted) = wanted else {
-            return words.active.store(0, Ordering::Release);
+            // Nothing is ordered by that: an offer that comes all the same is taken, or moved.
+            return words.active.store(0, Ordering::Relaxed);
         };
         words.active.store(0, Ordering::Relaxed);
         words.from.store(wanted.from, Ordering::Relaxed);
@@ -459,6 +460,7 @@ impl Endpoint {
             words.mask[at].store(wanted.mask[at], Ordering::Relaxed);
             words.value[at].store(wanted.value[at] & wanted.mask[at], Ordering::Relaxed);
         }
+        // Pair `receive posted`: who sees it sees what is waited for.
         words.active.store(1, Ordering::Release);
     }
 }

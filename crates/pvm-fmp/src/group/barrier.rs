@@ -150,7 +150,7 @@ impl Slot {
     }
     /// Where the member stands in a generation.
     pub fn standing(&self, generation: u32) -> Standing {
-        // Pairs with the stores in `Barrier::arrive`.
+        // Pair `member stands`: who sees it arrived sees what the barrier was then.
         match self.state.load(Ordering::Acquire) {
             state if state == ARRIVING | u64::from(generation) => Standing::Arriving,
             state if state == ARRIVED | u64::from(generation) => Standing::Arrived,
@@ -188,7 +188,7 @@ impl Barrier {
 
     /// The state now. A failure that is under way is finished first.
     pub fn pending(&self) -> Pending {
-        // Pairs with the exchanges of all others.
+        // Pair `barrier moved`: with it comes what the others did before.
         let mut pending = Pending::of(self.word.load(Ordering::Acquire));
         for _ in 0..FINISHES_MAX {
             if !pending.is_mark() {
@@ -218,12 +218,14 @@ impl Barrier {
                 return Err(Refused::Mismatch);
             }
             let after = before.with_one_more(need);
-            // Before the exchange, as whoever sees its effect must see that this member may be
-            // the one: the release of the exchange pairs with the acquire in `pending`.
+            // Pair `member stands`. Before the exchange, since whoever sees its effect must see that this member may
+            // be the one.
             slot.state.store(ARRIVING | u64::from(before.generation), Ordering::Release);
+            // Pair `barrier moved`.
             let result = self.word.compare_exchange(before.word(), after.word(), Ordering::AcqRel, Ordering::Acquire);
             match result {
                 Ok(_) => {
+                    // Pair `member stands`.
                     slot.state.store(ARRIVED | u64::from(before.generation), Ordering::Release);
                     let last = after.generation != before.generation;
                     if last && after.generation % SWEEP_INTERVAL == 0 {
@@ -241,7 +243,7 @@ impl Barrier {
     /// What has become of a generation at which the caller has arrived; `None` while it is open.
     #[inline]
     pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
-        // Pairs with the exchange of the last arrival, or the one that moved a failure on.
+        // Pair `barrier moved`: by the last arrival, or by who moved a failure on.
         let now = self.word.load(Ordering::Acquire);
         if now >> 32 == u64::from(generation) && !Pending::of(now).is_mark() {
             None
@@ -262,6 +264,7 @@ impl Barrier {
     /// Makes the barrier fail if nobody has arrived since `seen` was read.
     pub fn fail(&self, seen: Pending) -> bool {
         let mark = Pending::mark(seen.generation);
+        // Pair `barrier moved`.
         let result = self.word.compare_exchange(seen.word(), mark.word(), Ordering::AcqRel, Ordering::Acquire);
         if result.is_ok() {
             self.finish_failure(mark);
@@ -278,11 +281,12 @@ impl Barrier {
                 return Pending::fresh(seen.generation);
             }
             let taken = Pending::taken(seen.generation).word();
+            // Pair `barrier moved`.
             if self.word.compare_exchange(seen.word(), taken, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return seen;
             }
         }
-        // Only a member that breaks the rules is so busy. Those who had arrived have lost by it.
+        // Only a member that breaks the rules is so busy. Those who had arrived have lost by it. Pair `barrier moved`.
         let generation = self.pending().generation.wrapping_add(1);
         self.word.store(Pending::taken(generation).word(), Ordering::Release);
         Pending::fresh(generation)
@@ -298,7 +302,7 @@ impl Barrier {
             note_newer(&self.failed[seen.generation as usize % FAILURES], seen.generation);
         }
         let next = seen.generation.wrapping_add(1);
-        // The release makes the note visible, and what the others did before they arrived.
+        // Pair `barrier moved`: with it comes the note, and what the others did before they arrived.
         self.word.store(Pending::taken(next).word(), Ordering::Release);
         if next % SWEEP_INTERVAL == 0 {
             self.forget_old(next);
@@ -309,6 +313,7 @@ impl Barrier {
     pub fn give(&self) {
         let seen = self.pending();
         if seen.is_taken() {
+            // Pair `barrier moved`.
             self.word.store(Pending::fresh(seen.generation).word(), Ordering::Release);
         }
     }
@@ -319,7 +324,7 @@ impl Barrier {
     fn finish_failure(&self, mark: Pending) -> Pending {
         let entry = &self.failed[mark.generation as usize % FAILURES];
         note_newer(entry, mark.generation);
-        // The release makes the note visible to whoever sees the word moved on.
+        // Pair `barrier moved`: who sees the word moved on sees the note.
         let result = self.word.compare_exchange(mark.word(), mark.next().word(), Ordering::AcqRel, Ordering::Acquire);
         match result {
             Ok(_) => mark.next(),
@@ -343,15 +348,16 @@ impl Barrier {
         slot.asleep.store(1, Ordering::Relaxed);
         // A later generation may have its sleepers already: they must not be forgotten for us.
         note_newer(&self.sleeping, Pending::of(self.word.load(Ordering::Relaxed)).generation);
-        // Pairs with the fence in `has_sleepers`: either the releaser sees us, or we its exchange.
+        // Pair `lie down or open`: either the releaser sees us, or we see its exchange.
         fence(Ordering::SeqCst);
     }
 
     /// The last arrival of a generation asks whether anybody may sleep.
     #[inline]
     pub fn has_sleepers(&self, generation: u32) -> bool {
+        // Pair `lie down or open`.
         fence_after_exchange();
-        // Acquire: with the note comes the sleeper's own word.
+        // Pair `sleeper noted`: with the note comes the sleeper's own word.
         let noted = self.sleeping.load(Ordering::Acquire);
         noted != 0 && (noted as u32).wrapping_sub(generation) < OLDER_MAX
     }
@@ -362,6 +368,7 @@ fn note_newer(entry: &AtomicU64, generation: u32) {
     let mut noted = entry.load(Ordering::Relaxed);
     while noted == 0 || generation.wrapping_sub(noted as u32).wrapping_sub(1) < OLDER_MAX {
         let new = NOTED | u64::from(generation);
+        // Pair `sleeper noted`. A failure is noted so too, and comes with the word.
         match entry.compare_exchange(noted, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return,
             Err(found) => noted = found,
@@ -375,6 +382,7 @@ fn note_newer(entry: &AtomicU64, generation: u32) {
 pub(crate) fn fence_after_exchange() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    // Pairs `lie down or open` and `arrive or change`, of the callers.
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
 }

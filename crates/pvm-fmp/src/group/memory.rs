@@ -71,8 +71,7 @@ impl GroupMemory {
 
     fn change(&self, instance: u32, word: u32) {
         let list = &self.list;
-        // Readers take nothing while the version is odd, or when it has changed meanwhile: the
-        // fences pair with those in `GroupView::members`.
+        // Pair `list changed`: readers take nothing while the version is odd, or when it has changed meanwhile.
         let version = list.version.0.load(Ordering::Relaxed);
         list.version.0.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
@@ -82,9 +81,10 @@ impl GroupMemory {
         let size = list.size.load(Ordering::Relaxed) + is - was;
         list.size.store(size, Ordering::Relaxed);
         list.places.store(self.places_with(instance), Ordering::Relaxed);
+        // Pair `list changed`.
         list.version.0.store(version.wrapping_add(2), Ordering::Release);
-        // Pairs with the fence in `GroupView::arrive`: either the member sees that the group is
-        // smaller, or the next `look` sees its arrival.
+        // Pair `arrive or change`: either the member sees that the group is smaller, or the next `look` sees its
+        // arrival.
         fence(Ordering::SeqCst);
     }
 
@@ -114,8 +114,9 @@ impl GroupMemory {
     }
 
     fn say(&self, bit: u32) {
+        // Pair `group state`: who sees it sees who had gone before.
         self.list.state.fetch_or(bit, Ordering::Release);
-        // Pairs with the fence in `GroupView::arrive`: nobody arrives unseen.
+        // Pair `arrive or change`: nobody arrives unseen.
         fence(Ordering::SeqCst);
     }
 
@@ -191,7 +192,7 @@ impl GroupMemory {
 
     /// The members that want to be rung.
     pub fn sleepers(&self) -> Vec<u32> {
-        // Pairs with the fence in `Barrier::lie_down`.
+        // Pair `lie down or open`: either we see the sleeper, or it sees what we did.
         fence(Ordering::SeqCst);
         let asleep = |(instance, _): &(usize, u32)| self.board.slot(*instance).is_some_and(Slot::is_asleep);
         self.members().filter(asleep).map(|(_, tid)| tid).collect()

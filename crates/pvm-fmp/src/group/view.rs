@@ -33,30 +33,34 @@ impl GroupView {
     /// How many members there are.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.list.size.load(Ordering::Acquire)
+        self.list.size.load(Ordering::Relaxed)
     }
     /// Counts the changes of membership; wraps.
     #[inline]
     pub fn version(&self) -> u32 {
+        // Pair `list changed`.
         self.list.version.0.load(Ordering::Acquire)
     }
     /// Whether members stay as they are.
     pub fn is_frozen(&self) -> bool {
+        // Pair `group state`.
         self.list.state.load(Ordering::Acquire) & FROZEN != 0
     }
     /// Whether members of the frozen group have gone, so that it is of no use any more.
     pub fn is_broken(&self) -> bool {
+        // Pair `group state`.
         self.list.state.load(Ordering::Acquire) & BROKEN != 0
     }
     /// Whether the group is no more. One of the same name may exist: ask the daemon.
     #[inline]
     pub fn is_closed(&self) -> bool {
+        // Pair `group state`.
         self.list.state.load(Ordering::Acquire) & CLOSED != 0
     }
     /// The highest instance in use, plus one.
     #[inline]
     pub fn places(&self) -> u32 {
-        self.list.places.load(Ordering::Acquire).min(MEMBERS_MAX as u32)
+        self.list.places.load(Ordering::Relaxed).min(MEMBERS_MAX as u32)
     }
     /// The member of that number.
     #[inline]
@@ -66,7 +70,7 @@ impl GroupView {
 
     #[inline]
     fn word_of(&self, instance: u32) -> Option<u32> {
-        Some(self.list.tids.0.get(instance as usize)?.load(Ordering::Acquire))
+        Some(self.list.tids.0.get(instance as usize)?.load(Ordering::Relaxed))
     }
 
     /// The number of that member.
@@ -93,7 +97,7 @@ impl GroupView {
             let version = self.version();
             if version % 2 == 0 {
                 let members = read_now();
-                // Pairs with the release fence in `GroupMemory::change`.
+                // Pair `list changed`: what was read before is that of the version, or the version has changed.
                 fence(Ordering::Acquire);
                 if self.list.version.0.load(Ordering::Relaxed) == version {
                     return members;
@@ -129,7 +133,7 @@ impl GroupView {
         let mut arrival = barrier.arrive(slot, need, self.guess.get())?;
         self.guess.set(arrival.generation.wrapping_add(1));
         if !arrival.last {
-            // Pairs with the fences in `GroupMemory::change` and `GroupMemory::say`.
+            // Pair `arrive or change`.
             barrier::fence_after_exchange();
             if self.is_of_no_use() {
                 return Err(Refused::Closed);

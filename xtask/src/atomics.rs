@@ -1,0 +1,93 @@
+//! Ordered accesses to atomics and their partners: a house rule.
+//!
+//! An access that orders others does so for somebody. The comment above it names the pair, the same at both sides:
+//! ``// Pair `ring made`: who sees the ring sees it cleared.``
+use crate::common::root;
+use anyhow::{Result, ensure};
+use regex::Regex;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// How far above its access a comment may stand, in lines: it may serve several.
+const DISTANCE_MAX: usize = 10;
+
+/// What the accesses of a pair are, over all files.
+#[derive(Default)]
+struct Sides {
+    releases: usize,
+    acquires: usize,
+    fences: usize,
+}
+
+impl Sides {
+    /// One lets go and another one takes; or both fence.
+    fn is_pair(&self) -> bool {
+        self.fences >= 2
+            || (self.releases > 0 && self.acquires > 0)
+            || (self.fences > 0 && self.releases + self.acquires > 0)
+    }
+}
+
+/// Checks the sources of crates that share memory.
+pub fn have_partners(sources: &[impl AsRef<Path>]) -> Result<()> {
+    let (mut wrong, mut pairs) = (Vec::new(), BTreeMap::<String, Sides>::new());
+    for path in sources.iter().map(AsRef::as_ref) {
+        let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
+        let text = fs::read_to_string(path)?;
+        for line in note_accesses(&text, &mut pairs)? {
+            wrong.push(format!("{name}:{line}: no pair is named above"));
+        }
+    }
+    let alone = pairs.iter().filter(|(_, sides)| !sides.is_pair());
+    wrong.extend(alone.map(|(pair, _)| format!("pair `{pair}` has one side only")));
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Adds the accesses of a source to their pairs. Returns the numbers of lines with those that name none.
+fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<usize>> {
+    let ordered = Regex::new(r"\b(?:Acquire|Release|AcqRel|SeqCst)\b|\b(?:full_fence|fence_after_exchange)\(\)")?;
+    let (named_above, named) = (Regex::new(r"// (?:.* )?[Pp]airs? `")?, Regex::new(r"`([^`]+)`")?);
+    // Not the enumerations that have such names, nor what only the compiler sees.
+    let other = Regex::new(r"^\s*use |compiler_fence|Kind::|fn |^\s*Release = ")?;
+    let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).collect();
+    let mut missing = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.split("//").next().unwrap_or("");
+        if !ordered.is_match(code) || other.is_match(code) {
+            continue;
+        }
+        let above = lines[at.saturating_sub(DISTANCE_MAX)..at].iter().rev();
+        let Some(comment) = above.copied().find(|line| named_above.is_match(line)) else {
+            missing.push(at + 1);
+            continue;
+        };
+        let words = &comment[comment.find("Pair").unwrap_or(0)..];
+        for pair in named.captures_iter(words.split(':').next().unwrap_or("")) {
+            let sides = pairs.entry(pair[1].to_owned()).or_default();
+            sides.fences += usize::from(code.contains("fence"));
+            sides.releases += usize::from(code.contains("Release") || code.contains("AcqRel"));
+            sides.acquires += usize::from(code.contains("Acquire") || code.contains("AcqRel"));
+        }
+    }
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_without_a_partner_are_found() {
+        let mut pairs = BTreeMap::new();
+        let one = "fn a() {\n    // Pair `made`: all is there.\n    word.store(1, Ordering::Release);\n}\n";
+        assert_eq!(note_accesses(one, &mut pairs).unwrap(), Vec::<usize>::new());
+        assert!(!pairs["made"].is_pair());
+        let other = "use Ordering::Acquire;\n// Pair `made`.\nlet is = word.load(Acquire);\n";
+        note_accesses(other, &mut pairs).unwrap();
+        assert!(pairs["made"].is_pair());
+        let nameless = "word.swap(1, AcqRel); // Pair `made`.\n";
+        assert_eq!(note_accesses(nameless, &mut pairs).unwrap(), [1]);
+    }
+}
