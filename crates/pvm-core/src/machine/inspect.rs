@@ -14,8 +14,8 @@ impl Machine {
         self.hosts.is_here(tid)
     }
 
-    /// What is remembered of tasks, by its kind. When no task lives and nobody kept anything in a
-    /// mailbox for later, that is nothing.
+    /// What is remembered of tasks, by its kind; not what they put into mailboxes to outlive them. When no task
+    /// lives, that is nothing.
     pub fn leftovers(&self) -> Vec<&'static str> {
         let parts = [
             ("tasks", self.tasks.is_idle()),
