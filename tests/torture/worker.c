@@ -13,7 +13,7 @@ enum {
     CREDIT_BYTES_IN_ALL = 48 << 20,
     BURST_MAX = 300,                  /* messages */
     QUIET_WAIT_MS = 50,
-    LEAK_BYTES = 24 << 20, LEAK_DESCRIPTORS = 40
+    LEAK_BYTES = 64 << 20, LEAK_DESCRIPTORS = 40
 };
 
 static struct random deciding, receiving;
