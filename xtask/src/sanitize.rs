@@ -212,7 +212,8 @@ impl Sanitizer {
             ("TSAN_OPTIONS", format!("{options} die_after_fork=0").into()),
         ];
         if self.builds_std {
-            environment.push(("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind,test".into()));
+            // A list with spaces, which every cargo reads; commas some.
+            environment.push(("CARGO_UNSTABLE_BUILD_STD", "std panic_unwind test".into()));
             environment.push(("CARGO_UNSTABLE_BUILD_STD_FEATURES", "panic-unwind".into()));
         }
         environment.extend(self.variables.iter().map(|(name, value)| (*name, value.into())));
