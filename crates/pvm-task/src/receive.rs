@@ -309,7 +309,8 @@ impl Task {
     #[inline]
     pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
-        if member.direct.is_active() {
+        // Also one without links may hear of one that the other side still has.
+        if member.direct.is_active() || !self.state.turns.said.is_empty() {
             count += member.progress_direct(&mut self.state, count);
         }
         if member.control_stirs() {

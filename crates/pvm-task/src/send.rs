@@ -327,7 +327,11 @@ impl Task {
             note(body.send(member, tid, meta));
         }
         for tid in linked {
-            note(member.send_direct(tid, meta, body.as_body()));
+            // What was sent to the one before may have shown that this one's link has gone as well.
+            note(match member.direct.carries(tid) {
+                true => member.send_direct(tid, meta, body.as_body()),
+                false => body.send_far(member, &[tid], meta),
+            });
         }
         self.collect_returned_blocks();
         result

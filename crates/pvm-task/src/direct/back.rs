@@ -91,8 +91,11 @@ impl Turns {
     pub fn back(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
         let (Some(acknowledged), Some(answers)) = (reader.int(), reader.int()) else { return 0 };
         let link = self.links.remove(&peer);
-        self.said.push(Turn::Back(Tid(peer as u32), link.is_some() || answers != 0));
-        let repeats = link.map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
+        let is_known = link.is_some() || answers != 0;
+        self.said.push(Turn::Back(Tid(peer as u32), is_known));
+        // Who answers had no link any more, and has sent nothing on one.
+        let repeats =
+            link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
         // What cannot be: more acknowledged than was taken.
         if repeats > i32::MAX as u32 { 0 } else { repeats }
     }
@@ -111,7 +114,7 @@ impl Directs {
         self.note_break(peer, false);
     }
 
-    /// Gives up links on which nothing gets through, now and then.
+    /// Gives up links on which nothing gets through, and those that ended unread, now and then.
     pub(super) fn look_for_stalls(&mut self) {
         let now = Instant::now();
         if self.stalls_seen.is_some_and(|seen| now.duration_since(seen) < STALL_LOOKS) {
@@ -120,6 +123,7 @@ impl Directs {
         self.stalls_seen = Some(now);
         for place in (0..self.ends.len()).rev() {
             let end = &mut self.ends[place];
+            end.returns |= end.has_ended_unread();
             let waits = self.waits_for == Some(end.peer);
             if end.has_stalled(waits, now) {
                 match waits {

@@ -210,6 +210,33 @@ fn what_a_broken_link_has_not_delivered_comes_by_the_default_route_once() {
 }
 
 #[test]
+fn a_link_that_one_side_has_lost_before_it_knew_of_the_other_loses_nothing() {
+    for secret in [None, Some([7; 32])] {
+        let mut both = Both::new();
+        both.link(secret);
+        let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|end| end.carries);
+        while !carries(&mut both.0[1]) {
+            both.0[0].receive();
+            both.0[1].receive();
+            if both.0[0].member().direct.find(TIDS[1]).is_some_and(|end| end.is_mutual()) {
+                // It was quicker: once more.
+                both = Both::new();
+                both.link(secret);
+            }
+        }
+        (0..3).for_each(|_| both.0[1].send(100));
+        assert!(!both.0[0].member().direct.find(TIDS[1]).unwrap().is_mutual());
+        kill(&both.0[0].socket().unwrap());
+        both.settle();
+        for _ in 0..2 {
+            (0..2).for_each(|side| both.carry(side));
+            both.0.iter_mut().for_each(Side::receive);
+        }
+        assert_eq!(both.0.each_mut().map(Side::has_link), [false; 2]);
+    }
+}
+
+#[test]
 fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
     let mut links = 0;
     for seed in 1..=20_u64 {

@@ -536,6 +536,16 @@ impl End {
         self.link.carried().unwrap_or_default()
     }
 
+    /// Whether the connection has ended while nobody reads here: the other side has never said that it sends this way,
+    /// perhaps since it had lost the link before it knew of this one.
+    pub fn has_ended_unread(&self) -> bool {
+        if !self.heard_hello || self.turned || self.closed || self.returns {
+            return false;
+        }
+        let connection = &mut [PollFd::new(&self.link, PollFlags::RDHUP)];
+        rustix::event::poll(connection, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
     /// Whether nothing has got through for too long. `waits`: what comes counts too, for one who waits for the last
     /// words of a task that is dead.
     pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {

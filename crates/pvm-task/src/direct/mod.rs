@@ -409,8 +409,9 @@ impl Member {
     pub(crate) fn add_direct(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
         let peer = direct.peer;
-        // One that stood before may have been given up by the other side.
+        // One that stood before may have been given up by the other side, or never have come to be.
         self.hear_turns(state);
+        self.settle_directs(state);
         let stands = state.turns.links.get(&(peer.0 as i32)).is_some_and(|taken| !taken.ended);
         let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
         let place = self.direct.place(peer).err().filter(|_| open && !stands);

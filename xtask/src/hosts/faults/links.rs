@@ -11,12 +11,19 @@ use std::time::Duration;
 const KILLS_MAX: u64 = 6;
 /// By when those links must stand again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);
+/// So much has gone over a data link at least, in bytes, and four times as much as over the control link beside it.
+const DATA_BYTES_MIN: u64 = 64 << 10;
 /// What a daemon's log says then.
 const AGAIN: &str = "stands again";
 
 /// Data links of the host are ended several times. Sometimes the other side hears nothing of it.
 pub fn kill(run: &mut Run) -> Result<()> {
-    let control = control_links(run.victim())?;
+    let mut control = None;
+    wait_until(AGAIN_TIME, || {
+        control = control_links(run.victim()).ok().flatten();
+        control.is_some()
+    });
+    let control = control.context("no data link stands out by what has gone over it")?;
     let data_links = |host: &Host| -> Result<Vec<Connection>> {
         Ok(connections(host)?.into_iter().filter(|one| !control.contains(&one.name())).collect())
     };
@@ -77,15 +84,20 @@ fn connections(host: &Host) -> Result<Vec<Connection>> {
 }
 
 /// The names of the control links of a daemon: of the two connections to each other host messages go over one, and
-/// little over the other.
-fn control_links(host: &Host) -> Result<Vec<String>> {
+/// little over the other. `None` while that is not clear.
+fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
     let mut peers: BTreeMap<String, Vec<Connection>> = BTreeMap::new();
     for one in connections(host)? {
         let peer = one.far.rsplit_once(':').context("an address and a port")?.0;
         peers.entry(peer.to_owned()).or_default().push(one);
     }
-    let least = |both: Vec<Connection>| both.into_iter().min_by_key(|one| one.bytes).map(|one| one.name());
-    Ok(peers.into_values().filter_map(least).collect())
+    let least = |mut both: Vec<Connection>| {
+        both.sort_by_key(|one| one.bytes);
+        let [control, data] = &both[..] else { return None };
+        (data.bytes > DATA_BYTES_MIN && data.bytes > 4 * control.bytes).then(|| control.name())
+    };
+    let control: Option<Vec<String>> = peers.into_values().map(least).collect();
+    Ok(control.filter(|links| links.len() == super::HOSTS - 1))
 }
 
 /// Has the kernel end a connection; how many that were.
