@@ -8,6 +8,7 @@
 //! Each message says how many the sender has taken in from the other side; one who takes in much and sends nothing
 //! says so by itself now and then. What has not been acknowledged is kept, see `back`.
 use super::kept::{Copy, Kept, Message};
+use super::stall::Stall;
 use super::{Body, LENT_BYTES_MIN};
 use crate::queue::accepts;
 use crate::receive::Envelope;
@@ -42,8 +43,6 @@ const ACKNOWLEDGED_MESSAGES: u32 = 256;
 /// What is kept is seen through for what has been acknowledged whenever it has grown by so much, in bytes and in messages.
 const SEEN_BYTES: usize = 512 << 10;
 const SEEN_MESSAGES: usize = 512;
-/// How long nothing gets through until a link is given up.
-const STALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes of a message's header: the words of the envelope, and what is acknowledged.
 const HEADER_BYTES: usize = 4 * (WORDS + 1);
@@ -555,34 +554,6 @@ impl End {
         }
         let carried = self.carried();
         self.stall.has_come(carried, waits, now)
-    }
-}
-
-/// How long a connection carries nothing.
-#[derive(Default)]
-struct Stall {
-    /// Since when, and what it had carried until then.
-    since: Option<(Instant, Carried)>,
-}
-
-impl Stall {
-    fn ends(&mut self) {
-        self.since = None;
-    }
-
-    /// Whether that is too long now. While nothing is tried again there is no stall: either nothing is under way, or the
-    /// other side's system says that its task does not read. One who waits for what comes cannot know.
-    fn has_come(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
-        if !carried.retries && !waits {
-            self.ends();
-            return false;
-        }
-        let (since, before) = *self.since.get_or_insert((now, carried));
-        if carried.acknowledged != before.acknowledged || (waits && carried.received != before.received) {
-            self.since = Some((now, carried));
-            return false;
-        }
-        now.duration_since(since) >= STALL_LIMIT
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::direct::stall::STALL_LIMIT;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::time::Instant;
 

@@ -8,6 +8,7 @@
 pub(crate) mod back;
 pub(crate) mod end;
 pub(crate) mod kept;
+mod stall;
 
 use crate::control::{Fate, Member};
 use crate::message::OWN_DSIG;
