@@ -12,20 +12,18 @@ use std::path::Path;
 /// How far above its access a comment may stand, in lines: it may serve several.
 const DISTANCE_MAX: usize = 10;
 
-/// What the accesses of a pair are, over all files.
+/// The accesses of a pair, over all files.
 #[derive(Default)]
 struct Sides {
+    accesses: usize,
     releases: usize,
     acquires: usize,
-    fences: usize,
 }
 
 impl Sides {
-    /// One lets go and another one takes; or both fence.
+    /// One access alone is no pair, not even one that releases and acquires.
     fn is_pair(&self) -> bool {
-        self.fences >= 2
-            || (self.releases > 0 && self.acquires > 0)
-            || (self.fences > 0 && self.releases + self.acquires > 0)
+        self.accesses > 1 && self.releases > 0 && self.acquires > 0
     }
 }
 
@@ -58,7 +56,8 @@ fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<
         if !ordered.is_match(code) || other.is_match(code) {
             continue;
         }
-        let above = lines[at.saturating_sub(DISTANCE_MAX)..at].iter().rev();
+        // What stands above another function is not for this one.
+        let above = lines[at.saturating_sub(DISTANCE_MAX)..at].iter().rev().take_while(|line| !line.contains("fn "));
         let Some(comment) = above.copied().find(|line| named_above.is_match(line)) else {
             missing.push(at + 1);
             continue;
@@ -66,9 +65,11 @@ fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<
         let words = &comment[comment.find("Pair").unwrap_or(0)..];
         for pair in named.captures_iter(words.split(':').next().unwrap_or("")) {
             let sides = pairs.entry(pair[1].to_owned()).or_default();
-            sides.fences += usize::from(code.contains("fence"));
-            sides.releases += usize::from(code.contains("Release") || code.contains("AcqRel"));
-            sides.acquires += usize::from(code.contains("Acquire") || code.contains("AcqRel"));
+            let has = |ordering: &str| usize::from(code.contains(ordering));
+            let both = has("AcqRel").max(has("SeqCst")).max(has("full_fence")).max(has("fence_after_exchange"));
+            sides.accesses += 1;
+            sides.releases += has("Release").max(both);
+            sides.acquires += has("Acquire").max(both);
         }
     }
     Ok(missing)
@@ -87,7 +88,13 @@ mod tests {
         let other = "use Ordering::Acquire;\n// Pair `made`.\nlet is = word.load(Acquire);\n";
         note_accesses(other, &mut pairs).unwrap();
         assert!(pairs["made"].is_pair());
-        let nameless = "word.swap(1, AcqRel); // Pair `made`.\n";
-        assert_eq!(note_accesses(nameless, &mut pairs).unwrap(), [1]);
+        let nameless = "// Pair `made`.\nfn b() {\n    word.swap(1, AcqRel); // Pair `made`.\n";
+        assert_eq!(note_accesses(nameless, &mut pairs).unwrap(), [3]);
+        for alone in ["word.swap(1, AcqRel);", "fence(Ordering::Release);", "fence(Ordering::SeqCst);", "full_fence();"]
+        {
+            let mut pairs = BTreeMap::new();
+            note_accesses(&format!("// Pair `alone`.\n{alone}\n"), &mut pairs).unwrap();
+            assert!(!pairs["alone"].is_pair(), "{alone}");
+        }
     }
 }

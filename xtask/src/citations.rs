@@ -9,6 +9,29 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+/// How something is cited; the first group is what.
+struct Patterns {
+    section: Regex,
+    decision: Regex,
+    page: Regex,
+    tags: Regex,
+    file: Regex,
+    link: Regex,
+}
+
+impl Patterns {
+    fn new() -> Result<Patterns> {
+        Ok(Patterns {
+            section: Regex::new(r"\b[Cc]ontract,? (\d+(?:\.\d+)?)")?,
+            decision: Regex::new(r"\b[Dd]ecision (\d+)")?,
+            page: Regex::new(r"\bdecisions/(\d{4}[a-z0-9-]*)")?,
+            tags: Regex::new(r"\b[Pp]apers? ([A-Z]\d+(?:, [A-Z]\d+)*)")?,
+            file: Regex::new(r"`((?:crates|xtask|docs|tests|bench|examples|dist|man)/[A-Za-z0-9_./-]+)`")?,
+            link: Regex::new(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")?,
+        })
+    }
+}
+
 /// What can be cited.
 struct Cited {
     /// Numbers of the contract's sections.
@@ -46,7 +69,7 @@ impl Cited {
 
 /// Checks the texts of these files.
 pub fn are_there(files: &[impl AsRef<Path>]) -> Result<()> {
-    let cited = Cited::read()?;
+    let (cited, patterns) = (Cited::read()?, Patterns::new()?);
     let mut dead = Vec::new();
     for path in files.iter().map(AsRef::as_ref) {
         let name = path.strip_prefix(root()).unwrap_or(path);
@@ -55,7 +78,7 @@ pub fn are_there(files: &[impl AsRef<Path>]) -> Result<()> {
         if name == Path::new(file!()) {
             continue;
         }
-        for what in dead_in(&text, path, &cited)? {
+        for what in dead_in(&text, path, &cited, &patterns) {
             dead.push(format!("{}: {what}", name.display()));
         }
     }
@@ -63,28 +86,23 @@ pub fn are_there(files: &[impl AsRef<Path>]) -> Result<()> {
     Ok(())
 }
 
-fn dead_in(text: &str, path: &Path, cited: &Cited) -> Result<Vec<String>> {
+fn dead_in(text: &str, path: &Path, cited: &Cited, patterns: &Patterns) -> Vec<String> {
     let mut dead = Vec::new();
-    let mut check = |pattern: &str, is_there: &dyn Fn(&str) -> bool| -> Result<()> {
-        for found in Regex::new(pattern)?.captures_iter(text) {
-            if !is_there(&found[1]) {
-                dead.push(found[0].to_owned());
-            }
-        }
-        Ok(())
+    let mut check = |pattern: &Regex, is_there: &dyn Fn(&str) -> bool| {
+        let missing = pattern.captures_iter(text).filter(|found| !is_there(&found[1]));
+        dead.extend(missing.map(|found| found[0].to_owned()));
     };
-    check(r"\b[Cc]ontract,? (\d+(?:\.\d+)?)", &|section| cited.sections.contains(section))?;
-    check(r"\b[Dd]ecision (\d+)", &|number| cited.has_decision(number))?;
-    check(r"\bdecisions/(\d{4}[a-z0-9-]*)", &|name| cited.has_decision(name))?;
-    check(r"\b[Pp]apers? ([A-Z]\d+(?:, [A-Z]\d+)*)", &|tags| tags.split(", ").all(|tag| cited.tags.contains(tag)))?;
+    check(&patterns.section, &|section| cited.sections.contains(section));
+    check(&patterns.decision, &|number| cited.has_decision(number));
+    check(&patterns.page, &|name| cited.has_decision(name));
+    check(&patterns.tags, &|tags| tags.split(", ").all(|tag| cited.tags.contains(tag)));
     // A decision is cited by its number too, which is looked at above.
-    let known = |file: &str| root().join(file).exists() || file.starts_with("docs/decisions/");
-    check(r"`((?:crates|xtask|docs|tests|bench|examples|dist|man)/[A-Za-z0-9_./-]+)`", &known)?;
+    check(&patterns.file, &|file| root().join(file).exists() || file.starts_with("docs/decisions/"));
     if path.extension().is_some_and(|ending| ending == "md") {
         let folder = path.parent().unwrap_or(path);
-        check(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", &|link| folder.join(link).exists())?;
+        check(&patterns.link, &|link| folder.join(link).exists());
     }
-    Ok(dead)
+    dead
 }
 
 #[cfg(test)]
@@ -100,9 +118,9 @@ mod tests {
         };
         let good =
             "contract 2.9, decision 7 (decisions/0007-streams), papers F2, H3, [x](Cargo.toml), `docs/limits.md`";
-        let path = root().join("a.md");
-        assert_eq!(dead_in(good, &path, &cited).unwrap(), Vec::<String>::new());
+        let (path, patterns) = (root().join("a.md"), Patterns::new().unwrap());
+        assert_eq!(dead_in(good, &path, &cited, &patterns), Vec::<String>::new());
         let bad = "contract 2.10, decision 8 (decisions/0007-stream), papers F2, H4, [x](Cargo.tom), `docs/limit.md`";
-        assert_eq!(dead_in(bad, &path, &cited).unwrap().len(), 6);
+        assert_eq!(dead_in(bad, &path, &cited, &patterns).len(), 6);
     }
 }

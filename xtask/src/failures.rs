@@ -5,23 +5,23 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Prints what failed. While a [`Record`] is open, by whichever process of this test, its text goes there as well.
+/// Prints a failure. Adds it to the [`Record`], if this process or a parent has begun one.
 pub fn tell(failure: impl fmt::Display) {
     let text = failure.to_string();
     let text = text.trim_end();
     println!("{text}");
-    // What the tests of this program make up is no failure.
+    // Unit tests make failures up.
     if cfg!(test) {
         return;
     }
-    // Without a record the file is not there, and must not be made.
+    // Without a record there is no file, and none is made.
     if let Ok(mut file) = OpenOptions::new().append(true).open(path()) {
         // The record is a convenience: a full disk must not turn into a second failure.
         let _ = writeln!(file, "{text}");
     }
 }
 
-/// The failures of a run that has several parts, some of which are processes of their own.
+/// The failures of one test run. Child processes of the run add theirs.
 pub struct Record(PathBuf);
 
 impl Record {

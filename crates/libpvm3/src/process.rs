@@ -168,6 +168,8 @@ fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
 /// What a parent left is thrown away then, without a touch to what the parent shares with its daemon and peers.
 fn renew() {
     USER_CODE.store(false, Relaxed);
+    // Another thread of the parent may have waited.
+    lock::wait_at(0);
     JOINED.store(0, Relaxed);
     trace::unsettle();
     // SAFETY: the lock is held and nobody borrows the state: a new process has no other thread,

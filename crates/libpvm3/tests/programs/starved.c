@@ -1,5 +1,5 @@
-/* What a small address space keeps from a task is told to it, keeps nothing from others, and is there when there is
- * room again. */
+/* A task without address space gets errors, other receivers of its multicasts get their messages, and everything works
+ * again as soon as there is space. */
 #include "check.h"
 #include <limits.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 
 static int items[ITEMS];
 
-/* Says which values came by multicasts until 0 ends them, as one number, digit by digit. */
+/* Receives values until 0; sends them to the parent as the digits of one number. */
 static int child(void)
 {
     int worth = 0, value;
@@ -25,7 +25,7 @@ static int child(void)
     return 0;
 }
 
-/* Lets this process have no more address space than it has now; 0 lifts that. */
+/* Limits the address space to what is in use now; 0 lifts the limit. */
 static void confine(int confined)
 {
     struct rlimit limit;

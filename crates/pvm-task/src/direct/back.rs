@@ -114,7 +114,7 @@ impl Directs {
         self.note_break(peer, false);
     }
 
-    /// Gives up links on which nothing gets through, and those that ended unread, now and then.
+    /// Gives up links that stall, and links that have ended while this side did not read them. Looks once a second.
     pub(super) fn look_for_stalls(&mut self) {
         let now = Instant::now();
         if self.stalls_seen.is_some_and(|seen| now.duration_since(seen) < STALL_LOOKS) {

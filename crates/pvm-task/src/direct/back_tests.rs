@@ -215,11 +215,13 @@ fn a_link_that_one_side_has_lost_before_it_knew_of_the_other_loses_nothing() {
         let mut both = Both::new();
         both.link(secret);
         let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|end| end.carries);
+        let end = Instant::now() + Duration::from_secs(20);
         while !carries(&mut both.0[1]) {
+            assert!(Instant::now() < end);
             both.0[0].receive();
             both.0[1].receive();
             if both.0[0].member().direct.find(TIDS[1]).is_some_and(|end| end.is_mutual()) {
-                // It was quicker: once more.
+                // The other side was quicker: try again.
                 both = Both::new();
                 both.link(secret);
             }

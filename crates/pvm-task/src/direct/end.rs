@@ -455,7 +455,8 @@ impl End {
         head
     }
 
-    /// Writes the beginning of a message of so many bytes from one who has taken in so many messages.
+    /// Appends the header of a message to `into`: `bytes` is the length of its body, `taken` acknowledges the messages
+    /// received so far.
     pub fn write_head(meta: Meta, bytes: usize, taken: u32, into: &mut Vec<u8>) {
         let mut header = [0; HEADER_BYTES];
         let words = meta.into_iter().take(WORDS).chain([taken]);
@@ -535,8 +536,8 @@ impl End {
         self.link.carried().unwrap_or_default()
     }
 
-    /// Whether the connection has ended while nobody reads here: the other side has never said that it sends this way,
-    /// perhaps since it had lost the link before it knew of this one.
+    /// Whether the connection has ended before this side began to read it. The other side may have lost the link before
+    /// it read this side's hello; then it sends nothing here, and nothing else tells of the end.
     pub fn has_ended_unread(&self) -> bool {
         if !self.heard_hello || self.turned || self.closed || self.returns {
             return false;

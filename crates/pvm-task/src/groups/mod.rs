@@ -197,7 +197,7 @@ struct Waiting {
 const WATCH_LOOKS: u32 = 64;
 
 impl Groups {
-    /// Drops waits for barriers that have opened. Who waited is about to see that, or has jumped out of the wait.
+    /// Drops waits for barriers that have opened. Their callers are about to return, or have jumped out of the wait.
     pub fn forget_passed(&mut self) {
         self.waiting.retain(|waiting| !waiting.is_over());
     }
@@ -337,7 +337,6 @@ impl Task {
         let sleeps = self.someone_sleeps();
         let Some(member) = &mut self.member else { return GroupWait(0) };
         let groups = &mut member.groups;
-        groups.forget_passed();
         groups.next_wait = groups.next_wait.wrapping_add(1);
         let waiting = Waiting { number: groups.next_wait, known: known.clone(), instance, generation };
         if sleeps {

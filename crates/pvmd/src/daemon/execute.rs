@@ -1,4 +1,4 @@
-//! What the machine decides, carried out. Each action has its line in one match: a new one without does not compile.
+//! Carries out what the machine decides. One match has an arm for each action: an action without one does not compile.
 use super::Daemon;
 use crate::{children, clock};
 use pvm_core::machine::{Action, Connection, SpawnId};

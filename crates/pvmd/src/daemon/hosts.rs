@@ -88,7 +88,7 @@ impl Daemon {
 
     // ----- starts
 
-    /// Says by which commands a hoster is to have daemons started.
+    /// Answers with the commands by which the hoster starts the daemons.
     pub(super) fn tell_start_commands(&mut self, request: u32, hosts: &[HostStart]) {
         let command = |host: &HostStart| ByteBuf::from(self.starter.command_for_hoster(host).into_bytes());
         let commands = hosts.iter().map(|host| (host.index, command(host))).collect();

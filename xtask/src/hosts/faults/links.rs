@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 const KILLS_MAX: u64 = 6;
 /// By when those links must stand again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);
-/// So much has gone over a data link at least, in bytes, and four times as much as over the control link beside it.
+/// The least bytes that a data link has carried, which are also four times those of its control link.
 const DATA_BYTES_MIN: u64 = 64 << 10;
-/// How long the host is cut off at most, but for a last pause.
+/// How long connections are ended at most while the host is cut off.
 const CUT_MAX: Duration = Duration::from_secs(3);
 /// What a daemon's log says then.
 const AGAIN: &str = "stands again";
