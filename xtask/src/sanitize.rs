@@ -33,6 +33,9 @@ const OWN_ALLOCATOR: (&str, &str) =
 /// See [`OWN_ALLOCATOR`].
 const LITTLE_SPACE: (&str, &str) =
     ("a_limit_of_address_space_is_an_error", "the sanitizer takes more address space than the limit of the test");
+/// See [`OWN_ALLOCATOR`].
+const NO_MEMORY: (&str, &str) =
+    ("a_reduction_without_memory_fails_and_nothing_else", "the sanitizer ends a program that finds no memory");
 
 /// The package of which the short form runs the unit tests: nearly all unsafe code is there.
 const SHORT: [&str; 1] = ["pvm-fmp"];
@@ -44,7 +47,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         flags: "",
         builds_std: false,
         variables: &[],
-        left_out: &[OWN_ALLOCATOR, LITTLE_SPACE],
+        left_out: &[OWN_ALLOCATOR, LITTLE_SPACE, NO_MEMORY],
         planted: &[Planted::Program("use-after-free")],
     },
     Sanitizer {
@@ -59,6 +62,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         left_out: &[
             OWN_ALLOCATOR,
             LITTLE_SPACE,
+            NO_MEMORY,
             ("offers_of_what_is_not_there_are_tried_once", "it has one thread, and takes 8 GiB here"),
             ("signal_handlers_do_no_harm", "signals are held back here until the next call that the sanitizer knows"),
         ],
