@@ -1,4 +1,6 @@
 //! Message contexts (contract 2.4).
+use super::core::{Core, SubMachine};
+use super::event::Event;
 use super::index::Index;
 use crate::codes::Code;
 use crate::proto::Reply;
@@ -19,6 +21,20 @@ pub(super) struct Contexts {
     last: u32,
     owners: BTreeMap<u32, Tid>,
     owned: Index<Tid, u32>,
+}
+
+impl SubMachine for Contexts {
+    fn name(&self) -> &'static str {
+        "contexts"
+    }
+    fn is_idle(&self) -> bool {
+        self.owners.is_empty() && self.owned.is_empty()
+    }
+    fn on_event(&mut self, _: &mut Core, event: &Event) {
+        if let Event::TaskGone { tid, .. } = event {
+            self.forget(*tid);
+        }
+    }
 }
 
 impl Contexts {
@@ -53,11 +69,8 @@ impl Contexts {
         Ok(Reply::Done)
     }
 
-    pub fn is_idle(&self) -> bool {
-        self.owners.is_empty() && self.owned.is_empty()
-    }
     /// The contexts of a task that has ended are free again.
-    pub fn forget(&mut self, owner: Tid) {
+    fn forget(&mut self, owner: Tid) {
         for context in self.owned.take(owner) {
             self.owners.remove(&context);
         }

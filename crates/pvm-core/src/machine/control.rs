@@ -1,5 +1,11 @@
 //! Signals, tickle, halt.
-use super::{Action, Machine, Time};
+use super::action::Action;
+use super::core::{Core, SubMachine};
+use super::event::Event;
+use super::mailbox::Mailboxes;
+use super::membership::Membership;
+use super::settings::Time;
+use super::spawn::Spawns;
 use crate::codes::Code;
 use crate::proto::{Reply, ToTask};
 use crate::tid::Tid;
@@ -37,174 +43,170 @@ enum Halt {
     Stopped,
 }
 
-/// What concerns the daemon as a whole.
+/// How far the end of the daemon has come.
 pub(super) struct Control {
     halt: Halt,
-    debug_mask: i32,
 }
 
 impl Default for Control {
     fn default() -> Control {
-        Control { halt: Halt::No, debug_mask: 0 }
+        Control { halt: Halt::No }
     }
 }
 
-impl Control {
-    pub fn halting(&self) -> bool {
-        self.halt != Halt::No
+impl SubMachine for Control {
+    fn name(&self) -> &'static str {
+        "halt"
     }
+    fn is_idle(&self) -> bool {
+        true
+    }
+    fn on_event(&mut self, core: &mut Core, event: &Event) {
+        // Without its master a host has no machine.
+        if let (Event::MasterLost(why), false) = (event, core.halting) {
+            let name = core.hosts.name_of(core.hosts.master());
+            core.log(format!("lost the master {name}: {why}; this host ends with all its tasks"));
+            self.halt(core, None);
+        }
+    }
+}
+
+/// Sends a signal to the process of a task.
+pub(super) fn signal(core: &mut Core, tid: Tid, signal: i32) -> Result<Reply, Code> {
+    if !tid.is_task() {
+        return Err(Code::BadParam);
+    }
+    if tid.host() != core.own_host() {
+        core.send_host(tid.host(), Frame::Signal { tid, signal });
+    } else if let Some(process) = core.tasks.get(tid).map(|task| task.process).filter(|process| *process > 0) {
+        core.push(Action::Signal { tid, process, signal });
+    }
+    Ok(Reply::Done)
+}
+
+/// Sends a signal to all processes in the group of a task of `pvm run`: what it has started, and has not left it.
+pub(super) fn signal_group(core: &mut Core, tid: Tid, signal: i32) -> Result<Reply, Code> {
+    if !tid.is_task() {
+        return Err(Code::BadParam);
+    }
+    if tid.host() != core.own_host() {
+        core.send_host(tid.host(), Frame::SignalGroup { tid, signal });
+    } else if let Some(task) = core.tasks.get(tid).filter(|task| task.process > 0) {
+        let process = task.process;
+        core.push(match task.leads {
+            true => Action::SignalGroup { tid, process, signal },
+            false => Action::Signal { tid, process, signal },
+        });
+    }
+    Ok(Reply::Done)
+}
+
+/// What `pvm_tickle` can look at and change.
+pub(super) struct Tickled<'a> {
+    pub membership: &'a mut Membership,
+    pub spawns: &'a Spawns,
+    pub mailboxes: &'a Mailboxes,
+}
+
+/// Does what `pvm_tickle` asks for.
+pub(super) fn tickle(core: &mut Core, tickled: &mut Tickled<'_>, arguments: &[i32]) -> Result<Reply, Code> {
+    if arguments.is_empty() || arguments.len() > TICKLE_ARGUMENTS_MAX {
+        return Err(Code::BadParam);
+    }
+    let argument = arguments.get(1).copied().unwrap_or(0);
+    match arguments[0] {
+        0..=4 => dump(core, tickled, arguments[0]),
+        5 => return Ok(Reply::Ints(vec![core.debug_mask])),
+        6 => core.debug_mask = argument,
+        DECLARE_FAILED => {
+            // Decided by the master.
+            let host = Tid(argument as u32);
+            let here = host.is_host() && host != core.own_host() && core.hosts.is_here(host);
+            if here {
+                tickled.membership.lose_host(core, host, "declared to have failed");
+            }
+            return Ok(Reply::Ints(vec![i32::from(here)]));
+        }
+        _ => {}
+    }
+    Ok(Reply::Ints(Vec::new()))
+}
+
+/// Writes a table to the log.
+fn dump(core: &mut Core, tickled: &Tickled<'_>, what: i32) {
+    let lines: Vec<String> = match what {
+        1 => core.hosts.summary().collect(),
+        2 => core.tasks.iter().map(|(tid, task)| format!("task {tid} {:?} {}", task.state, task.process)).collect(),
+        3 => vec![format!("{} spawns under way", tickled.spawns.pending())],
+        4 => tickled.mailboxes.summary().collect(),
+        _ => vec![format!("{} tasks, {} actions queued", core.tasks.count(), core.actions.len())],
+    };
+    lines.into_iter().for_each(|line| core.log(line));
+}
+
+impl Control {
     pub fn next_wakeup(&self) -> Option<Time> {
         match self.halt {
             Halt::Asked(when) | Halt::Killed(when) => Some(when),
             Halt::No | Halt::Stopped => None,
         }
     }
-}
 
-impl Machine {
-    /// Sets the debug mask, as `pvmd -d` says.
-    pub fn set_debug_mask(&mut self, mask: i32) {
-        self.control.debug_mask = mask;
-    }
-
-    /// The debug mask, as set at the start or by `pvm_tickle`.
-    pub fn debug_mask(&self) -> i32 {
-        self.control.debug_mask
-    }
-
-    pub(super) fn signal(&mut self, tid: Tid, signal: i32) -> Result<Reply, Code> {
-        if !tid.is_task() {
-            return Err(Code::BadParam);
+    /// Ends the machine, at the master, or this host: all tasks are asked to end, those that the daemon started are
+    /// killed when they do not, then [`Action::Stop`] comes. Answers the task that asked, which is to end by its
+    /// signal before it reads the answer.
+    pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
+        if core.halting {
+            return asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
         }
-        if tid.host() != self.own_host() {
-            self.send_host(tid.host(), Frame::Signal { tid, signal });
-        } else if let Some(task) = self.tasks.get(tid).filter(|task| task.process > 0) {
-            self.actions.push_back(Action::Signal { tid, process: task.process, signal });
+        core.halting = true;
+        self.halt = Halt::Asked(core.now + core.settings.halt_grace);
+        if core.is_master() {
+            core.hosts.others().into_iter().for_each(|host| core.send_host(host, Frame::Leave));
         }
-        Ok(Reply::Done)
-    }
-
-    /// The same for all processes in the group of a task of `pvm run`: what it has started, and has not left it.
-    pub(super) fn signal_group(&mut self, tid: Tid, signal: i32) -> Result<Reply, Code> {
-        if !tid.is_task() {
-            return Err(Code::BadParam);
-        }
-        if tid.host() != self.own_host() {
-            self.send_host(tid.host(), Frame::SignalGroup { tid, signal });
-        } else if let Some(task) = self.tasks.get(tid).filter(|task| task.process > 0) {
-            let process = task.process;
-            self.actions.push_back(match task.leads {
-                true => Action::SignalGroup { tid, process, signal },
-                false => Action::Signal { tid, process, signal },
-            });
-        }
-        Ok(Reply::Done)
-    }
-
-    pub(super) fn tickle(&mut self, arguments: &[i32]) -> Result<Reply, Code> {
-        if arguments.is_empty() || arguments.len() > TICKLE_ARGUMENTS_MAX {
-            return Err(Code::BadParam);
-        }
-        let argument = arguments.get(1).copied().unwrap_or(0);
-        match arguments[0] {
-            0..=4 => self.dump(arguments[0]),
-            5 => return Ok(Reply::Ints(vec![self.control.debug_mask])),
-            6 => self.control.debug_mask = argument,
-            DECLARE_FAILED => return Ok(Reply::Ints(vec![i32::from(self.declare_failed(Tid(argument as u32)))])),
-            _ => {}
-        }
-        Ok(Reply::Ints(Vec::new()))
-    }
-
-    /// Writes a table to the log.
-    fn dump(&mut self, what: i32) {
-        let lines: Vec<String> = match what {
-            1 => self.hosts.summary().collect(),
-            2 => self.tasks.iter().map(|(tid, task)| format!("task {tid} {:?} {}", task.state, task.process)).collect(),
-            3 => vec![format!("{} spawns under way", self.spawns.pending())],
-            4 => self.mailboxes.summary().collect(),
-            _ => vec![format!("{} tasks, {} actions queued", self.tasks.count(), self.actions.len())],
-        };
-        for line in lines {
-            self.actions.push_back(Action::Log { tid: Tid::DAEMON, line: line.into_bytes() });
-        }
-    }
-
-    /// Somebody says that a host has failed. Decided by the master.
-    fn declare_failed(&mut self, host: Tid) -> bool {
-        let there = host.is_host() && host != self.own_host() && self.hosts.is_here(host);
-        if there {
-            self.lose_host(host, "declared to have failed");
-        }
-        there
-    }
-
-    /// At the master the machine ends, elsewhere the host: all tasks are asked to end, those of the
-    /// daemon's own are killed when they do not, then [`Action::Stop`] comes.
-    pub fn halt(&mut self, now: Time) {
-        self.halt_for(now, None);
-    }
-
-    /// Halts; answers the task that asked, which is to end by its signal before it reads the answer.
-    pub(super) fn halt_for(&mut self, now: Time, asker: Option<(Tid, u32)>) {
-        self.pass(now);
-        if self.control.halting() {
-            return asker.into_iter().for_each(|(tid, wait)| self.reply(tid, wait, Ok(Reply::Done)));
-        }
-        self.control.halt = Halt::Asked(self.now + self.settings.halt_grace);
-        if self.hosts.is_master() {
-            self.fail_add(Code::SysErr);
-            self.hosts.others().into_iter().for_each(|host| self.send_host(host, Frame::Leave));
-        }
-        let tasks: Vec<(Tid, i32)> = self.tasks.iter().map(|(tid, task)| (tid, task.process)).collect();
+        let tasks: Vec<(Tid, i32)> = core.tasks.iter().map(|(tid, task)| (tid, task.process)).collect();
         for &(tid, process) in tasks.iter().filter(|(_, process)| *process > 0) {
-            self.actions.push_back(Action::Signal { tid, process, signal: SIGNAL_TERMINATE });
+            core.push(Action::Signal { tid, process, signal: SIGNAL_TERMINATE });
         }
-        asker.into_iter().for_each(|(tid, wait)| self.reply(tid, wait, Ok(Reply::Done)));
+        asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
         for (tid, _) in tasks {
-            self.send(tid, ToTask::Halting);
-        }
-        self.stop_when_empty();
-    }
-
-    /// Without its master a host has no machine.
-    pub(super) fn lose_master(&mut self, why: &str) {
-        if !self.control.halting() {
-            let name = self.name_of(self.hosts.master());
-            self.log(format!("lost the master {name}: {why}; this host ends with all its tasks"));
-            self.halt(self.now);
+            core.send(tid, ToTask::Halting);
         }
     }
 
-    pub(super) fn check_halt(&mut self, now: Time) {
-        match self.control.halt {
-            Halt::Asked(when) if now >= when => {
+    /// Goes on with a halt when it is time.
+    pub fn on_time(&mut self, core: &mut Core) {
+        match self.halt {
+            Halt::Asked(when) if core.now >= when => {
                 // Other hosts have begun to kill just now.
-                let wait = if self.hosts.has_others() { KILLED_WAIT + LEAVING_WAIT } else { KILLED_WAIT };
-                self.control.halt = Halt::Killed(now + wait);
-                for (tid, task) in self.tasks.iter().filter(|(_, task)| task.started > 0) {
-                    self.actions.push_back(Action::Signal { tid, process: task.started, signal: SIGNAL_KILL });
+                let wait = if core.hosts.has_others() { KILLED_WAIT + LEAVING_WAIT } else { KILLED_WAIT };
+                self.halt = Halt::Killed(core.now + wait);
+                let started = core.tasks.iter().filter(|(_, task)| task.started > 0);
+                let started: Vec<(Tid, i32)> = started.map(|(tid, task)| (tid, task.started)).collect();
+                for (tid, process) in started {
+                    core.push(Action::Signal { tid, process, signal: SIGNAL_KILL });
                 }
             }
-            Halt::Killed(when) if now >= when => self.stop(),
+            Halt::Killed(when) if core.now >= when => self.stop(core),
             _ => {}
         }
     }
 
-    pub(super) fn stop_when_empty(&mut self) {
-        let waits = self.hosts.is_master() && self.hosts.has_others();
-        if self.control.halting() && !waits && self.tasks.iter().all(|(_, task)| task.started == 0) {
-            self.stop();
+    /// Ends a halt when nothing is left to wait for.
+    pub fn stop_when_empty(&mut self, core: &mut Core) {
+        let waits = core.is_master() && core.hosts.has_others();
+        if core.halting && !waits && core.tasks.iter().all(|(_, task)| task.started == 0) {
+            self.stop(core);
         }
     }
 
-    fn stop(&mut self) {
-        if self.control.halt != Halt::Stopped {
-            self.control.halt = Halt::Stopped;
-            if !self.hosts.is_master() {
-                self.send_host(self.hosts.master(), Frame::Leave);
+    fn stop(&mut self, core: &mut Core) {
+        if self.halt != Halt::Stopped {
+            self.halt = Halt::Stopped;
+            if !core.is_master() {
+                core.send_master(Frame::Leave);
             }
-            self.actions.push_back(Action::Stop);
+            core.push(Action::Stop);
         }
     }
 }

@@ -102,6 +102,11 @@ pub(super) fn all_of<A: Ordinal, B: Ordinal>(one: A) -> RangeInclusive<(A, B)> {
     (one, B::LEAST)..=(one, B::MOST)
 }
 
+/// All tids of a host: its daemon's and those of its tasks.
+pub(super) fn tids_of(host: Tid) -> RangeInclusive<Tid> {
+    host..=Tid(host.0 | LOCAL_MASK)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,13 +2,6 @@
 //!
 //! Each number is generous: a machine of 500 hosts with 5,000 tasks, each of which watches all others, stays
 //! far below. Who reaches a limit is told by an error.
-use super::Machine;
-use super::index::Counts;
-use crate::codes::Code;
-use crate::proto::{Reply, ToTask};
-use crate::tid::Tid;
-use crate::wire::Frame;
-
 /// What all entries of all mailboxes hold together: names, bodies, and 256 bytes each.
 ///
 /// * Filled by: all tasks of the machine
@@ -110,71 +103,6 @@ impl Default for Limits {
             members: MEMBERS_MAX,
             task_requests: TASK_REQUESTS_MAX,
             host_requests: HOST_REQUESTS_MAX,
-        }
-    }
-}
-
-/// How many requests wait for their answers.
-#[derive(Default)]
-pub(super) struct Waits {
-    /// By the task that asks.
-    tasks: Counts,
-    /// By the host of the task that asks.
-    hosts: Counts,
-}
-
-impl Waits {
-    pub fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.hosts.is_empty()
-    }
-    fn begin(&mut self, asker: Tid) {
-        self.tasks.add(asker);
-        self.hosts.add(asker.host());
-    }
-    /// One request of that task has its answer. A task that has gone waits for none.
-    fn end(&mut self, asker: Tid) {
-        if self.tasks.of(asker) > 0 {
-            self.tasks.subtract(asker, 1);
-            self.hosts.subtract(asker.host(), 1);
-        }
-    }
-    /// The task waits for nothing any more.
-    pub fn forget(&mut self, asker: Tid) {
-        let count = self.tasks.take(asker);
-        self.hosts.subtract(asker.host(), count);
-    }
-    /// No task of that host waits for anything any more.
-    pub fn forget_host(&mut self, host: Tid) {
-        self.tasks.take_tasks_of(host);
-        self.hosts.take(host);
-    }
-}
-
-impl Machine {
-    /// Notes that a request waits for its answer; refuses it where too many do.
-    pub(super) fn may_wait(&mut self, from: Tid, wait: u32) -> bool {
-        let limits = &self.settings.limits;
-        let room = match from.host() == self.own_host() {
-            true => self.waits.tasks.of(from) < limits.task_requests,
-            false => self.waits.hosts.of(from.host()) < limits.host_requests,
-        };
-        match room {
-            true => self.waits.begin(from),
-            false => self.answer(from, wait, Reply::Error(Code::OutOfRes)),
-        }
-        room
-    }
-
-    /// The answer to a request that was let in by [`Machine::may_wait`].
-    pub(super) fn reply(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {
-        self.waits.end(to);
-        self.answer(to, wait, answer.unwrap_or_else(Reply::Error));
-    }
-
-    fn answer(&mut self, to: Tid, wait: u32, reply: Reply) {
-        match to.host() == self.own_host() {
-            true => self.send(to, ToTask::Reply { wait, reply }),
-            false => self.send_host(to.host(), Frame::Reply { wait, reply }),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! Mailboxes (contract 2.10).
-use super::Machine;
+use super::core::{Core, SubMachine};
+use super::event::Event;
+use super::index::tids_of;
 use super::limits::NAME_BYTES_MAX;
+use super::roles::mailbox_class;
 use crate::codes::{
     Code, MBOX_DIRECT_INDEX_SHIFT, MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE, MBOX_PERSISTENT,
     MBOX_READ_AND_DELETE, MBOX_WAIT_FOR_INFO,
 };
+use crate::encoding::Writer;
 use crate::proto::{ByteBuf, Mailbox, Message, Reply};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,6 +97,34 @@ pub(super) struct Mailboxes {
     waiters: BTreeMap<Tid, BTreeSet<Vec<u8>>>,
 }
 
+impl SubMachine for Mailboxes {
+    fn name(&self) -> &'static str {
+        "mailboxes"
+    }
+    /// Whether nothing is left but what was put to outlive its owner.
+    fn is_idle(&self) -> bool {
+        let kept = self.owned.get(&Tid::NONE).map_or(0, BTreeSet::len);
+        let entries: usize = self.classes.values().map(|class| class.entries.len()).sum();
+        let all_kept = entries == kept && self.owned.keys().all(|owner| *owner == Tid::NONE);
+        all_kept && self.waiting.is_empty() && self.waiters.is_empty()
+    }
+    fn on_event(&mut self, core: &mut Core, event: &Event) {
+        match event {
+            Event::TaskLeft { tid, .. } | Event::ClientLeft { tid, ended: false } => self.stop_waiting(*tid),
+            Event::TaskGone { tid, .. } | Event::ClientLeft { tid, ended: true } => self.forget(*tid),
+            Event::HostGone(host) => self.forget_host(*host),
+            Event::RoleTaken { role, tid } => {
+                let (name, message) = (mailbox_class(*role), Writer::new().int(tid.0 as i32).finish());
+                let message = Message::new(*tid, Tid::DAEMON, 0, 0, message);
+                // Where another task has put something under that name, both entries stand.
+                let _ = self.put_info(core, *tid, name.as_bytes(), MBOX_MULTI_INSTANCE, message);
+            }
+            Event::RoleLeft { role, tid } => self.withdraw(*tid, mailbox_class(*role)),
+            _ => {}
+        }
+    }
+}
+
 impl Mailboxes {
     pub fn new(bytes_max: usize) -> Mailboxes {
         Mailboxes {
@@ -105,13 +137,6 @@ impl Mailboxes {
             waiting: BTreeMap::new(),
             waiters: BTreeMap::new(),
         }
-    }
-    /// Whether nothing is left but what was put to outlive its owner.
-    pub fn is_idle(&self) -> bool {
-        let kept = self.owned.get(&Tid::NONE).map_or(0, BTreeSet::len);
-        let entries: usize = self.classes.values().map(|class| class.entries.len()).sum();
-        let all_kept = entries == kept && self.owned.keys().all(|owner| *owner == Tid::NONE);
-        all_kept && self.waiting.is_empty() && self.waiters.is_empty()
     }
     fn class(&self, name: &[u8]) -> Option<(u64, &Class)> {
         let number = *self.numbers.get(name)?;
@@ -243,7 +268,7 @@ impl Mailboxes {
     // ----- tasks that go
 
     /// The task waits for nothing any more.
-    pub fn stop_waiting(&mut self, task: Tid) {
+    fn stop_waiting(&mut self, task: Tid) {
         for name in self.waiters.remove(&task).unwrap_or_default() {
             let Some(waiting) = self.waiting.get_mut(&name) else { continue };
             waiting.retain(|waiting| waiting.task != task);
@@ -254,7 +279,7 @@ impl Mailboxes {
     }
 
     /// A task has ended: what it kept here goes, or stays without owner; it waits no more.
-    pub fn forget(&mut self, task: Tid) {
+    fn forget(&mut self, task: Tid) {
         self.stop_waiting(task);
         for (number, index) in self.owned.remove(&task).unwrap_or_default() {
             let entry = self.classes.get_mut(&number).and_then(|class| class.entries.get_mut(&index));
@@ -268,8 +293,15 @@ impl Mailboxes {
         }
     }
 
+    /// All tasks of a host have ended.
+    fn forget_host(&mut self, host: Tid) {
+        let waiters = self.waiters.range(tids_of(host)).map(|(task, _)| *task);
+        let tasks: BTreeSet<Tid> = waiters.chain(self.owned.range(tids_of(host)).map(|(task, _)| *task)).collect();
+        tasks.into_iter().for_each(|task| self.forget(task));
+    }
+
     /// Removes the entry of a task in a class that the daemon itself made.
-    pub fn withdraw(&mut self, task: Tid, name: &str) {
+    fn withdraw(&mut self, task: Tid, name: &str) {
         let Some((number, _)) = self.class(name.as_bytes()) else { return };
         let of_class =
             self.owned.get(&task).into_iter().flat_map(|owned| owned.range((number, i32::MIN)..=(number, i32::MAX)));
@@ -327,30 +359,37 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     })
 }
 
-impl Machine {
-    pub(super) fn put_info(&mut self, from: Tid, name: ByteBuf, flags: i32, message: Message) -> Result<Reply, Code> {
-        let index = self.mailboxes.put(from, &name, flags, message)?;
-        self.wake_waiting(&name);
+impl Mailboxes {
+    pub fn put_info(
+        &mut self,
+        core: &mut Core,
+        from: Tid,
+        name: &[u8],
+        flags: i32,
+        message: Message,
+    ) -> Result<Reply, Code> {
+        let index = self.put(from, name, flags, message)?;
+        self.wake_waiting(core, name);
         Ok(Reply::Int(index))
     }
 
     /// Serves those who wait for an entry of the class.
-    fn wake_waiting(&mut self, name: &[u8]) {
-        for one in self.mailboxes.take_waiting(name) {
-            self.receive_info(one.task, one.wait, ByteBuf::from(one.name), one.index, one.flags);
+    fn wake_waiting(&mut self, core: &mut Core, name: &[u8]) {
+        for one in self.take_waiting(name) {
+            self.receive_info(core, one.task, one.wait, ByteBuf::from(one.name), one.index, one.flags);
         }
     }
 
-    pub(super) fn receive_info(&mut self, from: Tid, wait: u32, name: ByteBuf, index: i32, flags: i32) {
-        match self.mailboxes.get(from, &name, index, flags) {
+    pub fn receive_info(&mut self, core: &mut Core, from: Tid, wait: u32, name: ByteBuf, index: i32, flags: i32) {
+        match self.get(from, &name, index, flags) {
             Err(Code::NotFound) if flags & MBOX_WAIT_FOR_INFO != 0 && name.len() > NAME_BYTES_MAX => {
-                self.reply(from, wait, Err(Code::OutOfRes));
+                core.reply(from, wait, Err(Code::OutOfRes));
             }
             Err(Code::NotFound) if flags & MBOX_WAIT_FOR_INFO != 0 => {
                 let name = name.into_vec();
-                self.mailboxes.wait(Waiting { task: from, wait, name, index, flags });
+                self.wait(Waiting { task: from, wait, name, index, flags });
             }
-            result => self.reply(from, wait, result.map(Reply::Info)),
+            result => core.reply(from, wait, result.map(Reply::Info)),
         }
     }
 }

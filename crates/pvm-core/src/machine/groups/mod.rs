@@ -1,0 +1,335 @@
+//! Groups (contract 2.11): who is a member, freezing, and barriers that cannot open any more.
+//!
+//! Members find one another, and meet in barriers, in memory that the daemon's edge keeps for each
+//! group ([`GroupAction`]); it takes no daemon. The rules of membership are here, and the master
+//! decides by them. What other hosts keep of a group is in `groups_kept`, barriers of members on
+//! several hosts in `groups_far`.
+
+mod arrivals;
+mod barrier;
+mod group;
+mod listing;
+mod replicas;
+
+use self::group::{Freezing, Group};
+use self::listing::Listings;
+use self::replicas::{NOBODY_ELSE, Replicas, Spreading};
+use super::action::Action;
+use super::core::{Core, SubMachine};
+use super::event::Event;
+use super::group_page::GroupAction;
+use super::index::Index;
+use super::limits::NAME_BYTES_MAX;
+use super::settings::Time;
+use crate::codes::Code;
+use crate::proto::{ByteBuf, Reply};
+use crate::tid::{SLOT_MASK, Tid};
+use crate::wire::GroupChange;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The count that stands for "as many as the group has members".
+pub(in crate::machine) const ALL_MEMBERS: i32 = -1;
+/// The instance of a task that is no member.
+pub(in crate::machine) const NO_MEMBER: i32 = -1;
+/// Members of one group: as many as its memory has places.
+///
+/// * Filled by: all tasks of the machine
+/// * Setting: none, the form of the memory fixes it
+/// * Reached: `pvm_joingroup` says `PvmOutOfRes`
+/// * Test: `a_group_has_so_many_members_and_no_more`
+pub(in crate::machine) const GROUP_MEMBERS_MAX: usize = SLOT_MASK as usize;
+
+/// All groups. There may be many, and tasks end all the time: what concerns one task or one host is
+/// found without a look at all of them, and so is what is to be done next.
+#[derive(Default)]
+pub(super) struct Groups {
+    groups: BTreeMap<u64, Group>,
+    names: BTreeMap<Vec<u8>, u64>,
+    last: u64,
+    /// At the master: of which groups each task is a member.
+    memberships: Index<Tid, u64>,
+    /// When barriers are to be looked at again.
+    looks: BTreeSet<(Time, u64)>,
+    replicas: Replicas,
+    spreading: Spreading,
+    listings: Listings,
+}
+
+impl SubMachine for Groups {
+    fn name(&self) -> &'static str {
+        "groups"
+    }
+    fn is_idle(&self) -> bool {
+        let indices = self.memberships.is_empty() && self.looks.is_empty() && self.replicas.is_idle();
+        let none = self.groups.is_empty() && self.names.is_empty() && indices;
+        none && self.spreading.is_idle() && self.listings.is_idle()
+    }
+    fn on_event(&mut self, core: &mut Core, event: &Event) {
+        match event {
+            Event::TaskLeft { tid, .. } => {
+                self.leave_all(core, *tid);
+                self.show_no_more(*tid);
+            }
+            Event::ClientLeft { tid, .. } => self.leave_all(core, *tid),
+            Event::HostGone(host) => {
+                self.replica_lost(core, *host);
+                self.listing_without(core, *host);
+                for (tid, id) in self.memberships.take_host(*host) {
+                    self.remove_member(core, id, tid, Tid::NONE);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Has the daemon do something with the page of a group.
+fn act(core: &mut Core, group: u64, action: GroupAction) {
+    core.push(Action::Group { group, action });
+}
+
+impl Groups {
+    /// By name.
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
+        let groups = self.names.iter().filter_map(|(name, id)| Some((name.as_slice(), self.groups.get(id)?)));
+        groups.filter(|(_, group)| group.size() > 0)
+    }
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.groups.values_mut()
+    }
+    fn by_id(&mut self, id: u64) -> Option<&mut Group> {
+        self.groups.get_mut(&id)
+    }
+    fn insert(&mut self, group: Group) {
+        self.names.insert(group.name.clone(), group.id);
+        self.groups.insert(group.id, group);
+    }
+    fn remove(&mut self, id: u64) -> Option<Group> {
+        let group = self.groups.remove(&id)?;
+        group.noted_look.map(|when| self.looks.remove(&(when, id)));
+        if self.names.get(&group.name) == Some(&id) {
+            self.names.remove(&group.name);
+        }
+        Some(group)
+    }
+    /// When the barrier of that group is to be looked at next may have changed.
+    fn note_look(&mut self, id: u64) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let next = group.shortage.next_look();
+        let before = std::mem::replace(&mut group.noted_look, next);
+        if before != next {
+            before.map(|when| self.looks.remove(&(when, id)));
+            next.map(|when| self.looks.insert((when, id)));
+        }
+    }
+    /// Who has arrived at the master's own barriers.
+    #[cfg(test)]
+    pub fn waiting_here(&self) -> Option<super::Waiting> {
+        self.groups.values().find_map(|group| group.arrivals.waiting())
+    }
+    #[cfg(test)]
+    pub fn put_member(&mut self, id: u64, instance: u32, tid: Tid) {
+        self.by_id(id).expect("a group").put(instance, tid);
+    }
+    /// When a barrier is to be looked at, and of which group.
+    pub fn next_look(&self) -> Option<(Time, u64)> {
+        self.looks.first().copied()
+    }
+    fn existing(&mut self, name: &[u8]) -> Result<&mut Group, Code> {
+        if name.is_empty() {
+            return Err(Code::NullGroup);
+        }
+        let id = self.names.get(name).ok_or(Code::NoGroup)?;
+        self.groups.get_mut(id).filter(|group| group.size() > 0).ok_or(Code::NoGroup)
+    }
+    /// The group of that name; a new one if there is none.
+    fn entry(&mut self, name: Vec<u8>) -> &mut Group {
+        let id = self.names.entry(name.clone()).or_insert_with(|| {
+            self.last += 1;
+            self.last
+        });
+        self.groups.entry(*id).or_insert_with(|| Group::new(*id, name))
+    }
+}
+
+impl Groups {
+    pub fn join(&mut self, core: &mut Core, from: Tid, wait: u32, name: ByteBuf) {
+        if name.is_empty() {
+            return core.reply(from, wait, Err(Code::NullGroup));
+        }
+        let is_new = !self.names.contains_key(name.as_slice());
+        if name.len() > NAME_BYTES_MAX || is_new && self.groups.len() >= core.settings.limits.groups {
+            return core.reply(from, wait, Err(Code::OutOfRes));
+        }
+        let own = core.own_host();
+        let group = self.entry(name.into_vec());
+        let id = group.id;
+        if from.host() != own || group.replica.is_made() {
+            return self.add_member(core, id, from, wait);
+        }
+        group.joining.push((from, wait));
+        self.make_memory(core, id);
+    }
+
+    /// Those who asked to join before there was memory.
+    pub fn let_joiners_in(&mut self, core: &mut Core, group: u64, made: bool) {
+        let joining = self.by_id(group).map(|found| std::mem::take(&mut found.joining)).unwrap_or_default();
+        for (tid, wait) in joining {
+            match made {
+                true => self.add_member(core, group, tid, wait),
+                false => core.reply(tid, wait, Err(Code::OutOfRes)),
+            }
+        }
+    }
+
+    fn add_member(&mut self, core: &mut Core, id: u64, tid: Tid, wait: u32) {
+        if !core.is_present(tid) {
+            return;
+        }
+        let is_full = self.memberships.len() >= core.settings.limits.members;
+        let Some(group) = self.by_id(id) else { return };
+        // Of a frozen group not even a member hears that it is one.
+        let refusal = match group.instance_of(tid) {
+            _ if group.frozen => Some(Code::NotInGroup),
+            Some(_) => Some(Code::DupGroup),
+            None if group.size() >= GROUP_MEMBERS_MAX || is_full => Some(Code::OutOfRes),
+            None => None,
+        };
+        if let Some(code) = refusal {
+            core.reply(tid, wait, Err(code));
+            return self.drop_empty(core, id);
+        }
+        let instance = group.add(tid);
+        group.shortage.somebody_joined();
+        self.memberships.insert(tid, id);
+        let number = self.change_group(core, id, GroupChange::Joined { instance, tid }, tid.host());
+        self.choose_place(core, id);
+        self.subscribe(core, id, tid.host());
+        self.answer_when_known(core, number, tid, wait, Ok(Reply::Group { id, instance: instance as i32 }));
+    }
+
+    /// Any task asks for a group.
+    pub fn look_up(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8]) {
+        match self.existing(name).map(|group| (group.id, group.instance_of(from))) {
+            Ok((id, instance)) => {
+                self.subscribe(core, id, from.host());
+                let instance = instance.map_or(NO_MEMBER, |instance| instance as i32);
+                self.answer_with_group(core, from, wait, Ok(Reply::Group { id, instance }));
+            }
+            Err(code) => core.reply(from, wait, Err(code)),
+        }
+    }
+
+    pub fn leave(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8]) {
+        let number = self.existing(name).and_then(|group| {
+            group.instance_of(from).ok_or(Code::NotInGroup)?;
+            Ok(group.id)
+        });
+        match number.map(|id| self.remove_member(core, id, from, from.host())) {
+            Ok(number) => self.answer_when_known(core, number, from, wait, Ok(Reply::Done)),
+            Err(code) => core.reply(from, wait, Err(code)),
+        }
+    }
+
+    /// The task has gone without leaving its groups.
+    pub fn leave_all(&mut self, core: &mut Core, tid: Tid) {
+        if !core.is_master() {
+            // The master hears of it.
+            return;
+        }
+        let ids: Vec<u64> = self.memberships.of(tid).collect();
+        for id in ids {
+            self.remove_member(core, id, tid, Tid::NONE);
+        }
+    }
+
+    /// Gives the number under which hosts say that they know; see [`Machine::change_group`].
+    fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking: Tid) -> u64 {
+        self.memberships.remove(tid, id);
+        let Some(group) = self.by_id(id) else { return NOBODY_ELSE };
+        let size = group.size();
+        let Some(instance) = group.remove(tid) else { return NOBODY_ELSE };
+        group.shortage.somebody_goes(size);
+        let frozen = group.frozen;
+        group.broken = frozen;
+        let number = self.change_group(core, id, GroupChange::Gone { instance }, asking);
+        if frozen {
+            self.change_group(core, id, GroupChange::Break, Tid::NONE);
+        }
+        self.member_freezes_no_more(core, id, tid);
+        self.look_at_barrier(core, id);
+        self.choose_place(core, id);
+        self.drop_empty(core, id);
+        number
+    }
+
+    pub fn drop_empty(&mut self, core: &mut Core, id: u64) {
+        if self.by_id(id).is_some_and(|group| group.size() == 0 && group.joining.is_empty()) {
+            self.change_group(core, id, GroupChange::Close, Tid::NONE);
+            self.forget_group(core, id);
+        }
+    }
+
+    // ----- freezing
+
+    pub fn freeze(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8], count: i32) {
+        match self.begin_freeze(from, wait, name, count) {
+            Ok(id) => self.settle_freeze(core, id),
+            Err(code) => core.reply(from, wait, Err(code)),
+        }
+    }
+
+    fn begin_freeze(&mut self, from: Tid, wait: u32, name: &[u8], count: i32) -> Result<u64, Code> {
+        let group = self.existing(name)?;
+        if group.frozen {
+            return Err(Code::DupGroup);
+        }
+        group.instance_of(from).ok_or(Code::NotInGroup)?;
+        let need = match count {
+            ALL_MEMBERS => group.size() as i32,
+            1.. => count,
+            _ => return Err(Code::BadParam),
+        };
+        let freezing = group.freezing.get_or_insert(Freezing { need, callers: Vec::new() });
+        if freezing.need != need {
+            return Err(Code::Mismatch);
+        }
+        freezing.callers.push((from, wait));
+        Ok(group.id)
+    }
+
+    /// Freezes the group if all have called; lets the callers go if they never will.
+    fn settle_freeze(&mut self, core: &mut Core, id: u64) {
+        let Some(group) = self.by_id(id) else { return };
+        let Some(freezing) = &group.freezing else { return };
+        let size = group.size();
+        let complete = freezing.callers.len() >= freezing.need as usize;
+        if !complete && !group.shortage.prevents(freezing, size) {
+            return;
+        }
+        let callers = group.freezing.take().map(|freezing| freezing.callers).unwrap_or_default();
+        let answer = if complete { Ok(Reply::Int(size as i32)) } else { Err(Code::NoTask) };
+        if complete {
+            group.frozen = true;
+            self.change_group(core, id, GroupChange::Freeze, Tid::NONE);
+        }
+        for (tid, wait) in callers {
+            core.reply(tid, wait, answer.clone());
+        }
+    }
+
+    /// One that has gone no longer counts as one that wants to freeze.
+    fn member_freezes_no_more(&mut self, core: &mut Core, id: u64, tid: Tid) {
+        let Some(group) = self.by_id(id) else { return };
+        let Some(freezing) = &mut group.freezing else { return };
+        let (gone, rest): (Vec<_>, Vec<_>) = freezing.callers.drain(..).partition(|(caller, _)| *caller == tid);
+        freezing.callers = rest;
+        if freezing.callers.is_empty() {
+            group.freezing = None;
+        }
+        for (tid, wait) in gone {
+            core.reply(tid, wait, Err(Code::NotInGroup));
+        }
+        self.settle_freeze(core, id);
+    }
+}

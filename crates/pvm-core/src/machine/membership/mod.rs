@@ -1,0 +1,346 @@
+//! Which hosts belong to the machine: they join and leave, their links are watched, and those that are lost are
+//! removed. The master decides.
+//!
+//! * `joining`: hosts are added
+//! * `data_links`: data links that break while the control link stands
+//! * `suspicions`: which of two hosts that cannot reach each other has to go
+
+mod data_links;
+mod joining;
+mod suspicions;
+
+pub(super) use data_links::DataLinks;
+pub(super) use joining::{Asker, Joining, hosts_joined};
+pub use joining::{KNOWN_AS, WELCOME_WAIT};
+
+use self::suspicions::{Sight, Suspicions, Verdict};
+use super::action::Action;
+use super::core::{Core, SubMachine};
+use super::event::Event;
+use super::host_table::HOSTS_MAX;
+use super::links::{Link, State};
+use super::pending_acks::{Ack, TIMEOUTS_MAX};
+use super::settings::Time;
+use crate::codes::{Code, SM_HOSTX};
+use crate::encoding::Writer;
+use crate::proto::{ByteBuf, Reply};
+use crate::tid::Tid;
+use crate::wire::{Entry, Frame, HostOptions, Shared};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// A host that has sent nothing for this part of the time that it may be silent sends a beat.
+const BEATS_A_TIMEOUT: u32 = 5;
+/// After this many times of a beat without one a host is in doubt.
+const LATE_BEATS: u32 = 2;
+/// Reasons that are kept of hosts that were lost, the latest ones, for those who ask.
+///
+/// * Filled by: each host of the machine
+/// * Setting: none, `pvm run` asks as soon as one of its tasks is lost
+/// * Reached: the oldest is forgotten, and is told without its reason; the log has it
+/// * Test: `why_hosts_were_lost_is_remembered_for_a_while`
+pub(super) const LOST_HOSTS_MAX: usize = 64;
+
+/// Which hosts belong to the machine.
+#[derive(Default)]
+pub(super) struct Membership {
+    pub joining: Joining,
+    pub data_links: DataLinks,
+    suspicions: Suspicions,
+    /// Why the last hosts were lost, the last first; at the master.
+    lost_hosts: VecDeque<String>,
+}
+
+impl SubMachine for Membership {
+    fn name(&self) -> &'static str {
+        "adds"
+    }
+    fn is_idle(&self) -> bool {
+        self.joining.is_idle()
+    }
+    /// Comes last of all sub-machines: what belonged to a lost host has been forgotten everywhere.
+    fn on_event(&mut self, core: &mut Core, event: &Event) {
+        match event {
+            Event::HostGone(host) if core.is_master() => {
+                if !core.halting {
+                    spread(core, &[], &[*host]);
+                    if let Some(manager) = core.roles.manager {
+                        core.tell(manager, 0, SM_HOSTX, 0, Writer::new().int(host.0 as i32).finish());
+                    }
+                }
+                self.joining.host_gone(core, *host);
+            }
+            Event::HosterGone => self.fail_add(core, Code::DSysErr),
+            _ => {}
+        }
+    }
+}
+
+/// Tells all others of a change of the host table; at the master.
+fn spread(core: &mut Core, added: &[Entry], removed: &[Tid]) {
+    core.hosts.version += 1;
+    let version = core.hosts.version;
+    for host in core.hosts.others() {
+        core.acks.expect(host, Ack::Table(version), core.now);
+        core.send_host(host, Frame::Table { version, added: added.to_vec(), removed: removed.to_vec() });
+    }
+}
+
+fn beat_interval(core: &Core) -> Duration {
+    core.settings.host_timeout / BEATS_A_TIMEOUT
+}
+
+/// What the master sees of a host by itself.
+fn sight_of(core: &Core, host: Tid) -> Sight {
+    let link = core.links.get(host).filter(|link| matches!(link.state, State::Up));
+    let in_time = |link: &Link| core.now <= link.heard + LATE_BEATS * beat_interval(core);
+    Sight { bad: link.map_or(0, |link| link.quality.bad()), hears: link.is_some_and(in_time) }
+}
+
+impl Membership {
+    // ----- time
+
+    /// Begins the waits for others anew: this daemon was asleep.
+    pub fn begin_again(&mut self, now: Time) {
+        self.suspicions.begin_again(now);
+    }
+
+    pub fn next_wakeup(&self, core: &Core) -> Option<Time> {
+        let links = core.links.next_wakeup().into_iter().chain(self.data_links.next_wakeup());
+        let acks = core.acks.oldest().map(|(since, _)| since + core.settings.host_timeout * TIMEOUTS_MAX);
+        let verdict = self.suspicions.next_decision(core.settings.host_timeout).filter(|_| !core.halting);
+        links.chain(joining::waits_for_master(core)).chain(acks).chain(verdict).min()
+    }
+
+    pub fn on_time(&mut self, core: &mut Core) {
+        if joining::waits_for_master(core).is_some_and(|when| core.now >= when) {
+            core.raise(Event::MasterLost("it has not connected".into()));
+        }
+        while let Some(host) = core.links.take_due(core.now) {
+            if let Some(next) = self.look_at_link(core, host) {
+                core.links.look_at(host, next);
+            }
+        }
+        self.data_links.on_time(core);
+        self.remove_overdue(core);
+        self.settle_suspicions(core);
+    }
+
+    /// Removes hosts that leave something unacknowledged for too long.
+    fn remove_overdue(&mut self, core: &mut Core) {
+        while let Some((since, host)) = core.acks.oldest() {
+            if since + core.settings.host_timeout * TIMEOUTS_MAX > core.now {
+                return;
+            }
+            core.acks.forget(host);
+            let seconds = (core.now - since).as_secs();
+            self.lose_host(core, host, &format!("it has not said for {seconds} s that it knows what it has been told"));
+        }
+    }
+
+    // ----- links
+
+    /// Notes that both links to the host stand.
+    pub fn link_up(&mut self, core: &mut Core, host: Tid) {
+        if !core.hosts.is_known(host) {
+            // It has been removed meanwhile.
+            return core.push(Action::ForgetHost { host });
+        }
+        let frames = match core.links.get_mut(host).map(|link| &mut link.state) {
+            Some(State::Wanted { frames, .. }) => std::mem::take(frames),
+            Some(State::Up | State::Failed) => return,
+            None => Vec::new(),
+        };
+        core.links.begin(host, State::Up, core.now, beat_interval(core));
+        self.data_links.begin(host, core.now);
+        for frame in frames {
+            core.push(Action::SendHost { host, frame });
+        }
+        self.joining.host_linked(core, host);
+    }
+
+    /// The link to the host could not be made, or is gone.
+    pub fn link_lost(&mut self, core: &mut Core, host: Tid, why: &str) {
+        let Some(link) = core.links.get_mut(host) else { return };
+        if matches!(link.state, State::Failed) {
+            return;
+        }
+        link.state = State::Failed;
+        if core.is_master() {
+            self.lose_host(core, host, why);
+        } else if host == core.hosts.master() {
+            core.raise(Event::MasterLost(why.to_owned()));
+        } else if !core.halting {
+            core.send_master(Frame::Suspect(host));
+        }
+    }
+
+    /// A host cannot connect to another by itself.
+    pub fn asked_to_connect(&mut self, core: &mut Core, from: Tid, to: Tid, asking: Tid) {
+        let own = core.own_host();
+        if to != own && core.is_master() && asking == from {
+            core.send_host(to, Frame::PleaseConnect { to, from: asking });
+        } else if to == own && from == core.hosts.master() && own < asking {
+            core.want_link(asking);
+        }
+    }
+
+    /// Does what is due at a link; returns when it is to be looked at next.
+    fn look_at_link(&mut self, core: &mut Core, host: Tid) -> Option<Time> {
+        let (now, timeout, interval) = (core.now, core.settings.host_timeout, beat_interval(core));
+        let link = core.links.get_mut(host)?;
+        let lost = match &link.state {
+            State::Failed => return None,
+            State::Wanted { since, .. } if now >= *since + timeout => "it cannot be reached".to_owned(),
+            State::Wanted { since, .. } => return Some(*since + timeout),
+            State::Up if now >= link.heard + timeout => format!("silent for {} s", timeout.as_secs_f32()),
+            State::Up => {
+                let (counts, beats) = (link.quality.pass(now, link.heard, interval), now >= link.sent + interval);
+                if beats {
+                    link.sent = now;
+                }
+                let next = (link.sent + interval).min(link.heard + timeout);
+                if counts && core.is_master() {
+                    core.push(Action::CountSentAgain { host });
+                }
+                if beats {
+                    core.push(Action::SendHost { host, frame: Frame::Beat });
+                }
+                return Some(next);
+            }
+        };
+        self.link_lost(core, host, &lost);
+        None
+    }
+
+    // ----- suspicions
+
+    /// A host says that it cannot reach another.
+    pub fn suspected(&mut self, core: &mut Core, from: Tid, host: Tid) {
+        // Of one that is joining the master knows best: others have no link to it yet.
+        let member = |host: Tid| host.is_host() && host != core.own_host() && core.hosts.is_here(host);
+        if core.is_master() && !core.halting && from != host && member(from) && member(host) {
+            let named = |host: Tid| (host, core.hosts.plain_name_of(host));
+            self.suspicions.complain(named(from), named(host), core.now);
+            self.settle_suspicions(core);
+        }
+    }
+
+    /// Removes the hosts that are to blame for missing links, as far as that is known.
+    fn settle_suspicions(&mut self, core: &mut Core) {
+        while !core.halting {
+            let verdict = self.suspicions.decide(core.now, core.settings.host_timeout, |host| sight_of(core, host));
+            let Some(Verdict { guilty, other, why }) = verdict else { return };
+            let other = core.hosts.name_of(other);
+            self.lose_host(core, guilty, &format!("it and {other} cannot reach each other; {why}"));
+        }
+    }
+
+    // ----- hosts that go
+
+    /// A host does not answer any more, or has said that it ends.
+    pub fn lose_host(&mut self, core: &mut Core, host: Tid, why: &str) {
+        if core.hosts.joining(host).is_some() {
+            self.joining.host_failed(core, host, why);
+            return self.data_links.forget_unlinked(core);
+        }
+        if core.hosts.is_here(host) {
+            if !core.halting {
+                let text = self.remember_loss(core, host, why);
+                core.log(text);
+            }
+            self.forget_host(core, host);
+        }
+    }
+
+    /// Puts into words why a host was lost, and keeps that for those who ask.
+    pub fn remember_loss(&mut self, core: &Core, host: Tid, why: &str) -> String {
+        let text = format!("host {} is out of the machine: {why}", core.hosts.name_of(host));
+        self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
+        self.lost_hosts.push_front(text.clone());
+        text
+    }
+
+    /// Answers why hosts were lost.
+    pub fn lost_hosts(&self) -> Reply {
+        Reply::Failures(self.lost_hosts.iter().cloned().collect())
+    }
+
+    /// Forgets a host, and has everybody else forget what belonged to it.
+    fn forget_host(&mut self, core: &mut Core, host: Tid) {
+        if core.hosts.remove(host).is_none() {
+            return;
+        }
+        core.links.remove(host);
+        core.acks.forget(host);
+        core.requests.forget_host(host);
+        core.clients.retain(|client| client.host() != host);
+        self.data_links.remove(host);
+        self.suspicions.forget(host);
+        core.push(Action::ForgetHost { host });
+        core.raise(Event::HostGone(host));
+    }
+
+    pub fn delete_hosts(&mut self, core: &mut Core, from: Tid, wait: u32, names: &[ByteBuf]) {
+        if names.is_empty() || names.len() > HOSTS_MAX {
+            return core.reply(from, wait, Err(Code::BadParam));
+        }
+        let (own, mut seen) = (core.own_host(), BTreeSet::new());
+        let mut code = |name: &ByteBuf| match core.hosts.find(name) {
+            None => Code::NoHost.number(),
+            Some(tid) if !seen.insert(tid) => Code::DupHost.number(),
+            Some(tid) if tid == own => Code::BadParam.number(),
+            Some(_) => 0,
+        };
+        let codes: Vec<i32> = names.iter().map(&mut code).collect();
+        core.reply(from, wait, Ok(Reply::Codes(codes)));
+        for host in seen.into_iter().filter(|host| *host != own) {
+            let name = core.hosts.name_of(host);
+            core.log(format!("host {name} is deleted"));
+            core.send_host(host, Frame::Leave);
+            self.forget_host(core, host);
+        }
+    }
+
+    /// Fails an add as a whole; what has been started is let go.
+    pub fn fail_add(&mut self, core: &mut Core, code: Code) {
+        self.joining.fail(core, code);
+        self.data_links.forget_unlinked(core);
+    }
+
+    // ----- what the master tells
+
+    /// The host table has changed.
+    pub fn table_changed(&mut self, core: &mut Core, version: u64, added: Vec<Entry>, removed: Vec<Tid>) {
+        core.hosts.version = version;
+        for entry in added {
+            core.push(Action::KnowHost { host: entry.tid, key: entry.key });
+            core.hosts.add(entry, false);
+        }
+        let own = core.own_host();
+        removed.into_iter().filter(|host| *host != own).for_each(|host| self.forget_host(core, host));
+    }
+
+    /// The master lets this host in.
+    pub fn welcomed(
+        &mut self,
+        core: &mut Core,
+        version: u64,
+        hosts: Vec<Entry>,
+        joining: &[Tid],
+        shared: &Shared,
+        options: HostOptions,
+    ) {
+        let (own, master) = (core.own_host(), core.hosts.master());
+        for entry in hosts.iter().filter(|entry| entry.tid != own && entry.tid != master) {
+            core.push(Action::KnowHost { host: entry.tid, key: entry.key });
+        }
+        core.hosts.replace(hosts, joining);
+        core.hosts.version = version;
+        core.settings.host_timeout = Duration::from_millis(shared.host_timeout_ms);
+        core.settings.trusted = shared.trusted;
+        core.settings.limits.host_watches = usize::try_from(shared.host_watches).unwrap_or(usize::MAX);
+        core.debug_mask = shared.debug_mask;
+        core.push(Action::Joined { shared: shared.clone(), options });
+    }
+}

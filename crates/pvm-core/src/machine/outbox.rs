@@ -1,0 +1,120 @@
+//! What leaves the machine: one way each to a task, to a host, to whoever asked, and into the log.
+use super::action::Action;
+use super::core::Core;
+use super::links::State;
+use crate::codes::Code;
+use crate::proto::{Message, Reply, ToTask};
+use crate::tid::{DAEMON_BIT, Tid};
+use crate::wire::Frame;
+
+impl Core {
+    /// Has the daemon do that, after all that it was told before.
+    pub fn push(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// Adds a line of the daemon's own to the log.
+    pub fn log(&mut self, line: impl Into<String>) {
+        self.push(Action::Log { tid: Tid::DAEMON, line: line.into().into_bytes() });
+    }
+
+    // ----- to tasks
+
+    /// Sends a frame to a task of this host.
+    pub fn send(&mut self, to: Tid, frame: ToTask) {
+        if self.tasks.takes_frames(to) {
+            self.push(Action::Send { to, frame });
+        }
+    }
+
+    /// Sends a message to a task, wherever it is. Elsewhere "my daemon" would be another one.
+    pub fn send_message(&mut self, mut message: Message) {
+        let to = message.dst;
+        if to.host() == self.own_host() {
+            self.send(to, ToTask::Message(message));
+        } else if to.is_task() && self.hosts.is_known(to.host()) {
+            if message.src == Tid::DAEMON {
+                message.src = Tid(DAEMON_BIT | self.own_host().0);
+            }
+            self.push(Action::SendAlong { to, frame: Frame::Deliver(message) });
+        }
+    }
+
+    /// Sends a message of the daemon's own.
+    pub fn tell(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) {
+        self.send_message(own_message(to, ctx, tag, wid, body));
+    }
+
+    // ----- answers
+
+    /// Counts a request that waits for its answer; refuses it, with an answer, where too many do.
+    pub fn admit(&mut self, from: Tid, wait: u32) -> bool {
+        let admitted = self.requests.begin(from, self.hosts.own(), &self.settings.limits);
+        if !admitted {
+            self.answer(from, wait, Reply::Error(Code::OutOfRes));
+        }
+        admitted
+    }
+
+    /// Answers a request that was let in by [`Core::admit`].
+    pub fn reply(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {
+        self.requests.end(to);
+        self.answer(to, wait, answer.unwrap_or_else(Reply::Error));
+    }
+
+    fn answer(&mut self, to: Tid, wait: u32, reply: Reply) {
+        match to.host() == self.own_host() {
+            true => self.send(to, ToTask::Reply { wait, reply }),
+            false => self.send_host(to.host(), Frame::Reply { wait, reply }),
+        }
+    }
+
+    // ----- to hosts
+
+    /// Sends a frame to another host, as soon as there is a link; to a host that does not belong to the machine,
+    /// never.
+    pub fn send_host(&mut self, host: Tid, frame: Frame) {
+        if !self.hosts.is_known(host) {
+            return;
+        }
+        let now = self.now;
+        let Some(link) = self.links.get_mut(host) else { return self.make_link(host, vec![frame]) };
+        match &mut link.state {
+            State::Up => {
+                link.sent = now;
+                self.push(Action::SendHost { host, frame });
+            }
+            State::Wanted { frames, .. } => frames.push(frame),
+            State::Failed => {}
+        }
+    }
+
+    /// Sends a frame to the master, from another host.
+    pub fn send_master(&mut self, frame: Frame) {
+        self.send_host(self.hosts.master(), frame);
+    }
+
+    /// Makes the link to a host if there is none.
+    pub fn want_link(&mut self, host: Tid) {
+        if self.hosts.is_known(host) && self.links.get(host).is_none() {
+            self.make_link(host, Vec::new());
+        }
+    }
+
+    fn make_link(&mut self, host: Tid, frames: Vec<Frame>) {
+        let (own, master, now) = (self.own_host(), self.hosts.master(), self.now);
+        self.links.begin(host, State::Wanted { since: now, frames }, now, self.settings.host_timeout);
+        if own < host {
+            let addresses = self.hosts.addresses_of(host);
+            self.push(Action::OpenLink { host, addresses });
+        } else if host != master {
+            // The master connects by itself.
+            self.send_master(Frame::PleaseConnect { to: host, from: own });
+        }
+    }
+}
+
+/// A message of the daemon's own.
+pub(super) fn own_message(dst: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) -> Message {
+    Message { wid, ..Message::new(Tid::DAEMON, dst, ctx, tag, body) }
+}

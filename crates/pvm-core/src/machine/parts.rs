@@ -1,0 +1,108 @@
+//! The sub-machines together: all of them are told of every event.
+use super::core::{Core, SubMachine};
+use super::event::Event;
+use super::{
+    contexts, control, direct, groups, mailbox, membership, notify, output, remote, servers, spawn, tasks, traces,
+};
+use crate::codes::Code;
+use crate::tid::Tid;
+
+/// All sub-machines.
+pub(super) struct Parts {
+    pub remote: remote::Remote,
+    pub groups: groups::Groups,
+    pub directs: direct::Directs,
+    pub traces: traces::Traces,
+    pub output: output::Output,
+    pub mailboxes: mailbox::Mailboxes,
+    pub contexts: contexts::Contexts,
+    pub spawns: spawn::Spawns,
+    pub notify: notify::Notify,
+    pub servers: servers::Servers,
+    pub tasks: tasks::Tasks,
+    pub control: control::Control,
+    pub membership: membership::Membership,
+}
+
+/// How many there are.
+const COUNT: usize = 13;
+
+/// The sub-machines behind a reference. One that is not named here does not compile.
+macro_rules! all {
+    ($parts:expr) => {{
+        let Parts {
+            remote,
+            groups,
+            directs,
+            traces,
+            output,
+            mailboxes,
+            contexts,
+            spawns,
+            notify,
+            servers,
+            tasks,
+            control,
+            membership,
+        } = $parts;
+        [
+            remote, groups, directs, traces, output, mailboxes, contexts, spawns, notify, servers, tasks, control,
+            membership,
+        ]
+    }};
+}
+
+impl Parts {
+    pub fn new(core: &Core) -> Parts {
+        let own = core.own_host();
+        Parts {
+            mailboxes: mailbox::Mailboxes::new(core.settings.limits.mailbox_bytes),
+            contexts: contexts::Contexts::new(own),
+            spawns: spawn::Spawns::new(own),
+            remote: remote::Remote::default(),
+            groups: groups::Groups::default(),
+            directs: direct::Directs::default(),
+            traces: traces::Traces::default(),
+            output: output::Output::default(),
+            notify: notify::Notify::default(),
+            servers: servers::Servers::default(),
+            tasks: tasks::Tasks::default(),
+            control: control::Control::default(),
+            membership: membership::Membership::default(),
+        }
+    }
+
+    /// All sub-machines in the order in which they are told of an event.
+    fn all_mut(&mut self) -> [&mut dyn SubMachine; COUNT] {
+        all!(self)
+    }
+    fn all(&self) -> [&dyn SubMachine; COUNT] {
+        all!(self)
+    }
+
+    /// Tells all sub-machines of what has happened, until nothing more has.
+    pub fn settle(&mut self, core: &mut Core) {
+        while let Some(event) = core.take_event() {
+            self.all_mut().into_iter().for_each(|part| part.on_event(core, &event));
+            if let Event::Undecided { from, wait, request } = event {
+                self.handle_request(core, from, wait, request);
+            }
+        }
+        if core.halting {
+            self.control.stop_when_empty(core);
+        }
+    }
+
+    /// The names of those that keep something.
+    pub fn busy(&self) -> impl Iterator<Item = &'static str> {
+        self.all().into_iter().filter(|part| !part.is_idle()).map(|part| part.name())
+    }
+
+    /// Ends the machine, at the master, or this host; answers the task that asked.
+    pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
+        if !core.halting && core.is_master() {
+            self.membership.fail_add(core, Code::SysErr);
+        }
+        self.control.halt(core, asker);
+    }
+}

@@ -1,0 +1,79 @@
+//! Which tasks serve the daemons: hoster, tasker, resource manager, tracer (contract 2.12).
+use crate::codes::{
+    CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
+};
+use crate::proto::{Role, TraceSettings};
+use crate::tid::Tid;
+use crate::wire;
+
+/// All roles.
+pub(super) const ROLES: [Role; 4] = [Role::Hoster, Role::Tasker, Role::ResourceManager, Role::Tracer];
+
+/// The class of mailboxes in which the holder of a role is found.
+pub(super) fn mailbox_class(role: Role) -> &'static str {
+    match role {
+        Role::Hoster => CLASS_HOSTER,
+        Role::Tasker => CLASS_TASKER,
+        Role::ResourceManager => CLASS_MANAGER,
+        Role::Tracer => CLASS_TRACER,
+    }
+}
+
+/// Who serves, as far as this host knows.
+#[derive(Default)]
+pub(super) struct Roles {
+    pub hoster: Option<Tid>,
+    pub tasker: Option<Tid>,
+    pub manager: Option<Tid>,
+    pub tracer: Option<Tid>,
+    /// Where later tasks trace and print to that nobody else traces, as the tracer wants it.
+    pub tracer_wish: Option<TraceSettings>,
+}
+
+impl Roles {
+    pub fn of(&self, role: Role) -> Option<Tid> {
+        match role {
+            Role::Hoster => self.hoster,
+            Role::Tasker => self.tasker,
+            Role::ResourceManager => self.manager,
+            Role::Tracer => self.tracer,
+        }
+    }
+    pub fn set(&mut self, role: Role, holder: Option<Tid>) {
+        match role {
+            Role::Hoster => self.hoster = holder,
+            Role::Tasker => self.tasker = holder,
+            Role::ResourceManager => self.manager = holder,
+            Role::Tracer => self.tracer = holder,
+        }
+    }
+    pub fn is_idle(&self) -> bool {
+        ROLES.iter().all(|role| self.of(*role).is_none())
+    }
+    /// The flags of a task that serves, for `pvm_tasks`.
+    pub fn flags(&self, tid: Tid) -> u32 {
+        let flag = |role: &Role| match role {
+            Role::Hoster => TASK_HOSTER,
+            Role::Tasker => TASK_TASKER,
+            Role::ResourceManager => TASK_RM,
+            Role::Tracer => TASK_TRACER,
+        };
+        ROLES.iter().filter(|role| self.of(**role) == Some(tid)).map(flag).sum()
+    }
+    /// Who serves the whole machine.
+    pub fn common(&self) -> wire::Servers {
+        wire::Servers { manager: self.manager, tracer: self.tracer, wish: self.tracer_wish.clone() }
+    }
+    /// Sends traces and output of a new task to the tracer, as far as nobody else wants them.
+    pub fn settle(&self, own: &mut TraceSettings) {
+        let Some(wish) = &self.tracer_wish else { return };
+        if own.trace_tid <= 0 {
+            (own.trace_tid, own.trace_ctx, own.trace_tag) = (wish.trace_tid, wish.trace_ctx, wish.trace_tag);
+            (own.mask, own.trace_buffer, own.trace_options) =
+                (wish.mask.clone(), wish.trace_buffer, wish.trace_options);
+        }
+        if own.output_tid <= 0 {
+            (own.output_tid, own.output_ctx, own.output_tag) = (wish.output_tid, wish.output_ctx, wish.output_tag);
+        }
+    }
+}

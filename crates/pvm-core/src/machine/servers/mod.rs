@@ -1,0 +1,338 @@
+//! Tasks that serve the daemon: hoster, tasker, resource manager, tracer (contract 2.12).
+//!
+//! * `hoster`: daemons that the hoster starts
+//! * `manager_messages`: what a resource manager and the daemon say to each other
+
+mod hoster;
+mod manager_messages;
+
+use self::hoster::Hosting;
+use self::manager_messages::{manager_reply, manager_request, read_exec, strings};
+use super::core::{Core, SubMachine};
+use super::event::Event;
+use super::membership::{self, Membership};
+use super::notify::{self, Notify};
+use super::roles::ROLES;
+use super::spawn::{self, Spawns};
+use super::task_table::Origin;
+use super::tasks::Tasks;
+use crate::codes::{Code, SM_ADD, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_STHOSTACK, SM_TASKX};
+use crate::encoding::{Reader, Writer};
+use crate::proto::{Message, Reply, Request, Role, TraceSettings};
+use crate::tid::{LOCAL_MASK, Tid};
+use crate::wire::{self, Frame};
+
+/// A request that a manager has been asked to answer.
+struct Forwarded {
+    manager: Tid,
+    task: Tid,
+    wait: u32,
+    tag: i32,
+    request: Request,
+    /// Of a spawn: what the manager has had started for it.
+    started: Vec<i32>,
+}
+
+/// What those who serve were asked.
+#[derive(Default)]
+pub(super) struct Servers {
+    /// What other hosts were told last of those who serve the whole machine.
+    spread: Option<wire::Servers>,
+    forwarded: Vec<Forwarded>,
+    hosting: Option<Hosting>,
+    last_wid: i32,
+}
+
+/// Sub-machines that do what a message to the daemon asks for.
+pub(super) struct Served<'a> {
+    pub membership: &'a mut Membership,
+    pub tasks: &'a mut Tasks,
+    pub spawns: &'a mut Spawns,
+}
+
+impl SubMachine for Servers {
+    fn name(&self) -> &'static str {
+        "servers"
+    }
+    fn is_idle(&self) -> bool {
+        self.forwarded.is_empty() && self.hosting.is_none()
+    }
+    fn on_event(&mut self, core: &mut Core, event: &Event) {
+        match event {
+            Event::TaskEnrolled { tid, arrived: true } => {
+                if let Some(manager) = core.roles.manager {
+                    core.tell(manager, 0, SM_EXECACK, 0, Writer::new().int(1).int(tid.0 as i32).finish());
+                }
+            }
+            Event::TaskLeft { tid, .. } => {
+                self.vacate(core, |holder| holder == *tid);
+                self.forwarded.retain(|forwarded| forwarded.task != *tid);
+            }
+            Event::ClientLeft { tid, .. } => self.vacate(core, |holder| holder == *tid),
+            // Other hosts wait for what the master says.
+            Event::HostGone(host) if core.is_master() => self.vacate(core, |holder| holder.host() == *host),
+            Event::ManagerSpawned { manager, wid, ctx, parent, results } => {
+                self.note_managed_spawn(*manager, *parent, results);
+                answer_exec(core, *manager, *wid, *ctx, results);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Announces that a task holds a role.
+fn announce(core: &mut Core, role: Role, tid: Tid) {
+    if core.is_master() {
+        return core.raise(Event::RoleTaken { role, tid });
+    }
+    if let Some(task) = core.tasks.get_mut(tid) {
+        task.known_to_master = true;
+    }
+    core.send_master(Frame::Serves { role, tid, on: true });
+}
+
+/// Withdraws what [`announce`] has announced.
+fn withdraw(core: &mut Core, role: Role, tid: Tid) {
+    match core.is_master() {
+        true => core.raise(Event::RoleLeft { role, tid }),
+        false => core.send_master(Frame::Serves { role, tid, on: false }),
+    }
+}
+
+/// A task serves another host, or serves it no more; at the master.
+pub(super) fn serves(core: &mut Core, role: Role, tid: Tid, on: bool) {
+    if !core.is_master() {
+        return;
+    }
+    if on {
+        core.clients.insert(tid);
+        announce(core, role, tid);
+    } else {
+        withdraw(core, role, tid);
+    }
+}
+
+fn answer_exec(core: &mut Core, manager: Tid, wid: i32, ctx: i32, results: &[i32]) {
+    let body = Writer::new().int(results.len() as i32);
+    let body = results.iter().fold(body, |body, result| body.int(*result));
+    core.tell(manager, ctx, SM_EXECACK, wid, body.finish());
+}
+
+impl Servers {
+    /// Gives a task a role, or takes it away.
+    pub fn register(&mut self, core: &mut Core, from: Tid, role: Role, on: bool) -> Result<Reply, Code> {
+        if role == Role::Hoster && from.host() != core.hosts.master() {
+            return Err(Code::HostrNMstr);
+        }
+        let (previous, manager) = (core.roles.of(role), role == Role::ResourceManager);
+        match (on, previous) {
+            (true, Some(other)) if other != from && !manager => return Err(Code::Already),
+            (true, _) => core.roles.set(role, Some(from)),
+            (false, Some(own)) if own == from => core.roles.set(role, None),
+            (false, _) => {}
+        }
+        if let Some(previous) = previous.filter(|previous| on || *previous == from) {
+            withdraw(core, role, previous);
+        }
+        match on {
+            true => announce(core, role, from),
+            false if previous == Some(from) => self.server_gone(core, from, role),
+            false => return Ok(Reply::Int(0)),
+        }
+        self.spread(core);
+        match manager && on {
+            true => Ok(Reply::Manager { previous: previous.unwrap_or(Tid::NONE), hosts: core.hosts.list() }),
+            false => Ok(Reply::Int(0)),
+        }
+    }
+
+    /// The registered tracer says what it wants of later tasks.
+    pub fn set_tracer(&mut self, core: &mut Core, from: Tid, wish: TraceSettings) -> Result<Reply, Code> {
+        if core.roles.tracer != Some(from) {
+            return Err(Code::Denied);
+        }
+        core.roles.tracer_wish = Some(wish);
+        self.spread(core);
+        Ok(Reply::Done)
+    }
+
+    /// Tells all other hosts who serves the whole machine; at the master.
+    fn spread(&mut self, core: &mut Core) {
+        // Also when there are no others: those who come are told of the servers in their welcome.
+        let servers = core.roles.common();
+        if core.is_master() && self.spread.as_ref() != Some(&servers) {
+            for host in core.hosts.others() {
+                core.send_host(host, Frame::Servers(servers.clone()));
+            }
+            self.spread = Some(servers);
+        }
+    }
+
+    /// The master has told who serves the whole machine.
+    pub fn changed(&mut self, core: &mut Core, servers: wire::Servers) {
+        let wire::Servers { manager, tracer, wish } = servers;
+        let before = std::mem::replace(&mut core.roles.manager, manager);
+        if let Some(heir) = manager.filter(|manager| manager.host() == core.own_host()) {
+            // Another one may have handed the office on to it.
+            match core.tasks.get_mut(heir) {
+                Some(task) => task.known_to_master = true,
+                None => core.send_master(Frame::Left { tid: heir, ended: true }),
+            }
+        }
+        (core.roles.tracer, core.roles.tracer_wish) = (tracer, wish);
+        if let Some(before) = before.filter(|before| manager != Some(*before)) {
+            self.manager_gone(core, before);
+        }
+    }
+
+    /// Tasks have gone: what they served, nobody serves now.
+    fn vacate(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
+        for role in ROLES {
+            // Of those that serve the whole machine the master knows.
+            if role != Role::Tasker && !core.is_master() {
+                continue;
+            }
+            if let Some(holder) = core.roles.of(role).filter(|holder| is_gone(*holder)) {
+                core.roles.set(role, None);
+                withdraw(core, role, holder);
+                self.server_gone(core, holder, role);
+                self.spread(core);
+            }
+        }
+        // One may have been the manager before the present one.
+        self.decide_forwarded(core, is_gone);
+    }
+
+    /// What the server was asked, it will not answer.
+    fn server_gone(&mut self, core: &mut Core, tid: Tid, role: Role) {
+        match role {
+            Role::Hoster if self.hosting.take().is_some() => core.raise(Event::HosterGone),
+            Role::Hoster => {}
+            Role::Tracer => core.roles.tracer_wish = None,
+            Role::Tasker => core.raise(Event::TaskerGone(tid)),
+            Role::ResourceManager => self.manager_gone(core, tid),
+        }
+    }
+
+    fn manager_gone(&mut self, core: &mut Core, manager: Tid) {
+        self.decide_forwarded(core, |tid| tid == manager);
+        core.raise(Event::ManagerGone(manager));
+    }
+
+    /// What a manager that has gone was asked, the daemon decides by itself.
+    fn decide_forwarded(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
+        let (left, others) = std::mem::take(&mut self.forwarded).into_iter().partition(|one| is_gone(one.manager));
+        self.forwarded = others;
+        for Forwarded { task, wait, request, mut started, .. } in left {
+            match request {
+                Request::Spawn(spawn) if !started.is_empty() => {
+                    // Not once more: the rest is lost.
+                    let wanted = usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize);
+                    started.resize(started.len().max(wanted), Code::DSysErr.number());
+                    core.reply(task, wait, Ok(Reply::Tids(started)));
+                }
+                request => core.raise(Event::Undecided { from: task, wait, request }),
+            }
+        }
+    }
+
+    // ----- resource manager
+
+    /// What the manager has had started belongs to the spawn for which the parent waits.
+    fn note_managed_spawn(&mut self, manager: Tid, parent: i32, results: &[i32]) {
+        let fits = |one: &&mut Forwarded| {
+            one.manager == manager && one.task.0 as i32 == parent && matches!(one.request, Request::Spawn(_))
+        };
+        if let Some(one) = self.forwarded.iter_mut().find(fits) {
+            one.started.extend(results.iter().filter(|tid| **tid > 0));
+        }
+    }
+
+    /// Hands a request to the manager when it is the manager's to answer; else returns it.
+    pub fn for_manager(
+        &mut self,
+        core: &mut Core,
+        notify: &mut Notify,
+        from: Tid,
+        wait: u32,
+        request: Request,
+    ) -> Option<Request> {
+        let manager = core.roles.manager.filter(|manager| *manager != from);
+        let bound = core.tasks.get(from).is_some_and(|task| manager == Some(task.manager));
+        let (true, Some(manager)) = (bound, manager) else { return Some(request) };
+        let Some((tag, body)) = manager_request(&request) else { return Some(request) };
+        core.send_message(Message { wid: wait as i32, ..Message::new(from, manager, 0, tag, body.finish()) });
+        match request {
+            // The manager passes it on or notifies by itself; it sends no answer.
+            Request::Notify { what, ctx, tag, count, tids } => {
+                notify.delegate(core, manager, notify::Target { task: from, ctx, tag }, what, count, &tids);
+                core.reply(from, wait, Ok(Reply::Done));
+            }
+            request => {
+                self.forwarded.push(Forwarded { manager, task: from, wait, tag, request, started: Vec::new() });
+            }
+        }
+        None
+    }
+
+    /// The manager's answer to a forwarded request: by way of the daemon, or handed back by the task that got it.
+    pub fn answer_of_manager(&mut self, core: &mut Core, from: Tid, message: &Message) -> bool {
+        let theirs = |one: &Forwarded| one.task == from || (one.manager == from && one.task == message.dst);
+        let fits = |one: &Forwarded| theirs(one) && one.wait as i32 == message.wid && one.tag == message.tag;
+        let Some(at) = self.forwarded.iter().position(fits) else { return false };
+        let Forwarded { task, wait, .. } = self.forwarded.remove(at);
+        let answer = manager_reply(message.tag, &mut message.reader()).ok_or(Code::BadMsg);
+        core.reply(task, wait, answer);
+        true
+    }
+
+    /// A message to the daemon.
+    pub fn handle_message(&mut self, core: &mut Core, served: &mut Served<'_>, from: Tid, message: &Message) {
+        if self.answer_of_manager(core, from, message) {
+            return;
+        }
+        let body = &mut message.reader();
+        let manager = core.roles.manager == Some(from);
+        match message.tag {
+            SM_ADD | SM_HANDOFF if manager && !core.is_master() => {
+                core.send_master(Frame::Deliver(message.clone()));
+            }
+            SM_TASKX => {
+                let Some(tid) = body.int().map(|tid| Tid(tid as u32)) else { return };
+                if core.tasks.get(tid).is_some_and(|task| task.origin == Origin::Tasker(from)) {
+                    served.tasks.process_ended(core, tid, body.int().unwrap_or(0));
+                }
+            }
+            SM_STHOSTACK => self.hosts_started(core, served.membership, from, message.wid, body),
+            SM_EXEC if manager => match read_exec(body) {
+                // Each is told its number.
+                Some((parent, spawn, first, total)) if first.checked_add(spawn.count.max(0)).is_some() => {
+                    let asker = spawn::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx, parent };
+                    served.spawns.deal(core, asker, spawn, first, total);
+                }
+                _ => answer_exec(core, from, message.wid, message.ctx, &[Code::BadMsg.number()]),
+            },
+            SM_ADD if manager => {
+                let asker = membership::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx };
+                served.membership.joining.add_hosts(core, asker, strings(body).unwrap_or_default());
+            }
+            SM_HANDOFF if manager => self.hand_off(core, from, body),
+            _ => {}
+        }
+    }
+
+    /// The manager hands its office on.
+    fn hand_off(&mut self, core: &mut Core, from: Tid, body: &mut Reader<'_>) {
+        let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| core.may_take(*tid));
+        withdraw(core, Role::ResourceManager, from);
+        core.roles.manager = heir;
+        if let Some(heir) = heir {
+            if heir.host() != core.own_host() {
+                // Its host tells when it ends, as soon as it hears of the office.
+                core.clients.insert(heir);
+            }
+            announce(core, Role::ResourceManager, heir);
+        }
+        self.spread(core);
+    }
+}

@@ -1,0 +1,526 @@
+//! Several machines, wired together: control links and flows are queues, each in order by itself and
+//! in any order among one another.
+use super::group_members::Boards;
+use super::*;
+use crate::proto::{VERSION, decode, encode};
+use crate::wire::{Checked, Started};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
+
+/// A small generator of numbers that look random (xorshift).
+pub(in crate::machine) struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % sides.max(1) as u64) as usize
+    }
+}
+
+/// What comes to a host from another.
+#[derive(Debug)]
+enum Item {
+    Up,
+    Down,
+    Frame(Vec<u8>),
+}
+
+/// Something of which nobody knows when it happens.
+#[derive(Debug)]
+enum Event {
+    /// A daemon has been started, or could not be.
+    Started { request: u32, start: Box<HostStart> },
+    /// `from` tries to connect to `to`.
+    Connect { from: Tid, to: Tid },
+    /// The looked-up names.
+    Checked { request: u32, names: Vec<ByteBuf> },
+}
+
+pub(in crate::machine) struct Node {
+    pub machine: Machine,
+    pub boards: Boards,
+    /// Whose connections it takes.
+    known: BTreeSet<Tid>,
+    connections: u64,
+    processes: i32,
+    pub starts: Vec<Start>,
+    /// Links of two tasks for which it awaits a call: what the caller shows, and the own task.
+    expected: Vec<(DirectTicket, DirectCall, Tid)>,
+    pub stopped: bool,
+    /// It does not run now.
+    pub frozen: bool,
+}
+
+/// What has come to a task.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::machine) enum Came {
+    Reply(u32, Reply),
+    Message(Message),
+    Ended(Tid),
+    Halting,
+}
+
+pub(in crate::machine) struct Fleet {
+    pub now: Time,
+    pub nodes: BTreeMap<Tid, Node>,
+    /// Control links, by sender and receiver.
+    control: BTreeMap<(Tid, Tid), VecDeque<Item>>,
+    /// Flows, by sending host and receiving task.
+    flows: BTreeMap<(Tid, Tid), VecDeque<Vec<u8>>>,
+    /// Links that stand, the lower number first.
+    links: BTreeSet<(Tid, Tid)>,
+    events: Vec<Event>,
+    waits: u32,
+    pub came: BTreeMap<Tid, Vec<Came>>,
+    /// Requests that have not been answered.
+    pub open: BTreeMap<(Tid, u32), Request>,
+    pub log: Vec<(Tid, Tid, String)>,
+    /// Links of two tasks that stand: the caller first.
+    pub directs: Vec<(Tid, Tid)>,
+    /// Which daemon has told which collector of traces what data there are.
+    pub descriptions: Vec<(Tid, Tid)>,
+    /// What daemons want done with data links, and when.
+    pub data: Vec<(Time, Tid, Action)>,
+    pub dice: Dice,
+}
+
+fn pair(one: Tid, other: Tid) -> (Tid, Tid) {
+    (one.min(other), one.max(other))
+}
+
+fn settings(name: &str, rank: Rank) -> Settings {
+    let host = HostSettings { name: name.into(), arch: "LINUX64".into(), speed: 1000, dsig: 7 };
+    Settings { rank, ..Settings::new(host) }
+}
+
+impl Fleet {
+    /// A master and so many others, `h2` and on.
+    pub fn new(hosts: usize, seed: u64) -> Fleet {
+        let mut fleet = Fleet {
+            now: Duration::from_secs(1),
+            nodes: BTreeMap::new(),
+            control: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            links: BTreeSet::new(),
+            events: Vec::new(),
+            waits: 100,
+            came: BTreeMap::new(),
+            open: BTreeMap::new(),
+            log: Vec::new(),
+            directs: Vec::new(),
+            descriptions: Vec::new(),
+            data: Vec::new(),
+            dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+        };
+        fleet.boot(MASTER, "h1", Rank::Master);
+        if hosts > 1 {
+            let adder = fleet.task(MASTER);
+            let names = (2..=hosts).map(|number| text(&format!("h{number}"))).collect();
+            let reply = fleet.ask(adder, Request::AddHosts(names));
+            assert!(matches!(reply, Some(Reply::AddedHosts { count, .. }) if count as usize == hosts - 1), "{reply:?}");
+            fleet.leave(adder);
+        }
+        fleet
+    }
+
+    fn boot(&mut self, tid: Tid, name: &str, rank: Rank) {
+        let node = Node {
+            machine: Machine::new(settings(name, rank)),
+            boards: Boards::default(),
+            known: BTreeSet::from([MASTER]),
+            connections: 0,
+            processes: 500,
+            starts: Vec::new(),
+            expected: Vec::new(),
+            stopped: false,
+            frozen: false,
+        };
+        self.nodes.insert(tid, node);
+    }
+
+    pub fn host(number: u32) -> Tid {
+        Tid::host_number(number)
+    }
+    pub fn machine(&mut self, host: Tid) -> &mut Machine {
+        &mut self.nodes.get_mut(&host).expect("a host").machine
+    }
+    pub fn living(&self) -> Vec<Tid> {
+        self.nodes.keys().copied().collect()
+    }
+    /// All living tasks.
+    pub fn tasks(&self) -> Vec<Tid> {
+        self.nodes.values().flat_map(|node| node.machine.core.tasks.iter().map(|(tid, _)| tid)).collect()
+    }
+
+    // ----- what happens to hosts
+
+    /// The host is gone at once.
+    pub fn kill(&mut self, host: Tid) {
+        self.nodes.remove(&host);
+        self.open.retain(|(task, _), _| task.host() != host);
+        self.control.retain(|(_, to), _| *to != host);
+        self.flows.retain(|(_, to), _| to.host() != host);
+        let ends: Vec<(Tid, Tid)> =
+            self.links.iter().copied().filter(|(low, high)| *low == host || *high == host).collect();
+        for (low, high) in ends {
+            self.links.remove(&(low, high));
+            let other = if low == host { high } else { low };
+            self.control.entry((host, other)).or_default().push_back(Item::Down);
+        }
+    }
+
+    /// The link between two breaks; both notice.
+    pub fn cut(&mut self, one: Tid, other: Tid) {
+        if self.links.remove(&pair(one, other)) {
+            for way in [(one, other), (other, one)] {
+                self.control.entry(way).or_default().clear();
+                self.control.entry(way).or_default().push_back(Item::Down);
+            }
+            self.flows.retain(|(from, to), _| pair(*from, to.host()) != pair(one, other));
+        }
+    }
+
+    // ----- what happens to tasks
+
+    /// A fresh task that came by itself.
+    pub fn task(&mut self, host: Tid) -> Tid {
+        self.hello(host, None)
+    }
+
+    pub fn hello(&mut self, host: Tid, cookie: Option<u32>) -> Tid {
+        let node = self.nodes.get_mut(&host).expect("a host");
+        node.connections += 1;
+        let hello = Hello { version: VERSION, pid: 1, cookie, name: ByteBuf::new() };
+        node.machine.handle_hello(node.connections, 99, &hello);
+        let welcome = node.machine.core.actions.iter().find_map(|action| match action {
+            Action::Welcome { tid, .. } => Some(*tid),
+            _ => None,
+        });
+        self.work(host);
+        welcome.unwrap_or(Tid::NONE)
+    }
+
+    /// Sends a request on its way.
+    pub fn send(&mut self, from: Tid, request: Request) -> u32 {
+        self.waits += 1;
+        let wait = self.waits;
+        self.open.insert((from, wait), request.clone());
+        self.frame(from, ToDaemon::Request { wait, request });
+        wait
+    }
+
+    pub fn frame(&mut self, from: Tid, frame: ToDaemon) {
+        let now = self.now;
+        self.machine(from.host()).handle_frame(now, from, frame);
+        self.work(from.host());
+    }
+
+    /// Asks, lets everything happen, and gives the answer.
+    pub fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
+        let wait = self.send(from, request);
+        self.settle();
+        self.answer(from, wait)
+    }
+
+    pub fn answer(&self, to: Tid, wanted: u32) -> Option<Reply> {
+        self.came.get(&to)?.iter().find_map(|came| match came {
+            Came::Reply(wait, reply) if *wait == wanted => Some(reply.clone()),
+            _ => None,
+        })
+    }
+
+    /// The messages with that tag that have come to a task.
+    pub fn messages(&self, to: Tid, tag: i32) -> Vec<Message> {
+        let all = self.came.get(&to).into_iter().flatten();
+        let message = |came: &Came| match came {
+            Came::Message(message) if message.tag == tag => Some(message.clone()),
+            _ => None,
+        };
+        all.filter_map(message).collect()
+    }
+
+    /// The task says goodbye and is gone.
+    pub fn leave(&mut self, tid: Tid) {
+        self.machine(tid.host()).handle_disconnect(tid);
+        self.machine(tid.host()).handle_process_end(tid, 0);
+        self.open.retain(|(task, _), _| *task != tid);
+        self.work(tid.host());
+    }
+
+    pub fn spawn(&mut self, from: Tid, spawn: crate::proto::Spawn) -> Vec<i32> {
+        match self.ask(from, Request::Spawn(spawn)) {
+            Some(Reply::Tids(tids)) => tids,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // ----- the world
+
+    /// Does what a machine says.
+    pub fn work(&mut self, host: Tid) {
+        while let Some(action) = self.nodes.get_mut(&host).and_then(|node| node.machine.poll_action()) {
+            self.act(host, action);
+        }
+        if self.nodes.get(&host).is_some_and(|node| node.stopped) {
+            // What it has still sent arrives.
+            self.kill(host);
+        }
+    }
+
+    fn act(&mut self, host: Tid, action: Action) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&host) else { return };
+        match action {
+            Action::Find { spawn, file, .. } if file.as_slice() == b"missing" => {
+                node.machine.handle_found(spawn, Err(Code::NoFile));
+            }
+            Action::Find { spawn, file, .. } => {
+                node.machine.handle_found(spawn, Ok(Found { path: file, debugger: None }));
+            }
+            Action::Start(start) => {
+                node.processes += 1;
+                node.starts.push(start.clone());
+                node.machine.handle_started(start.tid, Ok(node.processes));
+            }
+            Action::Send { to, frame } => {
+                let came = match frame {
+                    ToTask::Reply { wait, reply } => {
+                        let open = self.open.remove(&(to, wait));
+                        assert!(open.is_some(), "answered twice: {to} {wait} {reply:?}");
+                        Came::Reply(wait, reply)
+                    }
+                    ToTask::Message(message) => Came::Message(message),
+                    ToTask::Ended(tid) => Came::Ended(tid),
+                    ToTask::Halting => Came::Halting,
+                    _ => return,
+                };
+                self.came.entry(to).or_default().push(came);
+            }
+            Action::Group { group, action } => node.boards.act(now, group, &action, &mut node.machine),
+            Action::ListBarriers { listing } => {
+                let waiting = node.boards.waiting();
+                node.machine.handle_barriers_listed(listing, waiting);
+            }
+            Action::TellTime { to, wait } => {
+                node.machine.handle_time_told(to, wait, Reply::Clock { seconds: 5, microseconds: 0 });
+            }
+            Action::Log { tid, line } => self.log.push((host, tid, String::from_utf8_lossy(&line).into_owned())),
+            Action::CheckHosts { request, names } => self.events.push(Event::Checked { request, names }),
+            Action::StartHosts { request, hosts, .. } => {
+                self.events.extend(hosts.into_iter().map(|start| Event::Started { request, start: Box::new(start) }));
+            }
+            Action::KnowHost { host: other, .. } => drop(node.known.insert(other)),
+            Action::OpenLink { host: other, .. } => {
+                assert!(host < other, "the lower number connects");
+                self.events.push(Event::Connect { from: host, to: other });
+            }
+            Action::ForgetHost { host: other } => self.forget(host, other),
+            Action::SendHost { host: other, frame } => {
+                assert_ne!(host, other);
+                if self.links.contains(&pair(host, other)) {
+                    self.control.entry((host, other)).or_default().push_back(Item::Frame(encode(&frame)));
+                }
+            }
+            Action::SendAlong { to, frame } => {
+                assert_ne!(host, to.host());
+                node.machine.want_link(now, to.host());
+                self.flows.entry((host, to)).or_default().push_back(encode(&frame));
+            }
+            Action::Trace { to, introduce: true, .. } => self.descriptions.push((host, to)),
+            Action::Stop => node.stopped = true,
+            Action::ExpectDirect { ticket, task, .. } => {
+                let call = DirectCall { shown: [self.dice.roll(255) as u8; 32], back: [2; 32], secret: [3; 32] };
+                node.expected.push((ticket, call.clone(), task));
+                node.machine.handle_direct_expected(ticket, Some(call));
+            }
+            Action::CallDirect { ticket, task, peer, call, .. } => self.call_direct(ticket, (task, peer), &call),
+            Action::ExpectData { .. } | Action::CallData { .. } | Action::DropData { .. } => {
+                self.data.push((now, host, action));
+            }
+            Action::CancelDirect { ticket } => node.expected.retain(|(other, ..)| *other != ticket),
+            _ => {}
+        }
+    }
+
+    /// Calls for a link of two tasks.
+    fn call_direct(&mut self, ticket: DirectTicket, (task, peer): (Tid, Tid), call: &DirectCall) {
+        assert!(task.host() < peer.host(), "the lower number connects");
+        let expected = self.nodes.get_mut(&peer.host()).map(|node| &mut node.expected);
+        let place = expected.as_ref().and_then(|all| all.iter().position(|it| *it == (ticket, call.clone(), peer)));
+        if let (Some(expected), Some(place)) = (expected, place) {
+            expected.remove(place);
+            self.directs.push((task, peer));
+            self.machine(peer.host()).handle_direct_ended(ticket, true);
+            self.work(peer.host());
+        }
+        self.machine(task.host()).handle_direct_ended(ticket, place.is_some());
+        self.work(task.host());
+    }
+
+    fn forget(&mut self, host: Tid, other: Tid) {
+        if let Some(node) = self.nodes.get_mut(&host) {
+            node.known.remove(&other);
+        }
+        self.control.remove(&(other, host));
+        self.flows.retain(|(from, to), _| pair(*from, to.host()) != pair(host, other));
+        if self.links.remove(&pair(host, other)) {
+            self.control.entry((host, other)).or_default().push_back(Item::Down);
+        }
+    }
+
+    /// What can happen now.
+    fn choices(&self) -> Vec<Choice> {
+        let runs = |host: &Tid| self.nodes.get(host).is_some_and(|node| !node.frozen);
+        let control = self.control.iter().filter(|((_, to), queue)| !queue.is_empty() && runs(to));
+        let flows = self.flows.iter().filter(|((from, to), queue)| {
+            !queue.is_empty() && runs(&to.host()) && self.links.contains(&pair(*from, to.host()))
+        });
+        // What is asked of one that does not run waits.
+        let stands_still = |host: &Tid| self.nodes.get(host).is_some_and(|node| node.frozen);
+        let possible = |index: &usize| match &self.events[*index] {
+            Event::Connect { from, to } => !stands_still(from) && !stands_still(to),
+            _ => !stands_still(&MASTER),
+        };
+        let events = (0..self.events.len()).filter(possible).map(Choice::Event);
+        control
+            .map(|(key, _)| Choice::Control(*key))
+            .chain(flows.map(|(key, _)| Choice::Flow(*key)))
+            .chain(events)
+            .collect()
+    }
+
+    /// Something happens, if anything can.
+    pub fn step(&mut self) -> bool {
+        let choices = self.choices();
+        if choices.is_empty() {
+            return false;
+        }
+        match choices[self.dice.roll(choices.len())] {
+            Choice::Control(key) => self.take_control(key),
+            Choice::Flow((from, to)) => {
+                let Some(bytes) = self.flows.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return true };
+                self.flows.retain(|_, queue| !queue.is_empty());
+                self.hand_in(from, to.host(), &bytes);
+            }
+            Choice::Event(index) => {
+                let event = self.events.swap_remove(index);
+                self.happen(event);
+            }
+        }
+        true
+    }
+
+    fn take_control(&mut self, (from, to): (Tid, Tid)) {
+        let Some(item) = self.control.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
+        self.control.retain(|_, queue| !queue.is_empty());
+        let now = self.now;
+        match item {
+            Item::Frame(bytes) => return self.hand_in(from, to, &bytes),
+            Item::Up => self.machine(to).handle_link_up(now, from),
+            Item::Down => self.machine(to).handle_link_down(now, from),
+        }
+        self.work(to);
+    }
+
+    fn hand_in(&mut self, from: Tid, to: Tid, bytes: &[u8]) {
+        let now = self.now;
+        let frame = decode::<Frame>(bytes).expect("a frame");
+        self.machine(to).handle_host_frame(now, from, frame);
+        self.work(to);
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Checked { request, names } if self.nodes.contains_key(&MASTER) => {
+                let check = |name: &ByteBuf| match name.as_slice() {
+                    b"nowhere" => Err(Code::NoHost),
+                    _ => Ok(Checked { aliases: vec![format!("{}.example", shown(name))], addresses: Vec::new() }),
+                };
+                self.machine(MASTER).handle_hosts_checked(request, names.iter().map(check).collect());
+                self.work(MASTER);
+            }
+            Event::Started { request, start } if self.nodes.contains_key(&MASTER) => {
+                let name = start.line.name().to_owned();
+                let result = if name.starts_with("broken") {
+                    Err(Code::CantStart.into())
+                } else {
+                    self.boot(start.tid, &name, Rank::Slave { own: start.tid, master: MASTER });
+                    let (arch, names) = ("LINUX64".to_owned(), vec![format!("{name}.local")]);
+                    Ok(Started { arch, dsig: 7, addresses: Vec::new(), key: [1; KEY_BYTES], names })
+                };
+                self.machine(MASTER).handle_host_started(now, request, start.index, result);
+                self.work(MASTER);
+            }
+            Event::Connect { from, to } => {
+                let welcome = self.nodes.get(&to).is_some_and(|node| node.known.contains(&from));
+                let ways = [(from, to), (to, from)];
+                if welcome && self.nodes.contains_key(&from) {
+                    self.links.insert(pair(from, to));
+                    for way in ways {
+                        self.control.entry(way).or_default().push_back(Item::Up);
+                    }
+                } else if self.nodes.contains_key(&from) {
+                    self.machine(from).handle_link_down(now, to);
+                    self.work(from);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets happen what is under way, but no time pass.
+    pub fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.settle();
+            let wakeup = |node: &Node| if node.frozen { None } else { node.machine.next_wakeup() };
+            let next = self.nodes.values().filter_map(wakeup).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            let now = self.now;
+            for host in self.living() {
+                if self.nodes.get(&host).is_some_and(|node| wakeup(node).is_some_and(|when| when <= now)) {
+                    self.machine(host).handle_time(now);
+                    self.work(host);
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    /// What all know of the hosts must be the same.
+    pub fn check_tables(&self) {
+        let Some(master) = self.nodes.get(&MASTER) else { return };
+        let expected: Vec<_> = master.machine.core.hosts.entries();
+        for (tid, node) in &self.nodes {
+            assert_eq!(node.machine.core.hosts.entries(), expected, "{tid}");
+            assert_eq!(node.machine.core.hosts.version, master.machine.core.hosts.version, "{tid}");
+        }
+        let hosts: Vec<Tid> = expected.iter().map(|entry| entry.tid).collect();
+        assert_eq!(hosts, self.living());
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    Control((Tid, Tid)),
+    Flow((Tid, Tid)),
+    Event(usize),
+}
+
+fn shown(name: &ByteBuf) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn text(text: &str) -> ByteBuf {
+    ByteBuf::from(text.as_bytes().to_vec())
+}

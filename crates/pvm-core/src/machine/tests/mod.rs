@@ -1,0 +1,22 @@
+//! Tests of the rules: one machine with its tasks (`world`), and several that talk to each other (`fleet`).
+
+mod cross_host_groups;
+mod data_link_breaks;
+mod direct_links;
+pub mod fleet;
+pub mod group_members;
+mod hostile_hosts;
+mod random_fleet;
+mod random_tasks;
+mod reached_limits;
+mod serving_tasks;
+mod several_hosts;
+mod traced_tasks;
+pub mod world;
+
+// What most of them use.
+use super::*;
+use crate::proto::{Request, RunSettings, ToTask, Welcome};
+use crate::wire::{HostOptions, KEY_BYTES};
+use std::collections::VecDeque;
+use std::time::Duration;

@@ -1,0 +1,306 @@
+//! Several hosts under random requests, deaths, silences and cuts; then all is healed and must settle.
+use super::fleet::{Fleet, MASTER};
+use super::world::{ints, spawn_of, text};
+use super::*;
+use crate::codes::{
+    MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE, MBOX_WAIT_FOR_INFO, NOTIFY_HOST_ADD,
+    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_HOST,
+};
+use crate::proto::{Role, Spawn, TraceSettings};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const STEPS: usize = 250;
+/// Output goes to its collectors under this tag.
+const OUTPUT_TAG: i32 = 1_000_000;
+
+/// What a task wanted to hear of.
+struct Wish {
+    task: Tid,
+    what: i32,
+    about: Tid,
+    count: i32,
+}
+
+/// What is done with the fleet, and what is to come of it.
+struct Story {
+    fleet: Fleet,
+    /// By the tag of the notify.
+    wishes: BTreeMap<i32, Wish>,
+    /// Every task that there ever was.
+    seen: Vec<Tid>,
+    last_tag: i32,
+    next_host: usize,
+    /// Whether hosts may be lost.
+    rough: bool,
+}
+
+impl Story {
+    fn new(seed: u64, hosts: usize, rough: bool) -> Story {
+        let fleet = Fleet::new(hosts, seed);
+        Story { fleet, wishes: BTreeMap::new(), seen: Vec::new(), last_tag: 0, next_host: hosts + 1, rough }
+    }
+    fn roll(&mut self, sides: usize) -> usize {
+        self.fleet.dice.roll(sides)
+    }
+    fn pick<T: Copy>(&mut self, list: &[T]) -> Option<T> {
+        let at = self.roll(list.len());
+        list.get(at).copied()
+    }
+    /// A host that runs.
+    fn host(&mut self) -> Option<Tid> {
+        let hosts: Vec<Tid> = self.fleet.nodes.iter().filter(|(_, node)| !node.frozen).map(|(tid, _)| *tid).collect();
+        self.pick(&hosts)
+    }
+    /// A connected task of a host that runs.
+    fn task(&mut self) -> Option<Tid> {
+        let host = self.host()?;
+        let tasks = &self.fleet.nodes[&host].machine.core.tasks;
+        let tasks: Vec<Tid> = tasks.iter().map(|(tid, _)| tid).filter(|tid| tasks.is_connected(*tid)).collect();
+        self.pick(&tasks)
+    }
+    fn any_tid(&mut self) -> Tid {
+        let seen = std::mem::take(&mut self.seen);
+        let tid = self.pick(&seen).unwrap_or(MASTER);
+        self.seen = seen;
+        match self.roll(12) {
+            0 => tid.host(),
+            1 => Tid(tid.0 + 0x1000),
+            _ => tid,
+        }
+    }
+    fn host_name(&mut self) -> ByteBuf {
+        let number = 1 + self.roll(self.next_host);
+        text(&format!("h{number}"))
+    }
+    fn name(&mut self) -> ByteBuf {
+        text(["a", "b", "c"][self.roll(3)])
+    }
+
+    fn request(&mut self, from: Tid) -> Request {
+        match self.roll(29) {
+            0..=3 => {
+                let to_one = self.roll(3) == 0;
+                let flags = if to_one { TASK_HOST } else { 0 };
+                let collector = if self.roll(2) == 0 { self.any_tid() } else { Tid::NONE };
+                let children =
+                    TraceSettings { output_tid: collector.0 as i32, output_tag: OUTPUT_TAG, ..Default::default() };
+                let count = 1 + self.roll(5) as i32;
+                let file = ["prog", "prog", "missing"][self.roll(3)];
+                Request::Spawn(Spawn { flags, place: self.host_name(), count, children, ..spawn_of(file, 1) })
+            }
+            4..=7 => self.notify(from),
+            8 => Request::Tasks([Tid::NONE, self.any_tid()][self.roll(2)]),
+            9 => Request::TaskStatus(self.any_tid()),
+            10 => Request::HostStatus(self.host_name()),
+            11 => Request::HostSync(self.any_tid()),
+            12 => Request::ExitStatus(self.any_tid()),
+            13 => Request::Signal { tid: self.any_tid(), signal: 0 },
+            14 | 15 => {
+                let flags = [0, MBOX_PERSISTENT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT | MBOX_MULTI_INSTANCE];
+                let message = Message { enc: 0, ..Message::new(from, Tid::NONE, 0, 0, ByteBuf::new()) };
+                Request::PutInfo { name: self.name(), flags: flags[self.roll(4)], message }
+            }
+            16 => {
+                let flags = [0, MBOX_WAIT_FOR_INFO, MBOX_FIRST_AVAIL, MBOX_READ_AND_DELETE][self.roll(4)];
+                Request::RecvInfo { name: self.name(), index: 0, flags }
+            }
+            17 => Request::DeleteInfo { name: self.name(), index: 0, flags: 0 },
+            18 => Request::MailboxInfo { pattern: text("") },
+            19 => Request::NewContext,
+            20 => Request::Register { role: Role::Tasker, on: self.roll(2) == 0 },
+            21 if self.roll(4) == 0 => Request::DeleteHosts(vec![self.host_name()]),
+            22 if self.roll(3) == 0 => {
+                self.next_host += 1;
+                Request::AddHosts(vec![text(&format!("h{}", self.next_host - 1)), text("broken")])
+            }
+            23 => Request::AwaitHosts,
+            24 | 25 => Request::JoinGroup(self.name()),
+            26 => Request::LeaveGroup(self.name()),
+            27 => Request::Group(self.name()),
+            28 if self.roll(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
+            _ => Request::Config,
+        }
+    }
+
+    fn notify(&mut self, task: Tid) -> Request {
+        let what = [NOTIFY_TASK_EXIT, NOTIFY_HOST_DELETE, NOTIFY_HOST_ADD][self.roll(3)];
+        let mut about = self.any_tid();
+        if what == NOTIFY_TASK_EXIT && !about.is_task() {
+            about = task;
+        }
+        let count = [-1, 1, 2][self.roll(3)];
+        self.last_tag += 1;
+        // Of a host that is just joining not everybody knows; who asks then is told that it is not there.
+        if self.fleet.machine(task.host()).has_host(about) {
+            self.wishes.insert(self.last_tag, Wish { task, what, about, count });
+        }
+        Request::Notify { what, ctx: 0, tag: self.last_tag, count, tids: vec![about] }
+    }
+
+    fn step(&mut self) {
+        match self.roll(40) {
+            0..=2 => {
+                if let Some(host) = self.host() {
+                    let task = self.fleet.task(host);
+                    self.seen.push(task);
+                }
+            }
+            3 => self.claim(),
+            4..=5 => {
+                if let Some(task) = self.task() {
+                    self.fleet.leave(task);
+                }
+            }
+            6 => self.process_ends(),
+            7..=15 => {
+                if let Some(task) = self.task() {
+                    let request = self.request(task);
+                    self.fleet.send(task, request);
+                }
+            }
+            16 if self.rough && self.roll(6) == 0 => {
+                if let Some(host) = self.host().filter(|host| *host != MASTER) {
+                    self.fleet.kill(host);
+                }
+            }
+            17 if self.rough && self.roll(6) == 0 => self.freeze(),
+            18 if self.rough && self.roll(6) == 0 => {
+                if let (Some(one), Some(other)) = (self.host(), self.host()) {
+                    self.fleet.cut(one, other);
+                }
+            }
+            19 if self.roll(3) == 0 => {
+                let seconds = [0, 1, 3][self.roll(3)];
+                self.fleet.pass(Duration::from_secs(seconds));
+            }
+            20 => {
+                if let Some(task) = self.task() {
+                    self.fleet.machine(task.host()).handle_output(task, b"some\noutput");
+                    self.fleet.work(task.host());
+                }
+            }
+            _ => drop(self.fleet.step()),
+        }
+    }
+
+    /// A task that was spawned says hello.
+    fn claim(&mut self) {
+        let Some(host) = self.host() else { return };
+        let starts = std::mem::take(&mut self.fleet.nodes.get_mut(&host).expect("runs").starts);
+        for start in starts {
+            let tid = self.fleet.hello(host, Some(start.cookie));
+            self.seen.push(tid);
+        }
+    }
+
+    fn process_ends(&mut self) {
+        let Some(host) = self.host() else { return };
+        let tasks: Vec<Tid> = self.fleet.nodes[&host].machine.core.tasks.iter().map(|(tid, _)| tid).collect();
+        if let Some(task) = self.pick(&tasks) {
+            self.fleet.leave(task);
+        }
+    }
+
+    /// A host stands still for a while, short or long.
+    fn freeze(&mut self) {
+        let Some(host) = self.host() else { return };
+        let seconds = if host == MASTER { 4 } else { [2, 30][self.roll(2)] };
+        self.fleet.nodes.get_mut(&host).expect("runs").frozen = true;
+        self.fleet.pass(Duration::from_secs(seconds));
+        if let Some(node) = self.fleet.nodes.get_mut(&host) {
+            node.frozen = false;
+        }
+    }
+
+    // ----- the end
+
+    fn check(&mut self) {
+        self.fleet.pass(Duration::from_secs(90));
+        self.fleet.check_tables();
+        for ((task, wait), request) in &self.fleet.open {
+            let may_wait = match request {
+                Request::RecvInfo { flags, .. } => flags & MBOX_WAIT_FOR_INFO != 0,
+                Request::FreezeGroup { .. } => true,
+                Request::ExitStatus(tid) => self.fleet.tasks().contains(tid),
+                _ => false,
+            };
+            assert!(may_wait, "{task} {wait}: {request:?} was not answered");
+        }
+        self.check_notifies();
+        self.end_tasks();
+        let alive = self.fleet.living();
+        for (tid, node) in &mut self.fleet.nodes {
+            node.machine.parts.mailboxes.reset(None, None);
+            assert!(node.machine.leftovers().is_empty(), "{tid} remembers something");
+        }
+        assert!(alive.contains(&MASTER));
+        let now = self.fleet.now;
+        self.fleet.machine(MASTER).halt(now);
+        self.fleet.work(MASTER);
+        self.fleet.pass(Duration::from_secs(1));
+        assert_eq!(self.fleet.living(), []);
+    }
+
+    fn check_notifies(&self) {
+        let tasks = self.fleet.tasks();
+        let connected = |tid: &Tid| {
+            self.fleet.nodes.get(&tid.host()).is_some_and(|node| node.machine.core.tasks.is_connected(*tid))
+        };
+        for (tag, wish) in self.wishes.iter().filter(|(_, wish)| connected(&wish.task)) {
+            let messages = self.fleet.messages(wish.task, *tag);
+            let over = match wish.what {
+                NOTIFY_TASK_EXIT => !tasks.contains(&wish.about),
+                NOTIFY_HOST_DELETE => !self.fleet.nodes.contains_key(&wish.about.host()),
+                _ => {
+                    let limit = if wish.count < 0 { usize::MAX } else { wish.count as usize };
+                    assert!(messages.len() <= limit);
+                    let mut hosts: Vec<i32> = messages.iter().flat_map(|one| ints(&one.body)[1..].to_vec()).collect();
+                    let count = hosts.len();
+                    hosts.sort_unstable();
+                    hosts.dedup();
+                    assert_eq!(hosts.len(), count, "told twice");
+                    continue;
+                }
+            };
+            assert_eq!(messages.len(), usize::from(over), "notify {} of {}", wish.what, wish.about);
+        }
+    }
+
+    fn end_tasks(&mut self) {
+        loop {
+            let tasks = self.fleet.tasks();
+            if tasks.is_empty() {
+                return;
+            }
+            tasks.into_iter().for_each(|tid| self.fleet.leave(tid));
+            self.fleet.settle();
+        }
+    }
+}
+
+fn one_story(seed: u64, hosts: usize, rough: bool) {
+    let mut story = Story::new(seed, hosts, rough);
+    for _ in 0..STEPS {
+        story.step();
+        if !story.fleet.nodes.contains_key(&MASTER) {
+            // Loss of the master is another test's.
+            return;
+        }
+    }
+    story.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn while_no_host_is_lost_all_agree_and_forget_nothing_that_is_owed(seed in any::<u64>(), hosts in 1_usize..6) {
+        one_story(seed, hosts, false);
+    }
+
+    #[test]
+    fn after_losses_and_silences_the_rest_is_one_machine_again(seed in any::<u64>(), hosts in 2_usize..7) {
+        one_story(seed, hosts, true);
+    }
+}

@@ -1,0 +1,739 @@
+//! The rules over several hosts.
+use super::fleet::{Came, Fleet, MASTER};
+use super::world::{ints, spawn_of, text};
+use super::*;
+use crate::codes::{
+    CLASS_TASKER, HOST_COMPL, MBOX_PERSISTENT, MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD,
+    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_HANDOFF, TASK_HOST,
+};
+use crate::encoding::Writer;
+use crate::proto::{Role, Spawn, TraceSettings};
+
+const SEEDS: u64 = 30;
+
+/// The same story for many seeds.
+fn many(hosts: usize, story: impl Fn(&mut Fleet)) {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(hosts, seed);
+        story(&mut fleet);
+    }
+}
+
+fn notify(what: i32, tag: i32, tids: Vec<Tid>) -> Request {
+    Request::Notify { what, ctx: 0, tag, count: -1, tids }
+}
+
+fn names(list: &[&str]) -> Vec<ByteBuf> {
+    list.iter().map(|name| text(name)).collect()
+}
+
+fn tids(results: &[i32]) -> Vec<Tid> {
+    results.iter().map(|tid| Tid(*tid as u32)).collect()
+}
+
+#[test]
+fn added_hosts_know_one_another_and_all_are_told_once() {
+    many(3, |fleet| {
+        let watchers: Vec<Tid> = [1, 2, 3].map(|host| fleet.task(Fleet::host(host))).to_vec();
+        for watcher in &watchers {
+            fleet.send(*watcher, notify(NOTIFY_HOST_ADD, 7, vec![]));
+        }
+        let asker = watchers[1];
+        let reply = fleet.ask(asker, Request::AddHosts(names(&["h4", "broken", "h5", "nowhere", "h4", "h2", "x=y z"])));
+        let (four, five) = (Fleet::host(4).0 as i32, Fleet::host(6).0 as i32);
+        let Some(Reply::AddedHosts { count, hosts, .. }) = reply else { panic!("{reply:?}") };
+        assert_eq!((count, hosts), (2, vec![four, -29, five, -6, -28, -28, -2]));
+        fleet.check_tables();
+        for watcher in watchers {
+            let told: Vec<_> = fleet.messages(watcher, 7).iter().map(|one| ints(&one.body)).collect();
+            assert_eq!(told, [vec![2, four, five]]);
+        }
+        let Some(Reply::Hosts { hosts, formats: 1 }) = fleet.ask(asker, Request::Config) else { panic!() };
+        let known: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(known, ["h1", "h2", "h3", "h4", "h5"]);
+    });
+}
+
+#[test]
+fn one_add_runs_at_a_time() {
+    let mut fleet = Fleet::new(2, 5);
+    let (one, two) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    let first = fleet.send(one, Request::AddHosts(names(&["h3"])));
+    let waits = fleet.send(one, Request::AwaitHosts);
+    assert_eq!(fleet.answer(one, waits), None);
+    let Some(Reply::Error(code)) = fleet.ask(one, Request::AddHosts(names(&["h4"]))).or(None) else { panic!() };
+    assert_eq!(code, Code::Already);
+    fleet.settle();
+    assert!(fleet.answer(one, first).is_some());
+    assert_eq!(fleet.answer(one, waits), Some(Reply::Failures(vec![])));
+    assert_eq!(fleet.ask(two, Request::AwaitHosts), Some(Reply::Failures(vec![])));
+}
+
+#[test]
+fn hosts_go_by_all_their_names() {
+    let mut fleet = Fleet::new(3, 9);
+    let task = fleet.task(Fleet::host(3));
+    for (name, code) in [("h2", 0), ("h2.example", 0), ("H2.LOCAL", 0), (".", 0), ("h9", -6)] {
+        assert_eq!(fleet.ask(task, Request::HostStatus(text(name))), Some(Reply::Code(code)), "{name}");
+    }
+    let request = Request::DeleteHosts(names(&["h2.example", "h2", "h9", "h1"]));
+    assert_eq!(fleet.ask(task, request), Some(Reply::Codes(vec![0, -28, -6, -2])));
+    fleet.pass(Duration::from_secs(5));
+    fleet.check_tables();
+    assert_eq!(fleet.living(), [MASTER, Fleet::host(3)]);
+}
+
+#[test]
+fn a_deleted_host_ends_its_tasks_and_is_announced() {
+    many(3, |fleet| {
+        let (near, far) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));
+        let victim = fleet.task(Fleet::host(2));
+        for watcher in [near, far] {
+            fleet.ask(watcher, notify(NOTIFY_HOST_DELETE, 8, vec![victim]));
+            fleet.ask(watcher, notify(NOTIFY_TASK_EXIT, 9, vec![victim]));
+        }
+        assert_eq!(fleet.ask(far, Request::DeleteHosts(names(&["h2"]))), Some(Reply::Codes(vec![0])));
+        fleet.pass(Duration::from_secs(5));
+        for watcher in [near, far] {
+            for tag in [8, 9] {
+                let told: Vec<_> = fleet.messages(watcher, tag).iter().map(|one| ints(&one.body)).collect();
+                assert_eq!(told, [vec![victim.0 as i32]]);
+            }
+        }
+        assert!(fleet.came[&victim].contains(&Came::Halting));
+        assert_eq!(fleet.ask(near, Request::TaskStatus(victim)), Some(Reply::Code(-31)));
+    });
+}
+
+#[test]
+fn tasks_are_dealt_out_in_blocks_and_the_start_goes_round() {
+    let mut fleet = Fleet::new(3, 3);
+    let task = fleet.task(Fleet::host(2));
+    let hosts = |tids: &[i32]| tids.iter().map(|tid| *tid as u32 >> 18).collect::<Vec<_>>();
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 5))), [3, 3, 1, 1, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 2))), [3, 1]);
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 1))), [2]);
+    assert_eq!(hosts(&fleet.spawn(task, spawn_of("prog", 1))), [3]);
+    let on = |place: &str, flags| Spawn { flags, place: text(place), ..spawn_of("prog", 2) };
+    assert_eq!(hosts(&fleet.spawn(task, on("h3.example", TASK_HOST))), [3, 3]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST))), [2, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST | HOST_COMPL))), [3, 1]);
+    assert_eq!(fleet.spawn(task, on("h9", TASK_HOST)), [-6, -6]);
+    assert_eq!(hosts(&fleet.spawn(task, on("h1", TASK_HOST))), [1, 1]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST | HOST_COMPL))), [1, 3]);
+    assert_eq!(hosts(&fleet.spawn(task, on(".", TASK_HOST))), [2, 2]);
+    assert_eq!(hosts(&fleet.spawn(task, on("h2", TASK_HOST | HOST_COMPL))), [3, 1]);
+    assert_eq!(fleet.spawn(task, spawn_of("missing", 3)), [-7; 3]);
+}
+
+#[test]
+fn siblings_are_known_on_all_hosts() {
+    many(3, |fleet| {
+        let parent = fleet.task(MASTER);
+        let children = tids(&fleet.spawn(parent, spawn_of("prog", 5)));
+        let mut started: Vec<(Tid, u32)> = Vec::new();
+        for node in fleet.nodes.values() {
+            started.extend(node.starts.iter().map(|start| (start.tid, start.cookie)));
+        }
+        for (tid, cookie) in started {
+            assert_eq!(fleet.hello(tid.host(), Some(cookie)), tid);
+            let all = children.iter().map(|tid| tid.0 as i32).collect();
+            assert_eq!(fleet.ask(tid, Request::Siblings), Some(Reply::Tids(all)));
+        }
+    });
+}
+
+#[test]
+fn a_lost_host_fails_its_block_and_answers_what_it_owed() {
+    many(3, |fleet| {
+        let task = fleet.task(MASTER);
+        let victim = fleet.task(Fleet::host(2));
+        let frozen = Fleet::host(2);
+        fleet.nodes.get_mut(&frozen).unwrap().frozen = true;
+        let spawn = fleet.send(task, Request::Spawn(spawn_of("prog", 3)));
+        let status = fleet.send(task, Request::TaskStatus(victim));
+        let host = fleet.send(task, Request::HostStatus(text("h2")));
+        let list = fleet.send(task, Request::Tasks(Tid::NONE));
+        fleet.settle();
+        for wait in [spawn, status, host, list] {
+            assert_eq!(fleet.answer(task, wait), None);
+        }
+        fleet.pass(HOST_TIMEOUT + Duration::from_secs(1));
+        let Some(Reply::Tids(results)) = fleet.answer(task, spawn) else { panic!() };
+        assert_eq!(results.iter().map(|result| (*result).min(0)).collect::<Vec<_>>(), [0, 0, -22]);
+        assert_eq!(fleet.answer(task, status), Some(Reply::Code(-31)));
+        assert_eq!(fleet.answer(task, host), Some(Reply::Code(-22)));
+        assert!(matches!(fleet.answer(task, list), Some(Reply::Tasks(tasks)) if tasks.len() == 3));
+        // It wakes up, sees that it is out, and ends.
+        fleet.nodes.get_mut(&frozen).unwrap().frozen = false;
+        fleet.pass(Duration::from_secs(5));
+        fleet.check_tables();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3)]);
+    });
+}
+
+#[test]
+fn ends_are_told_to_watchers_on_other_hosts_once_for_each_wish() {
+    many(3, |fleet| {
+        let (one, two, victim) = (fleet.task(MASTER), fleet.task(Fleet::host(3)), fleet.task(Fleet::host(2)));
+        for watcher in [one, two] {
+            for tag in [5, 5, 6] {
+                fleet.send(watcher, notify(NOTIFY_TASK_EXIT, tag, vec![victim]));
+            }
+            fleet.send(watcher, notify(NOTIFY_TASK_EXIT | NOTIFY_CANCEL, 6, vec![victim]));
+        }
+        if fleet.dice.roll(2) == 0 {
+            fleet.settle();
+        }
+        fleet.leave(victim);
+        fleet.settle();
+        for watcher in [one, two] {
+            assert_eq!((fleet.messages(watcher, 5).len(), fleet.messages(watcher, 6).len()), (2, 1));
+        }
+        fleet.ask(one, notify(NOTIFY_TASK_EXIT, 7, vec![victim]));
+        assert_eq!(fleet.messages(one, 7).len(), 1);
+        fleet.leave(one);
+        fleet.leave(two);
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()));
+    });
+}
+
+#[test]
+fn mailboxes_are_the_same_everywhere_and_the_dead_leave_them() {
+    many(3, |fleet| {
+        let (one, two) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
+        let message = Message { enc: 0, ..Message::new(one, Tid::NONE, 0, 3, text("body")) };
+        let wait = fleet.send(two, Request::RecvInfo { name: text("a"), index: 0, flags: MBOX_WAIT_FOR_INFO });
+        fleet.settle();
+        let put = |flags, name: &str| Request::PutInfo { name: text(name), flags, message: message.clone() };
+        assert_eq!(fleet.ask(one, put(0, "a")), Some(Reply::Int(0)));
+        assert_eq!(fleet.ask(one, put(MBOX_PERSISTENT, "b")), Some(Reply::Int(0)));
+        assert!(matches!(fleet.answer(two, wait), Some(Reply::Info(got)) if got == message));
+        match fleet.dice.roll(2) {
+            0 => fleet.leave(one),
+            _ => {
+                fleet.kill(Fleet::host(2));
+                fleet.settle();
+            }
+        }
+        fleet.settle();
+        let Some(Reply::Mailboxes(left)) = fleet.ask(two, Request::MailboxInfo { pattern: text("") }) else { panic!() };
+        assert_eq!(
+            left.iter().map(|one| (one.name.clone(), one.entries.clone())).collect::<Vec<_>>(),
+            [(text("b"), vec![(0, Tid::NONE, MBOX_PERSISTENT)])]
+        );
+    });
+}
+
+#[test]
+fn output_goes_to_collectors_elsewhere_or_to_the_log_of_the_master() {
+    let mut fleet = Fleet::new(2, 1);
+    let parent = fleet.task(MASTER);
+    let on = Spawn { flags: TASK_HOST, place: text("h2"), ..spawn_of("prog", 1) };
+    let silent = tids(&fleet.spawn(parent, on.clone()))[0];
+    let children = TraceSettings { output_tid: parent.0 as i32, output_tag: 77, ..Default::default() };
+    let told = tids(&fleet.spawn(parent, Spawn { children, ..on }))[0];
+    for task in [silent, told] {
+        fleet.machine(Fleet::host(2)).handle_output(task, b"hello\n");
+        fleet.leave(task);
+        fleet.settle();
+    }
+    let lines: Vec<_> = fleet.log.iter().filter(|(_, task, _)| *task == silent).collect();
+    assert_eq!(lines, [&(MASTER, silent, "hello".to_owned())]);
+    let kinds: Vec<i32> = fleet.messages(parent, 77).iter().map(|one| ints(&one.body)[1]).collect();
+    assert_eq!(kinds, [-2, -1, 6, 0]);
+}
+
+#[test]
+fn who_misses_several_lost_hosts_first_is_not_blamed() {
+    let mut fleet = Fleet::new(6, 1);
+    let (near, far) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    let others: Vec<Tid> = (3..=5).map(|number| fleet.task(Fleet::host(number))).collect();
+    let ask = |fleet: &mut Fleet, from: Tid| {
+        for other in &others {
+            fleet.ask(from, Request::TaskStatus(*other));
+        }
+        fleet.settle();
+    };
+    // The master has heard of them a little later than the other host.
+    ask(&mut fleet, far);
+    fleet.pass(Duration::from_secs(1));
+    ask(&mut fleet, near);
+    (3..=5).for_each(|number| fleet.nodes.get_mut(&Fleet::host(number)).unwrap().frozen = true);
+    fleet.pass(Duration::from_secs(15));
+    let left: Vec<Tid> = fleet.machine(MASTER).core.hosts.tids().collect();
+    assert_eq!(left, [1, 2, 6].map(Fleet::host));
+}
+
+#[test]
+fn collectors_hear_the_end_of_tasks_whose_host_is_lost() {
+    let mut fleet = Fleet::new(3, 1);
+    let parent = fleet.task(MASTER);
+    let on = |place: &str, collector: Tid| Spawn {
+        flags: TASK_HOST,
+        place: text(place),
+        children: TraceSettings { output_tid: collector.0 as i32, output_tag: 77, ..Default::default() },
+        ..spawn_of("prog", 1)
+    };
+    let told = |fleet: &mut Fleet, task: Tid| -> Vec<i32> {
+        let messages = fleet.messages(parent, 77);
+        let bodies = messages.iter().map(|one| ints(&one.body));
+        bodies.filter(|body| body[0] == task.0 as i32).map(|body| body[1]).collect()
+    };
+    let child = tids(&fleet.spawn(parent, on("h2", parent)))[0];
+    fleet.machine(Fleet::host(2)).handle_output(child, b"hello\n");
+    fleet.work(Fleet::host(2));
+    fleet.settle();
+    // One that a task of the lost host has had started elsewhere ends when that can announce it no more.
+    let spawner = fleet.task(Fleet::host(2));
+    let grandchild = tids(&fleet.spawn(spawner, on("h3", parent)))[0];
+    fleet.settle();
+    fleet.kill(Fleet::host(2));
+    fleet.settle();
+    fleet.leave(grandchild);
+    fleet.settle();
+    let mut kinds = told(&mut fleet, child);
+    kinds[..2].sort_unstable();
+    assert_eq!(kinds, [-2, -1, 6, 0]);
+    let kinds = told(&mut fleet, grandchild);
+    assert!(kinds.contains(&-1) && kinds.last() == Some(&0), "{kinds:?}");
+    fleet.leave(parent);
+    fleet.settle();
+    assert_eq!(fleet.machine(MASTER).leftovers(), [""; 0]);
+}
+
+#[test]
+fn of_so_many_tasks_of_a_lost_host_a_collector_hears_the_end_and_of_no_more() {
+    const REMEMBERED: usize = 16_384;
+    let mut fleet = Fleet::new(2, 1);
+    let collector = fleet.task(MASTER);
+    let host = Fleet::host(2);
+    let now = fleet.now;
+    // Those that there are not: the host says what it likes.
+    for number in 1..=REMEMBERED as i32 + 10 {
+        let body = Writer::new().int(host.0 as i32 | number).int(-2).int(0).finish();
+        let src = Tid(crate::tid::DAEMON_BIT | host.0);
+        let message = Message { tag: 77, ..Message::new(src, collector, 0, 77, ByteBuf::from(body)) };
+        fleet.machine(MASTER).handle_host_frame(now, host, Frame::Output(message));
+    }
+    fleet.work(MASTER);
+    fleet.settle();
+    let ends = |fleet: &mut Fleet| fleet.messages(collector, 77).iter().filter(|one| ints(&one.body)[1] == 0).count();
+    assert_eq!((fleet.messages(collector, 77).len(), ends(&mut fleet)), (REMEMBERED + 10, 0));
+    fleet.kill(host);
+    fleet.settle();
+    assert_eq!(ends(&mut fleet), REMEMBERED);
+    fleet.leave(collector);
+    fleet.settle();
+    assert_eq!(fleet.machine(MASTER).leftovers(), [""; 0]);
+}
+
+#[test]
+fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_no_more() {
+    many(4, |fleet| {
+        let (printer, collector) = (fleet.task(Fleet::host(2)), fleet.task(MASTER));
+        let settings = TraceSettings { output_tid: collector.0 as i32, output_tag: 44, ..Default::default() };
+        fleet.ask(printer, Request::SetOwn(settings));
+        fleet.settle();
+        let piece = vec![b'x'; 200 << 10];
+        let print = |fleet: &mut Fleet| {
+            fleet.machine(Fleet::host(2)).handle_output(printer, &piece);
+            fleet.work(Fleet::host(2));
+            fleet.settle();
+            fleet.machine(Fleet::host(2)).output_under_way(collector)
+        };
+        let first = print(fleet);
+        assert!(first > piece.len() as u64);
+        assert_eq!(print(fleet), 2 * first);
+        assert!(fleet.machine(MASTER).is_given_output(collector));
+        fleet.machine(MASTER).handle_output_taken(collector);
+        fleet.work(MASTER);
+        fleet.settle();
+        assert!(!fleet.machine(MASTER).is_given_output(collector));
+        assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
+        // It takes nothing, and ends: the printer need not wait for it.
+        assert_eq!(print(fleet), first);
+        fleet.leave(collector);
+        fleet.settle();
+        assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
+        assert_eq!(print(fleet), 0);
+        fleet.leave(printer);
+        fleet.settle();
+        for host in [MASTER, Fleet::host(2)] {
+            assert_eq!(fleet.machine(host).leftovers(), [""; 0]);
+        }
+    });
+}
+
+#[test]
+fn servers_of_the_machine_serve_all_hosts() {
+    let mut fleet = Fleet::new(3, 4);
+    let (far, near) = (fleet.task(Fleet::host(2)), fleet.task(MASTER));
+    let register = |role, on| Request::Register { role, on };
+    let denied = Some(Reply::Error(Code::HostrNMstr));
+    assert_eq!(fleet.ask(far, register(Role::Hoster, true)), denied);
+    assert_eq!(fleet.ask(far, register(Role::Tasker, true)), Some(Reply::Int(0)));
+    assert_eq!(fleet.ask(near, register(Role::Tasker, true)), Some(Reply::Int(0)));
+    let listed = |fleet: &mut Fleet| {
+        let Some(Reply::Mailboxes(list)) = fleet.ask(near, Request::MailboxInfo { pattern: text(CLASS_TASKER) }) else {
+            panic!()
+        };
+        list.first().map_or(0, |class| class.entries.len())
+    };
+    assert_eq!(listed(&mut fleet), 2);
+    let manager = fleet.task(Fleet::host(2));
+    assert!(matches!(fleet.ask(manager, register(Role::ResourceManager, true)), Some(Reply::Manager { .. })));
+    let bound = fleet.task(Fleet::host(3));
+    let asked = fleet.send(bound, Request::Config);
+    fleet.settle();
+    assert_eq!(fleet.answer(bound, asked), None);
+    assert_eq!(fleet.messages(manager, crate::codes::SM_CONFIG).len(), 1);
+    fleet.leave(manager);
+    fleet.settle();
+    assert!(matches!(fleet.answer(bound, asked), Some(Reply::Hosts { hosts, .. }) if hosts.len() == 3));
+    fleet.leave(far);
+    fleet.settle();
+    assert_eq!(listed(&mut fleet), 1);
+}
+
+#[test]
+fn contexts_differ_between_hosts_and_clocks_are_asked_where_they_are() {
+    let mut fleet = Fleet::new(2, 4);
+    let (one, two) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    assert_ne!(fleet.ask(one, Request::NewContext), fleet.ask(two, Request::NewContext));
+    let clock = Some(Reply::Clock { seconds: 5, microseconds: 0 });
+    assert_eq!(fleet.ask(one, Request::HostSync(Fleet::host(2))), clock);
+    assert_eq!(fleet.ask(two, Request::HostSync(one)), clock);
+    assert_eq!(fleet.ask(two, Request::HostSync(Fleet::host(7))), Some(Reply::Error(Code::NoHost)));
+    assert_eq!(fleet.ask(two, Request::Tasks(Fleet::host(7))), Some(Reply::Error(Code::NoHost)));
+    let Some(Reply::Tasks(tasks)) = fleet.ask(two, Request::Tasks(Tid::NONE)) else { panic!() };
+    assert_eq!(tasks.iter().map(|task| task.tid).collect::<Vec<_>>(), [one, two]);
+    let Some(Reply::Tasks(tasks)) = fleet.ask(two, Request::Tasks(one)) else { panic!() };
+    assert_eq!(tasks.len(), 1);
+}
+
+#[test]
+fn how_a_task_on_another_host_ends_is_known() {
+    let mut fleet = Fleet::new(2, 4);
+    let task = fleet.task(MASTER);
+    let child = tids(&fleet.spawn(task, Spawn { flags: TASK_HOST, place: text("h2"), ..spawn_of("prog", 1) }))[0];
+    let wait = fleet.send(task, Request::ExitStatus(child));
+    fleet.settle();
+    fleet.machine(child.host()).handle_process_end(child, 0x300);
+    fleet.work(child.host());
+    fleet.settle();
+    assert_eq!(fleet.answer(task, wait), Some(Reply::Int(0x300)));
+}
+
+#[test]
+fn a_halt_from_anywhere_ends_all_hosts() {
+    many(4, |fleet| {
+        let asker = fleet.task(Fleet::host(3));
+        let other = fleet.task(Fleet::host(4));
+        let spawned = fleet.spawn(asker, spawn_of("prog", 4));
+        fleet.send(asker, Request::Halt);
+        fleet.settle();
+        assert!(fleet.came[&other].contains(&Came::Halting));
+        for tid in tids(&spawned) {
+            if fleet.nodes.contains_key(&tid.host()) {
+                fleet.leave(tid);
+            }
+        }
+        fleet.pass(Duration::from_secs(1));
+        assert_eq!(fleet.living(), []);
+    });
+}
+
+#[test]
+fn a_halt_does_not_wait_for_ever_for_other_hosts() {
+    let mut fleet = Fleet::new(3, 2);
+    let task = fleet.task(MASTER);
+    fleet.nodes.get_mut(&Fleet::host(2)).unwrap().frozen = true;
+    fleet.send(task, Request::Halt);
+    fleet.pass(Duration::from_secs(6));
+    assert_eq!(fleet.living(), [Fleet::host(2)]);
+}
+
+#[test]
+fn without_the_master_all_end_and_say_so_once() {
+    many(3, |fleet| {
+        let task = fleet.task(Fleet::host(2));
+        match fleet.dice.roll(2) {
+            0 => fleet.kill(MASTER),
+            _ => fleet.nodes.get_mut(&MASTER).unwrap().frozen = true,
+        }
+        fleet.pass(HOST_TIMEOUT + Duration::from_secs(5));
+        assert!(fleet.came[&task].contains(&Came::Halting));
+        fleet.nodes.remove(&MASTER);
+        assert_eq!(fleet.living(), []);
+        for host in [2, 3].map(Fleet::host) {
+            let lost = |(at, _, line): &&(Tid, Tid, String)| *at == host && line.contains("lost the master");
+            assert_eq!(fleet.log.iter().filter(lost).count(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_slave_that_nobody_welcomes_ends() {
+    let mut fleet = Fleet::new(1, 2);
+    let task = fleet.task(MASTER);
+    fleet.send(task, Request::AddHosts(names(&["h2"])));
+    while !fleet.nodes.contains_key(&Fleet::host(2)) {
+        fleet.step();
+    }
+    fleet.kill(MASTER);
+    fleet.pass(WELCOME_WAIT + Duration::from_secs(2));
+    assert_eq!(fleet.living(), []);
+}
+
+#[test]
+fn hosts_that_cannot_reach_each_other_do_not_both_stay() {
+    many(4, |fleet| {
+        let (two, three) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
+        assert_eq!(fleet.ask(two, Request::TaskStatus(three)), Some(Reply::Code(0)));
+        fleet.cut(Fleet::host(2), Fleet::host(3));
+        // The master waits for a sign which of them is to blame; there is none, and the later one goes.
+        fleet.pass(Duration::from_secs(5));
+        assert_eq!(fleet.living().len(), 4);
+        fleet.pass(Duration::from_secs(6));
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(2), Fleet::host(4)]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
+    many(4, |fleet| {
+        let (ill, well) = (Fleet::host(2), Fleet::host(4));
+        let (one, other) = (fleet.task(ill), fleet.task(well));
+        assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
+        // In each beat the master had to send something again.
+        for total in 1..=6 {
+            fleet.pass(Duration::from_secs(2));
+            fleet.machine(MASTER).handle_sent_again(ill, total);
+        }
+        fleet.cut(ill, well);
+        fleet.settle();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3), well]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_host_that_several_cannot_reach_goes() {
+    many(5, |fleet| {
+        let ill = Fleet::host(2);
+        let one = fleet.task(ill);
+        for other in 3..=5 {
+            let other = fleet.task(Fleet::host(other));
+            assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
+        }
+        fleet.pass(Duration::from_secs(3));
+        (3..=5).for_each(|other| fleet.cut(ill, Fleet::host(other)));
+        fleet.settle();
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(3), Fleet::host(4), Fleet::host(5)]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_task_of_any_host_can_declare_others_to_have_failed() {
+    many(5, |fleet| {
+        let task = fleet.task(Fleet::host(2));
+        let declare = |fleet: &mut Fleet, host: Tid| fleet.ask(task, Request::Tickle(vec![8, host.0 as i32]));
+        for (host, answer) in [(5, 1), (5, 0), (4, 1), (3, 1), (1, 0)] {
+            assert_eq!(declare(fleet, Fleet::host(host)), Some(Reply::Ints(vec![answer])), "{host}");
+        }
+        fleet.pass(Duration::from_secs(30));
+        assert_eq!(fleet.living(), [MASTER, Fleet::host(2)]);
+        fleet.check_tables();
+    });
+}
+
+#[test]
+fn a_daemon_that_slept_does_not_blame_the_others() {
+    let mut fleet = Fleet::new(3, 2);
+    fleet.pass(Duration::from_secs(3));
+    fleet.now += Duration::from_secs(9);
+    fleet.pass(Duration::from_secs(30));
+    assert_eq!(fleet.living().len(), 3);
+    fleet.check_tables();
+}
+
+fn manages(fleet: &mut Fleet, host: Tid) -> Tid {
+    let manager = fleet.task(host);
+    let reply = fleet.ask(manager, Request::Register { role: Role::ResourceManager, on: true });
+    assert!(matches!(reply, Some(Reply::Manager { .. })), "{reply:?}");
+    manager
+}
+
+/// A manager hands its office on to a task of any host, which dies at some moment.
+#[test]
+fn the_end_of_a_manager_to_which_the_office_was_handed_on_does_not_go_unnoticed() {
+    for (own, heirs) in [(1, 2), (2, 3), (2, 1), (3, 3)] {
+        many(4, |fleet| {
+            let (manager, heir) = (manages(fleet, Fleet::host(own)), fleet.task(Fleet::host(heirs)));
+            let body = Writer::new().int(heir.0 as i32).finish();
+            let message = Message::new(manager, Tid::DAEMON, 0, SM_HANDOFF, body);
+            fleet.frame(manager, ToDaemon::Message(message));
+            for _ in 0..fleet.dice.roll(20) {
+                fleet.step();
+            }
+            fleet.leave(heir);
+            fleet.settle();
+            for host in 1..=4 {
+                let task = fleet.task(Fleet::host(host));
+                assert!(matches!(fleet.ask(task, Request::Config), Some(Reply::Hosts { .. })), "{own} {heirs} {host}");
+            }
+        });
+    }
+}
+
+#[test]
+fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
+    many(4, |fleet| {
+        let manager = manages(fleet, MASTER);
+        let asker = fleet.task(Fleet::host(2));
+        let others = [2, 3, 3, 4, 3].map(|host| fleet.task(Fleet::host(host)));
+        let notify = |what, tids: &[Tid]| Request::Notify { what, ctx: 0, tag: 5, count: 1, tids: tids.to_vec() };
+        for (what, tids) in [
+            (NOTIFY_TASK_EXIT, &others[..]),
+            (NOTIFY_TASK_EXIT | NOTIFY_CANCEL, &others[4..]),
+            (NOTIFY_HOST_DELETE, &[Fleet::host(3), Fleet::host(4)]),
+        ] {
+            assert_eq!(fleet.ask(asker, notify(what, tids)), Some(Reply::Done));
+        }
+        // Of these the manager tells.
+        fleet.leave(others[0]);
+        fleet.leave(others[1]);
+        fleet.kill(Fleet::host(4));
+        fleet.settle();
+        fleet.leave(manager);
+        fleet.settle();
+        assert!(fleet.messages(asker, 5).is_empty(), "{:?}", fleet.messages(asker, 5));
+        // Of these the daemon does.
+        fleet.leave(others[4]);
+        fleet.leave(others[2]);
+        fleet.settle();
+        fleet.kill(Fleet::host(3));
+        fleet.settle();
+        let told: Vec<i32> = fleet.messages(asker, 5).iter().map(|one| ints(&one.body)[0]).collect();
+        assert_eq!(told, [others[2].0 as i32, Fleet::host(3).0 as i32]);
+        // And nobody waits for anything any more.
+        fleet.leave(asker);
+        fleet.settle();
+        for host in [1, 2] {
+            assert!(!fleet.machine(Fleet::host(host)).leftovers().contains(&"notifies"));
+        }
+    });
+}
+
+#[test]
+fn a_task_without_a_parent_that_ends_at_once_is_announced_once() {
+    many(3, |fleet| {
+        let collector = fleet.task(MASTER);
+        let children = TraceSettings { output_tid: collector.0 as i32, output_tag: 77, ..Default::default() };
+        let flags = TASK_HOST | NO_SPAWN_PARENT;
+        fleet.send(collector, Request::Spawn(Spawn { flags, place: text("h2"), children, ..spawn_of("p", 1) }));
+        while fleet.nodes[&Fleet::host(2)].starts.is_empty() {
+            assert!(fleet.step());
+        }
+        let child = fleet.nodes[&Fleet::host(2)].starts[0].tid;
+        fleet.leave(child);
+        fleet.settle();
+        let told: Vec<Vec<i32>> = fleet.messages(collector, 77).iter().map(|one| ints(&one.body)).collect();
+        for kind in [-1, 0] {
+            assert_eq!(told.iter().filter(|one| one[..2] == [child.0 as i32, kind]).count(), 1, "{told:?}");
+        }
+    });
+}
+
+#[test]
+fn a_spawner_announces_its_children_elsewhere_before_its_own_output_ends() {
+    many(3, |fleet| {
+        let collector = fleet.task(MASTER);
+        let children = TraceSettings { output_tid: collector.0 as i32, output_tag: 77, ..Default::default() };
+        let on =
+            |host: &str| Spawn { flags: TASK_HOST, place: text(host), children: children.clone(), ..spawn_of("p", 1) };
+        let child = tids(&fleet.spawn(collector, on("h2")))[0];
+        let cookie = fleet.nodes[&child.host()].starts[0].cookie;
+        fleet.hello(child.host(), Some(cookie));
+        let wait = fleet.send(child, Request::Spawn(on("h3")));
+        while fleet.answer(child, wait).is_none() {
+            assert!(fleet.step());
+        }
+        let Some(Reply::Tids(results)) = fleet.answer(child, wait) else { panic!() };
+        fleet.leave(child);
+        fleet.settle();
+        let told: Vec<Vec<i32>> = fleet.messages(collector, 77).iter().map(|one| ints(&one.body)).collect();
+        let at = |who: i32, kind| told.iter().position(|one| one[..2] == [who, kind]).expect("told");
+        assert!(at(results[0], -1) < at(child.0 as i32, 0));
+        assert_eq!(told.iter().filter(|one| one[..2] == [results[0], -1]).count(), 1);
+    });
+}
+
+#[test]
+fn what_another_daemon_tells_a_task_says_whose_daemon_it_is() {
+    let mut fleet = Fleet::new(2, 1);
+    let (near, far) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    let collector = fleet.task(MASTER);
+    for teller in [near, far] {
+        let settings = TraceSettings { output_tid: collector.0 as i32, output_tag: 44, ..Default::default() };
+        fleet.ask(teller, Request::SetOwn(settings));
+        fleet.machine(teller.host()).handle_output(teller, b"hello");
+        fleet.work(teller.host());
+    }
+    fleet.settle();
+    let mut sources: Vec<u32> = fleet.messages(collector, 44).iter().map(|message| message.src.0).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    assert_eq!(sources, [0x8000_0000, 0x8008_0000]);
+}
+
+#[test]
+fn what_was_described_to_a_collector_of_another_host_is_forgotten_with_the_tasks_it_heard_of() {
+    many(2, |fleet| {
+        let parent = fleet.task(Fleet::host(2));
+        let children = TraceSettings { trace_tid: parent.0 as i32, ..TraceSettings::default() };
+        let spawn = Spawn { children, flags: TASK_HOST, place: text("h1"), ..spawn_of("prog", 1) };
+        let child = tids(&fleet.spawn(parent, spawn))[0];
+        assert!(fleet.machine(MASTER).leftovers().contains(&"traces"));
+        fleet.leave(child);
+        fleet.leave(parent);
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()));
+    });
+}
+
+#[test]
+fn the_host_of_a_parent_describes_once_what_it_tells_of_children_elsewhere() {
+    many(3, |fleet| {
+        let (collector, parent) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+        let children = TraceSettings { trace_tid: collector.0 as i32, ..TraceSettings::default() };
+        for _ in 0..2 {
+            let spawn =
+                Spawn { children: children.clone(), flags: TASK_HOST, place: text("h3"), ..spawn_of("prog", 1) };
+            assert!(tids(&fleet.spawn(parent, spawn))[0].is_task());
+        }
+        fleet.settle();
+        let count = |host| fleet.descriptions.iter().filter(|told| **told == (host, collector)).count();
+        assert_eq!([2, 3].map(|number| count(Fleet::host(number))), [1, 1]);
+    });
+}
+
+#[test]
+fn a_host_that_came_before_a_server_went_hears_that_it_has_gone() {
+    many(2, |fleet| {
+        let tracer = fleet.task(MASTER);
+        let serve = |on| Request::Register { role: Role::Tracer, on };
+        // All have heard that there is none, and nobody is there to hear that there is one.
+        [true, false].into_iter().for_each(|on| drop(fleet.ask(tracer, serve(on))));
+        fleet.ask(tracer, Request::DeleteHosts(names(&["h2"])));
+        fleet.ask(tracer, serve(true));
+        fleet.ask(tracer, Request::AddHosts(names(&["h3"])));
+        fleet.leave(tracer);
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()));
+    });
+}
