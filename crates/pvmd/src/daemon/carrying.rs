@@ -22,7 +22,7 @@ impl Around for Surroundings<'_> {
         self.machine.takes_messages(task)
     }
     fn knows(&self, host: Tid) -> bool {
-        self.machine.knows_host(host)
+        self.machine.has_host(host)
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
         self.connections.introduce_daemon(task, endpoint)
@@ -90,7 +90,7 @@ impl Daemon {
     /// Sends a frame along what is sent to a task of another host.
     pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
         // The host may have gone since that was decided.
-        if self.machine.knows_host(to.host()) {
+        if self.machine.has_host(to.host()) {
             self.route.along(to, frame);
         }
     }

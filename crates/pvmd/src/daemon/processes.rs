@@ -87,7 +87,7 @@ impl Daemon {
             return self.links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
         };
         if collector.host() != self.machine.own_host() {
-            return self.machine.output_under_way(collector) > self.machine.far_output_max() / part as u64;
+            return self.machine.output_under_way(collector) > self.machine.output_under_way_max() / part as u64;
         }
         // A collector is not disconnected for what its tasks print.
         let most = COLLECTOR_BACKLOG_BYTES_MAX.min(self.settings.backlog_bytes_max / 2);
