@@ -487,6 +487,7 @@ impl Machine {
             return self.reply(from, wait, Ok(Reply::Int(*status)));
         }
         match self.tasks.get(tid) {
+            _ if tid.host() != self.own_host() => self.reply(from, wait, Err(Code::HostFail)),
             Some(task) if task.origin != Origin::Own => {
                 self.tasks.waiters.insert(from, tid);
                 self.tasks.waiting.entry(tid).or_default().push((from, wait));
@@ -498,7 +499,8 @@ impl Machine {
     /// Something for the standard input of a task.
     pub(super) fn input(&mut self, from: Tid, wait: u32, tid: Tid, data: ByteBuf) {
         let Some(task) = self.tasks.get_mut(tid).filter(|task| task.has_input) else {
-            return self.reply(from, wait, Err(Code::NoTask));
+            let lost = tid.host() != self.own_host();
+            return self.reply(from, wait, Err(if lost { Code::HostFail } else { Code::NoTask }));
         };
         if data.len() > proto::INPUT_BYTES_MAX {
             return self.reply(from, wait, Err(Code::BadParam));
