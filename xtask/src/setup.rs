@@ -19,6 +19,8 @@ const TEST: &[&str] = &[
     "gfortran",
     "groff-base",
     "iproute2",
+    // Debian's pvmd looks services up.
+    "netbase",
     "pkg-config",
     "procps",
     "slsh",

@@ -2,7 +2,11 @@
 # which versions it is.
 #@ nodaemon
 . "$CONFORM/functions"
-echo "PVM_VMID=mine" | pvmd > said 2> errors &
+# It is in the pipe before the daemon starts, which does not wait for it.
+mkfifo pipe
+exec 3<> pipe
+echo "PVM_VMID=mine" >&3
+pvmd <&3 > said 2> errors &
 wait_for_text said /
 ls "$PVM_TMP" | grep -E '^pvm[dl]\.' | sed -E 's/\.[0-9]+/.UID/'
 echo conf | PVM_VMID=mine pvm | sed -n 's/^pvmd already running.$/&/p'

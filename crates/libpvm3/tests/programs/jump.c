@@ -109,15 +109,15 @@ int main(void)
     CHECK(pvm_joingroup("two") == 0);
     signal(SIGALRM, jump);
     for (turn = 0; turn < 3; turn++) {
-        jump_out(wait_by_recv, 20000);
-        jump_out(wait_by_precv, 20000);
-        jump_out(wait_by_trecv, 20000);
+        jump_out(wait_by_recv, 100000);
+        jump_out(wait_by_precv, 100000);
+        jump_out(wait_by_trecv, 100000);
     }
     jump_away_from_another();
-    jump_out(wait_by_barrier, 20000);
+    jump_out(wait_by_barrier, 100000);
 
     signal(SIGALRM, receive_in_handler);
-    in_time(20000);
+    in_time(100000);
     CHECK(receive_int(-1, 4) == 6);
     CHECK(heard == 1);
     CHECK(pvm_exit() == 0);

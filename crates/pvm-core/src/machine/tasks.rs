@@ -219,8 +219,9 @@ fn info(core: &Core, tid: Tid, task: &Task) -> TaskInfo {
 
 /// Something for the standard input of a task.
 pub(super) fn input(core: &mut Core, from: Tid, wait: u32, tid: Tid, data: ByteBuf) {
+    let lost = tid.host() != core.own_host();
     let Some(task) = core.tasks.get_mut(tid).filter(|task| task.has_input) else {
-        return core.reply(from, wait, Err(Code::NoTask));
+        return core.reply(from, wait, Err(if lost { Code::HostFail } else { Code::NoTask }));
     };
     if data.len() > proto::INPUT_BYTES_MAX {
         return core.reply(from, wait, Err(Code::BadParam));
@@ -277,6 +278,7 @@ impl Tasks {
             return core.reply(from, wait, Ok(Reply::Int(status)));
         }
         match core.tasks.get(tid) {
+            _ if tid.host() != core.own_host() => core.reply(from, wait, Err(Code::HostFail)),
             Some(task) if task.origin != Origin::Own => {
                 self.waiters.insert(from, tid);
                 self.waiting.entry(tid).or_default().push((from, wait));

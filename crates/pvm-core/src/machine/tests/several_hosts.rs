@@ -427,6 +427,21 @@ fn how_a_task_on_another_host_ends_is_known() {
 }
 
 #[test]
+fn how_a_task_of_a_lost_host_has_ended_is_asked_in_vain_sooner_or_later() {
+    let mut fleet = Fleet::new(2, 4);
+    let task = fleet.task(MASTER);
+    let child = tids(&fleet.spawn(task, Spawn { flags: TASK_HOST, place: text("h2"), ..spawn_of("prog", 1) }))[0];
+    let sooner = fleet.send(task, Request::ExitStatus(child));
+    fleet.settle();
+    fleet.kill(child.host());
+    fleet.settle();
+    assert_eq!(fleet.answer(task, sooner), Some(Reply::Error(Code::HostFail)));
+    for later in [Request::ExitStatus(child), Request::Input { tid: child, data: text("hello") }] {
+        assert_eq!(fleet.ask(task, later), Some(Reply::Error(Code::HostFail)));
+    }
+}
+
+#[test]
 fn a_halt_from_anywhere_ends_all_hosts() {
     many(4, |fleet| {
         let asker = fleet.task(Fleet::host(3));
