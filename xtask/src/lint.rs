@@ -1,7 +1,7 @@
 //! The house rules that a program can check: `cargo xtask lint`.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{atomics, citations, clippy, compatibility, debian_pvm, limits};
+use crate::{atomics, citations, clippy, compatibility, debian_pvm, layers, limits};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,8 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("ordered accesses to atomics name their pair", atomics_have_partners(&sources));
+    checks.check("the machine's modules stand one over the other", layers::stand_one_over_the_other(&sources));
+    checks.check("the daemon names every action", layers::every_action_is_named());
     checks.check("no path of one machine", no_machine_paths());
     checks.check("what is cited is there", everything_cited_is_there());
     checks.check("docs/limits.md is new and true", limits::is_current());

@@ -20,6 +20,7 @@ mod failures;
 mod fuzz;
 mod hosts;
 mod install;
+mod layers;
 mod limits;
 mod lint;
 mod machine;

@@ -1,5 +1,5 @@
 //! Which sub-machine takes a frame of another daemon, and who may send it.
-use super::action::Action;
+use super::action::{Action, SpawnId};
 use super::core::Core;
 use super::event::Event;
 use super::group_page::Listing;
@@ -43,7 +43,8 @@ impl Parts {
             Frame::Signal { tid, signal } => drop(control::signal(core, tid, signal)),
             Frame::SignalGroup { tid, signal } => drop(control::signal_group(core, tid, signal)),
             Frame::Spawn { wait, parent, first, total, spawn } => {
-                self.spawns.ordered(core, from, wait, parent, first, total, spawn);
+                let id = SpawnId { host: from, number: wait };
+                self.spawns.ordered(core, id, parent, first, total, spawn);
             }
             Frame::Spawned { wait, results } => {
                 let observers = &mut Observers { traces: &mut self.traces, output: &mut self.output };

@@ -124,7 +124,7 @@ impl Groups {
     }
     /// Who has arrived at the master's own barriers.
     #[cfg(test)]
-    pub fn waiting_here(&self) -> Option<super::Waiting> {
+    pub fn waiting_here(&self) -> Option<super::group_page::Waiting> {
         self.groups.values().find_map(|group| group.arrivals.waiting())
     }
     #[cfg(test)]

@@ -214,18 +214,8 @@ impl Spawns {
         }
     }
 
-    /// Another host wants tasks started here.
-    pub fn ordered(
-        &mut self,
-        core: &mut Core,
-        host: Tid,
-        wait: u32,
-        parent: i32,
-        first: i32,
-        total: i32,
-        spawn: Spawn,
-    ) {
-        let id = SpawnId { host, number: wait };
+    /// Another host wants tasks started here, as its part of that spawn.
+    pub fn ordered(&mut self, core: &mut Core, id: SpawnId, parent: i32, first: i32, total: i32, spawn: Spawn) {
         let code = match spawn.count {
             _ if core.halting => Code::SysErr,
             count if count as u32 > LOCAL_MASK && count > 0 => Code::OutOfRes,
@@ -235,7 +225,7 @@ impl Spawns {
             _ => return self.begin_share(core, id, parent, first, total, spawn),
         };
         let results = vec![code.number(); usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize)];
-        core.send_host(host, Frame::Spawned { wait, results });
+        core.send_host(id.host, Frame::Spawned { wait: id.number, results });
     }
 
     fn begin_share(&mut self, core: &mut Core, spawn: SpawnId, parent: i32, first: i32, total: i32, request: Spawn) {
