@@ -1,6 +1,6 @@
 //! Which lines of a decoder its corpus reaches.
 use super::build::{Engine, tool};
-use super::{Target, in_tree};
+use super::{Target, unpacked};
 use crate::common::{output, root, sh};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ pub fn of(engine: &Engine, target: &Target) -> Result<Coverage> {
     let (raw, merged) = (folder.join(format!("{}.raw", target.name)), folder.join(format!("{}.data", target.name)));
     sh(Command::new(&engine.replayer)
         .arg(&target.name)
-        .args([in_tree(&target.name), engine.corpus(&target.name)])
+        .args([unpacked(engine, &target.name)?, engine.corpus(&target.name)])
         .env("LLVM_PROFILE_FILE", &raw)
         .stderr(std::process::Stdio::null()))?;
     sh(Command::new(tool("llvm-profdata")?).args(["merge", "--sparse", "-o"]).args([&merged, &raw]))?;
