@@ -2,8 +2,9 @@
 //!
 //! The libraries are linked here and not by cargo: a shared library that cargo links hides the
 //! symbols of C sources, and a static library of cargo's shows all of Rust's.
-use crate::common::{Scratch, cargo, dist, output, root, sh};
+use crate::common::{cargo, dist, output, root, sh};
 use crate::contract::FORTRAN;
+use crate::scratch;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::IsTerminal;
@@ -156,7 +157,7 @@ fn shared(compiler: &str, soname: &str, to: &Path) -> Command {
 /// The shared libraries, by a C compiler for the machine on which they are to run.
 pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> {
     let map = exports();
-    let scratch = Scratch::new("link")?;
+    let scratch = scratch::directory("link")?;
     let main = scratch.path().join(SONAME);
     sh(shared(compiler, SONAME, &main)
         // The compiler's helpers come along: one library less for each task to find at its start.
@@ -177,7 +178,7 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
 /// One object whose only visible names are PVM's, so that it gets along with everything, another
 /// Rust library included.
 fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()> {
-    let scratch = Scratch::new("archive")?;
+    let scratch = scratch::directory("archive")?;
     let (all, kept) = (scratch.path().join("all.o"), scratch.path().join("pvm3.o"));
     let names = scratch.path().join("names");
     fs::write(&names, exported.join("\n"))?;

@@ -3,7 +3,7 @@ use crate::counts::Counts;
 use crate::failures;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// How much of what a failing command says is passed on, in lines.
@@ -77,36 +77,6 @@ impl Progress {
 pub fn in_path(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
-}
-
-/// A new empty directory that is removed, with what is in it, when the value is dropped.
-pub struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Makes the directory; `name` says in it what it is for.
-    pub fn new(name: &str) -> Result<Scratch> {
-        let parent = std::env::temp_dir();
-        for number in 0..10_000 {
-            let path = parent.join(format!("hpvm-{name}-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Scratch(path)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
-            }
-        }
-        bail!("{} is full of hpvm-{name}-*", parent.display())
-    }
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing can be done about a failure, and nothing depends on it.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Counts checks, and tells of those that fail.

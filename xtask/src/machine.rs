@@ -1,14 +1,16 @@
 //! A virtual machine with a directory of its own, for the commands that look at what is left of it.
-use crate::common::{Scratch, dist};
+use crate::common::dist;
 use crate::debian_pvm;
+use crate::{processes, scratch};
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How long a daemon may take to say that it is ready.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
@@ -33,7 +35,7 @@ pub struct Machine {
     whose: Whose,
     /// Where ours is installed.
     tree: PathBuf,
-    scratch: Scratch,
+    scratch: TempDir,
     daemon: Option<Child>,
     variables: &'static [(&'static str, &'static str)],
 }
@@ -46,14 +48,14 @@ impl Machine {
 
     /// The same, with variables that all its processes get.
     pub fn start_with(whose: Whose, name: &str, variables: &'static [(&'static str, &'static str)]) -> Result<Machine> {
-        let mut machine = Machine { whose, tree: dist(), scratch: Scratch::new(name)?, daemon: None, variables };
+        let mut machine = Machine { whose, tree: dist(), scratch: scratch::directory(name)?, daemon: None, variables };
         machine.start_daemon()?;
         Ok(machine)
     }
 
     /// Starts a daemon of hpvm as it is installed below `prefix`.
     pub fn start_installed(prefix: &Path, name: &str) -> Result<Machine> {
-        let (tree, scratch) = (prefix.to_path_buf(), Scratch::new(name)?);
+        let (tree, scratch) = (prefix.to_path_buf(), scratch::directory(name)?);
         let mut machine = Machine { whose: Whose::Ours, tree, scratch, daemon: None, variables: &[] };
         machine.start_daemon()?;
         Ok(machine)
@@ -133,16 +135,7 @@ impl Machine {
 
     /// All processes of this machine, the daemon included.
     pub fn processes(&self) -> Vec<u32> {
-        let mark = format!("PVM_TMP={}\0", self.directory().display()).into_bytes();
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let numbers = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-        numbers
-            .filter(|pid| {
-                let mut environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-                environment.push(0);
-                environment.windows(mark.len()).any(|window| window == mark)
-            })
-            .collect()
+        processes::with_variable("PVM_TMP", self.directory().as_os_str())
     }
 
     /// Kills the daemon as nothing can prepare for.
@@ -196,7 +189,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         for pid in self.processes() {
-            kill(pid, Signal::KILL);
+            processes::signal(pid, Signal::KILL);
         }
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();
@@ -281,16 +274,6 @@ pub fn name_of(path: &Path) -> String {
 }
 
 fn describe(pid: u32) -> String {
-    let mut line = Vec::new();
-    if let Ok(file) = fs::File::open(format!("/proc/{pid}/cmdline")) {
-        let _ = file.take(200).read_to_end(&mut line);
-    }
-    format!("{pid} ({})", String::from_utf8_lossy(&line).replace('\0', " ").trim())
-}
-
-fn kill(pid: u32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid as i32) {
-        // It may have ended by itself.
-        let _ = kill_process(pid, signal);
-    }
+    let words = processes::find(pid).and_then(|process| process.cmdline().ok()).unwrap_or_default();
+    format!("{pid} ({})", words.join(" "))
 }

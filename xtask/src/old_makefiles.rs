@@ -2,11 +2,12 @@
 //! project of that kind, and the sources of Debian's pvm-examples with their own makefiles, are
 //! built below it by `aimk`, and run; so is our own example in Fortran.
 use crate::build::{CLASSIC_ROOT, build_unless_told};
-use crate::common::{Checks, Scratch, dist, in_path, output, root};
+use crate::common::{Checks, dist, in_path, output, root};
 use crate::counts::Counts;
 use crate::debian_pvm;
 use crate::install::copy_tree;
 use crate::machine::Machine;
+use crate::scratch;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
         checks.check("old makefiles", Err(anyhow::anyhow!("gfortran is missing: cargo xtask setup test")));
         return Ok(checks.counts());
     }
-    let place = Scratch::new("installed")?;
+    let place = scratch::directory("installed")?;
     let prefix = place.path().join("prefix");
     copy_tree(&dist(), &prefix)?;
     let machine = Machine::start_installed(&prefix, "old-makefiles")?;

@@ -1,8 +1,9 @@
 //! The Fortran side of the binary interface: `fpvm3.h`, and each way in which programs are linked.
 use super::output;
-use crate::common::{Checks, Scratch, in_path, root};
+use crate::common::{Checks, in_path, root};
 use crate::contract::FORTRAN;
 use crate::debian_pvm;
+use crate::scratch;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,7 +33,7 @@ pub fn check(checks: &mut Checks, lib: &Path) -> Result<()> {
         checks.check("Fortran", Err(anyhow::anyhow!("gfortran is missing: cargo xtask setup test")));
         return Ok(());
     }
-    let scratch = Scratch::new("fortran")?;
+    let scratch = scratch::directory("fortran")?;
     checks.check("the names of Debian's libfpvm3.a", names_are_known());
     for language in LANGUAGES {
         checks.check(&format!("fpvm3.h in .{} files, {}", language.0, language.1), header(*language, scratch.path()));

@@ -1,9 +1,10 @@
 //! `cargo xtask abi`: whether what was built keeps the binary interface of PVM 3.4.6.
 use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
-use crate::common::{Checks, Scratch, dist, in_path, output, root};
+use crate::common::{Checks, dist, in_path, output, root};
 use crate::contract::{DATA, FORTRAN, FUNCTIONS};
 use crate::counts::Counts;
 use crate::debian_pvm;
+use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -158,7 +159,7 @@ fn archive_shows_only_the_map(archive: &Path) -> Result<()> {
 }
 
 fn check_headers(checks: &mut Checks) -> Result<()> {
-    let scratch = Scratch::new("headers")?;
+    let scratch = scratch::directory("headers")?;
     let include = root().join("include");
     let layout = root().join("tests/abi/layout.c");
     for &(compiler, standard) in LANGUAGES {
@@ -191,7 +192,7 @@ fn check_headers(checks: &mut Checks) -> Result<()> {
 }
 
 fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
-    let scratch = Scratch::new("programs")?;
+    let scratch = scratch::directory("programs")?;
     let archive = lib.join("libpvm3.a");
     let with_static: Vec<&str> = vec!["-Wl,-Bstatic", "-lgpvm3", "-lpvm3", "-Wl,-Bdynamic"];
     let whole_path = archive.to_string_lossy();
@@ -307,7 +308,7 @@ fn sources_compile() -> Result<()> {
         .into_iter()
         .filter(|path| path.to_string_lossy().ends_with("examples.tar.gz"))
         .collect();
-    let scratch = Scratch::new("sources")?;
+    let scratch = scratch::directory("sources")?;
     for archive in &archives {
         output(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(scratch.path()))?;
     }

@@ -16,6 +16,7 @@ use crate::common::{Progress, dist, root};
 use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
 use plan::Effort;
+use procfs::Current;
 use runner::Outcome;
 use samples::Samples;
 use serde_json::json;
@@ -223,9 +224,8 @@ fn first_line(program: &str, argument: &str) -> String {
 
 /// The processor, as the kernel names it.
 fn processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("model name")).unwrap_or_default();
-    line.split_once(':').map_or("", |parts| parts.1.trim()).to_owned()
+    let info = procfs::CpuInfo::current().ok();
+    info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
 }
 
 /// What stands above the picture: version and day, machine.

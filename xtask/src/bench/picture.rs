@@ -290,10 +290,10 @@ mod tests {
         ] {
             samples.add(System::Hpvm, measure, size, 1.5, unit);
         }
-        let path = std::env::temp_dir().join(format!("hpvm-picture-{}.svg", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("picture.svg");
         assert!(draw(&samples, &["a processor, 2026-01-31, version 9".into()], &path).unwrap());
         let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
         for part in [
             "2026-01-31",
             "bytes of a message",

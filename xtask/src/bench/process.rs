@@ -4,10 +4,11 @@
 //! starts; what is still there when its time is over is found by the mark and killed. The kernel
 //! ends the programs when this process dies (`setpriv --pdeathsig`).
 use super::systems::Vm;
-use crate::common::Scratch;
 use crate::debian_pvm;
+use crate::{processes, scratch};
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The variable that marks what we started.
 const MARK: &str = "HPVM_BENCH";
@@ -45,29 +47,14 @@ fn command(program: &Path, signal: &str, mark: &str) -> Command {
 
 /// Kills what carries the mark, and waits until it is gone.
 fn sweep(mark: &str) {
-    let wanted = format!("{MARK}={mark}");
     let deadline = Instant::now() + GRACE;
     loop {
-        let mut found = false;
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes()) {
-                found = true;
-                signal(pid, Signal::KILL);
-            }
-        }
-        if !found || Instant::now() > deadline {
+        let left = processes::with_variable(MARK, OsStr::new(mark));
+        left.iter().for_each(|pid| processes::signal(*pid, Signal::KILL));
+        if left.is_empty() || Instant::now() > deadline {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn signal(pid: i32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // A process that has just ended is no error.
-        let _ = kill_process(pid, signal);
     }
 }
 
@@ -138,7 +125,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            signal(self.child.id() as i32, Signal::TERM);
+            processes::signal(self.child.id(), Signal::TERM);
             if !wait_for(&mut self.child, GRACE) {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
@@ -157,21 +144,14 @@ fn last_lines(text: &str) -> String {
 
 /// Removes directories of earlier runs that were killed: those whose process is no more.
 pub fn remove_leftovers() {
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(rest) = name.strip_prefix(&format!("hpvm-{SCRATCH}-")) else { continue };
-        let pid = rest.split('-').next().and_then(|word| word.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
+    scratch::abandoned(SCRATCH).iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
 }
 
 /// A virtual machine of one host with a directory of its own; ended when dropped.
 pub struct Machine {
     daemon: Child,
     mark: String,
-    directory: Scratch,
+    directory: TempDir,
     library: PathBuf,
 }
 
@@ -180,7 +160,7 @@ impl Machine {
     pub fn start(vm: Vm) -> Result<Machine> {
         let library = vm.library_directory().with_context(|| format!("{} is not there", vm.name()))?;
         let mark = new_mark();
-        let directory = Scratch::new(SCRATCH)?;
+        let directory = scratch::directory(SCRATCH)?;
         let mut daemon = command(&vm.pvmd(), "TERM", &mark)
             .envs(environment(directory.path(), &library))
             .args(hostfile(vm, directory.path())?)
@@ -246,7 +226,7 @@ fn environment(directory: &Path, library: &Path) -> Vec<(String, String)> {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        signal(self.daemon.id() as i32, Signal::TERM);
+        processes::signal(self.daemon.id(), Signal::TERM);
         if !wait_for(&mut self.daemon, DAEMON_TIME_MAX) {
             eprintln!("bench: the daemon in {} does not end by SIGTERM", self.directory.path().display());
             let _ = self.daemon.kill();

@@ -3,8 +3,9 @@ use super::plan::{Group, Kind};
 use super::process::{Machine, Program, SCRATCH};
 use super::samples::Samples;
 use super::systems::{System, Vm};
-use crate::common::{Scratch, dist, root, sh};
+use crate::common::{dist, root, sh};
 use crate::debian_pvm;
+use crate::scratch;
 use anyhow::{Context, Result};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,7 +102,7 @@ impl Outcome {
         let Kind::Ours(tasks) = group.kind else { return self.run_netpipe(group, system, machines) };
         let numbers = [group.repetition_ms.to_string(), group.repetitions.to_string()];
         let mut arguments = vec![group.measure.to_owned()];
-        let scratch = Scratch::new(SCRATCH)?;
+        let scratch = scratch::directory(SCRATCH)?;
         let program = if let Some(vm) = system.vm() {
             arguments.push(if system == System::PvmDirect { "direct" } else { "default" }.to_owned());
             arguments.extend(numbers);

@@ -102,15 +102,15 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     let mut command = machine.command(&program);
     command.args(arguments);
     let input = match case.kind {
-        Kind::Console => Stdio::from(console_input(case, &machine.folder)?),
+        Kind::Console => Stdio::from(console_input(case, machine.folder())?),
         _ => Stdio::null(),
     };
-    let path = machine.folder.join("output");
+    let path = machine.folder().join("output");
     let output = File::create(&path)?;
     command.envs(case.env.iter().map(|(name, value)| (name, value)));
     // The console's two streams are buffered differently, so their order says nothing.
     let errors = match case.kind {
-        Kind::Console => File::create(machine.folder.join("errors"))?,
+        Kind::Console => File::create(machine.folder().join("errors"))?,
         _ => output.try_clone()?,
     };
     if case.kind == Kind::Fortran {
@@ -120,7 +120,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     command.stdin(input).stderr(errors).stdout(output);
     let end = wait(&mut command, case.timeout).with_context(|| case.name.clone())?;
     let mut text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-    if let Ok(errors) = std::fs::read_to_string(machine.folder.join("errors")) {
+    if let Ok(errors) = std::fs::read_to_string(machine.folder().join("errors")) {
         text = text + "---- standard error\n" + &errors;
     }
     if !text.is_empty() && !text.ends_with('\n') {

@@ -27,7 +27,7 @@ static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([4-7][0-9a-f]{4}
 /// Tids by order of appearance, and names for times, process ids, folders, the host.
 pub fn text(raw: &str, machine: &Machine) -> String {
     let mut text = raw.replace(&machine.home().display().to_string(), "HOME");
-    text = text.replace(&machine.folder.display().to_string(), "TMP");
+    text = text.replace(&machine.folder().display().to_string(), "TMP");
     text = text.replace(&common::root().display().to_string(), "ROOT");
     text = dates(user(&text));
     let mut seen: HashMap<String, usize> = HashMap::new();

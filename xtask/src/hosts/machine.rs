@@ -4,9 +4,10 @@ use super::network::{Host, Network, is_daemon};
 use crate::conform::compile::folder;
 use crate::conform::machine::{POLL_INTERVAL, Side, path};
 use crate::debian_pvm;
+use crate::processes::signal;
 use crate::{common, machine::wait_until};
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -202,13 +203,6 @@ fn environment(side: Side) -> Vec<(String, String)> {
     ];
     environment.extend(side.environment());
     environment
-}
-
-/// Sends a signal to a process, which may have ended meanwhile.
-pub fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, signal);
-    }
 }
 
 impl Drop for Machine<'_> {

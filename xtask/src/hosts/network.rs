@@ -2,7 +2,9 @@
 
 use super::switch::Switch;
 use crate::common::output;
+use crate::processes;
 use anyhow::{Context, Result, bail};
+use procfs::process::Process;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -49,9 +51,10 @@ impl Host {
     pub fn processes(&self) -> Vec<u32> {
         let network = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let own = network(self.holder());
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-        ids.filter(|pid| *pid != self.holder() && network(*pid) == own && !is_zombie(*pid)).collect()
+        let is_alive = |process: &Process| process.stat().is_ok_and(|stat| stat.state != 'Z');
+        let is_here = |process: &Process| network(process.pid as u32) == own && is_alive(process);
+        let all = processes::all().filter(is_here).map(|process| process.pid as u32);
+        all.filter(|pid| *pid != self.holder()).collect()
     }
 
     /// The daemon on this host, if one runs.
@@ -68,18 +71,13 @@ impl Host {
 
 /// The name of a process.
 pub fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+    processes::find(pid).and_then(|process| process.stat().ok()).map(|stat| stat.comm).unwrap_or_default()
 }
 
 /// Whether a process is a daemon, by its program.
 pub fn is_daemon(pid: u32) -> bool {
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = processes::find(pid).and_then(|process| process.exe().ok()).unwrap_or_default();
     program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pvmd"))
-}
-
-fn is_zombie(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    status.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
 }
 
 fn enter(pid: u32) -> Command {

@@ -6,9 +6,11 @@
 //! the mounts. So there is nothing to clean up, not even after a SIGKILL.
 
 use crate::common::{in_path, output};
+use crate::scratch;
 use anyhow::{Context, Result};
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// What the folders are called on which the sandboxes' file systems are mounted.
@@ -54,14 +56,7 @@ fn unshare_as(user: bool) -> Command {
 
 /// Removes the folders of commands that were killed; they are empty outside of the sandbox.
 fn remove_leftovers() {
-    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(rest) = name.strip_prefix(&format!("hpvm-{PLACE}-")) else { continue };
-        let command = rest.split('-').next().and_then(|word| word.parse::<u32>().ok());
-        if command.is_some_and(|command| !Path::new("/proc").join(command.to_string()).exists()) {
-            let _ = std::fs::remove_dir(entry.path());
-        }
-    }
+    scratch::abandoned(PLACE).iter().for_each(|folder| drop(fs::remove_dir(folder)));
 }
 
 /// Runs this program again, inside, with these arguments; shows what it prints, and gives its last
@@ -83,7 +78,7 @@ pub fn run_with(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
 
 fn run_by(mut unshare: Command, arguments: &[&str], mut hear: impl FnMut(&str)) -> Result<String> {
     remove_leftovers();
-    let place = crate::common::Scratch::new(PLACE)?;
+    let place = scratch::directory(PLACE)?;
     let mut child = unshare
         .args(["sh", "-c", FIRST_PROCESS, "sh"])
         .arg(std::env::current_exe()?)

@@ -3,8 +3,9 @@ use super::SECTION;
 use super::markup::{Block, blocks, references};
 use super::page::{Page, fortran_name};
 use crate::build::files_of;
-use crate::common::{Checks, Scratch, in_path, output, root};
+use crate::common::{Checks, in_path, output, root};
 use crate::contract::{DATA, FORTRAN, FUNCTIONS};
+use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ pub fn all_pages(checks: &mut Checks, pages: &[Page]) -> Result<()> {
 
 /// What concerns one page.
 pub fn each_page(checks: &mut Checks, pages: &[Page], chosen: &[&Page]) -> Result<()> {
-    let scratch = Scratch::new("pages")?;
+    let scratch = scratch::directory("pages")?;
     let others = known(pages)?;
     for page in chosen {
         let name = &page.name;

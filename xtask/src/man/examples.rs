@@ -1,7 +1,8 @@
 //! Examples: each compiles, and does what its page says.
 use super::page::Page;
-use crate::common::{Checks, Scratch, dist, output, root};
+use crate::common::{Checks, dist, output, root};
 use crate::machine::{Machine, Whose, wait_until};
+use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ const SPAWN_DIRECTORY: &str = "pvm3/bin";
 
 /// Compiles all examples, since they may start one another, and runs the chosen ones.
 pub fn check(checks: &mut Checks, pages: &[Page], chosen: &[&Page]) -> Result<()> {
-    let programs = Scratch::new("examples")?;
+    let programs = scratch::directory("examples")?;
     for page in pages {
         if let Some(source) = &page.example {
             let compiled = compile(source, programs.path());

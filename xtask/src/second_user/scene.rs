@@ -1,5 +1,6 @@
 //! Two users, a directory for temporary files that both may write, and the programs they start.
-use crate::common::{Scratch, dist, output, root};
+use crate::common::{dist, output, root};
+use crate::scratch;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::{self, Permissions};
@@ -9,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A user that no system has.
 pub const ORDINARY_USER: u32 = 61_234;
@@ -29,8 +31,8 @@ pub enum Who {
 }
 
 /// The programs, where both users can read them, wherever the source tree is.
-pub fn programs() -> Result<Scratch> {
-    let programs = Scratch::new("second-user-programs")?;
+pub fn programs() -> Result<TempDir> {
+    let programs = scratch::directory("second-user-programs")?;
     fs::set_permissions(programs.path(), Permissions::from_mode(0o755))?;
     for program in ["pvm", "pvmd"] {
         fs::copy(dist().join("bin").join(program), programs.path().join(program))?;
@@ -50,7 +52,7 @@ pub fn programs() -> Result<Scratch> {
 
 /// The place where all happens; gone with the value.
 pub struct Scene {
-    directory: Scratch,
+    directory: TempDir,
     programs: PathBuf,
     user: u32,
     made: String,
@@ -58,8 +60,8 @@ pub struct Scene {
 
 impl Scene {
     /// A new place, where the machine will be that user's.
-    pub fn new(user: u32, programs: &Scratch) -> Result<Scene> {
-        let directory = Scratch::new("second-user")?;
+    pub fn new(user: u32, programs: &TempDir) -> Result<Scene> {
+        let directory = scratch::directory("second-user")?;
         let path = directory.path();
         fs::set_permissions(path, Permissions::from_mode(0o755))?;
         for (name, owner, mode) in [("tmp", 0, 0o1777), ("us", user, 0o700), ("stranger", STRANGER, 0o700)] {

@@ -1,5 +1,6 @@
 //! Memory and descriptors of a machine's processes, as the kernel counts them.
 use anyhow::{Context, Result, bail};
+use procfs::process::{FDTarget, Process};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -112,7 +113,8 @@ impl Watch {
         let daemons: Vec<String> = self.daemons.iter().map(|daemon| format!("{daemon}:daemon:0")).collect();
         for word in line.split_whitespace().skip(1).chain(daemons.iter().map(String::as_str)) {
             let [pid, kind, heap] = word.split(':').collect::<Vec<_>>()[..] else { bail!("not PID:KIND:HEAP: {word}") };
-            let mut used = used_by(pid, &mut files).with_context(|| format!("process {pid}, a {kind}"))?;
+            let process = Process::new(pid.parse()?).with_context(|| format!("process {pid}, a {kind}"))?;
+            let mut used = used_by(&process, &mut files).with_context(|| format!("process {pid}, a {kind}"))?;
             used.heap_bytes = heap.parse()?;
             look.shared_bytes += used.shared_bytes;
             look.tasks += 1;
@@ -179,31 +181,25 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn used_by(pid: &str, files: &mut BTreeMap<u64, u64>) -> Result<Use> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+fn used_by(process: &Process, files: &mut BTreeMap<u64, u64>) -> Result<Use> {
+    let rollup = process.smaps_rollup()?.memory_map_rollup;
+    let shared = rollup.iter().find_map(|map| map.extension.map.get("Pss_Shmem"));
     let mut used = Use {
-        private_bytes: kibibytes_after(&status, "RssAnon:")? << 10,
-        shared_bytes: kibibytes_after(&rollup, "Pss_Shmem:")? << 10,
-        mappings: fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().count(),
+        private_bytes: process.status()?.rssanon.context("no RssAnon")? << 10,
+        shared_bytes: *shared.context("no Pss_Shmem")?,
+        mappings: process.maps()?.len(),
         ..Use::default()
     };
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        let path = entry?.path();
+    for descriptor in process.fd()? {
+        let descriptor = descriptor?;
         used.descriptors += 1;
-        let target = fs::read_link(&path).unwrap_or_default();
-        if target.to_string_lossy().starts_with("/memfd:") {
-            if let Ok(meta) = fs::metadata(&path) {
+        if matches!(descriptor.target, FDTarget::MemFD(_)) {
+            if let Ok(meta) = fs::metadata(format!("/proc/{}/fd/{}", process.pid, descriptor.fd)) {
                 files.insert(meta.ino(), meta.blocks() * BLOCK_BYTES);
             }
         }
     }
     Ok(used)
-}
-
-fn kibibytes_after(text: &str, name: &str) -> Result<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 #[cfg(test)]
@@ -235,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_process_can_be_looked_at() {
-        let used = used_by("self", &mut BTreeMap::new()).unwrap();
+        let used = used_by(&Process::myself().unwrap(), &mut BTreeMap::new()).unwrap();
         assert!(used.private_bytes > 0 && used.descriptors >= 3);
     }
 }

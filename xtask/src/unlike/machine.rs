@@ -5,8 +5,9 @@ use super::kinds::{Extent, KINDS, Kind};
 use crate::conform::execute::{End, wait};
 use crate::hosts::network::{Host, Network};
 use crate::machine::wait_until;
+use crate::processes::signal;
 use anyhow::{Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -150,12 +151,6 @@ fn environment(folder: &Path, host: &Host, kind: &Kind) -> Vec<(&'static str, St
         ("PVM_ALLOW_ROOT", "1".to_owned()),
         ("LC_ALL", "C".to_owned()),
     ]
-}
-
-fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, signal);
-    }
 }
 
 impl Drop for Machine<'_> {

@@ -3,9 +3,9 @@
 use super::Run;
 use super::chief::Chief;
 use super::links;
-use crate::hosts::machine::signal;
 use crate::hosts::network::name_of;
 use crate::machine::wait_until;
+use crate::processes::signal;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -251,7 +251,7 @@ fn talk(run: &Run, lines: &[&str]) -> Result<()> {
 /// Long frames for one host vanish, short ones do not: its control link lives.
 fn black_hole(run: &mut Run) -> Result<()> {
     run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
-    std::thread::sleep(run.numbers.pause(HOLE_MS[0], HOLE_MS[1]));
+    std::thread::sleep(Duration::from_millis(run.random.u64(HOLE_MS[0]..HOLE_MS[1])));
     run.network.tell_switch("heal")?;
     Ok(())
 }

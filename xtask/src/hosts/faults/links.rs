@@ -30,8 +30,8 @@ pub fn kill(run: &mut Run) -> Result<()> {
         Ok(connections(host)?.into_iter().filter(|one| !control.contains(&one.name())).collect())
     };
     let mut killed = 0;
-    for _ in 0..run.numbers.between(1, KILLS_MAX + 1) {
-        let unheard = run.numbers.between(0, 2) == 1;
+    for _ in 0..run.random.u64(1..KILLS_MAX + 1) {
+        let unheard = run.random.bool();
         if unheard {
             run.network.tell_switch(&format!("cut {}", run.victim))?;
         }
@@ -42,15 +42,15 @@ pub fn kill(run: &mut Run) -> Result<()> {
                 break;
             }
             // There is somebody to talk to still when only some of them end.
-            if run.numbers.between(0, 3) > 0 {
+            if run.random.u64(0..3) > 0 {
                 killed += end(run.victim(), &link)?;
             }
         }
         if unheard {
-            std::thread::sleep(run.numbers.pause(100, 1000));
+            std::thread::sleep(Duration::from_millis(run.random.u64(100..1000)));
             run.network.tell_switch("heal")?;
         }
-        std::thread::sleep(run.numbers.pause(100, 2500));
+        std::thread::sleep(Duration::from_millis(run.random.u64(100..2500)));
     }
     for link in data_links(run.victim())? {
         killed += end(run.victim(), &link)?;

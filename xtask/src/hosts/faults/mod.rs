@@ -50,24 +50,6 @@ pub struct Plan {
     pub jobs: usize,
 }
 
-/// Numbers that follow from a seed.
-pub struct Numbers(u64);
-
-impl Numbers {
-    /// A number from `low` up to, without, `high`.
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        low + (mixed ^ (mixed >> 31)) % (high - low)
-    }
-
-    /// So many milliseconds.
-    pub fn pause(&mut self, low: u64, high: u64) -> Duration {
-        Duration::from_millis(self.between(low, high))
-    }
-}
-
 /// Where the tasks' program lies.
 fn program() -> PathBuf {
     scenario::programs().join("faults")
@@ -159,7 +141,7 @@ pub struct Run<'a> {
     network: &'a Network,
     machine: Machine<'a>,
     fault: Fault,
-    numbers: Numbers,
+    random: fastrand::Rng,
     /// The host to which it happens; never the first.
     victim: usize,
     /// Whether that host goes.
@@ -168,13 +150,13 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(network: &'a Network, fault: Fault, seed: u64, side: Side) -> Result<Run<'a>> {
-        let mut numbers = Numbers(seed);
-        let victim = numbers.between(1, HOSTS as u64) as usize;
+        let mut random = fastrand::Rng::with_seed(seed);
+        let victim = random.usize(1..HOSTS);
         // What goes over data links is encrypted, or not.
         let trusted = fault.is_of_data_links() && seed % 2 == 0;
         let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
         let machine = Machine::new(side, network, trusted.as_slice())?;
-        Ok(Run { network, machine, fault, numbers, victim, loses_victim: fault.loses_host() })
+        Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host() })
     }
 
     fn victim(&self) -> &'a Host {
@@ -186,7 +168,7 @@ impl<'a> Run<'a> {
         self.machine.start(HOSTS, &[])?;
         let mut chief = self.chief()?;
         chief.wait("running", Duration::from_secs(30), |lines| lines.iter().any(|line| line == "running"))?;
-        std::thread::sleep(self.numbers.pause(300, 1500));
+        std::thread::sleep(Duration::from_millis(self.random.u64(300..1500)));
         if self.fault == Fault::MasterKilled {
             return self.without_master();
         }
@@ -204,7 +186,7 @@ impl<'a> Run<'a> {
 
     fn chief(&mut self) -> Result<Chief> {
         // PvmDontRoute or PvmRouteDirect (with which PVM 3.4 loses the order, D3); messages of up to so many bytes.
-        let chance = self.numbers.between(0, 2) == 1;
+        let chance = self.random.bool();
         let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
         let route = if direct { "3" } else { "1" };
         let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
@@ -299,7 +281,7 @@ impl<'a> Run<'a> {
     /// The first daemon is gone: everything ends, and says why.
     fn without_master(&mut self) -> Result<String> {
         let master = self.machine.first().daemon().context("a daemon")?;
-        super::machine::signal(master, rustix::process::Signal::KILL);
+        crate::processes::signal(master, rustix::process::Signal::KILL);
         let left = || self.network.hosts().iter().flat_map(Host::processes).collect::<Vec<u32>>();
         // The chief is ours and ends when it finds the daemon gone.
         let ended = wait_until(kinds::NOTICE_TIME, || left().is_empty());
@@ -316,7 +298,7 @@ impl<'a> Run<'a> {
 
     fn halt(&mut self) -> Result<()> {
         let present = self.network.hosts();
-        let host = &present[self.numbers.between(0, present.len() as u64) as usize];
+        let host = &present[self.random.usize(..present.len())];
         self.machine.console(host, "halt\n", CONSOLE_TIME)?;
         let left = || self.network.hosts().iter().flat_map(Host::processes).collect::<Vec<u32>>();
         let ended = wait_until(END_TIME, || left().is_empty());

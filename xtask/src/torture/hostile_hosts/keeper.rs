@@ -1,9 +1,10 @@
 //! Who adds hostile hosts again and again, and looks whether the machine goes on meanwhile.
 use super::{CONSOLE_TIME, HONEST};
 use crate::common::Checks;
-use crate::hosts::machine::{Machine, signal};
+use crate::hosts::machine::Machine;
 use crate::hosts::network::Host;
 use crate::machine::wait_until;
+use crate::processes::{self, signal};
 use anyhow::{Result, bail, ensure};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -166,10 +167,10 @@ impl<'a> Keeper<'a> {
 
     fn measure(&self) {
         for daemon in self.daemons {
-            let status = fs::read_to_string(format!("/proc/{daemon}/status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-            let kibibytes = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
-            let descriptors = fs::read_dir(format!("/proc/{daemon}/fd")).map_or(0, Iterator::count);
+            let process = processes::find(*daemon);
+            let status = process.as_ref().and_then(|process| process.status().ok());
+            let kibibytes = status.and_then(|status| status.rssanon);
+            let descriptors = process.and_then(|process| process.fd_count().ok()).unwrap_or_default();
             self.seen(|seen| {
                 seen.peak_bytes = seen.peak_bytes.max(kibibytes.unwrap_or_default() << 10);
                 seen.peak_descriptors = seen.peak_descriptors.max(descriptors);
