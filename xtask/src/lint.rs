@@ -1,7 +1,7 @@
 //! The house rules that a program can check: `cargo xtask lint`.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{atomics, citations, clippy, compatibility, debian_pvm, limits};
+use crate::{atomics, citations, clippy, compatibility, debian_pvm, limits, modules};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let mut checks = Checks::default();
     let sources = files_under(SOURCES, &["rs", "c", "h"])?;
     checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
+    checks.check("modules with parts are NAME/mod.rs", modules::have_one_convention(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("ordered accesses to atomics name their pair", atomics_have_partners(&sources));
     checks.check("no path of one machine", no_machine_paths());
