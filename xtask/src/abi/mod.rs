@@ -1,4 +1,4 @@
-//! `cargo xtask abi`: whether what was built keeps the binary interface of PVM 3.4.6.
+//! `cargo xtask abi`: checks that the libraries keep the binary interface of PVM 3.4.6.
 use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
 use crate::common::{Checks, dist, in_path, output, root};
 use crate::contract::{DATA, FORTRAN, FUNCTIONS};
@@ -12,12 +12,12 @@ use std::process::Command;
 
 mod fortran;
 
-/// Libraries that may be needed: those of the system's C compiler.
+/// The libraries that may be needed: those of the system's C compiler.
 const NEEDED_MAY_BE: &[&str] =
     &["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux"];
-/// Packages of Debian that have programs for PVM which hpvm does not replace.
+/// Debian's packages with programs for PVM that hpvm does not replace.
 const PACKAGES: &[&str] = &["netpipe-pvm", "slang-pvm", "pvm-examples", "pvm-dev", "tablix2"];
-/// C and C++ as strict as they come.
+/// C and C++ at their strictest.
 const LANGUAGES: &[(&str, &str)] =
     &[("cc", "c89"), ("cc", "c99"), ("cc", "c17"), ("c++", "c++98"), ("c++", "c++17"), ("c++", "c++20")];
 
@@ -58,7 +58,7 @@ fn dynamic_symbols(file: &Path) -> Result<Symbols> {
     Ok(table.lines().filter_map(symbol).map(|symbol| (symbol.name.clone(), symbol)).collect())
 }
 
-/// A line of readelf: number, value, size, type, binding, visibility, section, name.
+/// Reads a line of readelf: number, value, size, type, binding, visibility, section, name.
 fn symbol(line: &str) -> Option<Symbol> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [number, _, size, kind, _, _, section, name, ..] = words[..] else { return None };
@@ -102,7 +102,7 @@ fn is_none(what: &str, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What the dynamic section of a library says under a heading such as NEEDED.
+/// Returns the entries of a kind, such as NEEDED, in the dynamic section of a library.
 fn dynamic(file: &Path, heading: &str) -> Result<Vec<String>> {
     let section = output(Command::new("readelf").args(["--wide", "--dynamic"]).arg(file))?;
     let of_heading = section.lines().filter(|line| line.contains(&format!("({heading})")));
@@ -130,10 +130,12 @@ fn check_libraries(checks: &mut Checks, lib: &Path) {
         ensure!(own.is_empty(), "has symbols of its own: {own:?}");
         Ok(())
     });
-    checks.check("libgpvm3 is a door to libpvm3 and no more", group_needs);
-    checks.check("libpvm3.so.3 shows what exports.map says and no more", shows_only_the_map(&main));
-    checks
-        .check("libpvm3.a shows what exports.map says and no more", archive_shows_only_the_map(&lib.join("libpvm3.a")));
+    checks.check("libgpvm3 only refers to libpvm3", group_needs);
+    checks.check("libpvm3.so.3 exports exactly the names in exports.map", shows_only_the_map(&main));
+    checks.check(
+        "libpvm3.a exports exactly the names in exports.map",
+        archive_shows_only_the_map(&lib.join("libpvm3.a")),
+    );
 }
 
 fn map() -> Result<BTreeSet<String>> {
@@ -278,7 +280,7 @@ fn cmake(lib: &Path, scratch: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether programs of Debian find every name they ask for.
+/// Checks that programs of Debian find every name that they need.
 fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
     let Some(theirs) = debian_symbols()? else {
         checks.check("programs of Debian", Err(anyhow::anyhow!("not installed: cargo xtask setup test")));
@@ -301,7 +303,7 @@ fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
     Ok(())
 }
 
-/// Old C as people wrote it, against both sets of headers.
+/// Checks that old C sources compile with our headers if they compile with Debian's.
 fn sources_compile() -> Result<()> {
     let archives: Vec<PathBuf> = debian_pvm::files("pvm-examples")
         .context("pvm-examples is missing: cargo xtask setup test")?
@@ -340,7 +342,7 @@ fn sources_below(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// What Debian's two libraries define, or `None` when they are not installed.
+/// Returns the names that Debian's two libraries define, or `None` if they are not installed.
 fn debian_symbols() -> Result<Option<BTreeSet<String>>> {
     let Ok(files) = debian_pvm::files("libpvm3") else { return Ok(None) };
     let mut names = BTreeSet::new();

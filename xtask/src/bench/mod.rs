@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: hpvm against Debian's PVM, Open MPI, MPICH and the bare limit, in one run.
+//! `cargo xtask bench`: compares hpvm with Debian's PVM, Open MPI, MPICH and the hardware's limit, in one run.
 //!
-//! See `docs/benchmarks.md` for what is measured and how to read it.
+//! `docs/benchmarks.md` tells what is measured and how to read it.
 mod hosts;
 mod picture;
 mod plan;
@@ -14,7 +14,8 @@ mod verdicts;
 use crate::build;
 use crate::common::{Progress, dist, root};
 use crate::hosts::sandbox;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use lexopt::prelude::*;
 use plan::Effort;
 use procfs::Current;
 use runner::Outcome;
@@ -37,11 +38,11 @@ const ALL: [System; 8] = [
     System::MpichCopy,
 ];
 
-/// How long to look whether anything else runs.
+/// How long to check for other work on the machine.
 const LOOK_AT_LOAD: Duration = Duration::from_millis(500);
 /// The share of all cores that other work may take, in percent.
 const BUSY_PERCENT: f64 = 3.0;
-/// What takes less than this part of the limit's time was not measured under the same conditions.
+/// A time below this share of the limit's time was not measured under the same conditions.
 const DISTURBED_BELOW: f64 = 0.9;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
@@ -59,21 +60,21 @@ struct Options {
 
 fn options(arguments: &[String]) -> Result<Options> {
     let mut options = Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false };
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--short" => options.effort = Effort::Short,
-            "--peers" => options.peers = true,
-            build::AS_IT_IS => {}
-            hosts::INSIDE => options.inside = true,
-            "--only" => {
-                let name = words.next().context(USAGE)?;
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("short") => options.effort = Effort::Short,
+            Long("peers") => options.peers = true,
+            Long("as-it-is") => {}
+            Long("inside") => options.inside = true,
+            Long("only") => {
+                let name = parser.value()?.string()?;
                 if name != hosts::NAME && !plan::groups(options.effort).iter().any(|group| group.name == name) {
                     bail!("there is no measure {name}\n{USAGE}");
                 }
-                options.only.insert(name.clone());
+                options.only.insert(name);
             }
-            _ => bail!("{USAGE}"),
+            other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
     Ok(options)
@@ -125,7 +126,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Latency and bandwidth of hpvm beside the limit; takes some seconds.
+/// Prints latency and bandwidth of hpvm beside the limit; takes some seconds.
 pub fn short_table() -> Result<()> {
     let systems = BTreeSet::from([System::Limit, System::Hpvm]);
     let outcome = measure(Effort::Glance, &BTreeSet::new(), &systems)?;
@@ -157,7 +158,7 @@ fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) 
     Ok(outcome)
 }
 
-/// Other work on the machine makes the figures worthless; say so.
+/// Warns if other work on the machine makes the figures worthless.
 pub fn warn_when_busy() {
     let before = processor_ticks();
     std::thread::sleep(LOOK_AT_LOAD);
@@ -170,8 +171,7 @@ pub fn warn_when_busy() {
     }
 }
 
-/// No message is faster than the limit of the machine; where one seems to be, the limit was measured while other
-/// work ran.
+/// Warns if messages seem faster than the limit of the machine: then the limit was measured while other work ran.
 fn warn_when_disturbed(samples: &Samples) {
     let limit = |size| match size {
         8 => samples.median(System::Limit, "pingpong_line", size),
@@ -190,12 +190,12 @@ fn warn_when_disturbed(samples: &Samples) {
     }
 }
 
-/// Ticks in which the cores worked, and all ticks, since the machine started.
+/// Returns the ticks in which the cores worked, and all ticks, since the machine started.
 fn processor_ticks() -> Option<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: Vec<f64> =
         text.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // The fourth is idle time, the fifth the time idle for a disk.
+    // The fourth number is idle time, the fifth the time idle for a disk.
     let idle = ticks.get(3)? + ticks.get(4)?;
     let all: f64 = ticks.iter().take(8).sum();
     Some((all - idle, all))
@@ -215,20 +215,20 @@ fn print_verdicts(verdicts: &[Verdict]) {
     );
 }
 
-/// What a command prints on its first line.
+/// Returns the first line of a command's output.
 fn first_line(program: &str, argument: &str) -> String {
     let output = Command::new(program).arg(argument).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The processor, as the kernel names it.
+/// Returns the processor's name.
 fn processor() -> String {
     let info = procfs::CpuInfo::current().ok();
     info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
 }
 
-/// What stands above the picture: version and day, machine.
+/// Returns the text above the picture: version and day, machine.
 fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
     let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
     let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);

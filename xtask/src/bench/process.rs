@@ -1,8 +1,8 @@
-//! Programs and daemons that the benchmark starts, and their certain end.
+//! Programs and daemons that the benchmark starts, and how they are certainly ended.
 //!
-//! Whatever we start carries a mark of its own in its environment, and so does all that it
-//! starts; what is still there when its time is over is found by the mark and killed. The kernel
-//! ends the programs when this process dies (`setpriv --pdeathsig`).
+//! Everything that the benchmark starts has a mark in its environment, and so has everything that these programs start.
+//! Processes that are left when their time is over are found by the mark and killed. The kernel ends the programs when
+//! this process ends (`setpriv --pdeathsig`).
 use super::systems::Vm;
 use crate::debian_pvm;
 use crate::{processes, scratch};
@@ -18,9 +18,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The variable that marks what we started.
+/// The variable with the mark.
 const MARK: &str = "HPVM_BENCH";
-/// What our directories for scratch are called.
+/// The purpose in the names of our scratch directories.
 pub const SCRATCH: &str = "bench";
 /// How long a daemon may take to start or to end.
 const DAEMON_TIME_MAX: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ fn new_mark() -> String {
     format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A command that dies with us and knows nothing of a virtual machine the user may run.
+/// Returns a command that ends with this process, and that knows nothing of a virtual machine of the user.
 fn command(program: &Path, signal: &str, mark: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", signal, "--"]).arg(program).env(MARK, mark).stdin(Stdio::null());
@@ -45,7 +45,7 @@ fn command(program: &Path, signal: &str, mark: &str) -> Command {
     command
 }
 
-/// Kills what carries the mark, and waits until it is gone.
+/// Kills the processes with this mark, and waits until they have ended.
 fn sweep(mark: &str) {
     let deadline = Instant::now() + GRACE;
     loop {
@@ -58,7 +58,7 @@ fn sweep(mark: &str) {
     }
 }
 
-/// Waits for a child's end; `false` when the time is over first.
+/// Waits for a child's end. Returns false if the time is over first.
 fn wait_for(child: &mut Child, time: Duration) -> bool {
     let deadline = Instant::now() + time;
     while Instant::now() < deadline {
@@ -70,7 +70,7 @@ fn wait_for(child: &mut Child, time: Duration) -> bool {
     false
 }
 
-/// A program that runs in the background; ended when dropped.
+/// A program that runs in the background. Dropping it ends the program.
 pub struct Program {
     child: Child,
     mark: String,
@@ -78,7 +78,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `program`. What it prints as errors goes to a file in `scratch`.
+    /// Starts `program`. Its standard error goes to a file in `scratch`.
     pub fn start(
         program: &Path,
         arguments: &[String],
@@ -98,13 +98,12 @@ impl Program {
         Ok(Program { child, mark, errors })
     }
 
-    /// Waits for the end and returns what was printed. Fails when the program fails or takes
-    /// longer than `time`.
+    /// Waits for the end and returns the output. Fails if the program fails or takes longer than `time`.
     pub fn finish(mut self, time: Duration) -> Result<String> {
         let mut output = self.child.stdout.take().context("the output is read once")?;
         let (sender, receiver) = mpsc::channel();
-        // A thread of its own reads, so that this one can tell when the time is over; nobody
-        // wakes up while the program measures.
+        // A separate thread reads, so that this one notices when the time is over. Neither wakes while the program
+        // measures.
         std::thread::spawn(move || {
             let mut text = String::new();
             let _ = output.read_to_string(&mut text);
@@ -136,18 +135,18 @@ impl Drop for Program {
     }
 }
 
-/// The end of a text, for a message of one line.
+/// Returns the end of a text, for a message of one line.
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(3)..].join(" | ")
 }
 
-/// Removes directories of earlier runs that were killed: those whose process is no more.
+/// Removes the directories of earlier runs that were killed.
 pub fn remove_leftovers() {
     scratch::abandoned(SCRATCH).iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
 }
 
-/// A virtual machine of one host with a directory of its own; ended when dropped.
+/// A virtual machine of one host with a directory of its own. Dropping it ends the machine.
 pub struct Machine {
     daemon: Child,
     mark: String,
@@ -172,7 +171,7 @@ impl Machine {
         let output = daemon.stdout.take().context("the output is read once")?;
         let machine = Machine { daemon, mark, directory, library };
         let (sender, receiver) = mpsc::channel();
-        // The thread holds the pipe until the daemon's end: a daemon that prints more shall not die of it.
+        // The thread holds the pipe until the daemon's end, so that a daemon that prints more is not killed.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -187,17 +186,17 @@ impl Machine {
         }
     }
 
-    /// Where this machine's programs may put files.
+    /// Returns the directory for files of this machine's programs.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// What leads a program to this machine and its library.
+    /// Returns the variables with which a program finds this machine and its library.
     pub fn environment(&self) -> Vec<(String, String)> {
         environment(self.directory.path(), &self.library)
     }
 
-    /// The end of the daemon's log.
+    /// Returns the end of the daemon's log.
     pub fn log(&self) -> String {
         let logs = fs::read_dir(self.directory.path()).into_iter().flatten().flatten();
         let log = logs.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("/pvml."));
@@ -205,7 +204,7 @@ impl Machine {
     }
 }
 
-/// Debian's daemon does not look for its group server where Debian puts it (defect D4).
+/// Returns a hostfile for Debian's daemon, which does not look for its group server where Debian puts it (defect D4).
 fn hostfile(vm: Vm, directory: &Path) -> Result<Option<PathBuf>> {
     if vm == Vm::Ours {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! `cargo xtask compatibility`: writes docs/compatibility.md, the table of all that the original has
-//! and of what becomes of it here.
+//! `cargo xtask compatibility`: writes docs/compatibility.md, the table of everything that the original has and of its
+//! status in hpvm.
 //!
-//! Names come from the contract, differences from the manual pages and the conformance cases,
-//! evidence from the cases; what no source tells stands in docs/compatibility.toml.
+//! Names come from the contract, differences from the manual pages and the conformance cases, evidence from the cases.
+//! docs/compatibility.toml contains what no source tells.
 mod evidence;
 mod facts;
 mod tables;
@@ -21,7 +21,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     std::fs::write(&path, text()?).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether the document is what the command would write.
+/// Checks that the document is what the command would write.
 pub fn is_current() -> Result<()> {
     let written = std::fs::read_to_string(document()).unwrap_or_default();
     ensure!(written == text()?, "docs/compatibility.md is old: cargo xtask compatibility");

@@ -1,4 +1,4 @@
-//! A daemon of either kind in a folder of its own, and how all that belongs to it is ended.
+//! A daemon of either system in a folder of its own.
 
 use super::compile;
 use crate::{common, debian_pvm, processes, scratch};
@@ -18,17 +18,17 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The purpose in the names of the machines' folders.
 const PURPOSE: &str = "conform";
-/// Names a tree to take in the place of `target/dist`.
+/// The variable with a tree to use instead of `target/dist`.
 pub const OURS_VARIABLE: &str = "CONFORM_OURS";
-/// How often a condition is looked at again.
+/// The interval of checks for a condition.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
-/// Whose PVM.
+/// The system under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// Debian's PVM 3.4.6.
     Theirs,
-    /// hpvm, as `cargo xtask build` lays it out.
+    /// hpvm, from the distribution tree.
     Ours,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Side {
 }
 
 impl Side {
-    /// The folder of `pvm3.h` and its kin.
+    /// Returns the folder of `pvm3.h` and its kin.
     pub fn headers(self) -> PathBuf {
         match self {
             Side::Theirs => debian_pvm::headers(),
@@ -50,7 +50,7 @@ impl Side {
         }
     }
 
-    /// What programs need to find the libraries of this side.
+    /// Returns the variables with which programs find the libraries of this side.
     pub fn environment(self) -> Vec<(String, String)> {
         match self {
             Side::Theirs => debian_pvm::environment().into(),
@@ -58,7 +58,7 @@ impl Side {
         }
     }
 
-    /// The folder of `pvm` and `pvmd`.
+    /// Returns the folder of `pvm` and `pvmd`.
     pub fn programs(self) -> PathBuf {
         match self {
             Side::Theirs => debian_pvm::programs(),
@@ -67,17 +67,17 @@ impl Side {
     }
 }
 
-/// `PATH` on a side: its own programs first, those that use PVM, the system's.
+/// Returns `PATH` on a side: its own programs first, then those that use PVM, then the system's.
 pub fn path(side: Side) -> String {
     format!("{}:{}:/usr/bin:/bin:/usr/sbin:/sbin", side.programs().display(), debian_pvm::programs().display())
 }
 
-/// hpvm's tree: `target/dist`, or what `CONFORM_OURS` names (an installed prefix, a debug build).
+/// Returns hpvm's tree: `target/dist`, or the one that `CONFORM_OURS` names (an installed prefix, a debug build).
 pub fn ours() -> PathBuf {
     std::env::var_os(OURS_VARIABLE).map_or_else(common::dist, PathBuf::from)
 }
 
-/// Fails where a side that is wanted is not there.
+/// Fails if a side that is needed is missing.
 pub fn require(only: Option<Side>) -> Result<()> {
     for side in [Side::Theirs, Side::Ours] {
         let daemon = side.programs().join("pvmd");
@@ -88,17 +88,17 @@ pub fn require(only: Option<Side>) -> Result<()> {
     Ok(())
 }
 
-/// A folder, the environment that points at it, and perhaps a daemon.
+/// A folder, the environment that refers to it, and perhaps a daemon.
 pub struct Machine {
     pub side: Side,
-    /// Both `HOME`'s parent and `PVM_TMP`.
+    /// `PVM_TMP` and the parent of `HOME`.
     folder: TempDir,
     daemon: Option<Child>,
     daemon_env: Vec<(String, String)>,
 }
 
 impl Machine {
-    /// Makes the folder; starts nothing.
+    /// Makes the folder, and starts nothing.
     pub fn new(side: Side, daemon_env: &[(String, String)]) -> Result<Machine> {
         // Short: the path of Debian's socket has to fit into 108 bytes.
         let folder = scratch::directory(PURPOSE)?;
@@ -116,7 +116,7 @@ impl Machine {
         self.folder().join("home")
     }
 
-    /// Whether the daemon that was started still runs.
+    /// Returns whether the daemon still runs.
     pub fn alive(&mut self) -> bool {
         matches!(self.daemon.as_mut().map(Child::try_wait), Some(Ok(None)))
     }
@@ -143,7 +143,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A command in a process group of its own, with the environment of this machine and no other.
+    /// Returns a command in a process group of its own, with the environment of this machine and no other.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().process_group(0).current_dir(self.home());
@@ -159,7 +159,7 @@ impl Machine {
         command
     }
 
-    /// The daemon's log.
+    /// Returns the daemon's log.
     pub fn log(&self) -> String {
         let name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("pvml.");
         let mut entries = std::fs::read_dir(self.folder()).into_iter().flatten().flatten();
@@ -167,7 +167,7 @@ impl Machine {
         String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
     }
 
-    /// Kills what a case left behind; the daemon lives on.
+    /// Kills what a case left behind, but not the daemon.
     pub fn tidy(&self) {
         let _ = std::fs::remove_file(self.folder().join("errors"));
         let daemon = self.daemon.as_ref().map(Child::id);
@@ -183,12 +183,12 @@ impl Machine {
     }
 }
 
-/// Processes whose environment names the folder: all that was ever started there.
+/// Returns the processes whose environment names the folder: all that were ever started there.
 fn processes_of(folder: &Path) -> Vec<u32> {
     processes::with_variable("PVM_TMP", folder.as_os_str())
 }
 
-/// Ends and removes what runners left that were killed themselves.
+/// Kills and removes what killed runners have left.
 pub fn sweep() {
     for folder in scratch::abandoned(PURPOSE) {
         processes_of(&folder).into_iter().for_each(|id| processes::signal(id, Signal::KILL));

@@ -1,7 +1,7 @@
-//! `conform`: the same case on Debian's PVM 3.4.6 and on hpvm, normalised outputs compared.
+//! `cargo xtask conform`: runs the same case on Debian's PVM 3.4.6 and on hpvm, and compares the normalised outputs.
 //!
-//! A case is a C or Fortran program (`tests/conform/cases`), a script for the console (`console`) or a shell
-//! script (`programs`). Lines that start with `//@` or `#@` tell how it is run; see `case.rs`.
+//! A case is a C or Fortran program (`tests/conform/cases`), a script for the console (`console`) or a shell script
+//! (`programs`). Lines that start with `//@` or `#@` are directives; see `case.rs`.
 
 pub mod case;
 pub mod compile;
@@ -18,20 +18,21 @@ use crate::{build, common};
 use anyhow::{Result, bail};
 use case::Case;
 use execute::{Runner, Worker};
+use lexopt::prelude::*;
 use machine::Side;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use verdict::Verdict;
 
-/// Cases that run at the same time.
+/// The number of cases that run at the same time.
 const WORKERS: usize = 2;
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Default)]
 struct Options {
-    /// Only cases whose name contains one of these.
+    /// Only cases whose name contains one of these words.
     only: Vec<String>,
-    /// Run on this side alone and print what came out.
+    /// Run on this side alone and print the output.
     side: Option<Side>,
 }
 
@@ -44,7 +45,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the cases; gives the counts.
+/// Runs the cases.
 pub fn counted(arguments: &[String]) -> Result<Counts> {
     let options = parse(arguments)?;
     let folder = common::root().join("tests/conform");
@@ -80,23 +81,20 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
 
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options::default();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match argument.as_str() {
-            "--only" => match rest.next() {
-                Some(name) => options.only.push(name.clone()),
-                None => bail!("--only wants a name"),
-            },
-            "--ours" => options.side = Some(Side::Ours),
-            "--theirs" => options.side = Some(Side::Theirs),
-            build::AS_IT_IS => {}
-            other => bail!("{other}: conform [--only NAME] [--ours|--theirs]"),
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("only") => options.only.push(parser.value()?.string()?),
+            Long("ours") => options.side = Some(Side::Ours),
+            Long("theirs") => options.side = Some(Side::Theirs),
+            Long("as-it-is") => {}
+            other => bail!("{}\nconform [--only NAME]... [--ours|--theirs]", other.unexpected()),
         }
     }
     Ok(options)
 }
 
-/// Prints what each case gives on one side.
+/// Prints the output of each case on one side.
 fn show(cases: &[&Case], side: Side) -> Result<Counts> {
     let mut worker = Worker::new();
     for case in cases {
@@ -118,7 +116,7 @@ fn compare(cases: &[&Case]) -> Counts {
                     let verdict = verdict::judge(&mut worker, case)
                         .unwrap_or_else(|error| Verdict::Differs(format!("{error:#}\n")));
                     *counts.lock().expect("no worker panics while it counts") += verdict.counts();
-                    verdict.tell(&case.name);
+                    verdict.print(&case.name);
                 }
             });
         }

@@ -12,6 +12,7 @@ use crate::machine::name_of;
 use anyhow::{Context, Result, bail, ensure};
 use build::Engine;
 use coverage::{Coverage, Source};
+use lexopt::prelude::*;
 use pvm_fuzz::corpus::{self, Input};
 use std::fs;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ const COVERED_PERCENT_MIN: f64 = 90.0;
 const INPUT_BYTES_MAX: u32 = 4096;
 /// The longest line of the engine's report that is shown, in characters.
 const SHOWN_CHARACTERS_MAX: usize = 300;
+
+const USAGE: &str = "fuzz [--minutes N] [--only NAME[,NAME]...] [--keep], or fuzz --add TARGET FILE...";
 
 /// The letters that name an input that the fuzzer made, from the start of its hash.
 const HASH_LETTERS: usize = 12;
@@ -87,18 +90,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 fn parse(arguments: &[String]) -> Result<Wanted> {
     let mut wanted = Wanted { time: Duration::from_secs(60 * MINUTES), only: None, keep: false, add: None };
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
-        match word.as_str() {
-            "--minutes" => wanted.time = minutes(value()?)?,
-            "--only" => wanted.only = Some(value()?.clone()),
-            "--keep" => wanted.keep = true,
-            "--add" => {
-                let target = value()?.clone();
-                wanted.add = Some((target, words.by_ref().map(PathBuf::from).collect()));
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("minutes") => wanted.time = minutes(&parser.value()?.string()?)?,
+            Long("only") => wanted.only = Some(parser.value()?.string()?),
+            Long("keep") => wanted.keep = true,
+            Long("add") => {
+                let target = parser.value()?.string()?;
+                wanted.add = Some((target, parser.raw_args()?.map(PathBuf::from).collect()));
             }
-            other => bail!("fuzz knows --minutes N, --only NAME, --keep and --add TARGET FILE..., not {other}"),
+            other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
     Ok(wanted)
@@ -156,7 +158,7 @@ fn one_turn(engine: &Engine, target: &mut Target, seconds: u64) -> Result<()> {
     let is_quiet = target.finds.is_empty();
     ensure!(output.status.success() || !is_quiet, "{}: {}\n{}", target.name, output.status, last_lines(&said));
     if !is_quiet {
-        println!("{}", telling(&said));
+        println!("{}", find_lines(&said));
     }
     Ok(())
 }
@@ -167,7 +169,7 @@ fn executions(said: &str) -> Option<u64> {
 }
 
 /// Returns the lines of the engine's report that describe a find.
-fn telling(said: &str) -> String {
+fn find_lines(said: &str) -> String {
     let tells = |line: &&str| line.contains("panicked at") || line.starts_with("==") || line.starts_with("SUMMARY");
     let lines = said.lines().collect::<Vec<_>>();
     let mut told = String::new();
@@ -310,6 +312,6 @@ mod tests {
     fn the_execution_count_of_the_engine_is_read() {
         let said = "Done 7 runs in 1 second(s)\nstat::number_of_executed_units: 4711\nstat::new_units_added: 1\n";
         assert_eq!(executions(said), Some(4711));
-        assert!(telling("x\nthread panicked at a.rs:1\nwhy\n").contains("a.rs:1 why"));
+        assert!(find_lines("x\nthread panicked at a.rs:1\nwhy\n").contains("a.rs:1 why"));
     }
 }

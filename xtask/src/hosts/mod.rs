@@ -1,7 +1,7 @@
-//! `cargo xtask hosts`: machines of several hosts, each a network namespace with a name of its own.
+//! `cargo xtask hosts`: runs machines of several hosts, each a network namespace with a name of its own.
 //!
-//! Each scenario of `tests/hosts` runs on Debian's PVM and on hpvm over the same hosts, and what they
-//! print is compared as `conform` does it.
+//! Each scenario of `tests/hosts` runs on Debian's PVM and on hpvm over the same hosts, and the outputs are compared as
+//! in `conform`.
 
 mod faults;
 pub mod machine;
@@ -17,8 +17,9 @@ use crate::conform::machine::{OURS_VARIABLE, Side, require};
 use crate::conform::verdict::judge;
 use crate::counts::Counts;
 use crate::failures;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use faults::{Fault, Plan};
+use lexopt::prelude::*;
 use network::{Network, Wiring};
 use scenario::Stage;
 use std::path::{Path, PathBuf};
@@ -37,12 +38,12 @@ const USAGE: &str =
 hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
   --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on";
 
-/// Seeds of each fault where the command line does not say it.
+/// The number of seeds for each fault, without `--seeds`.
 const SEEDS: u64 = 20;
-/// A scenario that takes longer has its time shown.
+/// The time of a scenario is shown if it is longer than this.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
     only: Vec<String>,
     side: Option<Side>,
@@ -52,7 +53,7 @@ struct Options {
     trusted: bool,
     short: bool,
     faults: Option<Plan>,
-    /// Inside: one fault by the numbers of one seed.
+    /// Inside the sandbox: one fault with one seed.
     one: Option<(Fault, u64)>,
 }
 
@@ -70,31 +71,31 @@ fn parse(arguments: &[String]) -> Result<Options> {
     };
     let (mut one, mut seed, mut with_faults, mut hosts) = (None, 1, false, None);
     let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match argument.as_str() {
-            "--only" => options.only.push(rest.next().context(USAGE)?.clone()),
-            "--conform" => options.conform = true,
-            "--trusted" => options.trusted = true,
-            "--short" => options.short = true,
-            "--script" => options.script = Some(rest.next().context(USAGE)?.into()),
-            "--hosts" => hosts = Some(rest.next().context(USAGE)?.parse()?),
-            "--ours" => options.side = Some(Side::Ours),
-            "--theirs" => options.side = Some(Side::Theirs),
-            "--faults" => with_faults = true,
-            "--fault" => plan.faults.push(Fault::of_name(rest.next().context(USAGE)?)?),
-            "--seeds" => plan.seeds = rest.next().context(USAGE)?.parse()?,
-            "--first-seed" => plan.first_seed = rest.next().context(USAGE)?.parse()?,
-            "--jobs" => plan.jobs = rest.next().context(USAGE)?.parse()?,
-            "--one-fault" => one = Some(Fault::of_name(rest.next().context(USAGE)?)?),
-            "--seed" => seed = rest.next().context(USAGE)?.parse()?,
-            build::AS_IT_IS => {}
-            _ => bail!("{USAGE}"),
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("only") => options.only.push(parser.value()?.string()?),
+            Long("conform") => options.conform = true,
+            Long("trusted") => options.trusted = true,
+            Long("short") => options.short = true,
+            Long("script") => options.script = Some(parser.value()?.into()),
+            Long("hosts") => hosts = Some(parser.value()?.parse()?),
+            Long("ours") => options.side = Some(Side::Ours),
+            Long("theirs") => options.side = Some(Side::Theirs),
+            Long("faults") => with_faults = true,
+            Long("fault") => plan.faults.push(Fault::of_name(&parser.value()?.string()?)?),
+            Long("seeds") => plan.seeds = parser.value()?.parse()?,
+            Long("first-seed") => plan.first_seed = parser.value()?.parse()?,
+            Long("jobs") => plan.jobs = parser.value()?.parse()?,
+            Long("one-fault") => one = Some(Fault::of_name(&parser.value()?.string()?)?),
+            Long("seed") => seed = parser.value()?.parse()?,
+            Long("as-it-is") => {}
+            other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
     match hosts {
         Some(0) => bail!("--hosts 0: a network has one host at least"),
-        // What the scenarios print is that of their own number of hosts.
+        // The expected output of the scenarios depends on their own number of hosts.
         Some(_) if options.script.is_none() => bail!("--hosts goes with --script alone"),
         Some(hosts) => options.hosts = hosts,
         None => {}
@@ -104,7 +105,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// Runs the command; it comes here twice, the second time inside the namespaces.
+/// Runs the command. Inside the namespaces this function runs a second time.
 pub fn run(arguments: &[String]) -> Result<()> {
     match sandbox::folder() {
         Some(folder) => inside(&folder, &parse(arguments)?),
@@ -166,12 +167,12 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
                 Counts::one(true)
             }),
             None => judge(&mut stage, case).map(|verdict| {
-                verdict.tell(&case.name);
+                verdict.print(&case.name);
                 verdict.counts()
             }),
         };
         counts += ended.unwrap_or_else(|error| {
-            failures::tell(format_args!("FAILED   {}: {error:#}", case.name));
+            failures::report(format_args!("FAILED   {}: {error:#}", case.name));
             Counts::one(false)
         });
         if began.elapsed() > SLOW {

@@ -1,9 +1,8 @@
-//! `cargo xtask limits`: writes docs/limits.md, the limits of all that others can fill.
+//! `cargo xtask limits`: writes docs/limits.md, the limits of everything that others can fill.
 //!
-//! A limit is a constant whose comment says, in a list at its end, who can fill what it bounds, by what it
-//! is set, what happens when it is reached, and which test reaches it (STYLE.md, "Structure"). The page is
-//! made of these comments, and the lint sees to it that it is current, that the tests exist, and that a
-//! setting is read by the code and told by a manual page.
+//! A limit is a constant whose comment ends with a list: who can fill it, its setting, what happens when it is reached,
+//! and the test that reaches it (STYLE.md, "Structure"). The page is made of these comments. The lint checks that it is
+//! current, that the tests exist, and that a setting is read by the code and described by a manual page.
 mod source;
 mod value;
 
@@ -15,7 +14,7 @@ use source::{Constants, Limit, MARK};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What stands above the tables.
+/// The text above the tables.
 const INTRODUCTION: &str = "\
 # Limits
 
@@ -25,7 +24,7 @@ that it names reach the limits. A setting is an environment variable, of the dae
 otherwise. What bounds only how long others wait for their turn is left out.
 ";
 
-/// The parts of the program, and what stands above the table of each.
+/// The crates, and the title above the table of each.
 const PARTS: &[(&str, &str)] = &[
     ("pvm-net", "Connections between hosts"),
     ("pvmd", "The daemon"),
@@ -44,7 +43,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     std::fs::write(&path, text(&limits()?)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether the document is what the command would write, and true.
+/// Checks that the document is what the command would write, and that it is true.
 pub fn is_current() -> Result<()> {
     let limits = limits()?;
     let written = std::fs::read_to_string(document()).unwrap_or_default();
@@ -58,7 +57,7 @@ fn document() -> PathBuf {
     root().join("docs/limits.md")
 }
 
-/// All limits, in the order of the parts, of files and of lines.
+/// Returns all limits, ordered by part, file and line.
 fn limits() -> Result<Vec<Limit>> {
     let mut constants = Constants::default();
     let mut marks = 0;
@@ -73,11 +72,11 @@ fn limits() -> Result<Vec<Limit>> {
     Ok(limits)
 }
 
-/// What the tables are held against.
+/// The facts with which the tables are compared.
 struct Facts {
     /// The names of all unit tests.
     tests: BTreeSet<String>,
-    /// The variables that programs of `crates` ask for.
+    /// The variables that the programs in `crates` read.
     read: BTreeSet<String>,
     /// The words of the manual pages.
     told: BTreeSet<String>,
@@ -100,7 +99,7 @@ impl Facts {
     }
 }
 
-/// The names of the functions that are tests.
+/// Returns the names of the functions that are tests.
 fn tests_of(text: &str) -> Vec<String> {
     let mut is_test = false;
     let mut names = Vec::new();
@@ -118,7 +117,7 @@ fn tests_of(text: &str) -> Vec<String> {
     names
 }
 
-/// What the comments say that is not so.
+/// Returns what is wrong in the comments.
 fn wrong(limits: &[Limit], facts: &Facts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut add = |limit: &Limit, what: String| wrong.push(format!("{}, {}: {what}", limit.file, limit.name));
@@ -146,12 +145,12 @@ fn wrong(limits: &[Limit], facts: &Facts) -> Vec<String> {
     wrong
 }
 
-/// The words that stand between backticks.
+/// Returns the words between backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// The page.
+/// Returns the page.
 fn text(limits: &[Limit]) -> String {
     let mut page = INTRODUCTION.to_owned();
     for (part, title) in PARTS {

@@ -1,6 +1,5 @@
-//! `cargo xtask man`: the manual pages of the calls, made from `man/calls`, and whether they are true
-//! as far as a program can tell: every public name has one, synopses agree with the headers,
-//! examples compile and print what the page says.
+//! `cargo xtask man`: makes the manual pages of the calls from `man/calls`, and checks them as far as a program can:
+//! every public name has a page, synopses agree with the headers, examples compile and print what the page says.
 mod check;
 mod examples;
 mod markup;
@@ -15,10 +14,10 @@ pub use page::Page;
 use std::fs;
 use std::path::Path;
 
-/// The section of the manual in which calls are.
+/// The section of the manual with the calls.
 const SECTION: &str = "3";
 
-/// Runs the command: `man [--as-it-is] [--only NAME]...`, where a name is a part of a page's name.
+/// Runs the command: `man [--as-it-is] [--only NAME]...`, where NAME is a part of a page's name.
 pub fn run(arguments: &[String]) -> Result<()> {
     build_unless_told(arguments)?;
     counted(arguments)?.report()
@@ -40,7 +39,7 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// All pages, by name.
+/// Returns all pages, sorted by name.
 pub fn pages() -> Result<Vec<Page>> {
     page::read_all(&root().join("man/calls"))
 }

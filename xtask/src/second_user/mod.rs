@@ -1,8 +1,8 @@
-//! `cargo xtask second-user`: another user of the machine can neither connect, nor read or write a
-//! segment, nor block the start of the daemon by making files in advance.
+//! `cargo xtask second-user`: checks that another user of the machine can neither connect, nor read or write a segment,
+//! nor prevent the start of the daemon with files made in advance.
 //!
-//! Needs root, to be two other users. Each check runs with a daemon of an ordinary user and with one
-//! of root, since root may do more than it should.
+//! Needs root, to become two other users. Each check runs with a daemon of an ordinary user and with one of root, since
+//! root's daemon might permit too much.
 mod scene;
 
 use crate::build::{AS_IT_IS, build_unless_told};
@@ -57,7 +57,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// The same by sudo, which must not ask.
+/// Does the same with sudo, if sudo asks for no password.
 fn counted_as_root() -> Result<Counts> {
     if !in_path("sudo") || output(Command::new("sudo").args(["-n", "true"])).is_err() {
         return Ok(Counts::skip("it takes root, or sudo without a password, to be a second user"));
@@ -71,12 +71,12 @@ fn counted_as_root() -> Result<Counts> {
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
     let counts = Counts::parse(said.lines().last().unwrap_or_default())
         .with_context(|| format!("as root: {}{said}", String::from_utf8_lossy(&ended.stderr)))?;
-    said.lines().filter(|line| line.starts_with("FAILED")).for_each(failures::tell);
+    said.lines().filter(|line| line.starts_with("FAILED")).for_each(failures::report);
     Ok(counts)
 }
 
-/// The stranger does something to a name (`{}`) before the daemon starts; a file of ours (`{victim}`)
-/// must stay as it was, and our tasks must enrol.
+/// Lets the stranger change a path (`{}`) before the daemon starts, and checks that one of our files (`{victim}`) is
+/// unchanged and that our tasks enrol.
 fn plant(scene: &Scene, name: &str, deed: &str) -> Result<()> {
     let victim = scene.home().join("precious");
     scene.output(Who::Us, "sh", &["-c", &format!("echo precious > {}", victim.display())])?;
@@ -151,7 +151,7 @@ fn stranger_cannot_connect(scene: &Scene) -> Result<()> {
 
 fn stranger_is_turned_away(scene: &Scene) -> Result<()> {
     let daemon = scene.daemon(Who::Us)?;
-    // A stranger for whom permissions of files do not count: only the check of who it is remains.
+    // A stranger for whom file permissions do not count: only the check of the user id remains.
     let stranger = scene.program("stranger").display().to_string();
     let socket = daemon.socket().display().to_string();
     let user = scene::STRANGER.to_string();
@@ -188,7 +188,7 @@ fn segments_are_closed(scene: &Scene) -> Result<()> {
     let daemon = scene.daemon(Who::Us)?;
     let task = scene.waiting_task()?;
     for process in [daemon.process(), task.process()] {
-        // Each way to another process's memory or descriptors, tried; what succeeds is printed.
+        // Tries each way to another process's memory or descriptors, and prints those that succeed.
         let attempts = format!(
             "for file in /proc/{process}/fd/* /proc/{process}/map_files/* /proc/{process}/mem; do \
                (exec 3<$file) 2>/dev/null && echo reads $file; (exec 3>>$file) 2>/dev/null && echo writes $file; \

@@ -6,65 +6,65 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// How long idle tasks may take to give memory back.
+/// How long idle tasks may take to return memory.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(8);
-/// Until the first look, which the later ones are compared with.
+/// The time before the first measurement, with which later ones are compared.
 const SETTLE_TIME_MIN: Duration = Duration::from_secs(1);
-/// Unit of `st_blocks`, in bytes.
+/// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// One process.
+/// The resources of a process.
 #[derive(Clone, Copy, Default, Debug)]
 struct Use {
     private_bytes: u64,
-    /// As the task counts it itself; 0 for others.
+    /// The heap in use, as the task itself counts it; 0 for other processes.
     heap_bytes: u64,
-    /// This process's share of memory that several have mapped.
+    /// The process's share of memory that several processes have mapped.
     shared_bytes: u64,
     descriptors: usize,
     mappings: usize,
 }
 
-/// All processes of a machine.
+/// The resources of all processes of a machine.
 #[derive(Clone, Default, Debug)]
 struct Look {
     /// The daemon, the chief, and the tasks that are never killed.
     survivors: BTreeMap<u32, Use>,
     tasks: u64,
     shared_bytes: u64,
-    /// What the anonymous files hold, which open descriptors lead to.
+    /// The size of the anonymous files to which open descriptors refer.
     memory_file_bytes: u64,
 }
 
-/// By how much everything may have grown since the first look; memory in bytes.
+/// How much everything may have grown since the first measurement; memory in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The heap of a task that lives through it all, as far as it is in use.
+    /// The heap in use of a task that is never killed.
     pub heap: u64,
-    /// Its private memory: what malloc keeps after a peak included.
+    /// The private memory of such a task, including what malloc keeps after a peak.
     pub private: u64,
-    /// A daemon's private memory.
+    /// The private memory of a daemon.
     pub daemon: u64,
-    /// The shared memory of all processes together, for each task. An idle task keeps some MiB for its next
-    /// messages, sometimes more of them, sometimes fewer.
+    /// The shared memory of all processes together, for each task. An idle task keeps a varying number of MiB for its
+    /// next messages.
     pub shared: u64,
-    /// Descriptors of a process.
+    /// The descriptors of a process.
     pub descriptors: usize,
-    /// Its mappings: segments of the dead must not stay mapped.
+    /// The mappings of a process: segments of dead tasks must not stay mapped.
     pub mappings: usize,
 }
 
 impl Default for Limits {
-    /// Of tasks and daemons that all keep to the rules.
+    /// Returns the limits for tasks and daemons that all keep to the rules.
     fn default() -> Limits {
         Limits { heap: 1 << 20, private: 16 << 20, daemon: 1 << 20, shared: 1 << 20, descriptors: 2, mappings: 64 }
     }
 }
 
-/// Compares every look with the first one.
+/// Compares every measurement with the first one.
 pub struct Watch {
     daemons: Vec<u32>,
-    /// How much each may have gained.
+    /// How much everything may have grown.
     pub limits: Limits,
     settle_time: Duration,
     first: Option<Look>,
@@ -72,14 +72,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// For the machine of these daemons. Idle tasks may take at most `patience` to give memory back.
+    /// Makes a watch for the machine of these daemons. Idle tasks may take at most `patience` to return memory.
     pub fn new(daemons: Vec<u32>, patience: Duration) -> Watch {
         let (limits, settle_time) = (Limits::default(), patience.min(SETTLE_TIME_MAX));
         Watch { daemons, limits, settle_time, first: None, last: None }
     }
 
-    /// Looks at the processes in a line of the chief (`ROUND PID:KIND:HEAP …`), again and again until
-    /// all is back to the first look's values. Gives a text of what there is.
+    /// Measures the processes in a line of the chief (`ROUND PID:KIND:HEAP ...`), repeatedly until everything is back
+    /// at the values of the first measurement. Returns a description.
     pub fn look(&mut self, line: &str) -> Result<String> {
         let began = Instant::now();
         std::thread::sleep(SETTLE_TIME_MIN);
@@ -99,7 +99,7 @@ impl Watch {
         }
     }
 
-    /// A text about the last look. Each was compared when it was taken.
+    /// Returns a description of the last measurement. Each was compared when it was made.
     pub fn verdict(&self) -> Result<String> {
         match &self.last {
             Some(look) => Ok(format!("at the end: {}", self.describe(look))),

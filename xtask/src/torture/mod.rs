@@ -1,7 +1,7 @@
-//! `cargo xtask torture`: tasks talk in every way while they are killed at random moments.
+//! `cargo xtask torture`: tasks send and receive in every way while they are killed at random moments.
 //!
-//! `tests/torture` has the tasks, and their accounts of what was sent and received. Here is what
-//! surrounds them: the machine, the watchdog, memory and descriptors, what is left at the end.
+//! `tests/torture` contains the tasks, and their accounts of what was sent and received. This module has their
+//! surroundings: the machine, the watchdog, the checks of memory and descriptors, and of what is left at the end.
 mod groups;
 mod hostile;
 mod hostile_hosts;
@@ -14,24 +14,25 @@ use crate::common::{Checks, dist, root, sh};
 use crate::counts::Counts;
 use crate::debian_pvm;
 use crate::hosts::sandbox;
-use crate::machine::{END_TIME_MAX, Machine, Talker, Whose};
-use anyhow::{Context, Result, bail, ensure};
+use crate::machine::{END_TIME_MAX, LineProcess, Machine, Whose};
+use anyhow::{Result, bail, ensure};
+use lexopt::prelude::*;
 use memory::Watch;
 use report::Total;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a wait of a task may take before it is called a hang, in seconds.
+/// How long a wait of a task may take before it counts as a hang, in seconds.
 const PATIENCE_SECONDS: u64 = 30;
-/// The watchdog's own addition, for the case that the chief of the tasks hangs itself.
+/// The watchdog's additional time, for the case that the chief of the tasks hangs.
 const WATCHDOG: Duration = Duration::from_secs(30);
-/// Traffic between two looks at memory, in seconds.
+/// The length of a round of traffic, after which memory is measured, in seconds.
 const ROUND_SECONDS: u64 = 8;
-/// Tasks of the run in which the daemon is killed.
+/// The tasks of the run in which the daemon is killed.
 const TASKS_WITHOUT_DAEMON: u64 = 8;
 
-/// What is to be run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     whose: Whose,
@@ -44,11 +45,11 @@ pub struct Plan {
     mutation: Option<&'static str>,
     /// Whether tasks are killed.
     killing: bool,
-    /// Tasks that break every rule of the shared memory meanwhile.
+    /// The number of tasks that break every rule of shared memory.
     hostiles: u64,
-    /// Hosts that send what is well-formed and wrong meanwhile.
+    /// The number of hosts that send well-formed frames with wrong contents.
     hostile_hosts: u64,
-    /// Whether every round is told of.
+    /// Whether every round is reported.
     talkative: bool,
 }
 
@@ -69,25 +70,24 @@ impl Plan {
             talkative: true,
         };
         let mut self_test_only = false;
-        let mut left = arguments.iter();
-        while let Some(name) = left.next() {
-            let mut number =
-                || -> Result<u64> { Ok(left.next().with_context(|| format!("{name} needs a number"))?.parse()?) };
-            match name.as_str() {
-                "--seconds" => plan.seconds = number()?,
-                "--seed" => plan.seed = number()?,
-                "--tasks" => plan.tasks = number()?,
-                "--patience" => plan.patience = number()?,
-                "--round" => plan.round_seconds = number()?,
-                "--hostile" => plan.hostiles = number()?,
-                "--hostile-hosts" => plan.hostile_hosts = number()?,
-                "--no-kills" => plan.killing = false,
-                "--theirs" => plan.whose = Whose::Theirs,
-                "--as-it-is" => {} // build nothing
-                "--self-test" => self_test_only = true,
-                _ => bail!(
-                    "torture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--hostile N] \
-                     [--hostile-hosts N] [--no-kills] [--theirs] [--as-it-is] [--self-test]"
+        let mut parser = lexopt::Parser::from_args(arguments);
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("seconds") => plan.seconds = parser.value()?.parse()?,
+                Long("seed") => plan.seed = parser.value()?.parse()?,
+                Long("tasks") => plan.tasks = parser.value()?.parse()?,
+                Long("patience") => plan.patience = parser.value()?.parse()?,
+                Long("round") => plan.round_seconds = parser.value()?.parse()?,
+                Long("hostile") => plan.hostiles = parser.value()?.parse()?,
+                Long("hostile-hosts") => plan.hostile_hosts = parser.value()?.parse()?,
+                Long("no-kills") => plan.killing = false,
+                Long("theirs") => plan.whose = Whose::Theirs,
+                Long("as-it-is") => {} // there is nothing to build
+                Long("self-test") => self_test_only = true,
+                other => bail!(
+                    "{}\ntorture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--hostile N] \
+                     [--hostile-hosts N] [--no-kills] [--theirs] [--as-it-is] [--self-test]",
+                    other.unexpected()
                 ),
             }
         }
@@ -96,7 +96,7 @@ impl Plan {
         Ok((plan, self_test_only))
     }
 
-    /// Tasks that are never killed: those whose memory is compared.
+    /// Returns how many tasks are never killed: their memory is compared.
     fn immortals(&self) -> u64 {
         if self.killing { (self.tasks / 4).max(2) } else { self.tasks }
     }
@@ -105,7 +105,7 @@ impl Plan {
         self.chief_by(machine.command(program), &table(machine), lose_daemon)
     }
 
-    /// The chief of the tasks, as that command starts it.
+    /// Completes the command that starts the chief of the tasks.
     fn chief_by(&self, mut command: Command, table: &Path, lose_daemon: bool) -> Command {
         command.arg("chief").arg(table);
         command.arg(format!("seconds={}", self.seconds)).arg(format!("round={}", self.round_seconds));
@@ -122,11 +122,11 @@ impl Plan {
     }
 }
 
-/// Bodies from 256 KiB on are offered, so that all ways of a message are taken: in the queue, in the
-/// heap, streamed, offered.
+/// Bodies from 256 KiB use the rendezvous, so that every path of a message is used: in the queue, in the heap,
+/// pipelined, rendezvous.
 const OFFERS: &[(&str, &str)] = &[("HPVM_OFFER_MIN", "262144")];
 
-/// The file of accounts.
+/// Returns the file of accounts.
 fn table(machine: &Machine) -> PathBuf {
     machine.directory().join("table")
 }
@@ -142,8 +142,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     counted(arguments)?.report()
 }
 
-/// Runs the command as a part of `cargo xtask test`: how many checks passed, how many failed.
-/// `Err` only when the checks could not be run at all. `target/dist` is built before.
+/// Runs the command as a part of `cargo xtask test`. Returns an error only if the checks could not be run at all.
+/// `target/dist` must have been built.
 pub fn counted(arguments: &[String]) -> Result<Counts> {
     let (plan, self_test_only) = Plan::new(arguments)?;
     let program = compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
@@ -168,7 +168,7 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// Builds a program of tasks against the library that it shall run with.
+/// Builds a program of tasks against the library with which it will run.
 fn compile(whose: Whose, name: &str, files: &[&str]) -> Result<PathBuf> {
     let sources = root().join("tests/torture");
     let directory = root().join("target/torture");
@@ -182,18 +182,18 @@ fn compile(whose: Whose, name: &str, files: &[&str]) -> Result<PathBuf> {
     if whose == Whose::Ours {
         cc.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }
-    // Another run may just be starting tasks of it.
+    // Another run may just be starting tasks of this program.
     let fresh = program.with_extension(std::process::id().to_string());
     sh(cc.arg("-lpvm3").arg("-o").arg(&fresh))?;
     std::fs::rename(&fresh, &program)?;
     Ok(program)
 }
 
-/// What a run of traffic came to.
+/// The result of a run.
 pub struct Outcome {
     /// The totals, or the first error that the tasks found.
     traffic: Result<Total>,
-    /// Whether memory and descriptors returned to where they were.
+    /// Whether memory and descriptors returned to their first values.
     memory: Result<String>,
     /// Whether anything was left after the halt.
     left: Result<()>,
@@ -219,16 +219,16 @@ impl Outcome {
     }
 }
 
-/// One run: traffic in rounds, a look at memory after each, then the halt.
+/// Runs traffic in rounds, measures memory after each, and halts the machine.
 pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     let mut machine = Machine::start_with(plan.whose, "torture", OFFERS)?;
-    let mut chief = Talker::start(&mut plan.chief(&machine, program, false))?;
+    let mut chief = LineProcess::start(&mut plan.chief(&machine, program, false))?;
     let mut hostiles = hostile::Hostiles::start(plan, &machine)?;
     let mut watch = Watch::new(vec![machine.daemon()], Duration::from_secs(plan.patience));
     if plan.hostiles > 0 {
         watch.limits = hostile::limits(plan.hostiles, plan.seconds);
     }
-    let (traffic, trouble) = converse(plan, &mut chief, &machine, &mut |line, _| (watch.look(line), false));
+    let (traffic, trouble) = run_traffic(plan, &mut chief, &machine, &mut |line, _| (watch.look(line), false));
     if traffic.is_ok() && !chief.end(END_TIME_MAX)? {
         bail!("the chief of the tasks failed at its end");
     }
@@ -238,21 +238,21 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     let _ = std::fs::remove_file(table(&machine));
     let left = machine.halt().and_then(|()| machine.nothing_is_left());
     let memory = trouble.and_then(|()| watch.verdict());
-    // Of a machine that halts as it should nothing is left; PVM 3.4 has its own ways.
+    // hpvm must leave nothing; PVM 3.4 leaves files.
     let left = if plan.whose == Whose::Ours { left } else { Ok(()) };
     Ok(Outcome { traffic, memory, left })
 }
 
-/// The machine around the tasks, as far as it says what has become of them.
-trait Ground {
-    /// The end of what the daemons' logs say.
-    fn last_words(&self) -> String;
-    /// All processes.
+/// The machine around the tasks, as far as reports need it.
+trait Surroundings {
+    /// Returns the end of the daemons' logs.
+    fn log_ends(&self) -> String;
+    /// Returns all processes.
     fn all_processes(&self) -> Vec<u32>;
 }
 
-impl Ground for Machine {
-    fn last_words(&self) -> String {
+impl Surroundings for Machine {
+    fn log_ends(&self) -> String {
         self.log()
     }
     fn all_processes(&self) -> Vec<u32> {
@@ -260,37 +260,37 @@ impl Ground for Machine {
     }
 }
 
-/// What a look at memory after a round gives: a text, or what is wrong; and whether there must be another round.
-type Looked = (Result<String>, bool);
+/// The result of a measurement after a round: a description or an error, and whether there must be another round.
+type Measurement = (Result<String>, bool);
 
-/// Hears the chief until the traffic is over, and looks at the memory of all after each round; who looks says
-/// whether there must be another round. Gives what the traffic came to, and what was wrong with memory first.
-fn converse(
+/// Reads the chief's output until the traffic is over, and measures memory after each round; `look` decides whether
+/// there is another round. Returns the totals, and the first error about memory.
+fn run_traffic(
     plan: &Plan,
-    chief: &mut Talker,
-    ground: &dyn Ground,
-    look: &mut dyn FnMut(&str, Duration) -> Looked,
+    chief: &mut LineProcess,
+    surroundings: &dyn Surroundings,
+    look: &mut dyn FnMut(&str, Duration) -> Measurement,
 ) -> (Result<Total>, Result<()>) {
     let mut trouble = Ok(());
     let began = Instant::now();
     let patience = Duration::from_secs(plan.round_seconds + 2 * plan.patience) + WATCHDOG;
     let traffic = loop {
-        let line = match chief.hear(patience) {
+        let line = match chief.next_line(patience) {
             Ok(Some(line)) => line,
             Ok(None) => {
-                break Err(anyhow::anyhow!("the chief of the tasks ended; the log says\n{}", ground.last_words()));
+                break Err(anyhow::anyhow!("the chief of the tasks ended; the log says\n{}", surroundings.log_ends()));
             }
             Err(error) => {
-                report::stacks(&ground.all_processes());
+                report::stacks(&surroundings.all_processes());
                 break Err(error);
             }
         };
         if let Some(error) = line.strip_prefix("error ") {
             if error.starts_with("hang") && plan.talkative {
-                report::stacks(&ground.all_processes());
+                report::stacks(&surroundings.all_processes());
             }
-            let log = ground.last_words();
-            chief.say("seen");
+            let log = surroundings.log_ends();
+            chief.send("seen");
             break Err(anyhow::anyhow!("{error}\nthe daemon's log says\n{log}"));
         } else if let Some(rest) = line.strip_prefix("quiet ") {
             let (look, more) = look(rest, began.elapsed());
@@ -301,7 +301,7 @@ fn converse(
             if let (Err(error), true) = (look, trouble.is_ok()) {
                 trouble = Err(error);
             }
-            chief.say(if more { "more" } else { "go on" });
+            chief.send(if more { "more" } else { "go on" });
         } else if line.starts_with("total ") {
             break Total::parse(&line);
         }
@@ -309,19 +309,19 @@ fn converse(
     (traffic, trouble)
 }
 
-/// The daemon is killed in the middle of the traffic.
+/// Kills the daemon in the middle of the traffic.
 fn without_daemon(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
     let plan = Plan { tasks: plan.tasks.min(TASKS_WITHOUT_DAEMON), ..plan.clone() };
     let mut machine = Machine::start(plan.whose, "torture-orphans")?;
-    let mut chief = Talker::start(&mut plan.chief(&machine, program, true))?;
-    let heard = chief.hear(Duration::from_secs(2 * plan.patience))?;
+    let mut chief = LineProcess::start(&mut plan.chief(&machine, program, true))?;
+    let heard = chief.next_line(Duration::from_secs(2 * plan.patience))?;
     ensure!(heard.as_deref() == Some("running"), "the tasks do not run: {}", heard.unwrap_or_default());
     machine.kill_daemon()?;
     let ended = chief.end(END_TIME_MAX);
     checks.check(
         "torture: kill -9 of the daemon: every task notices and ends",
         ended.and_then(|well| {
-            ensure!(well, "the chief ended badly: {:?}", chief.hear(Duration::from_secs(1)));
+            ensure!(well, "the chief ended badly: {:?}", chief.next_line(Duration::from_secs(1)));
             report::all_have_ended(&machine)
         }),
     );

@@ -1,8 +1,8 @@
-//! `cargo xtask unlike`: one machine of hosts that write numbers differently: x86-64, arm64, i386 and s390x,
-//! each in namespaces of its own. The programs of the last two but i386 run under qemu.
+//! `cargo xtask unlike`: runs one machine of hosts with different data formats: x86-64, arm64, i386 and s390x, each in
+//! namespaces of its own. The programs of arm64 and s390x run under qemu.
 //!
-//! `tests/unlike` is run on them and says of each type, and of each thing that tasks do together, whether it
-//! works from each kind of host to each other one.
+//! `tests/unlike` runs on them and checks each type, and each operation of several tasks, from each kind of host to
+//! each other one.
 
 mod build;
 mod kinds;
@@ -13,8 +13,9 @@ pub mod tools;
 use crate::counts::Counts;
 use crate::hosts::network::{Network, Wiring};
 use crate::hosts::sandbox;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use kinds::{Extent, SHORT, WHOLE};
+use lexopt::prelude::*;
 use machine::Machine;
 use matrix::Matrix;
 use std::path::Path;
@@ -24,29 +25,29 @@ const USAGE: &str = "unlike [--short] [--only ROW] [--as-it-is]
   --only ROW     rows that begin so
   --as-it-is     take what was built as it is";
 
-/// What is asked for.
+/// The options of the command line.
 struct Options {
     extent: Extent,
-    /// The beginning of the rows.
+    /// The beginning of the rows to run.
     only: Option<String>,
     as_it_is: bool,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options { extent: WHOLE, only: None, as_it_is: false };
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match argument.as_str() {
-            "--short" => options.extent = SHORT,
-            "--only" => options.only = Some(rest.next().context(USAGE)?.clone()),
-            crate::build::AS_IT_IS => options.as_it_is = true,
-            _ => bail!("{USAGE}"),
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("short") => options.extent = SHORT,
+            Long("only") => options.only = Some(parser.value()?.string()?),
+            Long("as-it-is") => options.as_it_is = true,
+            other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
     Ok(options)
 }
 
-/// Runs the command; it comes here twice, the second time inside the namespaces.
+/// Runs the command. Inside the namespaces this function runs a second time.
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
     if let Some(folder) = sandbox::folder() {
@@ -63,7 +64,7 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
     Ok(tests(arguments, &parse(arguments)?)?.unwrap_or_else(Counts::skip))
 }
 
-/// The counts, or why it cannot be run here.
+/// Returns the counts, or why the tests cannot run here.
 fn tests(arguments: &[String], options: &Options) -> Result<Result<Counts, String>> {
     if let Some(obstacle) = tools::obstacle(options.extent).or_else(sandbox::obstacle) {
         return Ok(Err(obstacle));
@@ -80,7 +81,7 @@ fn tests(arguments: &[String], options: &Options) -> Result<Result<Counts, Strin
     let mut matrix = Matrix::new(options.extent.kinds);
     let mut words = vec!["unlike"];
     words.extend(arguments.iter().map(String::as_str));
-    let last = sandbox::run_as_user(&words, |line| matrix.hear(line))?;
+    let last = sandbox::run_as_user(&words, |line| matrix.handle_line(line))?;
     if let Some(obstacle) = last.strip_prefix(SKIPPED) {
         return Ok(Err(obstacle.into()));
     }
@@ -88,7 +89,7 @@ fn tests(arguments: &[String], options: &Options) -> Result<Result<Counts, Strin
     Ok(Ok(matrix.counts(options.only.is_none())))
 }
 
-/// How the command inside begins to say that it cannot be run.
+/// The beginning of the inner command's message that it cannot run.
 const SKIPPED: &str = "skipped: ";
 
 fn inside(folder: &Path, options: &Options) -> Result<()> {

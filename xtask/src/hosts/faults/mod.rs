@@ -1,9 +1,8 @@
-//! `cargo xtask hosts --faults`: hosts, tasks and links that fail while tasks on all hosts talk.
+//! `cargo xtask hosts --faults`: makes hosts, tasks and links fail while tasks on all hosts send messages.
 //!
-//! One run is one fault by the numbers of one seed, in a sandbox of its own. `tests/hosts/faults` has
-//! the tasks and their accounts; here the fault is made, and what must be so afterwards is looked at:
-//! the survivors' tables are equal, nothing hangs, a lost host comes back as a new one, and after the
-//! halt nothing is left.
+//! A run is one fault with one seed, in a sandbox of its own. `tests/hosts/faults` contains the tasks and their
+//! accounts. This module makes the fault and checks the state afterwards: the survivors' tables are equal, nothing
+//! hangs, a lost host can be added as a new one, and after the halt nothing is left.
 
 mod chief;
 mod kinds;
@@ -27,30 +26,30 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Hosts of the machine.
+/// The number of hosts of the machine.
 const HOSTS: usize = 4;
 /// How long a console may take to answer.
 const CONSOLE_TIME: Duration = Duration::from_secs(20);
 /// How long everything may take to end after a halt.
 const END_TIME: Duration = Duration::from_secs(15);
-/// How long survivors may take to agree about who is there.
+/// How long survivors may take to agree about the hosts.
 const AGREE_TIME: Duration = Duration::from_secs(10);
-/// The last lines of each log that are shown after a failure.
+/// The number of last lines of each log that are shown after a failure.
 const LOG_LINES: usize = 12;
 
-/// What is to be run.
+/// The runs.
 pub struct Plan {
-    /// Only these; all where there are none.
+    /// The faults; all if there are none.
     pub faults: Vec<Fault>,
-    /// Seeds of each.
+    /// The number of seeds for each fault.
     pub seeds: u64,
     /// The first seed.
     pub first_seed: u64,
-    /// Runs at the same time.
+    /// The number of runs at the same time.
     pub jobs: usize,
 }
 
-/// Where the tasks' program lies.
+/// Returns the path of the tasks' program.
 fn program() -> PathBuf {
     scenario::programs().join("faults")
 }
@@ -114,13 +113,13 @@ fn in_sandbox(fault: Fault, seed: u64, side: Side) -> bool {
     match sandbox::run(&words) {
         Ok(last) => Counts::parse(&last).is_ok_and(|counts| counts == Counts::one(true)),
         Err(error) => {
-            failures::tell(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
+            failures::report(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
             false
         }
     }
 }
 
-/// One run, inside the sandbox.
+/// Runs one fault, inside the sandbox.
 pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side) -> Result<()> {
     let network = Network::new(folder, HOSTS, Wiring::Switch(seed))?;
     let mut run = Run::new(&network, fault, seed, side)?;
@@ -128,7 +127,7 @@ pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side) -> Result<()> 
     match &result {
         Ok(said) => println!("ok       {} seed {seed}: {said}", fault.name()),
         Err(error) => {
-            failures::tell(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
+            failures::report(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
             run.show_logs();
         }
     }
@@ -136,15 +135,15 @@ pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side) -> Result<()> 
     Ok(())
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Run<'a> {
     network: &'a Network,
     machine: Machine<'a>,
     fault: Fault,
     random: fastrand::Rng,
-    /// The host to which it happens; never the first.
+    /// The host with the fault; never the first.
     victim: usize,
-    /// Whether that host goes.
+    /// Whether that host will be lost.
     loses_victim: bool,
 }
 
@@ -152,7 +151,7 @@ impl<'a> Run<'a> {
     fn new(network: &'a Network, fault: Fault, seed: u64, side: Side) -> Result<Run<'a>> {
         let mut random = fastrand::Rng::with_seed(seed);
         let victim = random.usize(1..HOSTS);
-        // What goes over data links is encrypted, or not.
+        // The seed decides whether data links are encrypted.
         let trusted = fault.is_of_data_links() && seed % 2 == 0;
         let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
         let machine = Machine::new(side, network, trusted.as_slice())?;
@@ -185,7 +184,7 @@ impl<'a> Run<'a> {
     }
 
     fn chief(&mut self) -> Result<Chief> {
-        // PvmDontRoute or PvmRouteDirect (with which PVM 3.4 loses the order, D3); messages of up to so many bytes.
+        // PvmDontRoute or PvmRouteDirect (with which PVM 3.4 loses the order, D3); the longest message in bytes.
         let chance = self.random.bool();
         let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
         let route = if direct { "3" } else { "1" };
@@ -196,14 +195,14 @@ impl<'a> Run<'a> {
         Chief::start(&mut command)
     }
 
-    /// The names of those who must be in the table now.
+    /// Returns the names of the hosts that must be in the table now.
     fn present(&self) -> Vec<&'a str> {
         let hosts = self.network.hosts().iter().enumerate();
         let stays = |(index, _): &(usize, &Host)| !(self.loses_victim && *index == self.victim);
         hosts.filter(stays).map(|(_, host)| host.name.as_str()).collect()
     }
 
-    /// All accounts agree, and with what has been done.
+    /// Checks that all accounts agree with each other and with the fault.
     fn settled(&mut self, chief: &mut Chief) -> Result<String> {
         let line = chief.settle()?;
         let dead = line.split(' ').find_map(|word| word.strip_prefix("dead=")).unwrap_or_default();
@@ -225,7 +224,7 @@ impl<'a> Run<'a> {
         Ok(line)
     }
 
-    /// The tables of these hosts say the same, and name these.
+    /// Checks that the tables of these hosts are equal, and contain these names.
     fn agreed(&self, names: &[&str]) -> Result<()> {
         let mut said = String::new();
         let agree = wait_until(AGREE_TIME, || match self.tables(names) {
@@ -247,7 +246,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Name and number of each host, as each of these hosts sees them.
+    /// Returns name and number of each host, as each of these hosts sees them.
     fn tables(&self, names: &[&str]) -> Result<Vec<Vec<(String, String)>>> {
         let table = |host: &Host| -> Result<Vec<(String, String)>> {
             let said = self.machine.console(host, "conf\n", CONSOLE_TIME)?;
@@ -260,7 +259,7 @@ impl<'a> Run<'a> {
         hosts.map(table).collect()
     }
 
-    /// The lost host's processes have ended by themselves, and it can be added again, as a new one.
+    /// Checks that the lost host's processes have ended by themselves, and that it can be added as a new host.
     fn comes_back(&mut self, chief: &mut Chief) -> Result<()> {
         let victim = self.victim();
         ensure!(
@@ -278,12 +277,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The first daemon is gone: everything ends, and says why.
+    /// Checks that after the loss of the first daemon everything ends and reports the reason.
     fn without_master(&mut self) -> Result<String> {
         let master = self.machine.first().daemon().context("a daemon")?;
         crate::processes::signal(master, rustix::process::Signal::KILL);
         let left = || self.network.hosts().iter().flat_map(Host::processes).collect::<Vec<u32>>();
-        // The chief is ours and ends when it finds the daemon gone.
+        // The chief is our child and ends when it finds that the daemon has ended.
         let ended = wait_until(kinds::NOTICE_TIME, || left().is_empty());
         let names: Vec<String> = left().into_iter().map(super::network::name_of).collect();
         ensure!(ended, "left running: {names:?}");

@@ -1,14 +1,13 @@
-//! Hosts that mean harm beside the torture: `crates/pvm-hostile`.
+//! Hostile hosts beside the torture: `crates/pvm-hostile`.
 //!
-//! The tasks of the torture live on two honest hosts, and lose nothing. Beside them are hosts that
-//! hold a valid key and send what is well-formed and wrong; whenever one has been cut off it is added
-//! again. In the first round and in the last there are none, so that the one shows whether the honest
-//! daemons gave back what the others have cost them.
+//! The tasks of the torture live on two honest hosts, and must lose nothing. Beside them are hosts that hold a valid
+//! key and send well-formed frames with wrong contents. A host that has been cut off is added again. The first and the
+//! last round have no hostile hosts, so that the last one shows whether the honest daemons have returned the memory.
 mod keeper;
 mod logs;
 
 use super::memory::{Limits, Watch};
-use super::{Ground, OFFERS, Plan, compile, converse};
+use super::{OFFERS, Plan, Surroundings, compile, run_traffic};
 use crate::build;
 use crate::common::{Checks, cargo, sh};
 use crate::conform::machine::Side;
@@ -16,26 +15,26 @@ use crate::counts::Counts;
 use crate::hosts::machine::Machine;
 use crate::hosts::network::{Host, Network, Wiring};
 use crate::hosts::sandbox;
-use crate::machine::{END_TIME_MAX, Talker, Whose, wait_until};
+use crate::machine::{END_TIME_MAX, LineProcess, Whose, wait_until};
 use anyhow::{Context, Result, ensure};
 use keeper::Keeper;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Hosts on which the tasks live.
+/// The number of hosts on which the tasks live.
 const HONEST: usize = 2;
 /// How long a console may take.
 const CONSOLE_TIME: Duration = Duration::from_secs(30);
-/// The name of the program, by cargo.
+/// The program, by cargo's name.
 const PROGRAM: &str = "hostile-host";
-/// Hosts that share the few processors of one may get none for long.
+/// The timeout of silent hosts: many hosts share a few processors, and some may not run for long.
 const HOST_TIMEOUT_SECONDS: &str = "20";
-/// One of them lives no longer, in a bad case; a short run waits for the end of the first life.
+/// The longest life of a hostile host; a short run waits for the end of the first life.
 const LIFE_TIME_MAX: Duration = Duration::from_secs(60);
-/// The log is never turned over: all of it is looked at.
+/// The largest log, so that no part of it is dropped.
 const LOG_BYTES_MAX: &str = "1000000000";
-/// While there are hostile hosts: what they may ask daemons to keep for them, and honest tasks to receive.
+/// The limits while there are hostile hosts: what daemons may keep for them, and what honest tasks may receive.
 const MEANWHILE: Limits = Limits {
     heap: 4 << 20,
     private: 160 << 20,
@@ -44,24 +43,24 @@ const MEANWHILE: Limits = Limits {
     descriptors: 5_000,
     mappings: 10_000,
 };
-/// When they have gone. What the allocator had asked for it does not give back at once: a long body from another
-/// host is copied to a task's own memory.
+/// The limits after they have left. The allocator does not return all memory at once: a long body from another host is
+/// copied to a task's own memory.
 const AFTERWARDS: Limits =
     Limits { heap: 1 << 20, private: 160 << 20, daemon: 64 << 20, shared: 8 << 20, descriptors: 3, mappings: 64 };
 
-/// Runs it, in namespaces of its own.
+/// Runs the torture in namespaces of its own.
 pub fn counted(arguments: &[String]) -> Result<Counts> {
     if let Some(obstacle) = sandbox::obstacle() {
         return Ok(Counts::skip(obstacle));
     }
-    // Nobody measures it, and its libraries have been built for the unit tests.
+    // A debug build is enough, and its libraries have been built for the unit tests.
     sh(cargo().args(["build", "--quiet", "--package", "pvm-hostile"]))?;
     let words: Vec<&str> = std::iter::once("torture").chain(arguments.iter().map(String::as_str)).collect();
     let last = sandbox::run(&words)?;
     Counts::parse(&last)
 }
 
-/// The same, inside.
+/// Runs the torture inside the namespaces.
 pub fn inside(folder: &Path, plan: &Plan) -> Result<()> {
     let Plan { hostile_hosts, tasks, seconds, seed, .. } = plan;
     println!("torture: {tasks} tasks on {HONEST} hosts, {hostile_hosts} hostile hosts, {seconds} s, seed {seed}");
@@ -81,8 +80,8 @@ impl Ring<'_> {
     }
 }
 
-impl Ground for Ring<'_> {
-    fn last_words(&self) -> String {
+impl Surroundings for Ring<'_> {
+    fn log_ends(&self) -> String {
         let last = |host: &Host| {
             let log = self.0.log(host);
             let lines: Vec<&str> = log.lines().collect();
@@ -151,28 +150,28 @@ fn compiled(plan: &Plan) -> Result<PathBuf> {
 
 type Talked = (Result<super::Total>, Result<()>, Result<String>);
 
-/// The traffic of the honest tasks.
+/// Runs the traffic of the honest tasks.
 fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &Keeper<'_>) -> Result<Talked> {
     let machine = ring.0;
     let names: Vec<&str> = ring.honest().iter().map(|host| host.name.as_str()).collect();
     let mut command = plan.chief_by(machine.command(machine.first(), program), &machine.folder.join("table"), false);
-    let mut chief = Talker::start(command.arg(format!("hosts={}", names.join(","))).stderr(Stdio::null()))?;
+    let mut chief = LineProcess::start(command.arg(format!("hosts={}", names.join(","))).stderr(Stdio::null()))?;
     let mut watch = Watch::new(daemons.to_vec(), Duration::from_secs(plan.patience));
     let calm_from = Duration::from_secs(plan.seconds.saturating_sub(plan.round_seconds));
-    // Of a message that one of them has begun, the memory is taken, up to the longest that there is.
+    // A message that a hostile host has begun takes memory up to the longest possible length.
     let begun = plan.hostile_hosts * i32::MAX as u64 / plan.tasks;
     let meanwhile = Limits { shared: MEANWHILE.shared + begun, ..MEANWHILE };
     let mut calm = false;
-    let (traffic, trouble) = converse(plan, &mut chief, ring, &mut |line, time| {
+    let (traffic, trouble) = run_traffic(plan, &mut chief, ring, &mut |line, time| {
         watch.limits = if calm { AFTERWARDS } else { meanwhile };
         let said = watch.look(line);
-        // What follows is another round, if this was not the calm one.
+        // Another round follows, unless this was the calm one.
         let over = time >= calm_from && (keeper.lives() > 0 || time >= calm_from + LIFE_TIME_MAX);
         let more = !std::mem::replace(&mut calm, over);
         if calm {
-            keeper.calm()
+            keeper.pause()
         } else {
-            keeper.go()
+            keeper.admit()
         }
         (said, more)
     });
