@@ -1,7 +1,7 @@
-//! Links between daemons, and what they carry.
+//! Links between daemons, and the frames and messages on them.
 use crate::network::{Item, Kind, Link, LinkId, NodeId};
-use crate::node::Life;
-use crate::program::{Parcel, Stage, TaskId};
+use crate::node::NodeState;
+use crate::program::{QueuedMessage, Stage, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Event, Phase, World};
 use pvm_core::flows::{Credit, Letter, Piece};
@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 impl World {
-    // ----- connecting
+    // ----- Connecting
 
-    /// A daemon connects to another.
+    /// Connects a daemon to another.
     pub fn open_link(&mut self, node: NodeId, host: Tid, addresses: &[SocketAddr]) {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || format!("connects to {host} at {addresses:?}"));
@@ -26,11 +26,11 @@ impl World {
             return self.checks.fail("links", &format!("{tid} has no address of {host}"), &[tid, host]);
         };
         self.nodes[node].attempts.insert(host, (number, end, address));
-        let late = self.dice.span(50 * MICROSECOND, 2 * MILLISECOND);
+        let late = self.prng.span(50 * MICROSECOND, 2 * MILLISECOND);
         self.queue.push(self.now + late, Event::Attempt { from: node, host, number });
     }
 
-    /// The connection to a host is tried (again).
+    /// Tries to connect to a host, perhaps again.
     pub fn attempt(&mut self, node: NodeId, host: Tid, number: u64) {
         let Some((newest, end, address)) = self.nodes[node].attempts.get(&host).copied() else { return };
         if newest != number {
@@ -41,10 +41,10 @@ impl World {
         };
         let (from, to) = (self.nodes[node].place, self.nodes[other].place);
         let passes = self.computers[to].powered && self.network.passes(from, to);
-        match self.nodes[other].life {
-            // Its system refuses.
-            Life::Dead if passes => self.attempt_failed(node, host, "nobody listens"),
-            Life::Running if passes => {
+        match self.nodes[other].state {
+            // The system of that host refuses the connection.
+            NodeState::Dead if passes => self.attempt_failed(node, host, "nobody listens"),
+            NodeState::Running if passes => {
                 let known = |one: NodeId, other: NodeId| {
                     self.nodes[one].known.get(&self.nodes[other].tid) == Some(&self.nodes[other].key)
                 };
@@ -93,9 +93,9 @@ impl World {
         self.plan_channel(link, end, Kind::Data);
     }
 
-    // ----- closing
+    // ----- Closing
 
-    /// A host does not belong to the machine any more, as that daemon sees it.
+    /// Forgets a host that no longer belongs to the machine, from the view of that daemon.
     pub fn forget_host(&mut self, node: NodeId, host: Tid) {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || format!("forgets {host}"));
@@ -117,7 +117,7 @@ impl World {
         self.checks.forgotten(tid, host);
     }
 
-    /// One end of a link closes. `flush`: what is on its way on the control link still arrives.
+    /// Closes one end of a link. With `flush`, frames on their way on the control link still arrive.
     fn close(&mut self, link: LinkId, end: usize, flush: bool) {
         if std::mem::replace(&mut self.links[link].closed[end], true) {
             return;
@@ -133,15 +133,15 @@ impl World {
         }
     }
 
-    /// A daemon ends. `told`: its system closes its connections.
+    /// Ends a daemon. With `told`, its system closes its connections.
     pub fn end_daemon(&mut self, node: NodeId, why: &str, told: bool) {
-        if self.nodes[node].life == Life::Dead {
+        if self.nodes[node].state == NodeState::Dead {
             return;
         }
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || why.to_owned());
-        let flush = why == "stops" || self.dice.chance(500);
-        self.nodes[node].life = Life::Dead;
+        let flush = why == "stops" || self.prng.chance(500);
+        self.nodes[node].state = NodeState::Dead;
         self.nodes[node].deferred.clear();
         let links: Vec<LinkId> = self.nodes[node].links.values().copied().collect();
         if told {
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// After a loss of power, connections to what was there break as soon as somebody uses them.
+    /// Breaks the connections of a computer that has lost its power, as soon as somebody uses them.
     pub fn reset_links(&mut self, node: NodeId) {
         let links: Vec<LinkId> = self.nodes[node].links.values().copied().collect();
         for link in links {
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    // ----- carrying
+    // ----- Carrying
 
     /// Queues a frame on the control link.
     pub fn send_control(&mut self, node: NodeId, host: Tid, frame: Vec<u8>) {
@@ -178,14 +178,14 @@ impl World {
         self.push_item(link, 1 - end, Kind::Control, Item::Frame(frame));
     }
 
-    /// Something goes to that end.
+    /// Sends an item to that end.
     pub fn push_item(&mut self, link: LinkId, end: usize, kind: Kind, item: Item) {
         let ends = self.links[link].ends;
         if self.links[link].closed[end] {
             return;
         }
         let (one, other) = (self.nodes[ends[0]].place, self.nodes[ends[1]].place);
-        let (count, pauses) = self.network.sent_again(&mut self.dice, one, other);
+        let (count, pauses) = self.network.sent_again(&mut self.prng, one, other);
         if kind == Kind::Control {
             self.links[link].sent_again[1 - end] += count;
         }
@@ -193,13 +193,13 @@ impl World {
             let at = self.now + self.scenario.timeout;
             self.queue.push(at, Event::GiveUp { link, end: 1 - end });
         }
-        let late = self.network.latency(&mut self.dice, one, other) + pauses;
+        let late = self.network.latency(&mut self.prng, one, other) + pauses;
         if let Some(at) = self.links[link].towards(end, kind).push(self.now + late, item) {
             self.queue.push(at, Event::Arrive { link, end, kind });
         }
     }
 
-    /// Plans the arrival of what waits first in a channel.
+    /// Plans the arrival of the first item of a channel.
     pub fn plan_channel(&mut self, link: LinkId, end: usize, kind: Kind) {
         let channel = self.links[link].towards(end, kind);
         let Some((at, _)) = channel.items.front() else { return };
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// The network has become better: what was held up goes on, some of it later than the rest.
+    /// Resumes delayed traffic after the network has become better, some of it later than the rest.
     pub fn unblock(&mut self) {
         for link in 0..self.links.len() {
             for (end, kind) in [(0, Kind::Control), (0, Kind::Data), (1, Kind::Control), (1, Kind::Data)] {
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// The first item of a channel arrives, if it can.
+    /// Lets the first item of a channel arrive, if it can.
     pub fn arrive(&mut self, link: LinkId, end: usize, kind: Kind) {
         let [one, other] = self.links[link].ends.map(|node| self.nodes[node].place);
         let passes = self.network.passes(one, other);
@@ -257,13 +257,13 @@ impl World {
             self.data_came(link, end);
         }
         // The sender's system has room again.
-        if kind == Kind::Data && self.nodes[from].life == Life::Running {
+        if kind == Kind::Data && self.nodes[from].state == NodeState::Running {
             let tid = self.nodes[node].tid;
             self.carry(from, tid);
         }
     }
 
-    /// The system of that end gives up what the other one does not acknowledge.
+    /// Gives up a connection whose other end acknowledges nothing.
     pub fn give_up(&mut self, link: LinkId, end: usize) {
         if !self.links[link].closed[end] {
             let node = self.links[link].ends[end];
@@ -290,7 +290,7 @@ impl World {
         self.nodes[node].machine.handle_host_frame(now, host, frame);
     }
 
-    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &Piece<Parcel>) {
+    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &Piece<QueuedMessage>) {
         let intake = &mut self.nodes[node].intake;
         if let Piece::Start { letter, .. } = piece {
             intake.expect(host, letter).expect("flows keep to their windows");
@@ -311,13 +311,13 @@ impl World {
                 None
             }
         };
-        if let Some((letter, parcel)) = whole {
-            self.hand_out(node, host, &letter, &parcel);
+        if let Some((letter, message)) = whole {
+            self.hand_out(node, host, &letter, &message);
         }
     }
 
-    /// A message has come whole: its receivers get it.
-    fn hand_out(&mut self, node: NodeId, from: Tid, letter: &Letter, parcel: &Rc<Parcel>) {
+    /// Delivers a message that has arrived completely.
+    fn hand_out(&mut self, node: NodeId, from: Tid, letter: &Letter, message: &Rc<QueuedMessage>) {
         for dst in letter.receivers() {
             let task = self.nodes[node].tasks.get(&dst).copied();
             let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));
@@ -326,7 +326,7 @@ impl World {
                 continue;
             };
             let one = &mut self.tasks[task];
-            one.daemon_ring.push_back(parcel.clone());
+            one.daemon_ring.push_back(message.clone());
             one.daemon_mark += 1;
             let mark = one.daemon_mark;
             self.nodes[node].intake.handed(dst, from, letter.bytes, mark);
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// Puts on the link to a host what it can take; where there is no link, one is to be made.
+    /// Puts data on the link to a host as far as the link has room. Without a link, has one made.
     pub fn carry(&mut self, node: NodeId, host: Tid) {
         let Some(link) = self.nodes[node].links.get(&host).copied() else {
             if self.nodes[node].flows.has_items(host) && self.nodes[node].known.contains_key(&host) {
@@ -366,7 +366,7 @@ impl World {
         }
     }
 
-    /// Senders whose queues were left alone are looked at again.
+    /// Polls the queues of senders that had to wait.
     fn poll_freed(&mut self, node: NodeId) {
         for tid in self.nodes[node].flows.take_freed() {
             if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {
@@ -375,28 +375,29 @@ impl World {
         }
     }
 
-    /// The daemon looks at a task's queue soon.
+    /// Plans that the daemon polls a task's queue soon.
     pub fn plan_poll(&mut self, task: TaskId) {
         if !std::mem::replace(&mut self.tasks[task].ring_planned, true) {
-            let late = self.moment();
+            let late = self.short_time();
             self.queue.push(self.now + late, Event::PollRing(task));
         }
     }
 
-    /// The daemon takes what a task has queued for other hosts. `all`: the task is gone, and what it
-    /// sent goes before the news of that.
+    /// Polls the messages that a task has queued for other hosts. With `all`, the task has ended, and its messages go
+    /// before the report of its end.
     pub fn poll_ring(&mut self, node: NodeId, task: TaskId, all: bool) {
         let src = self.tasks[task].tid;
         if !all {
             self.tasks[task].ring_planned = false;
         }
         while all || self.nodes[node].flows.may_take(src) {
-            let Some(parcel) = self.tasks[task].ring.pop_front() else { return };
+            let Some(message) = self.tasks[task].ring.pop_front() else { return };
             let own = self.nodes[node].tid;
             let known = |tid: &Tid| tid.host() != own && self.nodes[node].known.contains_key(&tid.host());
-            let dsts: Vec<Tid> = parcel.to.iter().map(|(tid, _)| *tid).filter(known).collect();
-            let copy = Parcel { src, to: parcel.to.clone(), bytes: parcel.bytes, gossip: parcel.gossip };
-            let (meta, bytes) = ([0; 5], parcel.bytes);
+            let dsts: Vec<Tid> = message.to.iter().map(|(tid, _)| *tid).filter(known).collect();
+            let copy =
+                QueuedMessage { src, to: message.to.clone(), bytes: message.bytes, known_task: message.known_task };
+            let (meta, bytes) = ([0; 5], message.bytes);
             let held = if bytes < 4096 { bytes } else { 0 };
             match dsts.as_slice() {
                 [] => continue,
