@@ -16,7 +16,7 @@ pub fn check(checks: &mut Checks) {
     if PROGRAM.is_there() {
         checks.check(CHECK, decide());
     } else if has("clippy") {
-        checks.check("clippy of another version finds nothing that is denied", warn());
+        checks.check("clippy of another version reports no error", warn());
     } else {
         checks.skip(CHECK, "it is not installed");
     }

@@ -14,7 +14,7 @@ const SOURCE: &str =
 /// Downloads packages and unpacks them below a folder, without the paths that match `unwanted`. [`list`] names the
 /// files of each package.
 pub fn unpack(packages: &[&str], folder: &Path, unwanted: &[&str]) -> Result<()> {
-    ensure!(in_path("apt-get") && in_path("dpkg-deb"), "Debian's packages can only be had on a Debian system");
+    ensure!(in_path("apt-get") && in_path("dpkg-deb"), "Debian's packages need a Debian system");
     let apt = folder.join("apt");
     download(&apt, packages)?;
     for entry in fs::read_dir(&apt)? {

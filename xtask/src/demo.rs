@@ -95,7 +95,7 @@ fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()
     }
     let (first, last) = (&runs[0], &runs[runs.len() - 1]);
     ensure!(last.lost == 1, "{} workers were lost instead of the one that was killed", last.lost);
-    ensure!(last.again > 0, "the killed worker had nothing in hand");
+    ensure!(last.again > 0, "the killed worker had no tile");
     for run in &runs {
         ensure!(run.checksum == first.checksum, "the pictures differ: {} and {}", first.checksum, run.checksum);
     }

@@ -166,7 +166,7 @@ impl Machine {
         let _ = console.kill();
         let _ = console.wait();
         if !ended {
-            bail!("the daemon does not end by halt");
+            bail!("halt does not end the daemon");
         }
         self.daemon = None;
         Ok(())
@@ -228,7 +228,7 @@ impl LineProcess {
         match self.lines.recv_timeout(time) {
             Ok(line) => Ok(Some(line)),
             Err(mpsc::RecvTimeoutError::Disconnected) => Ok(None),
-            Err(mpsc::RecvTimeoutError::Timeout) => bail!("hang: nothing was said for {} s", time.as_secs()),
+            Err(mpsc::RecvTimeoutError::Timeout) => bail!("hang: no output for {} s", time.as_secs()),
         }
     }
     /// Sends a line to the program.

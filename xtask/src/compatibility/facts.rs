@@ -130,7 +130,7 @@ impl Defect {
     /// Checks that a case or a test shows what the file says, and that it exists.
     fn check(&self, evidence: &Evidence) -> Result<()> {
         let shown = !evidence.of_defect(&self.id).is_empty() || !self.cases.is_empty() || !self.tests.is_empty();
-        ensure!(shown, "nothing shows it");
+        ensure!(shown, "no case and no test shows it");
         for test in self.tests.iter().filter_map(|test| test.strip_prefix("test ")) {
             let pattern = format!("fn {test}(");
             let mut sources = files_under(&["crates"], &["rs"])?.into_iter();

@@ -24,7 +24,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// Checks that the document is what the command would write.
 pub fn is_current() -> Result<()> {
     let written = std::fs::read_to_string(document()).unwrap_or_default();
-    ensure!(written == text()?, "docs/compatibility.md is old: cargo xtask compatibility");
+    ensure!(written == text()?, "docs/compatibility.md is outdated: run cargo xtask compatibility");
     Ok(())
 }
 

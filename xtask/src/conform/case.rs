@@ -180,7 +180,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "log" => case.log = true,
         "unordered" => case.unordered = true,
         "hosts" => case.hosts = Some(rest.parse()?),
-        "one-host" if rest.is_empty() => bail!("wants a reason"),
+        "one-host" if rest.is_empty() => bail!("needs a reason"),
         "one-host" => case.one_host = Some(rest.to_string()),
         "needs" => case.needs.push(debian_pvm::expanded(rest).into()),
         "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
@@ -190,7 +190,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "own-differs" => {}
         "may-differ" => case.differences.push(difference(rest, false)?),
         "ours-only" => {
-            let (defect, theirs) = rest.split_once(": ").context("wants `Dn: crashes|hangs|skip`")?;
+            let (defect, theirs) = rest.split_once(": ").context("needs `Dn: crashes|hangs|skip`")?;
             let theirs = match theirs {
                 "crashes" => Theirs::Crashes,
                 "hangs" => Theirs::Hangs,
@@ -205,14 +205,14 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
 }
 
 fn pair(text: &str) -> Result<(String, String)> {
-    let (name, value) = text.split_once('=').context("wants NAME=VALUE")?;
+    let (name, value) = text.split_once('=').context("needs NAME=VALUE")?;
     let root = crate::common::root().display().to_string();
     Ok((name.to_string(), value.replace("{root}", &root)))
 }
 
 fn difference(text: &str, always: bool) -> Result<Difference> {
-    let (defect, lines) = text.split_once(": ").context("wants `Dn: A => B`")?;
-    let (theirs, ours) = lines.split_once(" => ").context("wants `Dn: A => B`")?;
+    let (defect, lines) = text.split_once(": ").context("needs `Dn: A => B`")?;
+    let (theirs, ours) = lines.split_once(" => ").context("needs `Dn: A => B`")?;
     let unescape = |text: &str| text.replace("\\n", "\n");
     Ok(Difference { defect: defect.to_string(), theirs: unescape(theirs), ours: unescape(ours), always })
 }

@@ -47,7 +47,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 pub fn is_current() -> Result<()> {
     let limits = limits()?;
     let written = std::fs::read_to_string(document()).unwrap_or_default();
-    ensure!(written == text(&limits), "docs/limits.md is old: cargo xtask limits");
+    ensure!(written == text(&limits), "docs/limits.md is outdated: run cargo xtask limits");
     let wrong = wrong(&limits, &Facts::read()?);
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     Ok(())
@@ -68,7 +68,7 @@ fn limits() -> Result<Vec<Limit>> {
         constants.add(&name, &text).with_context(|| name.clone())?;
     }
     let limits = constants.limits()?;
-    ensure!(limits.len() == marks, "{marks} comments tell of limits, but only {} stand at constants", limits.len());
+    ensure!(limits.len() == marks, "{marks} comments declare limits, but only {} of them belong to constants", limits.len());
     Ok(limits)
 }
 

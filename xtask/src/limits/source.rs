@@ -94,7 +94,7 @@ impl Constants {
         };
         for (key, _) in &items {
             let known = ["Filled by", "Default", "Setting", "Reached", "Test"].contains(&key.as_str());
-            ensure!(known, "nobody knows what `{key}:` is");
+            ensure!(known, "`{key}:` is unknown");
         }
         let (filled, setting) = (item("Filled by")?, item("Setting")?);
         let (reached, test) = (item("Reached")?, item("Test")?);
@@ -103,7 +103,7 @@ impl Constants {
     }
 
     fn value(&self, constant: &Constant, depth: usize) -> Result<Value> {
-        ensure!(depth < 10, "constants go round in a circle");
+        ensure!(depth < 10, "constants refer to one another in a circle");
         value::evaluate(&constant.expression, &|name| {
             let found = self.nearest(name, &constant.file).with_context(|| format!("there is no {name}"))?;
             self.value(found, depth + 1)

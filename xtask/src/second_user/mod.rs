@@ -60,7 +60,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
 /// Does the same with sudo, if sudo asks for no password.
 fn counted_as_root() -> Result<Counts> {
     if !in_path("sudo") || output(Command::new("sudo").args(["-n", "true"])).is_err() {
-        return Ok(Counts::skip("it takes root, or sudo without a password, to be a second user"));
+        return Ok(Counts::skip("a second user needs root, or sudo without a password"));
     }
     let ended = Command::new("sudo")
         .args(["-n", "env"])
@@ -199,6 +199,6 @@ fn segments_are_closed(scene: &Scene) -> Result<()> {
     }
     let shared =
         scene.output(Who::Us, "find", &["/dev/shm", "-user", &scene.user().to_string(), "-newer", scene.made()])?;
-    ensure!(shared.is_empty(), "shared memory with a name: {shared}");
+    ensure!(shared.is_empty(), "named shared memory: {shared}");
     Ok(())
 }

@@ -163,7 +163,7 @@ impl Process {
         self.said.read_line(&mut line)?;
         drop(watch);
         if line.is_empty() {
-            bail!("the process said nothing");
+            bail!("the process printed nothing");
         }
         Ok(line.trim_end().to_owned())
     }

@@ -55,7 +55,7 @@ impl Hostiles {
         for (number, process) in self.0.drain(..).enumerate() {
             match process.next_line(LAST_LIFE) {
                 Ok(Some(line)) => println!("  neighbour {number}: {line}"),
-                other => println!("  neighbour {number} said nothing: {other:?}"),
+                other => println!("  neighbour {number} printed nothing: {other:?}"),
             }
         }
     }

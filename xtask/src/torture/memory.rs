@@ -103,7 +103,7 @@ impl Watch {
     pub fn verdict(&self) -> Result<String> {
         match &self.last {
             Some(look) => Ok(format!("at the end: {}", self.describe(look))),
-            None => bail!("memory was never looked at"),
+            None => bail!("memory was never measured"),
         }
     }
 

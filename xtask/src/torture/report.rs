@@ -67,7 +67,7 @@ fn grouped(number: u64) -> String {
 /// Checks that no process of the machine is left.
 pub fn all_have_ended(machine: &Machine) -> Result<()> {
     if !wait_until(END_TIME_MAX, || machine.processes().is_empty()) {
-        bail!("{} processes live on", machine.processes().len());
+        bail!("{} processes are still running", machine.processes().len());
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ pub fn stacks(processes: &[u32]) {
     }
     let file = root().join("target/torture/stacks");
     if fs::write(&file, text).is_ok() {
-        println!("  where the processes stand: {}", file.display());
+        println!("  stacks of the processes: {}", file.display());
     }
 }
 

@@ -65,7 +65,7 @@ pub fn let_foreign_programs_run(extent: Extent) -> Result<()> {
 fn register(emulator: &str) -> Result<()> {
     if !std::path::Path::new(BINFMT).join("register").exists() {
         output(Command::new("mount").args(["-t", "binfmt_misc", "binfmt_misc", BINFMT]))
-            .context("the kernel lets nobody say how programs of other machines are run")?;
+            .context("the kernel does not permit registering interpreters of foreign programs")?;
     }
     let line = fs::read_to_string(format!("/usr/lib/binfmt.d/qemu-{emulator}.conf"))?;
     fs::write(format!("{BINFMT}/register"), line.trim()).context("binfmt_misc")

@@ -230,7 +230,7 @@ impl<'a> Keeper<'a> {
             "hostile hosts: the machine goes on",
             (|| {
                 ensure!(seen.trouble.is_empty(), "{} times; first: {}", seen.trouble.len(), seen.trouble[0]);
-                ensure!(seen.asked > 0, "nobody was asked");
+                ensure!(seen.asked > 0, "no console was used");
                 Ok(())
             })(),
         );
