@@ -1,7 +1,5 @@
-/*
- * What a compiled program has built into itself: sizes, offsets and numbers. It is enough that
- * this compiles; it does so against PVM 3.4.6's headers as well.
- */
+/* The values that are compiled into programs: sizes, offsets and numbers. Compiling this file is
+ * the test; PVM 3.4.6's headers pass it too. */
 #include <stdio.h>
 #include <stddef.h>
 #include <pvm3.h>

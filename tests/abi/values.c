@@ -1,8 +1,6 @@
-/*
- * The data symbols of the library as a program sees them: their first values, and that the library
- * and a program that has its own copy of them (by copy relocation) speak of the same memory.
- * Needs no daemon. Ends with the number of surprises.
- */
+/* Tests the data symbols of the library as a program sees them: their first values, and that the
+ * library and a program with its own copy of them (by copy relocation) use the same memory. Needs
+ * no daemon. Exits with the number of errors. */
 #include <stdio.h>
 #include <string.h>
 #include <pvm3.h>

@@ -1,5 +1,5 @@
-! Calls that need no daemon, with values that must come out. It prints
-! "right" or what is wrong.
+! Tests calls that need no daemon and have known results. Prints "right"
+! or the error.
       program values
       implicit none
       include 'fpvm3.h'

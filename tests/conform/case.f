@@ -1,4 +1,4 @@
-! What the Fortran cases share.
+! Subroutines of all Fortran cases.
 
 ! Prints a number with a name.
       subroutine show(what, value)
@@ -7,7 +7,7 @@
       write (*, '(a, '': '', i0)') what, value
       end
 
-! Prints a number of which only the sign is the same everywhere.
+! Prints the sign of a number, if only that is the same everywhere.
       subroutine showsign(what, value)
       character*(*) what
       integer value
@@ -18,8 +18,7 @@
       end if
       end
 
-! Prints a tid; the runner numbers tids in the order in which they
-! appear.
+! Prints a tid; the runner numbers tids by first appearance.
       subroutine showtid(what, tid)
       character*(*) what
       integer tid, i
@@ -36,19 +35,19 @@
       write (*, '(a, '': t'', a)') what, trim(adjustl(digits))
       end
 
-! Prints a text, blanks and all.
+! Prints a text, including blanks.
       subroutine showtext(what, text)
       character*(*) what, text
       write (*, '(a, '': ['', a, '']'')') what, text
       end
 
-! The path of this very program, for cases that spawn themselves.
+! Returns the path of this program, for cases that spawn themselves.
       subroutine ownpath(path)
       character*(*) path
       call get_command_argument(0, path)
       end
 
-! Whether this task was spawned.
+! Returns whether this task was spawned.
       logical function spawned()
       integer parent
       call pvmfparent(parent)
@@ -56,7 +55,7 @@
       end
 
 ! Receives with a limit of five seconds, so that a lost message is a
-! line of output and not a time-out.
+! line of output and not a timeout.
       subroutine receive(tid, tag, mid)
       integer tid, tag, mid
       call pvmftrecv(tid, tag, 5, 0, mid)

@@ -1,4 +1,4 @@
-/* What the conformance cases share. Each prints what it sees; the runner compares. */
+/* Helpers of all conformance cases. Each case prints what it sees, and the runner compares. */
 #ifndef CASE_H
 #define CASE_H
 
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Functions of the library that its header does not declare. */
+/* Library functions that the header does not declare. */
 extern int pvm_errno;
 extern int pvm_vpackf(const char *format, va_list arguments);
 extern int pvm_vunpackf(const char *format, va_list arguments);
@@ -32,7 +32,7 @@ extern void pvmdisplaymhfinfo(char *who, char *message, int tid);
         printf("%s: %d\n", #call, shown_);                                                         \
     } while (0)
 
-/* Prints an expression of which only the sign is the same everywhere. */
+/* Prints the sign of an expression, if only that is the same everywhere. */
 #define SHOW_SIGN(call)                                                                            \
     do {                                                                                           \
         int shown_ = (call);                                                                       \
@@ -42,7 +42,7 @@ extern void pvmdisplaymhfinfo(char *who, char *message, int tid);
             printf("%s: %d\n", #call, shown_);                                                     \
     } while (0)
 
-/* Prints a tid; the runner numbers tids in the order in which they appear. */
+/* Prints a tid; the runner numbers tids by their first appearance. */
 #define SHOW_TID(call)                                                                             \
     do {                                                                                           \
         int shown_ = (call);                                                                       \
@@ -62,14 +62,14 @@ extern void pvmdisplaymhfinfo(char *who, char *message, int tid);
         printf("%s: %s\n", #call, shown_ ? shown_ : "(null)");                                     \
     } while (0)
 
-/* Every case calls this first. A child that a case spawned has no use for a printed line. */
+/* Every case calls this first. A child that a case spawned must not print this line. */
 static void case_begin(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     setvbuf(stderr, NULL, _IONBF, 0);
 }
 
-/* The path of this very program, for cases that spawn themselves. */
+/* Returns the path of this program, for cases that spawn themselves. */
 static char *case_path(void)
 {
     static char path[4096];
@@ -85,14 +85,14 @@ static int case_spawn(char *role, int count, int *tids)
     return pvm_spawn(case_path(), arguments, PvmTaskDefault, "", count, tids);
 }
 
-/* The same on the own host: what serves a host serves the tasks of that one. */
+/* Does the same on this host: a server of a host serves the tasks of that host only. */
 static int case_spawn_here(char *role, int count, int *tids)
 {
     char *arguments[] = {role, NULL};
     return pvm_spawn(case_path(), arguments, PvmTaskHost, ".", count, tids);
 }
 
-/* Receives with a limit, so that a lost message is a line of output and not a time-out. */
+/* Receives with a time limit, so that a lost message is a line of output and not a timeout. */
 static int case_receive(int tid, int tag, double seconds)
 {
     struct timeval limit;
@@ -120,7 +120,7 @@ static void case_gone(int tid)
         usleep(5000);
 }
 
-/* Receives a message that was sent to oneself and is on its way. */
+/* Receives a message that this task has sent to itself. */
 static int case_own(int tag)
 {
     return case_receive(pvm_mytid(), tag, 5.0);

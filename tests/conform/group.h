@@ -1,12 +1,12 @@
-/* What the cases of groups share: children that do what their parent orders, one call at a time, so
- * that a case can write down any order of events. */
+/* Helpers of the group cases: children that execute their parent's orders, one call at a time, so
+ * that a case can prescribe any order of events. */
 #ifndef GROUP_H
 #define GROUP_H
 
 #include "case.h"
 #include <signal.h>
 
-/* Functions of the group library that its header does not declare. */
+/* Functions of the group library that the header does not declare. */
 extern int gs_getgstid(void);
 extern int pvm_grphostinfo(char *group, int host, int *coordinator, int *members, int *hosts);
 extern int pvm_grpvhostinfo(char *group, int **coordinators, int **members, int *hosts);
@@ -17,14 +17,14 @@ extern struct timeval *pvmgs_tmout;
 /* Tags between parent and children. */
 #define GROUP_ORDER 900
 #define GROUP_ANSWER 901
-/* What group_answer gives when nothing comes. */
+/* What group_answer returns if no answer comes. */
 #define NO_ANSWER (-1000)
 
 enum group_call { JOIN, LEAVE, SIZE, TID, INSTANCE, BARRIER, BARRIERS, STORM, CAST, HEAR, FREEZE, SUM, SUMS, GATHER, SCATTER, END, DIE };
 
 static double group_patience = 10.0;
 
-/* Tells a child to make a call; `first` and `second` are its arguments. */
+/* Orders a child to make a call; `first` and `second` are its arguments. */
 static void group_order(int tid, int call, char *group, int first, int second)
 {
     int words[3], old = pvm_setsbuf(0);
@@ -39,7 +39,7 @@ static void group_order(int tid, int call, char *group, int first, int second)
     pvm_setsbuf(old);
 }
 
-/* What the child's call gave. */
+/* Returns the result of the child's call. */
 static int group_answer(int tid)
 {
     int result = 0;
@@ -49,14 +49,14 @@ static int group_answer(int tid)
     return result;
 }
 
-/* Orders, and waits for the answer. */
+/* Sends an order, and waits for the answer. */
 static int group_do(int tid, int call, char *group, int first, int second)
 {
     group_order(tid, call, group, first, second);
     return group_answer(tid);
 }
 
-/* Sum over the group of `first` in each member; the root, instance `second`, answers it. */
+/* Adds `first` of all members; the root, instance `second`, answers with the sum. */
 static int group_sum(char *group, int value, int root)
 {
     int result = pvm_reduce(PvmSum, &value, 1, PVM_INT, 7, group, root);
@@ -65,7 +65,7 @@ static int group_sum(char *group, int value, int root)
     return pvm_getinst(group, pvm_mytid()) == root ? value : 0;
 }
 
-/* So many sums and gathers one after another, whatever becomes of each. */
+/* Runs this number of sums and gathers one after another, whatever their results. */
 static int group_sums(char *group, int rounds, int root)
 {
     int all[64], value, result = 0, next;
@@ -79,7 +79,7 @@ static int group_sums(char *group, int rounds, int root)
     return result;
 }
 
-/* The root answers what it got as decimal digits, one for each member. */
+/* The root answers with the gathered values as decimal digits, one for each member. */
 static int group_gather(char *group, int value, int root)
 {
     int all[64] = {0}, result, size, index, digits = 0;
@@ -94,7 +94,7 @@ static int group_gather(char *group, int value, int root)
     return digits;
 }
 
-/* Each answers what it got: its instance, times `value` of the root. */
+/* Each member answers with the value that it got: its instance, times `value` of the root. */
 static int group_scatter(char *group, int value, int root)
 {
     int all[64], mine = -1, result, index;
@@ -112,7 +112,8 @@ static int group_barriers(char *group, int count, int rounds)
     return result;
 }
 
-/* Barriers of all until one fails; then it is out of the group, so that nobody waits for it. */
+/* Meets in barriers until one fails, and then leaves the group, so that nobody waits for this task.
+ */
 static int group_storm(char *group, int rounds)
 {
     int result = group_barriers(group, -1, rounds);
@@ -136,7 +137,7 @@ static int group_hear(int tag)
     return value;
 }
 
-/* One call. */
+/* Makes one call. */
 static int group_call(int call, char *group, int first, int second)
 {
     switch (call) {
@@ -160,7 +161,7 @@ static int group_call(int call, char *group, int first, int second)
     return NO_ANSWER;
 }
 
-/* What a child does until it is told to end. */
+/* Executes orders until the order to end. */
 static int group_child(void)
 {
     int parent = pvm_parent(), words[3], result;
@@ -189,7 +190,7 @@ static void group_spawn(int count, int *tids)
         printf("only %d of %d children\n", started, count);
 }
 
-/* Ends them. */
+/* Ends the children. */
 static void group_end(int count, int *tids)
 {
     int child;

@@ -1,10 +1,10 @@
-/* What the cases with taskers of their own share. */
+/* Helpers of the cases with taskers of their own. */
 #ifndef TASKER_H
 #define TASKER_H
 
 #include "case.h"
 
-/* What SM_STTASK asks for. */
+/* The contents of an SM_STTASK message. */
 struct tasker_order {
     int tid, flags, argument_count, variable_count;
     char path[4096], *arguments[32], *environment[256];
@@ -17,7 +17,7 @@ static char *tasker_word(void)
     return strdup(text);
 }
 
-/* Reads the message SM_STTASK that was just received, but for the three numbers at its end. */
+/* Reads the SM_STTASK message that was just received, except the three numbers at its end. */
 static void tasker_read(struct tasker_order *order)
 {
     int i;
@@ -34,7 +34,7 @@ static void tasker_read(struct tasker_order *order)
     order->environment[i] = NULL;
 }
 
-/* Starts the task; returns the process. */
+/* Starts the task. Returns the process id. */
 static int tasker_fork(struct tasker_order *order)
 {
     int i, id = fork();

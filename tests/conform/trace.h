@@ -1,7 +1,5 @@
-/*
- * A collector of traces, for cases: takes trace messages apart by the calls of the library and
- * prints what they tell. What differs between right runs becomes a word.
- */
+/* A collector of traces, for cases: reads trace messages with the calls of the library and prints
+ * their contents. What differs between correct runs is replaced by a word. */
 #ifndef TRACE_H
 #define TRACE_H
 
@@ -10,7 +8,7 @@
 
 #define TRACE_TAG 777
 
-/* The types of the data of an event, as its first record tells them. */
+/* The types of the data of an event, as its first record declares them. */
 struct trace_kind {
     int known;
     int count;
@@ -23,11 +21,11 @@ struct trace_kind {
 /* By sender (0 for the daemon), by entry, exit or neither, by event. */
 static struct trace_kind trace_kinds[TRACE_SENDERS][3][TEV_MAX + 1];
 
-/* Of the library; its header does not declare them. */
+/* The library's; the header does not declare it. */
 extern struct Pvmtevinfo pvmtevinfo[];
 extern struct Pvmtevdid pvmtevdidlist[];
 
-/* Whether a number of that meaning differs from run to run. */
+/* Returns whether a number with that meaning differs from run to run. */
 static int trace_varies(int data)
 {
     switch (data) {
@@ -49,7 +47,7 @@ static int trace_is_tid(int data, int value)
     return value > 0x40000 && value < 0x80000 && data != TEV_DID_AC;
 }
 
-/* The first context that was told of: its number may be that of a task. */
+/* The first context in a trace: its number may be that of a task. */
 static int trace_context;
 
 static int trace_is_context(int data, int value)
@@ -61,9 +59,9 @@ static int trace_is_context(int data, int value)
     return value > 0 && value == trace_context;
 }
 
-/* Say which records describe their data. */
+/* Whether to print which records describe their data. */
 static int trace_show_known;
-/* Take messages in without a word. */
+/* Whether to receive messages without printing. */
 static int trace_quiet;
 
 static void trace_say(const char *format, ...)
@@ -127,7 +125,7 @@ static const char *trace_when(int event)
     return event & TEV_EVENT_EXIT ? " ends" : "";
 }
 
-/* One record; `described` says that names and types stand in it. */
+/* Prints a record; `described` tells that it contains names and types. */
 static void trace_record(int source, int described)
 {
     char name[64];
@@ -171,7 +169,7 @@ static void trace_record(int source, int described)
     trace_say("\n");
 }
 
-/* The list of data that a daemon sends first. */
+/* Prints the list of data that a daemon sends first. */
 static void trace_list(void)
 {
     char name[64], description[256];
@@ -187,7 +185,7 @@ static void trace_list(void)
     trace_say("  list of %d data, %d wrong\n", count, wrong);
 }
 
-/* An event of a program's own; `told` prints what it holds after the head. */
+/* Prints an event of the program itself; `told` prints what follows the head. */
 static void trace_user(void (*told)(void))
 {
     char name[64];
@@ -240,7 +238,7 @@ static void trace_print(void)
     }
 }
 
-/* Prints what comes until nothing has come for a while. */
+/* Prints what arrives until nothing has arrived for a while. */
 static void trace_collect(void)
 {
     int old = pvm_setopt(PvmAutoErr, 0);
@@ -249,7 +247,7 @@ static void trace_collect(void)
     pvm_setopt(PvmAutoErr, old);
 }
 
-/* The same for what tasks say themselves, under the tag that they were told. */
+/* Does the same for traces of tasks, under the tag that they were given. */
 static void trace_collect_tasks(void)
 {
     int tag, source, old = pvm_setopt(PvmAutoErr, 0);
@@ -262,7 +260,7 @@ static void trace_collect_tasks(void)
     pvm_setopt(PvmAutoErr, old);
 }
 
-/* Runs this program as `role`, as a task that comes by itself, to its end. */
+/* Runs this program as `role`, as a task that joins by itself, to its end. */
 static void trace_run(char *role)
 {
     char own[16];
@@ -277,7 +275,7 @@ static void trace_run(char *role)
     waitpid(child, NULL, 0);
 }
 
-/* In such a task: all its events go to the task that ran it, but for those of `not`. */
+/* In such a task: sends all its events to the task that ran it, except those of `not`. */
 static void trace_to(char *collector, int options, const int *not)
 {
     Pvmtmask mask;

@@ -1,13 +1,13 @@
-/* What the scenarios on several hosts share. */
+/* Helpers of the scenarios on several hosts. */
 #ifndef HOSTS_H
 #define HOSTS_H
 
 #include "case.h"
 
-/* How long anything may take to come from another host, in seconds. */
+/* The longest time for anything to arrive from another host, in seconds. */
 #define PATIENCE 20.0
 
-/* The index of a host of that name in the configuration, or -1. */
+/* Returns the index of the host with that name in the configuration, or -1. */
 static int host_index(const char *name)
 {
     struct pvmhostinfo *hosts;
@@ -20,7 +20,7 @@ static int host_index(const char *name)
     return -1;
 }
 
-/* The tid of the daemon of a host of that name, or 0. */
+/* Returns the tid of the daemon of the host with that name, or 0. */
 static int host_tid(const char *name)
 {
     struct pvmhostinfo *hosts;
@@ -33,7 +33,7 @@ static int host_tid(const char *name)
     return 0;
 }
 
-/* Whether there is a direct route: news of its end come at once where there is none. */
+/* Returns whether there is a direct route: without one, notifications of its end arrive at once. */
 static int is_linked(int tid)
 {
     pvm_notify(PvmRouteDelete, 72, 1, &tid);
@@ -43,7 +43,7 @@ static int is_linked(int tid)
     return 1;
 }
 
-/* Starts this program in a role on a host; gives the tid, or what went wrong. */
+/* Starts this program in a role on a host. Returns the tid or an error. */
 static int spawn_on(const char *host, char *role)
 {
     char *arguments[] = {role, NULL};
@@ -51,7 +51,7 @@ static int spawn_on(const char *host, char *role)
     return count == 1 ? tid : tid < 0 ? tid : count;
 }
 
-/* One of each name, on the hosts of all names; the tids in the same order. */
+/* Starts one on each host with a name. Stores the tids in the same order. */
 static int spawn_on_all(char *role, int *tids)
 {
     static const char *names[] = {"alfa", "bravo", "charlie", "delta"};

@@ -1,4 +1,4 @@
-/* Messages that carry a number, and bytes of which each is that number. */
+/* Messages that contain a number, and bytes that all have the value of that number. */
 #ifndef NUMBERED_H
 #define NUMBERED_H
 
@@ -17,7 +17,7 @@ static void send_numbered(int tid, int tag, int number, int size)
     pvm_send(tid, tag);
 }
 
-/* Whether the active message is that one, and whole. */
+/* Returns whether the active message has that number and is whole. */
 static int is_numbered(int number)
 {
     static char bytes[NUMBERED_BYTES_MAX];

@@ -1,4 +1,4 @@
-/* Order between tasks of different hosts while all of them talk. */
+/* Order between tasks of different hosts while all of them send. */
 #ifndef ORDER_H
 #define ORDER_H
 
@@ -7,7 +7,7 @@
 #define TASKS 4
 #define MESSAGES 400
 
-/* Everybody sends numbered messages of changing sizes to everybody, then receives them all. */
+/* Each task sends numbered messages of changing sizes to all, and then receives all of them. */
 static void all_to_all(int *tids, int mine, int route)
 {
     int next[TASKS] = {0}, i, k, size, number, from, source, wrong = 0, missing = 0;
@@ -48,7 +48,7 @@ static void all_to_all(int *tids, int mine, int route)
     pvm_send(pvm_parent(), 30);
 }
 
-/* The whole scenario: all to all by each of these routes in turn. */
+/* Runs the whole scenario: all to all along each of these routes in turn. */
 static int order_scenario(int argc, int *routes, int count)
 {
     int tids[TASKS], i, k, wrong, missing, mine, route;

@@ -1,9 +1,7 @@
-/*
- * What a second user of the machine may try.
- *
- *   stranger connect SOCKET   says what comes of a connection: "denied", "closed", "bytes N", "silent"
- *   stranger listen SOCKET    plays daemon: prints "ready", then "connection N" for each connection,
- *                             with the number of bytes that it brought
+/* Attacks of a second user of the machine.
+ *   stranger connect SOCKET   prints the result of a connection: "denied", "closed", "bytes N", "silent"
+ *   stranger listen SOCKET    acts as a daemon: prints "ready", then "connection N" for each connection,
+ *                             with the number of bytes received on it
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,7 +22,8 @@ static int socket_at(const char *path, struct sockaddr_un *address)
     return socket(AF_UNIX, SOCK_STREAM, 0);
 }
 
-/* Bytes that come within a while; 0 when the other side closes, -1 when nothing happens. */
+/* Returns the number of bytes that arrive within a while; 0 if the other side closes, -1 if nothing
+ * happens. */
 static long listen_to(int descriptor)
 {
     char bytes[4096];

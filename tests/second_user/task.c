@@ -1,4 +1,4 @@
-/* Enrols, prints its tid, and with an argument stays until its standard input ends. */
+/* Enrols and prints its tid. With an argument, waits until its standard input ends. */
 #include <stdio.h>
 #include <pvm3.h>
 

@@ -1,12 +1,10 @@
-/*
- * The chief: starts the workers, kills and replaces them, leads from phase to phase, and notices
- * when something hangs. Speaks with its caller by lines:
- *
- *     out: quiet ROUND PID:KIND:HEAP .. everything is received, nobody sends; waits for a line, which
- *                                       may be "more": then there is another round, late as it may be
- *     out: running                      (lose=1 only) traffic has begun
- *     out: error TEXT                   the run has failed; waits for a line, then kills its tasks
- *     out: total NAME=NUMBER ...        the last line of a run that did not fail
+/* The chief: starts the workers, kills and replaces them, leads from phase to phase, and notices
+ * hangs. It exchanges lines with its caller:
+ *   out: quiet ROUND PID:KIND:HEAP .. all messages are received, nobody sends; waits for a line. The line
+ *                                     "more" means that there is another round, even after the time
+ *   out: running                      (lose=1 only) traffic has begun
+ *   out: error TEXT                   the run has failed; waits for a line, then kills its tasks
+ *   out: total NAME=NUMBER ...        the last line of a run that did not fail
  */
 #include "torture.h"
 
@@ -26,14 +24,14 @@ enum {
     NEWBORN_KILLED_PERCENT = 12, LEAVES_PERCENT = 8, BURSTS_PERCENT = 8, ACTS_PERCENT = 34,
     WATCH_FOR_ACTS_NS = 3000000,
     RING_PASSES_A_TASK = 12,
-    SETTLE_MS = 800                   /* of quiet, before memory is looked at */
+    SETTLE_MS = 800                   /* quiet time before memory is measured */
 };
 
 static struct random killing;
 static unsigned seconds = 20, round_seconds = 8, lose, kills, leaves, notifies;
 static char program[4096], table_path[4096];
-static char hosts[4096];              /* where the workers live in turn, with commas; empty: wherever */
-static int closing;                   /* workers end by themselves now */
+static char hosts[4096];              /* the workers' hosts, separated by commas; empty: anywhere */
+static int closing;                   /* from now on workers end by themselves */
 
 static _Noreturn void give_up(const char *format, ...)
 {
@@ -44,7 +42,7 @@ static _Noreturn void give_up(const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     printf("error %s\n", text);
-    if (fgets(text, sizeof text, stdin) == NULL) /* the caller may want to look at the processes */
+    if (fgets(text, sizeof text, stdin) == NULL) /* the caller may want to examine the processes */
         text[0] = 0;
     for (incarnation = 1; incarnation < table->incarnations; incarnation++)
         if (!table->logs[incarnation].dead && table->logs[incarnation].pid != 0)
@@ -57,9 +55,9 @@ static struct log *at_position(unsigned position)
     return &table->logs[table->current[position]];
 }
 
-/* ---- births and deaths ---- */
+/* ---- Starting and killing tasks ---- */
 
-/* The host of a position. */
+/* Returns the host of a position. */
 static const char *home_of(unsigned position)
 {
     static char name[256];
@@ -73,7 +71,7 @@ static const char *home_of(unsigned position)
     return name;
 }
 
-/* One task at `position`, or (-1) one at each. */
+/* Starts one task at `position`, or (-1) one at each. */
 static void start_tasks(int position)
 {
     unsigned count = position < 0 ? table->tasks : 1, first = table->incarnations, index;
@@ -111,7 +109,7 @@ static void kill_task(unsigned incarnation)
     kill((pid_t)log->pid, SIGKILL);
 }
 
-/* A task in the middle of a long psend or of a precv, if one comes along soon. */
+/* Kills a task in the middle of a long psend or of a precv, if there is one soon. */
 static void kill_in_the_act(void)
 {
     uint64_t start = now_ns();
@@ -184,9 +182,9 @@ static void listen_for(unsigned milliseconds)
         take_exit(buffer);
 }
 
-/* ---- what every wait looks at ---- */
+/* ---- Checks during every wait ---- */
 
-/* Ends blind receives. */
+/* Ends receives without a known sender. */
 static void tick(void)
 {
     unsigned position;
@@ -228,7 +226,8 @@ static void look_for_failures(void)
     }
 }
 
-/* Until every task has reached `state` in this round, and no killed one is unburied. */
+/* Waits until every task has reached `state` in this round, and the notify of each killed task has
+ * arrived. */
 static void wait_for_all(enum state state, const char *what)
 {
     uint64_t start = now_ns();
@@ -254,7 +253,7 @@ static void wait_for_all(enum state state, const char *what)
     }
 }
 
-/* ---- phases ---- */
+/* ---- Phases ---- */
 
 static void ring(unsigned round)
 {
@@ -325,7 +324,7 @@ static void run(unsigned round)
     wait_for_all(DRAINED, "everything is received");
 }
 
-/* Whether there is to be another round, whatever the time. */
+/* Returns whether there is another round, even after the time. */
 static int report_quiet(unsigned round)
 {
     char line[200];
@@ -338,11 +337,11 @@ static int report_quiet(unsigned round)
                (unsigned long long)at_position(position)->heap_bytes);
     printf("\n");
     while (fgets(line, sizeof line, stdin) == NULL)
-        exit(5); /* the caller is gone */
+        exit(5); /* the caller has ended */
     return strcmp(line, "more\n") == 0;
 }
 
-/* ---- the end ---- */
+/* ---- The end ---- */
 
 /* Compares the counters of every sender with those of every survivor. */
 static unsigned compare_all(void)
@@ -378,7 +377,7 @@ static void stop(unsigned round)
         if (now_ns() - start > table->patience * 1000000000ull)
             give_up("hang: %u tasks did not end", living);
     }
-    listen_for(300); /* a notify too many would come now */
+    listen_for(300); /* a superfluous notify would arrive now */
     if (notifies != table->incarnations - 1)
         give_up("%u exit notifies for %u tasks", notifies, table->incarnations - 1);
 }

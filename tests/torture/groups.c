@@ -1,9 +1,9 @@
-/* Groups under fire: members that meet in barriers and collectives are killed at random moments, leave
- * in the middle, and are replaced. Every call must return, with the right value or with an error that
- * says that somebody is missing; afterwards the group must be as good as new.
- *
- * groups chief seconds=N seed=N members=N      says "total ..." at the end, or "error ..."
- * groups member                                is started by the chief */
+/* Groups whose members, while they meet in barriers and collectives, are killed at random moments, leave
+ * in the middle, and are replaced. Every call must return, with the right value or with an error about
+ * a missing member. Afterwards the group must work as if it were new.
+ *   groups chief seconds=N seed=N members=N      prints "total ..." at the end, or "error ..."
+ *   groups member                                is started by the chief
+ */
 #include <pvm3.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,14 +14,15 @@
 #include <unistd.h>
 
 #define GROUP "torture"
-/* A group of a round that is frozen at its beginning. */
+/* The name of a round's group that is frozen at its beginning. */
 #define FROZEN "frozen"
 #define MEMBERS_MAX 64
-/* Operations of a round in which nobody goes. */
+/* The number of operations in a round in which nobody leaves. */
 #define OPERATIONS 3000
-/* How long anything may take, in seconds: a barrier waits for substitutes of the dead for 10. */
+/* The longest time for anything, in seconds: a barrier waits 10 s for replacements of dead members.
+ */
 #define PATIENCE 30
-/* Victims die within this after the round began, in microseconds. */
+/* Members are killed within this time after the round began, in microseconds. */
 #define FIRE_TIME 20000
 
 enum tag { ORDER = 1, JOINED, REPORT, EXIT };
@@ -39,7 +40,7 @@ static void error(const char *format, ...)
     exit(1);
 }
 
-/* A number below `sides` that depends on seed and place only. */
+/* Returns a number below `sides` that depends on seed and place only. */
 static unsigned dice(unsigned long long *seed, unsigned sides)
 {
     *seed ^= *seed << 13;
@@ -55,9 +56,9 @@ static void send_ints(int to, int tag, int *words, int count)
     pvm_send(to, tag);
 }
 
-/* ----- a member */
+/* ----- A member */
 
-/* All are there, or somebody is missing. */
+/* Returns whether the result is allowed: all members are there, or somebody is missing. */
 static int is_allowed(int code)
 {
     return code == 0 || code == PvmNoTask || code == PvmNoInst || code == PvmNoGroup;
@@ -74,7 +75,7 @@ static int half_barrier(int instance, int members)
     return pvm_barrier(instance % 2 ? "odd" : "even", (members + 1 - instance % 2) / 2);
 }
 
-/* Where members are being killed the sum may be that of those who are left. */
+/* While members are being killed the sum may be that of the remaining ones. */
 static int sum(char *group, int instance, int members, int number, int strict)
 {
     int value = (instance + 1) * (number + 1), root = number % members;
@@ -82,7 +83,7 @@ static int sum(char *group, int instance, int members, int number, int strict)
     return code == 0 && strict && instance == root && value != members * (members + 1) / 2 * (number + 1) ? -1001 : code;
 }
 
-/* Where members are being killed those with the highest numbers may be missing. */
+/* While members are being killed those with the highest numbers may be missing. */
 static int collect(int instance, int members, int number, int strict)
 {
     int own = instance * 1000 + number, root = number % members, all[MEMBERS_MAX] = {0}, i;
@@ -93,15 +94,16 @@ static int collect(int instance, int members, int number, int strict)
     return code;
 }
 
-/* Operations in the order that the seed gives, the same for all; stops where one fails. From number
- * `leave_at` on the group goes on without the leaver. */
+/* Runs operations in the order that the seed determines, which is the same for all; stops if one
+ * fails. From number `leave_at` on the group continues without the leaver. */
 static int operate(int instance, int members, unsigned long long seed, int leave_at, int leaver, int strict, int *number)
 {
     int place = pvm_getinst(FROZEN, pvm_mytid()), code = pvm_freezegroup(FROZEN, members);
     code = code == members ? pvm_barrier(GROUP, members) : code;
     for (*number = 0; code == 0 && *number < OPERATIONS; ++*number) {
         if (leaver >= 0 && *number >= leave_at) {
-            /* What was begun must be over, as a collective operation does not wait for all. */
+            /* Earlier operations must be over, since a collective operation does not wait for all
+             * members. */
             code = pvm_barrier(GROUP, *number == leave_at ? members : members - 1);
             if (code || instance != leaver)
                 continue;
@@ -117,7 +119,7 @@ static int operate(int instance, int members, unsigned long long seed, int leave
         default: code = pvm_barrier(GROUP, members);
         }
     }
-    /* Nobody may be in the last operation still. */
+    /* No member may still be in the last operation. */
     if (code == 0 && leaver < 0)
         code = pvm_barrier(GROUP, members);
     pvm_lvgroup(FROZEN);
@@ -154,7 +156,7 @@ static int member(void)
         }
         seed = (unsigned)order[2] | 1ull << 40;
         report[1] = operate(instance, order[1], seed, order[3], order[4], order[5], &report[0]);
-        /* Others may wait for this one: it says that it does not come. */
+        /* Others may wait for this member, so it reports that it leaves. */
         if (report[1] && (report[2] = leave(instance)) != 0)
             report[1] = -1003;
         send_ints(parent, REPORT, report, 2);
@@ -164,7 +166,7 @@ static int member(void)
     return 0;
 }
 
-/* ----- the chief */
+/* ----- The chief */
 
 static int tids[MEMBERS_MAX], instances[MEMBERS_MAX], members;
 static unsigned long long seed;
@@ -188,7 +190,7 @@ static void spawn(char *program, int place)
     pvm_notify(PvmTaskExit, EXIT, 1, &tids[place]);
 }
 
-/* The task's own death, told by the daemon, which knows of it then. */
+/* Waits for the notification of a task's death: the daemon knows of it then. */
 static void await_end(int tid)
 {
     int gone = 0, pending[MEMBERS_MAX], count = 0;
@@ -215,7 +217,8 @@ static void await_join(int place)
     instances[place] = words[0];
 }
 
-/* All are in the group that they will freeze: for one that dies before others join they would wait. */
+/* Waits until all members have joined the group that they will freeze: a member that died earlier
+ * would be awaited. */
 static void prepare(int *order)
 {
     int i, place;
@@ -229,7 +232,7 @@ static void prepare(int *order)
     }
 }
 
-/* Who dies, and who leaves; the rest must notice and report. */
+/* Chooses who dies and who leaves; the others must notice and report it. */
 static void one_round(char *program)
 {
     int victim[MEMBERS_MAX] = {0}, joins[MEMBERS_MAX] = {0}, leaver = -1, i, victims = 0, rest = members, order[6] = {GO, members, 0, 0, -1}, doomed;
@@ -276,7 +279,7 @@ static void one_round(char *program)
     if (pvm_gsize(GROUP) != (rest ? rest : PvmNoGroup))
         error("pvm_gsize gave %d in round %d", pvm_gsize(GROUP), rounds);
     if (dice(&seed, 3) == 0) {
-        /* One that dies while it joins. */
+        /* This member dies while it joins. */
         i = tids[0];
         spawn(program, 0);
         usleep(dice(&seed, 8000));

@@ -1,10 +1,8 @@
-/*
- * A neighbour that breaks every rule: a task of the same machine and user that writes rubbish into all the
- * shared memory that it may write, at any time, while the others exchange messages. It may hurt its own
- * traffic and itself, nobody else.
- *
- *     hostile SECONDS SEED     lives one life after the other, each in a process of its own; then prints
- *                              total lives=N writes=N ended=N crashed=N
+/* A neighbour that breaks every rule: a task of the same machine and user that writes random data into
+ * all shared memory that it may write, at any time, while the others exchange messages. It may harm
+ * its own traffic and itself, but nobody else.
+ *   hostile SECONDS SEED     lives one life after the other, each in a process of its own; then prints
+ *                            total lives=N writes=N ended=N crashed=N
  */
 #define _GNU_SOURCE /* F_SETPIPE_SZ */
 #include <errno.h>
@@ -22,14 +20,14 @@
 #include <unistd.h>
 
 enum {
-    LIFE_SECONDS_MAX = 6,             /* after that a life is ended, whatever it does */
+    LIFE_SECONDS_MAX = 6,             /* a life is ended after this time, whatever it does */
     REGIONS_MAX = 16,
     VICTIMS_MAX = 64,
     LARGEST_MESSAGE = 400 << 10,
-    TABLE_BYTES = 65536 * 128,        /* a line a peer, behind the segment's first page */
+    TABLE_BYTES = 65536 * 128,        /* one line for each peer, after the segment's first page */
     PAGE_BYTES = 4096,
-    HEAP_BYTES = 256 << 10,           /* of the heap, so much is written to */
-    LINES_BYTES = 64 * 128,           /* of the table */
+    HEAP_BYTES = 256 << 10,           /* the part of the heap that is written */
+    LINES_BYTES = 64 * 128,           /* the part of the table that is written */
     LINE_WORDS = 8,
     TAG = 5
 };
@@ -64,7 +62,7 @@ static void add_region(char *start, size_t bytes)
         regions[region_count++] = (struct region){(volatile uint64_t *)(void *)start, bytes / 8};
 }
 
-/* Everything that is mapped for writing and shared: the own segment, boards of groups. */
+/* Finds all shared writable mappings: this task's segment, and the memory of groups. */
 static void find_regions(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -87,7 +85,7 @@ static void find_regions(void)
         fclose(maps);
 }
 
-/* A line of a queue as it might be, with another kind, length or lap. */
+/* Writes a plausible line of a queue, but with another kind, length or sequence number. */
 static void forge(struct region region)
 {
     size_t line = below(region.count / LINE_WORDS) * LINE_WORDS;
@@ -133,7 +131,7 @@ static void write_rubbish(void)
     ++*writes;
 }
 
-/* What it has that is no memory: doorbells and the socket to the daemon. */
+/* Attacks the descriptors: doorbells and the socket to the daemon. */
 static void abuse_descriptors(void)
 {
     char path[64], target[64], rubbish[64];
@@ -147,7 +145,7 @@ static void abuse_descriptors(void)
         for (length = 0; length < (ssize_t)sizeof rubbish; length++)
             rubbish[length] = (char)draw();
         if (strncmp(target, "pipe:", 5) == 0) {
-            /* A doorbell: larger, full, at times emptied, and it would block who writes or reads. */
+            /* A doorbell: larger, full, sometimes emptied, and blocking for readers and writers. */
             fcntl(fd, F_SETPIPE_SZ, 1 << (12 + below(9)));
             fcntl(fd, F_SETFL, O_NONBLOCK);
             while (write(fd, rubbish, sizeof rubbish) > 0)
@@ -156,17 +154,18 @@ static void abuse_descriptors(void)
                 ;
             fcntl(fd, F_SETFL, 0);
             if (below(2))
-                fchmod(fd, 0); /* nobody can open it once more */
+                fchmod(fd, 0); /* nobody can open it again */
         } else if (strncmp(target, "socket:", 7) == 0) {
             if (below(2) && write(fd, rubbish, 1 + below(sizeof rubbish)) < 0)
                 return;
             if (below(2))
-                close(fd); /* the daemon takes it for dead, and it writes on */
+                close(fd); /* the daemon considers this task dead, but it continues to write */
         }
     }
 }
 
-/* Talks to many in every way, so that there are queues, blocks, streams and offers to spoil. */
+/* Sends to many tasks in every way, so that there are queues, blocks, pipelined sends and
+ * rendezvous to attack. */
 static void talk(const int *victims, int count, char *body)
 {
     int victim = victims[below((uint64_t)count)];
@@ -198,7 +197,7 @@ static int find_victims(int *victims)
     return count;
 }
 
-/* One life. Its own library may crash or hang over the rubbish at any time. */
+/* Lives one life. Its own library may crash or hang because of the random data. */
 static void live(void)
 {
     int victims[VICTIMS_MAX], count, round, posted = below(2) != 0;
@@ -215,7 +214,7 @@ static void live(void)
         talk(victims, count, body);
     find_regions();
     if (region_count == 0)
-        abort(); /* then this program is of no use */
+        abort(); /* otherwise this program is useless */
     for (round = (int)below(2000); round > 0; round--) {
         unsigned bursts = (unsigned)below(below(8) ? 20 : 2000);
         while (bursts-- > 0)

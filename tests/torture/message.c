@@ -1,6 +1,5 @@
-/*
- * The messages. Each says who sent it, its number for each receiver, and a key from which the
- * receiver can make the payload again to compare it.
+/* The messages. Each contains its sender, its number for each receiver, and a key from which the
+ * receiver computes the payload again to compare it.
  */
 #include "torture.h"
 
@@ -22,7 +21,8 @@ struct head {
     uint32_t check, unused;
 };
 
-/* `numbers`: how many messages of each class, this one included, the sender has begun for it. */
+/* `numbers`: how many messages of each class, including this one, the sender has begun for the
+ * receiver. */
 struct receiver {
     uint32_t incarnation;
     counts numbers;
@@ -32,7 +32,7 @@ enum { BODY_BYTES_MAX = sizeof(struct head) + POSITIONS_MAX * sizeof(struct rece
 
 static union { unsigned char bytes[BODY_BYTES_MAX]; double alignment; } out, in;
 
-/* The highest number of each class that was taken when the oldest message was asked for. */
+/* The highest number of each class that had been received when the oldest message was requested. */
 static counts oldest_taken[INCARNATIONS_MAX];
 
 void messages_start(void)
@@ -60,7 +60,7 @@ static void fill(unsigned char *payload, unsigned size, uint64_t key)
     }
 }
 
-/* The offset of the first damaged word, or -1. */
+/* Returns the offset of the first damaged word, or -1. */
 static long damaged_at(const unsigned char *payload, unsigned size, uint64_t key)
 {
     unsigned at;
@@ -85,10 +85,8 @@ static uint32_t check_of(const struct head *head, const struct receiver *receive
     return (uint32_t)sum;
 }
 
-/*
- * Whether the deliberate error of that name is to be made now: once, by the task at position 0, and
- * to a task that is never killed, which would take it along.
- */
+/* Returns whether the deliberate error of that name is to be made now: once, by the task at
+ * position 0, and to a task that is never killed, since a death would hide the error. */
 static int mutate_now(const char *name, unsigned to)
 {
     static int done;
@@ -98,9 +96,9 @@ static int mutate_now(const char *name, unsigned to)
     return done = 1;
 }
 
-/* ---- sending ---- */
+/* ---- Sending ---- */
 
-/* What a message counts against the credit of its sender. */
+/* Returns what a message counts against the credit of its sender. */
 static unsigned weight(enum class class, unsigned size)
 {
     return class == MINI ? WEIGHT_OF_ENVELOPE : WEIGHT_OF_ENVELOPE + size;
@@ -119,7 +117,7 @@ static void count_sent(unsigned to, enum class class, unsigned size)
     mine->bytes_sent += size;
 }
 
-/* Head, receivers and payload side by side in `out`; the whole length. */
+/* Puts head, receivers and payload together in `out`. Returns the whole length. */
 static unsigned assemble(struct random *random, enum class class, const unsigned *to, unsigned count, unsigned size,
                          struct note note)
 {
@@ -150,7 +148,8 @@ static unsigned assemble(struct random *random, enum class class, const unsigned
     return (unsigned)(sizeof *head + count * sizeof *receivers) + head->size;
 }
 
-/* A string and integers with a stride, both made from the key, then the payload as bytes. */
+/* Packs a string and integers with a stride, both made from the key, and then the payload as bytes.
+ */
 static int pack_mixed(const struct head *head, unsigned char *payload)
 {
     char text[20];
@@ -229,7 +228,7 @@ void send_message(struct random *random, enum class class, const unsigned *to, u
         count_sent(to[index], class, counted);
 }
 
-/* What a mini message carries follows from who sends it, to whom, and its number. */
+/* Returns the contents of a mini message, which depend on sender, receiver and number. */
 static uint64_t mini_key(unsigned from, unsigned to, uint32_t number)
 {
     return mix(mix(table->seed + 1, from), mix(to, number));
@@ -264,7 +263,7 @@ void send_mini(struct random *random, unsigned to)
     count_sent(to, MINI, (unsigned)size);
 }
 
-/* ---- receiving ---- */
+/* ---- Receiving ---- */
 
 static void count_received(unsigned from, enum class class, uint32_t number, unsigned size, int any_tag)
 {
@@ -286,7 +285,7 @@ static void count_received(unsigned from, enum class class, uint32_t number, uns
         oldest_taken[from][class] = number;
 }
 
-/* Messages of one sender come in the order of sending, whatever their tags are. */
+/* Checks that messages of one sender arrive in the order of sending, whatever their tags are. */
 static void check_order(unsigned from, enum class class, const counts numbers, int any_tag)
 {
     unsigned other;
@@ -300,7 +299,7 @@ static void check_order(unsigned from, enum class class, const counts numbers, i
     }
 }
 
-/* Checks head and receivers; the entry for this task. */
+/* Checks head and receivers. Returns the entry for this task. */
 static const struct receiver *check_head(const struct head *head, const struct receiver *receivers, int tid, int tag)
 {
     unsigned index;

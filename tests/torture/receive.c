@@ -1,4 +1,4 @@
-/* Every way to receive, and what the exit notifies must keep to. */
+/* All ways to receive, and the rules for exit notifies. */
 #include "torture.h"
 
 #include <pvm3.h>
@@ -34,7 +34,8 @@ static int pending(unsigned from)
     return 0;
 }
 
-/* Whether a message has been sent completely and not been received: then a receive must return. */
+/* Returns whether a message has been sent completely and not been received: then a receive must
+ * return. */
 int anything_pending(void)
 {
     unsigned index;
@@ -44,7 +45,8 @@ int anything_pending(void)
     return pending(0);
 }
 
-/* All that a dead task sent completely is there, and at most the one in work at its death. */
+/* Checks that everything that a dead task sent completely has arrived, and at most the message in
+ * progress at its death. */
 static void settle_death(unsigned dead)
 {
     const struct log *log = &table->logs[dead];
@@ -70,7 +72,8 @@ static unsigned incarnation_of(int tid)
     fail("exit notify of t%x, which is none of ours", (unsigned)tid);
 }
 
-/* `oldest`: the notify was the oldest message, so nothing of the dead task may still be queued. */
+/* `oldest`: the notify was the oldest message, so no message of the dead task may still be queued.
+ */
 static void take_notify(int buffer, int oldest)
 {
     int tid, source, code, queued = 0;
@@ -101,7 +104,7 @@ static void take_notify(int buffer, int oldest)
             peers[index] = peers[--peer_count];
 }
 
-/* The outcome of any receive into a buffer; `any_tag` and `any_source` as it was called. */
+/* Handles the result of any receive into a buffer; `any_tag` and `any_source` are its arguments. */
 static struct note take(int buffer, int any_tag, int any_source)
 {
     struct note none = {0, 0};
@@ -172,7 +175,7 @@ static void receive_probed(void)
     done_doing();
 }
 
-/* From that one peer, of which something is pending. */
+/* Receives from one peer that has sent a pending message. */
 static void receive_from(struct random *random, unsigned from)
 {
     int tid = (int)table->logs[from].tid;
@@ -196,10 +199,8 @@ static void receive_from(struct random *random, unsigned from)
     }
 }
 
-/*
- * A way that may wait for ever: only the chief's ticks (class PSEND) are sure to end it. When a
- * third of the tasks wait so, the others do not, for then all might.
- */
+/* Receives in a way that may wait for ever: only the chief's ticks (class PSEND) certainly end it.
+ * If a third of the tasks wait in this way the others do not, since otherwise all might. */
 static void receive_blindly(struct random *random)
 {
     unsigned index, blind = 0;
@@ -242,7 +243,7 @@ void receive_somehow(struct random *random)
     }
 }
 
-/* Whether every message and every notify that is due has come, while nobody sends any more. */
+/* Returns whether all messages and all notifies have arrived, when nobody sends any more. */
 int all_received(void)
 {
     unsigned other, class, count = table->incarnations;

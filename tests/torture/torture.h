@@ -1,12 +1,9 @@
-/*
- * Torture: many tasks talk in every way that PVM offers while some of them are killed.
- *
- * One shared file, the table, holds what each task sent and received, as counters that a task
- * writes after each completed step. A task's death leaves its counters behind, so that what the
- * others received from it can be compared exactly. The table is not a part of what is tested:
- * no message travels through it.
- *
- * A life of a task is an incarnation: number 0 is the chief (chief.c), the others are workers
+/* Torture: many tasks send and receive in every way that PVM offers while some of them are killed.
+ * One shared file, the table, contains what each task sent and received, as counters that a task
+ * writes after each completed step. A dead task leaves its counters behind, so that what the others
+ * received from it can be compared exactly. The table is not a part of the tested system: no message
+ * travels through it.
+ * Each life of a task is an incarnation: number 0 is the chief (chief.c), the others are workers
  * (worker.c). A worker that dies is replaced by a new incarnation at the same position.
  */
 #ifndef TORTURE_H
@@ -23,19 +20,19 @@ enum {
     ERROR_BYTES_MAX = 400
 };
 
-/* The classes of messages: each has a tag of its own and a count of its own for each pair. */
+/* The classes of messages: each has its own tag, and its own count for each pair of tasks. */
 enum class { PSEND, PACK, MCAST, MINI, CLASSES };
 
 enum {
     TAG_PSEND = 1000,         /* + class */
     TAG_EXIT = 2000,
-    TAG_MINI = 0x40000000     /* + number in the pair, for mini messages carry nothing else */
+    TAG_MINI = 0x40000000     /* + number in the pair, since mini messages contain nothing else */
 };
 
-/* What the chief wants. Stored as round * PHASES + phase. */
+/* The phase that the chief has set. Stored as round * PHASES + phase. */
 enum phase { STARTING, RING, RUN, QUIET, STOP, PHASES };
 
-/* What a task is about. */
+/* What a task is doing. */
 enum state { UNBORN, BORN, RINGING, RUNNING, SILENT, DRAINED, LEAVING, LOST_DAEMON, STOPPED, FAILED };
 
 /* Why a task is expected to end. */
@@ -43,31 +40,31 @@ enum fate { LIVES, TO_BE_KILLED, TO_LEAVE };
 
 typedef uint32_t counts[CLASSES];
 
-/* Waits of which only the next message is the end. */
+/* Waits that only the next message ends. */
 enum blind { SEES, BLIND_IN_RECV, BLIND_IN_PRECV };
 
-/* Written by its task alone, except the first group, which is the chief's. */
+/* Written by its task alone, except the first group, which the chief writes. */
 struct log {
     /* by the chief */
     atomic_uint tid;          /* 0 until spawned */
-    atomic_uint fate, dead;   /* dead: the chief has seen the exit notify */
+    atomic_uint fate, dead;   /* dead: the exit notify has reached the chief */
     unsigned position;
     /* by the task */
     atomic_uint pid, own_tid, state, round, loops;
-    atomic_uint blind;               /* how it waits for whatever may come */
+    atomic_uint blind;               /* how it waits for any message */
     atomic_ullong messages_sent, bytes_sent, messages_received, bytes_received;
-    atomic_ullong heap_bytes;        /* of malloc, in use; counted while all is quiet */
+    atomic_ullong heap_bytes;        /* of malloc, in use; counted while nobody sends */
     atomic_ullong wait_longest_ns;   /* from a send to the end of the receive that waited for it */
-    char doing[96];                  /* the call that it is in */
+    char doing[96];                  /* the current call */
     char error[ERROR_BYTES_MAX];
-    /* by the task, an entry for each other incarnation */
+    /* by the task, one entry for each other incarnation */
     atomic_uint begun[INCARNATIONS_MAX][CLASSES];     /* sends that were begun */
     atomic_uint sent[INCARNATIONS_MAX][CLASSES];      /* sends that returned */
     atomic_uint received[INCARNATIONS_MAX][CLASSES];
     atomic_ullong bytes_to[INCARNATIONS_MAX];         /* begun */
     atomic_ullong bytes_from[INCARNATIONS_MAX];
-    atomic_uchar watched[INCARNATIONS_MAX];           /* has asked for its exit notify */
-    atomic_uchar notified[INCARNATIONS_MAX];          /* has got it */
+    atomic_uchar watched[INCARNATIONS_MAX];           /* has requested its exit notify */
+    atomic_uchar notified[INCARNATIONS_MAX];          /* has received it */
 };
 
 struct table {
@@ -75,10 +72,10 @@ struct table {
     unsigned tasks, immortals;       /* positions below `immortals` are never killed */
     unsigned patience;               /* seconds, after which a wait counts as a hang */
     atomic_uint phase, ring_over, may_lose_daemon;
-    unsigned strangers;              /* tasks that are none of ours may send, too */
-    atomic_uint incarnations;        /* in use, the chief included */
+    unsigned strangers;              /* tasks that are not ours may send, too */
+    atomic_uint incarnations;        /* in use, including the chief */
     atomic_uint current[POSITIONS_MAX];
-    char mutation[24];               /* a deliberate error, to prove that it is found */
+    char mutation[24];               /* a deliberate error, to prove that it is detected */
     struct log logs[INCARNATIONS_MAX];
 };
 
@@ -89,7 +86,7 @@ extern unsigned me;
 
 void table_open(const char *path, int create);
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Ends the task as it should when the daemon is lost on purpose, or fails. */
+/* Ends the task normally if the daemon is lost on purpose; otherwise fails. */
 _Noreturn void failed_call(const char *call, int code);
 void doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void done_doing(void);
@@ -101,35 +98,36 @@ uint64_t mix(uint64_t a, uint64_t b);
 uint64_t draw(struct random *random);
 unsigned below(struct random *random, unsigned bound);
 
-/* message.c: makes, sends, takes apart and checks messages */
+/* message.c: makes, sends, reads and checks messages */
 enum { FLAG_TOKEN = 1, FLAG_RING_OVER = 2 };
 
-struct note {                        /* what the receiver of a message has to know */
+struct note {                        /* the properties of a message that its receiver needs */
     unsigned flags, extra;
 };
 
 void messages_start(void);
-/* One of `size` bytes to each of the incarnations; how it travels is drawn. */
+/* Sends one message of `size` bytes to each of the incarnations, in a random way. */
 void send_message(struct random *random, enum class class, const unsigned *to, unsigned count, unsigned size,
                   struct note note);
 void send_mini(struct random *random, unsigned to);
-/* Takes the active receive buffer apart. `any_tag`: the receive took the oldest of its sender. */
+/* Reads the active receive buffer. `any_tag`: the receive requested the oldest message of its
+ * sender. */
 struct note take_message(int buffer, int any_tag);
-/* Whether a message of that sender is none of ours, and to be ignored. */
+/* Returns whether a message of that sender is not ours, and is ignored. */
 int is_stranger(int tid);
-/* pvm_precv of class PSEND from an incarnation or from any (-1). */
+/* Calls pvm_precv of class PSEND from an incarnation or from any (-1). */
 struct note precv_message(int from, int room);
 
-/* receive.c: every way to receive, and the exit notifies */
+/* receive.c: all ways to receive, and the exit notifies */
 void watch(unsigned incarnation);
 int pending_class(unsigned from, enum class class);
 int anything_pending(void);
 struct note receive_any(void);                    /* waits for the oldest message */
-void receive_somehow(struct random *random);      /* waits only when a message must come */
+void receive_somehow(struct random *random);      /* waits only if a message must come */
 void receive_with_timeout(int milliseconds);
 int all_received(void);
 void explain_missing(char *text, unsigned room);
-extern unsigned peers[INCARNATIONS_MAX], peer_count; /* known to this task, not yet notified dead */
+extern unsigned peers[INCARNATIONS_MAX], peer_count; /* known to this task, and not yet reported dead */
 
 /* worker.c, chief.c */
 int work(const char *incarnation);

@@ -1,4 +1,4 @@
-/* A worker: sends and receives at random until told otherwise, or killed. */
+/* A worker: sends and receives at random until it is told to stop, or killed. */
 #include "torture.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static void enter(enum state state)
     mine->state = state;
 }
 
-/* Asks for the exit notify of every task that it has not seen before. */
+/* Requests the exit notify of every task that is new. */
 static void meet_new_tasks(void)
 {
     static unsigned seen = 1;
@@ -43,7 +43,7 @@ static void meet_new_tasks(void)
             watch(seen);
 }
 
-/* ---- sending ---- */
+/* ---- Sending ---- */
 
 static unsigned random_size(struct random *random)
 {
@@ -77,7 +77,7 @@ static int has_credit(void)
     return sum < CREDIT_BYTES_IN_ALL;
 }
 
-/* The task at a random other position, as far as it is known and may be sent more; else 0. */
+/* Returns the task at a random other position if it is known and has credit; else 0. */
 static unsigned random_target(struct random *random)
 {
     unsigned target = table->current[below(random, table->tasks)];
@@ -100,7 +100,7 @@ static void send_to_many(struct random *random)
         send_message(random, MCAST, targets, count, random_size(random), (struct note){0, 0});
 }
 
-/* Much, to a task that waits in pvm_precv: the message may go there without a stop on its way. */
+/* Sends much to a task that waits in pvm_precv: the message may go there directly. */
 static int send_to_waiting(struct random *random)
 {
     unsigned start = peer_count ? below(random, peer_count) : 0, index;
@@ -147,7 +147,7 @@ static void run_step(void)
         receive_with_timeout(5);
 }
 
-/* ---- the ring: one message in the whole machine, everybody else sleeps ---- */
+/* ---- The ring: one message in the whole machine, everybody else sleeps ---- */
 
 static int ring_by_psend(void)
 {
@@ -187,7 +187,7 @@ static void ring(void)
         usleep(300);
 }
 
-/* ---- the end of a round ---- */
+/* ---- The end of a round ---- */
 
 static void leak(void)
 {
@@ -235,7 +235,7 @@ static void leave(enum state state)
     exit(0);
 }
 
-/* The incarnation whose tid is the own one, for tasks that were started many at once. */
+/* Returns the incarnation with this task's tid, for tasks that were started many at once. */
 static unsigned find_self(int tid)
 {
     uint64_t start = now_ns();

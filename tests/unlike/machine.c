@@ -1,4 +1,4 @@
-/* Rows about what tasks of unlike hosts do with one another. */
+/* Rows about operations of tasks on unlike hosts. */
 #include "unlike.h"
 
 #define MAILBOX "unlike.mailbox"
@@ -22,7 +22,7 @@ static int spawn_child(int kind, char **arguments)
     return count == 1 ? tid : tid < 0 ? tid : -1;
 }
 
-/* ----- mailboxes */
+/* ----- Mailboxes */
 
 static const char *put_info(const struct cell *cell, int encoding)
 {
@@ -92,7 +92,7 @@ static const char *delete_number(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* ----- notify, output, spawn, traces: the receiver's children on the sender's host */
+/* ----- Notify, output, spawn, traces: the receiver's children on the sender's host */
 
 static const char *check_notify(const struct cell *cell, int argument)
 {
@@ -122,7 +122,7 @@ static const char *check_catchout(const struct cell *cell, int argument)
     WELL(child = spawn_child(cell->from, arguments));
     snprintf(name, sizeof name, "[t%x] ", child);
     for (waited = 0; waited < 20 && !end; waited += 0.05) {
-        /* Output comes while one is in the library. */
+        /* Output arrives during library calls. */
         pvm_trecv(child, cell->tag, &pause);
         rewind(file);
         lines = 0;
@@ -183,7 +183,7 @@ static const char *check_spawn(const struct cell *cell, int by_arch)
     return check_child(cell, child, 1);
 }
 
-/* An event of the child's own, and one that the library makes. */
+/* An event of the child itself, and one of the library. */
 static const char *check_trace(const struct cell *cell, int argument)
 {
     char *arguments[] = {"trace", NULL}, text[40];
@@ -257,7 +257,7 @@ static const char *check_trace(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* ----- groups */
+/* ----- Groups */
 
 /* Each cell has a group of its own. */
 static char *group_of(const struct cell *cell)
@@ -282,7 +282,7 @@ static const char *leave(const struct cell *cell, int argument)
 }
 
 #define LONG_SHARE 5000
-/* Shares: the sender's goes to the root, which is the receiver and the first member. */
+/* The sender's share goes to the root, which is the receiver and the first member. */
 static const char *reduce_as(const struct cell *cell, int is_root)
 {
     short shorts[2] = {is_root ? 5 : -300, 7};
@@ -385,7 +385,7 @@ static const char *large_share_check(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* Signals and questions about a task of the other host. */
+/* Signals to a task on the other host, and queries about it. */
 static const char *check_task(const struct cell *cell, int argument)
 {
     struct pvmtaskinfo *tasks;
@@ -425,7 +425,7 @@ static const char *check_config(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* ----- what children do */
+/* ----- Children */
 
 static void trace_child(void)
 {

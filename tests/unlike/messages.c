@@ -1,11 +1,11 @@
-/* Rows about what is in messages. */
+/* Rows about the contents of messages. */
 #include "unlike.h"
 
-/* Item `index` of `stride` lies at room + (index * stride + shift) items. */
+/* Item `index` of `stride` is at room + (index * stride + shift) items. */
 #define ROOM_ITEMS 64
 static const int strides[] = {1, 2, 3, 7, 0, -2};
 #define STRIDES ((int)(sizeof strides / sizeof strides[0]))
-/* Of the default encoding, so that it holds the same everywhere. */
+/* A text in the default encoding, which is the same everywhere. */
 #define MARK "between"
 
 static char *place(char *room, int type, int index, int stride)
@@ -14,7 +14,7 @@ static char *place(char *room, int type, int index, int stride)
     return room + (index * stride + shift) * types[type].bytes;
 }
 
-/* All strides, each item where it belongs. With stride 0 the last item counts. */
+/* Packs with all strides, each item at its place. With stride 0 the last item counts. */
 static const char *pack_strided(int type, int stride)
 {
     char items[ITEMS * 16], room[ROOM_ITEMS * 16];
@@ -71,7 +71,8 @@ static const char *unpack_all(int type)
     return error;
 }
 
-/* Exactly what two unlike hosts have to convert is converted, and nothing between alike ones. */
+/* Checks that exactly those items are converted that two unlike hosts must convert, and none
+ * between alike ones. */
 static const char *check_count(const struct cell *cell, int before, int wanted)
 {
     EXPECT(converted() - before, alike(cell->from, cell->to) ? 0 : wanted);
@@ -125,8 +126,8 @@ static const char *check_strings(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* A value that does not fit ends the unpack; what stands before it is there, it and what follows are not
- * lost. */
+/* A value that does not fit ends the unpack; earlier values are there, and this one and later ones
+ * are not lost. */
 static const char *send_large(const struct cell *cell, int type)
 {
     char items[ITEMS * 8];
@@ -166,7 +167,7 @@ static const char *check_large(const struct cell *cell, int type)
     return NULL;
 }
 
-/* Native bytes: of use to hosts of the same format, and to all as bytes (PvmBadMsg else). */
+/* Native bytes: readable by hosts of the same format, and by all as bytes (otherwise PvmBadMsg). */
 static const char *send_native(const struct cell *cell, int encoding)
 {
     static char items[TYPES][ITEMS * 16];
@@ -246,7 +247,7 @@ static const char *check_packf(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* One-call messages are converted by the receiver's type. */
+/* The receiver's type determines the conversion of psend messages. */
 static const char *send_psend(const struct cell *cell, int type)
 {
     char items[ITEMS * 16];
@@ -307,7 +308,7 @@ static const char *check_psend_large(const struct cell *cell, int type)
     return NULL;
 }
 
-/* A long message, so that it is not in one piece on its way. */
+/* A message so long that it is sent in pieces. */
 #define LONG_ITEMS 150000
 static const char *send_long(const struct cell *cell, int one_call)
 {
@@ -343,7 +344,8 @@ static const char *check_long(const struct cell *cell, int one_call)
     return check_count(cell, before, LONG_ITEMS);
 }
 
-/* A message in a message: of the sender's own, and the one that the third host passes on inside another. */
+/* A message inside a message: of the sender itself, and one that the third host forwards inside
+ * another. */
 static const char *send_embedded(const struct cell *cell, int argument)
 {
     int inner, outer, number = -77;
@@ -365,7 +367,7 @@ static const char *send_embedded(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* The whole of what came goes into a message of the third host's own. */
+/* The whole received message goes into a message of the third host. */
 static const char *embed_once_more(const struct cell *cell, int argument)
 {
     int mid, outer, number = 5;
@@ -419,7 +421,8 @@ static const char *check_embedded(const struct cell *cell, int argument)
     return error;
 }
 
-/* Every type in one message; it goes unread by way of a third host and keeps the first one's format. */
+/* Every type in one message; a third host forwards it unread, and it keeps the first host's format.
+ */
 static const char *send_all_types(const struct cell *cell, int argument)
 {
     char items[ITEMS * 16];
@@ -466,7 +469,7 @@ static const char *pass_on(const struct cell *cell, int append)
     EXPECT(pvm_send(cell->receiver, cell->tag), 0);
     pvm_setsbuf(old);
     pvm_freebuf(mid);
-    /* The bytes are not looked at; what is put behind them takes their format. */
+    /* The bytes are not interpreted; what is appended gets their format. */
     EXPECT(converted() - before, append && !alike(cell->from, cell->via) ? (TYPES - 1) * ITEMS : 0);
     return NULL;
 }
@@ -486,7 +489,7 @@ static const char *check_passed(const struct cell *cell, int appended)
     return check_count(cell, before, (appended ? 2 : 1) * (TYPES - 1) * ITEMS);
 }
 
-/* ----- a handler: it is called with the message, which is received by no call */
+/* ----- A handler: it is called with the message, which no call receives */
 
 static struct {
     int handler, calls;

@@ -1,6 +1,5 @@
-/*
- * The chief and the workers. The chief prints a line a cell: row, from, to and `ok` or what is wrong,
- * with tabs between; then lines `all` for what all kinds do at once; then `done`.
+/* The chief and the workers. The chief prints one line for each cell: row, from, to and `ok` or the
+ * error, separated by tabs; then lines `all` for operations of all kinds together; then `done`.
  */
 #include "unlike.h"
 
@@ -37,7 +36,7 @@ void make_rows(void)
 {
     int i;
     messages_rows();
-    /* What is in a message has to go by each of the two routes; the rest is the same by both. */
+    /* Messages must work along each of the two routes; the rest does not depend on the route. */
     for (i = 0; i < row_count; i++)
         rows[i].by_both_routes = rows[i].via < 0;
     machine_rows();
@@ -81,7 +80,7 @@ int converted(void)
     return pvm_getopt(PvmItemsConverted);
 }
 
-/* ----- workers */
+/* ----- Workers */
 
 static void report(const char *error)
 {
@@ -92,7 +91,7 @@ static void report(const char *error)
     pvm_send(pvm_parent(), TAG_REPORT);
 }
 
-/* All at once: a barrier, a broadcast of the first, a reduction at the first, a multicast. */
+/* All together: a barrier, a broadcast by the first, a reduction at the first, a multicast. */
 static const char *together(int members, int direct)
 {
     char *group = direct ? "unlike.direct" : "unlike.all";
@@ -141,7 +140,7 @@ static const char *together(int members, int direct)
     return NULL;
 }
 
-/* Asks to be told when that host goes, and when one comes. */
+/* Requests notifications of the end of that host, and of a new one. */
 static const char *watch(int host)
 {
     EXPECT(pvm_notify(PvmHostDelete, TAG_LOST, 1, &host), 0);
@@ -149,7 +148,7 @@ static const char *watch(int host)
     return NULL;
 }
 
-/* Whether it was told of both. */
+/* Returns the error unless both notifications have arrived. */
 static const char *was_told(int lost, int added)
 {
     int host = 0, count = 0;
@@ -196,7 +195,7 @@ static void work(void)
     }
 }
 
-/* ----- the chief */
+/* ----- The chief */
 
 static int workers[KINDS][3];
 
@@ -221,7 +220,7 @@ static const char *run_cell(int number, int from, int to)
     int via = row->via, i;
     static int tag = TAG_CELLS;
 
-    /* What is left of a cell that went wrong does not get in the way of others. */
+    /* Leftovers of a failed cell must not disturb others. */
     tag++;
     int sender = workers[from][SENDER], receiver = workers[to][RECEIVER];
     int forwarder = via < 0 ? 0 : workers[via][FORWARDER];
@@ -289,7 +288,7 @@ static int spawn_workers(int kind)
     return 1;
 }
 
-/* A command to one worker on each other host. */
+/* Sends a command to one worker on each other host. */
 static const char *ask_others(int kind, int row, int argument, int second)
 {
     const char *error = NULL;
@@ -305,7 +304,7 @@ static const char *ask_others(int kind, int row, int argument, int second)
     return error;
 }
 
-/* A host is deleted and added again, which the others are told. */
+/* Deletes a host and adds it again; the others must be notified. */
 static const char *replace_host(int kind)
 {
     char *name = (char *)kinds[kind].host;

@@ -1,7 +1,7 @@
-//! Ordered accesses to atomics and their partners: a house rule.
+//! Ordered accesses to atomics and their partners, a house rule.
 //!
-//! An access that orders others does so for somebody. The comment above it names the pair, the same at both sides:
-//! ``// Pair `ring made`: who sees the ring sees it cleared.``
+//! An ordered access only has an effect together with another one. The comment above it names the pair, by the same
+//! words at both sides: ``// Pair `ring made`: who sees the ring sees it cleared.``
 use crate::common::root;
 use anyhow::{Result, ensure};
 use regex::Regex;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// How far above its access a comment may stand, in lines: it may serve several.
+/// The most lines between a comment and its access: one comment may serve several accesses.
 const DISTANCE_MAX: usize = 10;
 
 /// The accesses of a pair, over all files.
@@ -21,7 +21,7 @@ struct Sides {
 }
 
 impl Sides {
-    /// One access alone is no pair, not even one that releases and acquires.
+    /// Returns whether these accesses form a pair. One access alone does not, even if it both releases and acquires.
     fn is_pair(&self) -> bool {
         self.accesses > 1 && self.releases > 0 && self.acquires > 0
     }
@@ -43,11 +43,11 @@ pub fn have_partners(sources: &[impl AsRef<Path>]) -> Result<()> {
     Ok(())
 }
 
-/// Adds the accesses of a source to their pairs. Returns the numbers of lines with those that name none.
+/// Adds the accesses of a source to their pairs. Returns the line numbers of accesses without a pair.
 fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<usize>> {
     let ordered = Regex::new(r"\b(?:Acquire|Release|AcqRel|SeqCst)\b|\b(?:full_fence|fence_after_exchange)\(\)")?;
     let (named_above, named) = (Regex::new(r"// (?:.* )?[Pp]airs? `")?, Regex::new(r"`([^`]+)`")?);
-    // Not the enumerations that have such names, nor what only the compiler sees.
+    // This excludes enumerations with such names, and fences for the compiler alone.
     let other = Regex::new(r"^\s*use |compiler_fence|Kind::|fn |^\s*Release = ")?;
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).collect();
     let mut missing = Vec::new();
@@ -56,7 +56,7 @@ fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<
         if !ordered.is_match(code) || other.is_match(code) {
             continue;
         }
-        // What stands above another function is not for this one.
+        // A comment above another function does not count.
         let above = lines[at.saturating_sub(DISTANCE_MAX)..at].iter().rev().take_while(|line| !line.contains("fn "));
         let Some(comment) = above.copied().find(|line| named_above.is_match(line)) else {
             missing.push(at + 1);

@@ -1,22 +1,23 @@
 //! `cargo xtask build`: compiles everything and makes the distribution tree (`target/dist`).
 //!
-//! The libraries are linked here and not by cargo: a shared library that cargo links hides the
-//! symbols of C sources, and a static library of cargo's shows all of Rust's.
-use crate::common::{Scratch, cargo, dist, output, root, sh};
+//! The libraries are linked here and not by cargo: a shared library linked by cargo hides the symbols of C sources, and
+//! a static library made by cargo exports all symbols of Rust.
+use crate::common::{cargo, dist, output, root, sh};
 use crate::contract::FORTRAN;
+use crate::scratch;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The shared library; the number is the one of PVM 3.4's library.
+/// The shared library; its number is that of PVM 3.4's library.
 pub const SONAME: &str = "libpvm3.so.3";
 /// The library of the group functions, which are in [`SONAME`] here.
 pub const GROUP_SONAME: &str = "libgpvm3.so.3";
-/// Functions of which the runtime libraries of other languages (Fortran, C++) call all or none, by
-/// weak references: they think that a program has threads as soon as it has one of these, and ours
-/// has. In a program without shared libraries the others would be missing then.
+/// The runtime libraries of other languages (Fortran, C++) refer to these functions weakly, and call all or none of
+/// them: they believe that a program has threads as soon as it has one of them, and our library has. Without the others
+/// a program without shared libraries would crash.
 #[rustfmt::skip]
 const THREAD_FUNCTIONS: &[&str] = &[
     "pthread_cancel", "pthread_cond_broadcast", "pthread_cond_destroy", "pthread_cond_init", "pthread_cond_signal",
@@ -27,16 +28,16 @@ const THREAD_FUNCTIONS: &[&str] = &[
     "pthread_once", "pthread_rwlock_rdlock", "pthread_rwlock_trywrlock", "pthread_rwlock_unlock",
     "pthread_rwlock_wrlock", "pthread_self", "pthread_setspecific", "sched_yield",
 ];
-/// Programs, by cargo's names.
+/// The programs, by cargo's names.
 const PROGRAMS: &[&str] = &["pvm", "pvmd", "pvmgetarch"];
 
-/// What is `PVM_ROOT`, below the prefix.
+/// `PVM_ROOT`, relative to the prefix.
 pub const CLASSIC_ROOT: &str = "lib/pvm3";
 
-/// Says to a command that checks what was built: take it as it is, build nothing.
+/// The option with which commands use the distribution tree as it is, and build nothing.
 pub const AS_IT_IS: &str = "--as-it-is";
 
-/// Makes the distribution tree, unless the arguments say that it is to be taken as it is.
+/// Makes the distribution tree, unless the arguments contain [`AS_IT_IS`].
 pub fn build_unless_told(arguments: &[String]) -> Result<()> {
     if arguments.iter().any(|argument| argument == AS_IT_IS) { Ok(()) } else { build() }
 }
@@ -46,10 +47,10 @@ pub fn run(_arguments: &[String]) -> Result<()> {
     build()
 }
 
-/// Makes the distribution tree, quickly when nothing has changed.
+/// Makes the distribution tree; fast if nothing has changed.
 pub fn build() -> Result<()> {
     let mut cargo = cargo();
-    // Minutes pass the first time: who watches a terminal sees what is done.
+    // The first build takes minutes, so a person at a terminal sees its progress.
     if !std::io::stderr().is_terminal() {
         cargo.arg("--quiet");
     }
@@ -83,8 +84,8 @@ pub fn build() -> Result<()> {
     classic_tree(&tree)
 }
 
-/// Lays everything out once more as old makefiles and host files expect it below `PVM_ROOT`. There
-/// are no shared libraries among it: what is linked to them would not find them when it starts.
+/// Makes the directories that old makefiles and host files expect below `PVM_ROOT`. They have no shared libraries,
+/// since programs linked to these would not find them at their start.
 fn classic_tree(tree: &Path) -> Result<()> {
     let architecture = output(&mut Command::new(tree.join("bin/pvmgetarch")))?;
     let architecture = architecture.trim();
@@ -108,7 +109,7 @@ fn classic_tree(tree: &Path) -> Result<()> {
     Ok(fs::write(classic.join("conf").join(format!("{architecture}.def")), settings)?)
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target directory.
 pub fn target_directory() -> Result<PathBuf> {
     let metadata = output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
     let start = metadata.split_once("\"target_directory\":\"").context("cargo metadata names no target directory")?.1;
@@ -127,7 +128,7 @@ fn programs(built: &Path, bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What libraries show.
+/// Returns the file with the exported symbols.
 fn exports() -> PathBuf {
     root().join("crates/libpvm3/exports.map")
 }
@@ -138,14 +139,14 @@ fn libraries(archive: &Path, lib: &Path) -> Result<()> {
     let inputs = [archive, &map, &this_file];
     if inputs.iter().any(|input| is_newer(input, &lib.join(SONAME))) {
         static_library(archive, &exported(&map)?, lib)?;
-        // Last, since its time says that all are made.
+        // Last, since its time tells that all libraries are made.
         shared_library("cc", archive, lib)?;
     }
     link(SONAME, &lib.join("libpvm3.so"))?;
     link(GROUP_SONAME, &lib.join("libgpvm3.so"))
 }
 
-/// A linker command with what all our shared libraries have in common.
+/// Returns a linker command with the options of all our shared libraries.
 fn shared(compiler: &str, soname: &str, to: &Path) -> Command {
     let mut cc = Command::new(compiler);
     cc.args(["-shared", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,--strip-debug"]);
@@ -153,19 +154,19 @@ fn shared(compiler: &str, soname: &str, to: &Path) -> Command {
     cc
 }
 
-/// The shared libraries, by a C compiler for the machine on which they are to run.
+/// Links the shared libraries with a C compiler for the machine on which they will run.
 pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> {
     let map = exports();
-    let scratch = Scratch::new("link")?;
+    let scratch = scratch::directory("link")?;
     let main = scratch.path().join(SONAME);
     sh(shared(compiler, SONAME, &main)
-        // The compiler's helpers come along: one library less for each task to find at its start.
+        // The compiler's helper functions are included: one library less for each task to load.
         .args(["-static-libgcc", "-Wl,--gc-sections", "-Wl,--whole-archive"])
         .arg(archive)
         .arg("-Wl,--no-whole-archive")
         .arg(format!("-Wl,--version-script={}", map.display())))?;
-    // All of PVM is in one library, so that a process can never be two tasks; the other one is
-    // there because programs ask for it.
+    // All of PVM is in one library, so that a process can never be two tasks. The other library exists because programs
+    // ask for it.
     let group = scratch.path().join(GROUP_SONAME);
     sh(shared(compiler, GROUP_SONAME, &group)
         .args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"])
@@ -174,15 +175,15 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
     place(&main, &lib.join(SONAME), 0o644)
 }
 
-/// One object whose only visible names are PVM's, so that it gets along with everything, another
-/// Rust library included.
+/// Makes the static libraries: one object that exports PVM's names alone, so that it does not conflict with anything,
+/// such as another Rust library.
 fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()> {
-    let scratch = Scratch::new("archive")?;
+    let scratch = scratch::directory("archive")?;
     let (all, kept) = (scratch.path().join("all.o"), scratch.path().join("pvm3.o"));
     let names = scratch.path().join("names");
     fs::write(&names, exported.join("\n"))?;
     let mut ld = Command::new("ld");
-    // Without its groups the object keeps its own copies of what a Rust program has too.
+    // Otherwise the object would share symbols with the user's Rust program.
     ld.args(["-r", "--gc-sections", "--force-group-allocation"]).arg("-o").arg(&all);
     for name in exported.iter().map(String::as_str).chain(THREAD_FUNCTIONS.iter().copied()) {
         ld.arg(format!("--undefined={name}"));
@@ -193,10 +194,10 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
     sh(Command::new("objcopy")
         .args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
         .arg(format!("--keep-global-symbols={}", names.display()))
-        // So that a program may bring these along: PVM has them in a library of their own.
+        // A program may define these symbols itself, since PVM has them in a library of their own.
         .arg(format!("--weaken-symbols={}", weak.display()))
         .args([&all, &kept]))?;
-    // Everything is in the first; programs ask for the others.
+    // Everything is in the first archive; the others exist because programs ask for them.
     let archives = [("libpvm3.a", Some(&kept)), ("libgpvm3.a", None), ("libfpvm3.a", None)];
     for (name, object) in archives {
         let made = scratch.path().join(name);
@@ -206,7 +207,7 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
     Ok(())
 }
 
-/// The names of the linker's version script: those in its `global:` part, up to `local:`.
+/// Returns the names in the `global:` part of the linker's version script.
 pub fn exported(map: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(map).with_context(|| format!("cannot read {}", map.display()))?;
     let names = names_of_map(&text);
@@ -230,7 +231,7 @@ fn names_of_map(text: &str) -> Vec<String> {
     global.split(';').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Puts a copy of a file in place at once, so that a running program does not lose its own.
+/// Replaces a file with a copy of another one, atomically, so that a running program keeps its own.
 pub fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let new = to.with_file_name(format!(".{}.new", name_of(to)));
@@ -239,7 +240,7 @@ pub fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     fs::rename(&new, to).with_context(|| format!("cannot make {}", to.display()))
 }
 
-/// Makes a symbolic link, in place of what is there.
+/// Makes a symbolic link, and replaces what is there.
 pub fn link(target: impl AsRef<Path>, at: &Path) -> Result<()> {
     let new = at.with_file_name(format!(".{}.new", name_of(at)));
     match fs::remove_file(&new) {
@@ -250,7 +251,7 @@ pub fn link(target: impl AsRef<Path>, at: &Path) -> Result<()> {
     fs::rename(&new, at).with_context(|| format!("cannot make {}", at.display()))
 }
 
-/// Whether something has to be made (again).
+/// Returns whether `made` is missing or older than `input`.
 pub fn is_newer(input: &Path, made: &Path) -> bool {
     let time = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
     match (time(input), time(made)) {
@@ -259,7 +260,7 @@ pub fn is_newer(input: &Path, made: &Path) -> bool {
     }
 }
 
-/// The files of a directory, without its directories, sorted.
+/// Returns the files of a directory, without its directories, sorted.
 pub fn files_of(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in directory.read_dir().with_context(|| format!("cannot read {}", directory.display()))? {

@@ -1,7 +1,7 @@
-//! What sources and pages cite is there: a house rule.
+//! Citations in sources and pages, a house rule: what is cited exists.
 //!
-//! Cited are sections of the contract ("contract 2.9"), decisions ("decision 26", "decisions/0026"), mechanisms of the
-//! papers ("papers F2, H3"), and files, by links and between backticks.
+//! Citations are sections of the contract ("contract 2.9"), decisions ("decision 26", "decisions/0026"), mechanisms of
+//! the papers ("papers F2, H3"), and files, as links or between backticks.
 use crate::common::root;
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// How something is cited; the first group is what.
+/// The patterns of citations; the first group is the cited thing.
 struct Patterns {
     section: Regex,
     decision: Regex,
@@ -32,13 +32,13 @@ impl Patterns {
     }
 }
 
-/// What can be cited.
+/// Everything that can be cited.
 struct Cited {
-    /// Numbers of the contract's sections.
+    /// The numbers of the contract's sections.
     sections: BTreeSet<String>,
-    /// Names of the decisions' pages, without the ending.
+    /// The names of the decisions' pages, without the extension.
     decisions: Vec<String>,
-    /// Tags of the papers' mechanisms.
+    /// The tags of the papers' mechanisms.
     tags: BTreeSet<String>,
 }
 
@@ -62,18 +62,18 @@ impl Cited {
     fn has_decision(&self, cited: &str) -> bool {
         let number: usize = cited.get(..4).unwrap_or(cited).trim_start_matches('0').parse().unwrap_or(0);
         let is_it = |name: &String| name.starts_with(&format!("{number:04}-"));
-        // By number alone, or by the whole name.
+        // By the number alone, or by the whole name.
         self.decisions.iter().any(|name| is_it(name) && (cited.len() <= 4 || name == cited))
     }
 }
 
-/// Checks the texts of these files.
+/// Checks the citations in these files.
 pub fn are_there(files: &[impl AsRef<Path>]) -> Result<()> {
     let (cited, patterns) = (Cited::read()?, Patterns::new()?);
     let mut dead = Vec::new();
     for path in files.iter().map(AsRef::as_ref) {
         let name = path.strip_prefix(root()).unwrap_or(path);
-        // Pictures and archives cite nothing, and what this file cites is for its test.
+        // Pictures and archives contain no citations, and those of this file belong to its test.
         let Ok(text) = fs::read_to_string(path) else { continue };
         if name == Path::new(file!()) {
             continue;
@@ -96,7 +96,7 @@ fn dead_in(text: &str, path: &Path, cited: &Cited, patterns: &Patterns) -> Vec<S
     check(&patterns.decision, &|number| cited.has_decision(number));
     check(&patterns.page, &|name| cited.has_decision(name));
     check(&patterns.tags, &|tags| tags.split(", ").all(|tag| cited.tags.contains(tag)));
-    // A decision is cited by its number too, which is looked at above.
+    // The number of the decision is checked above.
     check(&patterns.file, &|file| root().join(file).exists() || file.starts_with("docs/decisions/"));
     if path.extension().is_some_and(|ending| ending == "md") {
         let folder = path.parent().unwrap_or(path);

@@ -1,20 +1,20 @@
-//! What several commands need: paths, child processes.
+//! Helpers of several commands: paths, child processes, checks.
 use crate::counts::Counts;
 use crate::failures;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// How much of what a failing command says is passed on, in lines.
+/// The most lines of a failing command's messages that are shown.
 const COMPLAINT_LINES_MAX: usize = 30;
 
-/// The root of the source tree.
+/// Returns the root of the source tree.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-/// The distribution tree that `build` makes: bin, lib, include, share. `$HPVM_DIST` moves it.
+/// Returns the distribution tree that `build` makes: bin, lib, include, share. `$HPVM_DIST` moves it.
 pub fn dist() -> PathBuf {
     match std::env::var_os("HPVM_DIST") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),
@@ -22,14 +22,14 @@ pub fn dist() -> PathBuf {
     }
 }
 
-/// The cargo that runs this command.
+/// Returns the cargo that runs this command.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs a command, shows what it prints, and fails when it fails.
+/// Runs a command that prints to the terminal. Fails if the command fails.
 pub fn sh(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
@@ -38,8 +38,7 @@ pub fn sh(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and gives what it wrote to its standard output; fails, with what it wrote to its
-/// standard error, when it fails.
+/// Runs a command and returns its standard output. If the command fails, the error contains its standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
@@ -50,22 +49,22 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What is being done, for those who watch a terminal.
+/// A message on a terminal about the current work.
 pub struct Progress(usize);
 
 impl Progress {
-    /// Shows it.
+    /// Shows the message.
     pub fn begin(what: &str) -> Progress {
         if !std::io::stdout().is_terminal() {
             return Progress(0);
         }
         print!("{what} ...");
-        // Without it the text comes later.
+        // Otherwise the text would appear late.
         let _ = std::io::stdout().flush();
         Progress(what.chars().count() + 4)
     }
 
-    /// Takes it away.
+    /// Removes the message.
     pub fn end(self) {
         if self.0 > 0 {
             print!("\r{:1$}\r", "", self.0);
@@ -73,43 +72,13 @@ impl Progress {
     }
 }
 
-/// Whether a program of that name is in `PATH`.
+/// Returns whether `PATH` has a program of that name.
 pub fn in_path(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
 
-/// A new empty directory that is removed, with what is in it, when the value is dropped.
-pub struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Makes the directory; `name` says in it what it is for.
-    pub fn new(name: &str) -> Result<Scratch> {
-        let parent = std::env::temp_dir();
-        for number in 0..10_000 {
-            let path = parent.join(format!("hpvm-{name}-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Scratch(path)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
-            }
-        }
-        bail!("{} is full of hpvm-{name}-*", parent.display())
-    }
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing can be done about a failure, and nothing depends on it.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Counts checks, and tells of those that fail.
+/// Counts checks, and reports those that fail.
 #[derive(Default)]
 pub struct Checks(Counts);
 
@@ -118,14 +87,14 @@ impl Checks {
     pub fn check(&mut self, name: &str, result: Result<()>) {
         self.0 += Counts::one(result.is_ok());
         if let Err(error) = result {
-            failures::tell(format_args!("FAILED   {name}: {error:#}"));
+            failures::report(format_args!("FAILED   {name}: {error:#}"));
         }
     }
-    /// Counts one check that cannot be made here, and says why.
+    /// Counts a check that cannot be made here, and prints the reason.
     pub fn skip(&mut self, name: &str, reason: &str) {
         self.0 += Counts::skip(format_args!("{name}: {reason}"));
     }
-    /// How many passed, failed and were skipped.
+    /// Returns the counts.
     pub fn counts(&self) -> Counts {
         self.0
     }

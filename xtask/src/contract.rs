@@ -1,9 +1,9 @@
-//! The names that the libraries promise (the binary interface of PVM 3.4.6).
+//! The names that the libraries export (the binary interface of PVM 3.4.6).
 
-/// Functions that programs call: those in `pvm3.h`, and those that are popular without being there.
+/// Functions that programs call: those in `pvm3.h`, and others that are popular.
 #[rustfmt::skip]
 pub const FUNCTIONS: &[&str] = &[
-    // Needed by programs of Debian that are not replaced.
+    // Programs of Debian that are not replaced need these.
     "pvm_addhosts", "pvm_addmhf", "pvm_archcode", "pvm_bufinfo", "pvm_config", "pvm_delhosts", "pvm_delinfo",
     "pvm_delmhf", "pvm_exit", "pvm_export", "pvm_freebuf", "pvm_freecontext", "pvm_getcontext", "pvm_getfds",
     "pvm_getmboxinfo", "pvm_getminfo", "pvm_getopt", "pvm_getrbuf", "pvm_getsbuf", "pvm_halt", "pvm_hostsync",
@@ -16,11 +16,11 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_tidtohost", "pvm_trecv", "pvm_unpackf", "pvm_upkbyte", "pvm_upkcplx", "pvm_upkdcplx", "pvm_upkdouble",
     "pvm_upkfloat", "pvm_upkint", "pvm_upklong", "pvm_upkshort", "pvm_upkstr", "pvm_upkuint", "pvm_upkulong",
     "pvm_upkushort", "pvm_version",
-    // Internal by name, and used by programs all the same.
+    // These are internal by name, but used by programs.
     "lpvmerr", "pvmdisplaymhfinfo", "pvmgetclock", "pvmgettmp", "pvmlogerror", "pvmnametag", "pvmsleep",
-    // The same, in PVM's own sources (tasker, hoster, xhoster, console, misc) and in bindings to other languages.
+    // PVM's own sources (tasker, hoster, xhoster, console, misc) and bindings to other languages use these.
     "pvmbailout", "pvmchkuid", "pvmendtask", "pvmlogperror", "pvmputenv", "pvmreset", "pvmstrtoi",
-    // Public, or popular in sources elsewhere.
+    // These are public, or popular in other sources.
     "pvm_catchout", "pvm_delete", "pvm_getnoresets", "pvm_gettmask", "pvm_insert", "pvm_lookup", "pvm_pkmesg",
     "pvm_pkmesgbody", "pvm_recvf", "pvm_reg_hoster", "pvm_reg_tasker", "pvm_strerror", "pvm_tickle", "pvm_unexport",
     "pvm_upkmesg", "pvm_vpackf", "pvm_vunpackf", "pvmgetrsh", "pvmsettaskname", "pvmtmpnam", "pvmupkstralloc",
@@ -30,11 +30,11 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_lvgroup", "pvm_reduce", "pvm_scatter", "gs_getgstid",
 ];
 
-/// What Fortran programs call. (No name has an underscore inside, so compilers that then put two
-/// behind it find what they look for.)
+/// Subroutines that Fortran programs call. No name contains an underscore, so compilers that append two underscores to
+/// such names find these too.
 #[rustfmt::skip]
 pub const FORTRAN: &[&str] = &[
-    // In Debian's libfpvm3.a.
+    // These are in Debian's libfpvm3.a.
     "ctofstr", "ftocstr", "pvmfaddhost_", "pvmfaddmhf_", "pvmfarchcode_", "pvmfbarrier_", "pvmfbcast_",
     "pvmfbufinfo_", "pvmfcatchout_", "pvmfconfig_", "pvmfdelhost_", "pvmfdelinfo_", "pvmfdelmhf_", "pvmfexit_",
     "pvmffreebuf_", "pvmffreecontext_", "pvmfgetcontext_", "pvmfgetinst_", "pvmfgetmboxinfo_", "pvmfgetopt_",
@@ -45,14 +45,14 @@ pub const FORTRAN: &[&str] = &[
     "pvmfsendsig_", "pvmfsetcontext_", "pvmfsetopt_", "pvmfsetrbuf_", "pvmfsetsbuf_", "pvmfsiblings_", "pvmfsleep_",
     "pvmfspawn_", "pvmfstartpvmd_", "pvmftasks_", "pvmftidtohost_", "pvmftrecv_", "pvmfunpack_",
     "pvmffreezegroup_", "pvmfgather_", "pvmfreduce_", "pvmfscatter_", "pvmmax_", "pvmmin_", "pvmproduct_", "pvmsum_",
-    // In the manual of PVM 3.4 only.
+    // These are in the manual of PVM 3.4 only.
     "pvmffrzgrp_",
     "pvmfadvise_", "pvmfgetminfo_", "pvmfjoingrp_", "pvmflvgrp_", "pvmfpkmesg_", "pvmfpkmesgbody_", "pvmfserror_",
     "pvmfsetminfo_", "pvmftidtoh_", "pvmfupkmesg_",
 ];
 
-/// Data, with the sizes in bytes on 64-bit machines. A program that is not position independent has
-/// a copy, so a size can never change.
+/// Data, with their sizes in bytes on 64-bit machines. A program that is not position independent contains a copy, so a
+/// size can never change.
 pub const DATA: &[(&str, u64)] = &[
     ("gstid", 4),
     ("pvm_errlist", 296),

@@ -1,33 +1,33 @@
-//! How many checks passed, failed, and were skipped.
+//! Counts of checks that passed, failed and were skipped.
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-/// What the commands that check something come to. A check that cannot be made here is skipped, never passed.
+/// The result of a command that checks something. A check that cannot be made here is skipped, never passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Checks that passed.
     pub passed: usize,
     /// Checks that failed.
     pub failed: usize,
-    /// Checks, or whole parts, for which something is missing here.
+    /// Checks, or whole parts, that lack something on this machine.
     pub skipped: usize,
 }
 
 impl Counts {
-    /// Says why something is skipped, and counts it.
+    /// Prints why a check is skipped, and counts it.
     pub fn skip(reason: impl fmt::Display) -> Counts {
         println!("skipped: {reason}");
         Counts { skipped: 1, ..Counts::default() }
     }
 
-    /// One check that passed or failed.
+    /// Counts one check that passed or failed.
     pub fn one(passed: bool) -> Counts {
         Counts { passed: usize::from(passed), failed: usize::from(!passed), skipped: 0 }
     }
 
-    /// From the last line of a command, as this type writes itself; what stands before the numbers does not count.
+    /// Reads the last line of a command in the format of this type. Text before the numbers is ignored.
     pub fn parse(line: &str) -> Result<Counts> {
         let number = |word: &str| {
             let before = line.split(&format!(" {word}")).next().filter(|before| before.len() < line.len())?;
@@ -37,7 +37,7 @@ impl Counts {
         all().with_context(|| format!("the command inside ended early: {line}"))
     }
 
-    /// For the commands that count: prints the counts, and is an error when something failed.
+    /// Prints the counts. Returns an error if something failed.
     pub fn report(self) -> Result<()> {
         println!("{self}");
         if self.failed > 0 {

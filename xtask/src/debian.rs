@@ -1,5 +1,5 @@
-//! Packages of Debian 12 that are unpacked to folders of ours and not installed: what is installed stays as it is,
-//! and nothing of theirs is found in the place of ours.
+//! Packages of Debian 12 that are unpacked to folders of their own and not installed: the system stays unchanged, and
+//! no program finds these in place of ours.
 
 use crate::common::{in_path, sh};
 use anyhow::{Context, Result, ensure};
@@ -7,14 +7,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The release that has these packages. Later ones have no PVM any more, and a later Rust.
+/// The release that has these packages. Later releases have no PVM, and a later Rust.
 const SOURCE: &str =
     "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main\n";
 
-/// Gets packages and unpacks them below a folder, without the paths that match `unwanted`; [`list`] names the files
-/// of each.
+/// Downloads packages and unpacks them below a folder, without the paths that match `unwanted`. [`list`] names the
+/// files of each package.
 pub fn unpack(packages: &[&str], folder: &Path, unwanted: &[&str]) -> Result<()> {
-    ensure!(in_path("apt-get") && in_path("dpkg-deb"), "Debian's packages can only be had on a Debian system");
+    ensure!(in_path("apt-get") && in_path("dpkg-deb"), "Debian's packages need a Debian system");
     let apt = folder.join("apt");
     download(&apt, packages)?;
     for entry in fs::read_dir(&apt)? {
@@ -26,13 +26,13 @@ pub fn unpack(packages: &[&str], folder: &Path, unwanted: &[&str]) -> Result<()>
     Ok(fs::remove_dir_all(&apt)?)
 }
 
-/// The file that names what was unpacked of a package, a path in the folder each line.
+/// Returns the path of the list of a package's unpacked files: one path in the folder on each line.
 pub fn list(folder: &Path, package: &str) -> PathBuf {
     folder.join(format!("{package}.list"))
 }
 
-/// Gets packages into a folder, with lists of its own: the system's package manager learns nothing of other
-/// machines, and what is installed (a later Rust, perhaps) does not count.
+/// Downloads packages into a folder, with package lists of its own. So the system's package manager learns nothing of
+/// other architectures, and installed versions (a later Rust, perhaps) do not matter.
 fn download(apt: &Path, packages: &[&str]) -> Result<()> {
     for part in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(apt.join(part))?;

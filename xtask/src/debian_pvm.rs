@@ -1,5 +1,5 @@
-//! Debian's PVM 3.4.6 and programs that use it: what hpvm is compared with. Unpacked and not installed, so that
-//! nobody's program finds its library, nor a shell its console, in the place of ours.
+//! Debian's PVM 3.4.6 and programs that use it, with which hpvm is compared. They are unpacked and not installed, so
+//! that nobody's program finds that library, nor a shell that console, in place of ours.
 
 use crate::common::root;
 use crate::debian;
@@ -9,14 +9,14 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What is unpacked.
+/// The packages that are unpacked.
 const PACKAGES: [&str; 7] = ["libpvm3", "netpipe-pvm", "pvm", "pvm-dev", "pvm-examples", "slang-pvm", "tablix2"];
-/// What these need of the system's package manager.
+/// The packages that these need from the system's package manager.
 pub const NEEDED: &[&str] = &["libgfortran5", "libslang2", "libtirpc3", "libx11-6", "libxaw7", "libxml2", "libxt6"];
-/// Names the folder to the cases' scripts and programs.
+/// The variable with the folder, for scripts and programs of the cases.
 pub const VARIABLE: &str = "DEBIAN_PVM";
 
-/// What stands for `/usr`: bin, include, lib, share.
+/// Returns the folder that corresponds to `/usr`: bin, include, lib, share.
 pub fn usr() -> PathBuf {
     folder().join("usr")
 }
@@ -25,35 +25,36 @@ fn folder() -> PathBuf {
     root().join("target/debian-pvm")
 }
 
-/// Where its programs lie.
+/// Returns the folder of the programs.
 pub fn programs() -> PathBuf {
     usr().join("bin")
 }
 
-/// Where its headers lie.
+/// Returns the folder of the headers.
 pub fn headers() -> PathBuf {
     usr().join("include")
 }
 
-/// Where its libraries lie: `lib/x86_64-linux-gnu`, or the folder of another architecture.
+/// Returns the folder of the libraries: `lib/x86_64-linux-gnu`, or that of another architecture.
 pub fn libraries() -> PathBuf {
     let folders = fs::read_dir(usr().join("lib")).into_iter().flatten().flatten();
     let with_library = folders.map(|entry| entry.path()).find(|path| path.join("libpvm3.so.3").exists());
     with_library.unwrap_or_else(|| usr().join("lib"))
 }
 
-/// What its programs need to find the rest. The library starts `/usr/bin/pvmd` and no other: cases in which it does so need that.
+/// Returns the variables with which the programs find everything else. The library always starts `/usr/bin/pvmd`, which
+/// must be installed for cases in which it does.
 pub fn environment() -> [(String, String); 2] {
     let text = |path: PathBuf| path.display().to_string();
     [("PVM_ROOT".into(), text(usr().join("lib/pvm3"))), ("LD_LIBRARY_PATH".into(), text(libraries()))]
 }
 
-/// Makes a compiler find its headers and libraries, behind those that the command names itself.
+/// Makes a compiler find the headers and libraries, after those that the command names itself.
 pub fn compiles(compiler: &mut Command) -> &mut Command {
     compiler.env("CPATH", headers()).env("LIBRARY_PATH", libraries())
 }
 
-/// Why nothing can be compared with it; `None` where it can.
+/// Returns why nothing can be compared with it; `None` if it can.
 pub fn obstacle() -> Option<String> {
     if !is_there() {
         return Some("Debian's PVM is missing (see `cargo xtask setup test`)".into());
@@ -73,14 +74,14 @@ fn mark() -> PathBuf {
     folder().join("is-there")
 }
 
-/// The files of one of the packages.
+/// Returns the files of one of the packages.
 pub fn files(package: &str) -> Result<Vec<PathBuf>> {
     let list = fs::read_to_string(debian::list(&folder(), package))
         .with_context(|| format!("{package}: `cargo xtask setup test`"))?;
     Ok(list.lines().map(|line| folder().join(line)).filter(|path| path.is_file()).collect())
 }
 
-/// Gets and unpacks all, if that has not been done.
+/// Downloads and unpacks the packages, unless that has been done.
 pub fn fetch() -> Result<()> {
     if is_there() {
         return Ok(());
@@ -94,7 +95,7 @@ pub fn fetch() -> Result<()> {
     Ok(())
 }
 
-/// A path of a case's directive: `$DEBIAN_PVM` in front stands for [`usr`].
+/// Replaces `$DEBIAN_PVM` in a case's directive with [`usr`].
 pub fn expanded(text: &str) -> String {
     text.replace(&format!("${VARIABLE}"), &usr().display().to_string())
 }

@@ -1,8 +1,8 @@
-//! Rust as Debian 12 has it: 1.85, the least with which hpvm can be built. It is for what must be compiled by
-//! one known compiler, or needs parts that other compilers come without: Rust's own library for other
-//! machines, that library's source, or sanitizers of the same LLVM.
+//! The Rust of Debian 12: version 1.85, the oldest with which hpvm can be built. It is used where one known compiler is
+//! needed, or parts that other compilers lack: Rust's standard library for other machines, the source of that library,
+//! or sanitizers of the same LLVM.
 //!
-//! It is unpacked to a folder of ours, for it would be in the way of other versions.
+//! It is unpacked to a folder of its own, since it would conflict with other versions.
 
 use crate::common::{output, root};
 use crate::debian;
@@ -12,46 +12,46 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the compiler needs of the system's package manager.
+/// The packages that the compiler needs from the system's package manager.
 pub const PACKAGES: [&str; 3] = ["libedit2", "libxml2", "libz3-4"];
-/// The compiler, and its library for this machine.
+/// The compiler, and its standard library for this machine.
 const COMPILER: [&str; 4] =
     ["rustc-web:amd64", "libstd-rust-web-1.85:amd64", "libllvm19:amd64", "libstd-rust-web-dev:amd64"];
 
-/// Of the compiler's source its library is wanted; the rest is a third of a gigabyte.
+/// Only the standard library's source is wanted; the rest is a third of a gigabyte.
 const UNWANTED: [&str; 3] = ["./usr/src/*/compiler", "./usr/src/*/src", "./usr/share"];
 
-/// What is unpacked beside the compiler, and for what.
+/// Packages that are unpacked beside the compiler for a purpose.
 pub struct Part {
-    /// The name of the command that needs it.
+    /// The name of the command that needs them.
     pub name: &'static str,
     /// Debian's packages.
     pub packages: &'static [&'static str],
 }
 
 impl Part {
-    /// Whether it is there, and the compiler.
+    /// Returns whether they and the compiler have been unpacked.
     pub fn is_there(&self) -> bool {
         fs::read_to_string(self.mark()).is_ok_and(|there| there == self.packages.join(" "))
     }
 
-    /// A file that says what is there.
+    /// Returns the file that tells what has been unpacked.
     fn mark(&self) -> PathBuf {
         folder().join(format!("{}-is-there", self.name))
     }
 }
 
-/// Where it lies.
+/// Returns the folder.
 pub fn folder() -> PathBuf {
     root().join("target/rust")
 }
 
-/// The compiler, as a command.
+/// Returns the path of the compiler's command.
 pub fn rustc() -> PathBuf {
     folder().join("rustc")
 }
 
-/// Fetches and unpacks the compiler and those parts, if that has not been done.
+/// Downloads and unpacks the compiler and these parts, unless that has been done.
 pub fn fetch(parts: &[&Part]) -> Result<()> {
     let lacking: Vec<&&Part> = parts.iter().filter(|part| !part.is_there()).collect();
     if lacking.is_empty() {
@@ -71,13 +71,13 @@ pub fn fetch(parts: &[&Part]) -> Result<()> {
     lacking.iter().try_for_each(|part| Ok(fs::write(part.mark(), part.packages.join(" "))?))
 }
 
-/// A line of shell that runs a program of the folder with the libraries there.
+/// Returns a line of shell that runs a program of the folder with the libraries there.
 pub fn with_libraries(program: &str) -> String {
     let (libraries, program) = (folder().join("usr/lib/x86_64-linux-gnu"), folder().join(program));
     format!("LD_LIBRARY_PATH='{}' exec '{}'", libraries.display(), program.display())
 }
 
-/// A command that is another with something in front of its words.
+/// Writes a command that is another command with words before its arguments.
 pub fn write_command(path: &Path, line: &str) -> Result<()> {
     let text = format!("#!/bin/sh\n{line} \"$@\"\n");
     if fs::read_to_string(path).is_ok_and(|old| old == text) {

@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: the main job, for everybody to see. A virtual machine on this host, a real
-//! parallel program on it (`examples/farm`) with more and more workers, one of which is killed,
-//! then how fast messages are. Nothing is left running or lying about but the picture.
+//! `cargo xtask demo`: shows hpvm at work. Runs a virtual machine on this host, a real parallel program on it
+//! (`examples/farm`) with more and more workers, one of which is killed, and then measures messages. Leaves nothing
+//! behind but the picture.
 use crate::common::{Checks, Progress, dist, output, root, sh};
 use crate::counts::Counts;
 use crate::machine::{Machine, Whose};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// When that many tiles are done, a worker is killed: of the picture, and of the small one for tests.
+/// A worker is killed after this number of tiles: of the picture, and of the small one for tests.
 const KILL_AT_TILES: [u32; 2] = [200, 40];
 
 /// Runs the command.
@@ -34,8 +34,8 @@ pub fn run(_arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command as a part of `cargo xtask test`: how many checks passed, how many failed.
-/// `Err` only when the checks could not be run at all. `target/dist` is built before.
+/// Runs the command as a part of `cargo xtask test`. Returns an error only if the checks could not be run at all.
+/// `target/dist` must have been built.
 pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let mut checks = Checks::default();
     let picture = directory()?.join("farm-test.png");
@@ -46,31 +46,31 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     );
     let size = std::fs::metadata(&picture).map(|meta| meta.len()).unwrap_or_default();
     checks.check("the farm's picture is whole", whole(size));
-    // It is in nobody's way, but nobody wants it either.
+    // Nobody needs it.
     let _ = std::fs::remove_file(&picture);
     Ok(checks.counts())
 }
 
-/// Whether the small picture has all its pixels, of three bytes each.
+/// Checks that the small picture has all its pixels, of three bytes each.
 fn whole(size: u64) -> Result<()> {
     ensure!(size > 800 * 600 * 3, "it has {size} bytes");
     Ok(())
 }
 
-/// Where the farm is built, and its picture painted.
+/// Returns the directory of the program and its picture.
 fn directory() -> Result<PathBuf> {
     let directory = root().join("target/demo");
     std::fs::create_dir_all(&directory)?;
     Ok(directory)
 }
 
-/// A path as a reader would type it.
+/// Returns a path as a reader would type it.
 fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// The farm with 1, `cores` and twice as many workers, in a machine of its own that is taken down
-/// again; the last time a worker is killed. All pictures must be the same.
+/// Runs the farm with 1, `cores` and twice as many workers on a machine of its own; in the last run a worker is killed.
+/// All pictures must be equal.
 fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()> {
     let program = compile()?;
     let mut machine = Machine::start(Whose::Ours, "demo")?;
@@ -95,7 +95,7 @@ fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()
     }
     let (first, last) = (&runs[0], &runs[runs.len() - 1]);
     ensure!(last.lost == 1, "{} workers were lost instead of the one that was killed", last.lost);
-    ensure!(last.again > 0, "the killed worker had nothing in hand");
+    ensure!(last.again > 0, "the killed worker had no tile");
     for run in &runs {
         ensure!(run.checksum == first.checksum, "the pictures differ: {} and {}", first.checksum, run.checksum);
     }
@@ -114,7 +114,7 @@ fn compile() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What the farm's last line says.
+/// The last line of the farm's output.
 struct Run {
     workers: u32,
     tiles: u32,
@@ -125,7 +125,7 @@ struct Run {
 }
 
 impl Run {
-    /// Reads `farm: 4 workers, 475 tiles, 1.570 seconds, checksum e247092f, 1 workers lost, 2 tiles again, …`.
+    /// Reads `farm: 4 workers, 475 tiles, 1.570 seconds, checksum e247092f, 1 workers lost, 2 tiles again, ...`.
     fn parse(said: &str) -> Result<Run> {
         let line = said.lines().last().and_then(|line| line.strip_prefix("farm: ")).context("no last line")?;
         let parts: Vec<&str> = line.split(", ").collect();

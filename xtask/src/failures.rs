@@ -1,27 +1,27 @@
-//! What failed, told where it happens and once more at the end of a long test.
+//! Failures are reported when they happen, and once more at the end of a long test.
 use crate::common::root;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Prints a failure. Adds it to the [`Record`], if this process or a parent has begun one.
-pub fn tell(failure: impl fmt::Display) {
+/// Prints a failure, and adds it to the [`Record`] that this process or its parent has begun, if there is one.
+pub fn report(failure: impl fmt::Display) {
     let text = failure.to_string();
     let text = text.trim_end();
     println!("{text}");
-    // Unit tests make failures up.
+    // Unit tests invent failures.
     if cfg!(test) {
         return;
     }
-    // Without a record there is no file, and none is made.
+    // Without a record the file does not exist, and is not made.
     if let Ok(mut file) = OpenOptions::new().append(true).open(path()) {
-        // The record is a convenience: a full disk must not turn into a second failure.
+        // The record is a convenience: a full disk must not cause a second failure.
         let _ = writeln!(file, "{text}");
     }
 }
 
-/// The failures of one test run. Child processes of the run add theirs.
+/// The failures of a test run. Child processes of the run add theirs.
 pub struct Record(PathBuf);
 
 impl Record {
@@ -32,7 +32,7 @@ impl Record {
         fs::write(&path, "")?;
         Ok(Record(path))
     }
-    /// Everything that has been told since.
+    /// Returns all failures since the beginning.
     pub fn text(&self) -> String {
         fs::read_to_string(&self.0).unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // A record that stays is emptied by the next one.
+        // The next record empties one that stays.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask install PREFIX`: copies the distribution tree to where it is to stay. `$DESTDIR`
-//! is put before the prefix, for makers of packages.
+//! `cargo xtask install PREFIX`: copies the distribution tree to its final place. `$DESTDIR` is put before the prefix,
+//! for those who make packages.
 use crate::build::{link, place};
 use crate::common::dist;
 use anyhow::{Context, Result, bail};
@@ -28,7 +28,7 @@ fn destination(destdir: Option<PathBuf>, prefix: &Path) -> PathBuf {
     }
 }
 
-/// Copies a tree, symbolic links as they are.
+/// Copies a tree, and symbolic links as links.
 pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     for entry in from.read_dir().with_context(|| format!("cannot read {}", from.display()))? {

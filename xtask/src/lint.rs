@@ -1,20 +1,20 @@
-//! The house rules that a program can check: `cargo xtask lint`.
+//! `cargo xtask lint`: checks the house rules.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{atomics, citations, clippy, compatibility, debian_pvm, layers, limits};
+use crate::{atomics, citations, clippy, compatibility, debian_pvm, layers, limits, modules};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The longest a source file may be, in lines, tests apart.
+/// The most lines of a source file, without its tests.
 const LINES_MAX: usize = 600;
-/// Single modules that may be unsafe; the rest of their crate denies it.
+/// Modules that may contain unsafe code; the rest of their crate denies it.
 const UNSAFE_MODULES: [&str; 1] = ["crates/pvm-net/src/raw.rs"];
-/// Crates that may be unsafe; every other says `#![forbid(unsafe_code)]`.
+/// Crates that may contain unsafe code; all others have `#![forbid(unsafe_code)]`.
 const UNSAFE_HOMES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3"];
-/// Where the sources are; `tests` holds programs for tests.
+/// The directories of the sources; `tests` contains programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
-/// Where nothing may depend on one machine.
+/// The directories in which nothing may depend on one machine.
 const TEXTS: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", ".ci"];
 
 /// Runs the command.
@@ -27,6 +27,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let mut checks = Checks::default();
     let sources = files_under(SOURCES, &["rs", "c", "h"])?;
     checks.check(&format!("no file is longer than {LINES_MAX} lines"), none_is_long(&sources));
+    checks.check("modules with parts are NAME/mod.rs", modules::have_one_convention(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("ordered accesses to atomics name their pair", atomics_have_partners(&sources));
     checks.check("the machine's modules stand one over the other", layers::stand_one_over_the_other(&sources));
@@ -48,7 +49,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// Whether cargo has that command.
+/// Returns whether cargo has that command.
 pub fn has(command: &str) -> bool {
     output(cargo().args([command, "--version"])).is_ok()
 }
@@ -57,7 +58,7 @@ fn quiet(arguments: &[&str]) -> Result<()> {
     output(cargo().args(arguments)).map(drop)
 }
 
-/// The files with one of these endings (any, when none is given) below these directories.
+/// Returns the files with one of these extensions (with any, if none is given) below these directories.
 pub fn files_under(directories: &[&str], endings: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut left: Vec<PathBuf> =
@@ -98,7 +99,7 @@ fn none_is_long(sources: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Lines up to the module of unit tests, which ends a file.
+/// Returns the number of lines before the module of unit tests, which ends a file.
 fn lines_without_tests(text: &str) -> usize {
     let is_last = |line: &str| line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test");
     let lines: Vec<&str> = text.lines().collect();
@@ -107,7 +108,7 @@ fn lines_without_tests(text: &str) -> usize {
     tests.unwrap_or(lines.len())
 }
 
-/// Every file from which cargo compiles a crate.
+/// Returns whether cargo compiles a crate from this file.
 fn is_crate_root(path: &Path) -> bool {
     let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let Some(place) = parts.iter().rposition(|part| matches!(&**part, "crates" | "xtask")) else { return false };
@@ -141,7 +142,7 @@ fn unsafe_stays_home(sources: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// In crates that share memory; tests order what they like.
+/// Checks the crates that share memory. Tests may order their accesses as they like.
 fn atomics_have_partners(sources: &[PathBuf]) -> Result<()> {
     let is_one = |path: &&PathBuf| {
         let name = short(path);

@@ -1,39 +1,41 @@
-//! A virtual machine with a directory of its own, for the commands that look at what is left of it.
-use crate::common::{Scratch, dist};
+//! A virtual machine with a directory of its own, for commands that check what is left of it.
+use crate::common::dist;
 use crate::debian_pvm;
+use crate::{processes, scratch};
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
-/// How long a daemon may take to say that it is ready.
+/// How long a daemon may take until it is ready.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long everything may take to end after a halt.
 pub const END_TIME_MAX: Duration = Duration::from_secs(10);
-/// Pause between two looks at something that is awaited.
+/// The interval of checks for something that is awaited.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Variables that would lead to another machine, or change how this one behaves.
 const VARIABLES: &[&str] = &["PVMSOCK", "PVM_VMID", "PVM_ROOT", "PVM_DPATH", "PVMEPID", "PVM_PATH", "XDG_RUNTIME_DIR"];
 
-/// Whose programs.
+/// Whose programs are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whose {
     /// hpvm's, from the distribution tree.
     Ours,
-    /// PVM 3.4's, as Debian has it.
+    /// Those of PVM 3.4, from Debian.
     Theirs,
 }
 
-/// A virtual machine of one host. Its drop kills what is left of it.
+/// A virtual machine of one host. Dropping it kills what is left of it.
 pub struct Machine {
     whose: Whose,
-    /// Where ours is installed.
+    /// Where hpvm is installed.
     tree: PathBuf,
-    scratch: Scratch,
+    scratch: TempDir,
     daemon: Option<Child>,
     variables: &'static [(&'static str, &'static str)],
 }
@@ -44,22 +46,22 @@ impl Machine {
         Machine::start_with(whose, name, &[])
     }
 
-    /// The same, with variables that all its processes get.
+    /// Does the same, with variables for all processes of the machine.
     pub fn start_with(whose: Whose, name: &str, variables: &'static [(&'static str, &'static str)]) -> Result<Machine> {
-        let mut machine = Machine { whose, tree: dist(), scratch: Scratch::new(name)?, daemon: None, variables };
+        let mut machine = Machine { whose, tree: dist(), scratch: scratch::directory(name)?, daemon: None, variables };
         machine.start_daemon()?;
         Ok(machine)
     }
 
-    /// Starts a daemon of hpvm as it is installed below `prefix`.
+    /// Starts hpvm's daemon as installed below `prefix`.
     pub fn start_installed(prefix: &Path, name: &str) -> Result<Machine> {
-        let (tree, scratch) = (prefix.to_path_buf(), Scratch::new(name)?);
+        let (tree, scratch) = (prefix.to_path_buf(), scratch::directory(name)?);
         let mut machine = Machine { whose: Whose::Ours, tree, scratch, daemon: None, variables: &[] };
         machine.start_daemon()?;
         Ok(machine)
     }
 
-    /// Starts a daemon where the last one of this machine was.
+    /// Starts a daemon in the directory of the machine's previous one.
     pub fn start_daemon(&mut self) -> Result<()> {
         let program = match self.whose {
             Whose::Ours => self.tree.join("bin/pvmd"),
@@ -79,7 +81,7 @@ impl Machine {
         self.daemon = Some(daemon);
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            // The pipe is held until the daemon's end, so that a line more would not kill it.
+            // The pipe stays open until the daemon's end, so that another line of output would not kill it.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
@@ -90,7 +92,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A command of this machine: it finds its daemon and its library, and nobody else's.
+    /// Returns a command that finds this machine's daemon and library, and no others.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("PVM_TMP", self.directory()).env("HOME", self.directory()).env("PVM_ALLOW_ROOT", "1");
@@ -105,17 +107,17 @@ impl Machine {
         command
     }
 
-    /// Its directory: `PVM_TMP` and `HOME` of all its processes.
+    /// Returns the directory: `PVM_TMP` and `HOME` of all processes of the machine.
     pub fn directory(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// The process of the daemon.
+    /// Returns the process id of the daemon.
     pub fn daemon(&self) -> u32 {
         self.daemon.as_ref().map_or(0, Child::id)
     }
 
-    /// The last lines of the daemon's log.
+    /// Returns the last lines of the daemon's log.
     pub fn log(&self) -> String {
         let logs = self.files().into_iter().filter(|path| name_of(path).starts_with("pvml."));
         let text: String = logs.filter_map(|path| fs::read_to_string(path).ok()).collect();
@@ -123,7 +125,7 @@ impl Machine {
         lines[lines.len().saturating_sub(12)..].join("\n")
     }
 
-    /// The files in its directory.
+    /// Returns the files in the directory.
     pub fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.directory()).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -131,21 +133,12 @@ impl Machine {
         files
     }
 
-    /// All processes of this machine, the daemon included.
+    /// Returns all processes of this machine, including the daemon.
     pub fn processes(&self) -> Vec<u32> {
-        let mark = format!("PVM_TMP={}\0", self.directory().display()).into_bytes();
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let numbers = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-        numbers
-            .filter(|pid| {
-                let mut environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-                environment.push(0);
-                environment.windows(mark.len()).any(|window| window == mark)
-            })
-            .collect()
+        processes::with_variable("PVM_TMP", self.directory().as_os_str())
     }
 
-    /// Kills the daemon as nothing can prepare for.
+    /// Kills the daemon without warning.
     pub fn kill_daemon(&mut self) -> Result<()> {
         let mut daemon = self.daemon.take().context("there is a daemon")?;
         daemon.kill()?;
@@ -153,7 +146,7 @@ impl Machine {
         Ok(())
     }
 
-    /// `halt` on the console; waits until the daemon has ended.
+    /// Runs `halt` on the console, and waits until the daemon has ended.
     pub fn halt(&mut self) -> Result<()> {
         let program = match self.whose {
             Whose::Ours => self.tree.join("bin/pvm"),
@@ -166,20 +159,20 @@ impl Machine {
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        // The console is ended by what it asks for, perhaps before it has read all.
+        // The console is ended by its own command, perhaps before it has read everything.
         let _ = console.stdin.take().context("piped")?.write_all(b"halt\n");
         let Some(daemon) = self.daemon.as_mut() else { bail!("there is a daemon") };
         let ended = wait_until(END_TIME_MAX, || matches!(daemon.try_wait(), Ok(Some(_))));
         let _ = console.kill();
         let _ = console.wait();
         if !ended {
-            bail!("the daemon does not end by halt");
+            bail!("halt does not end the daemon");
         }
         self.daemon = None;
         Ok(())
     }
 
-    /// After a halt: no process is left, and no file but the log.
+    /// Checks that after a halt no process is left, and no file but the log.
     pub fn nothing_is_left(&self) -> Result<()> {
         if !wait_until(END_TIME_MAX, || self.processes().is_empty()) {
             bail!("left running: {}", self.processes().iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join(", "));
@@ -196,7 +189,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         for pid in self.processes() {
-            kill(pid, Signal::KILL);
+            processes::signal(pid, Signal::KILL);
         }
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();
@@ -205,15 +198,15 @@ impl Drop for Machine {
     }
 }
 
-/// A program that talks by lines. Its drop kills it.
-pub struct Talker {
+/// A program that reads and writes lines. Dropping it kills the program.
+pub struct LineProcess {
     child: Child,
     lines: mpsc::Receiver<String>,
 }
 
-impl Talker {
-    /// Starts it.
-    pub fn start(command: &mut Command) -> Result<Talker> {
+impl LineProcess {
+    /// Starts the program.
+    pub fn start(command: &mut Command) -> Result<LineProcess> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -228,24 +221,24 @@ impl Talker {
                 }
             }
         });
-        Ok(Talker { child, lines })
+        Ok(LineProcess { child, lines })
     }
-    /// The next line; `None` when it has ended. Fails after `time`.
-    pub fn hear(&self, time: Duration) -> Result<Option<String>> {
+    /// Returns the next line; `None` if the program has ended. Fails after `time`.
+    pub fn next_line(&self, time: Duration) -> Result<Option<String>> {
         match self.lines.recv_timeout(time) {
             Ok(line) => Ok(Some(line)),
             Err(mpsc::RecvTimeoutError::Disconnected) => Ok(None),
-            Err(mpsc::RecvTimeoutError::Timeout) => bail!("hang: nothing was said for {} s", time.as_secs()),
+            Err(mpsc::RecvTimeoutError::Timeout) => bail!("hang: no output for {} s", time.as_secs()),
         }
     }
-    /// Says a line to it.
-    pub fn say(&mut self, line: &str) {
+    /// Sends a line to the program.
+    pub fn send(&mut self, line: &str) {
         if let Some(input) = self.child.stdin.as_mut() {
-            // It may have ended; its output tells.
+            // The program may have ended; its output tells.
             let _ = writeln!(input, "{line}");
         }
     }
-    /// Waits for its end; whether it ended well.
+    /// Waits for the end of the program. Returns whether it succeeded.
     pub fn end(&mut self, time: Duration) -> Result<bool> {
         let mut status = None;
         wait_until(time, || {
@@ -256,14 +249,14 @@ impl Talker {
     }
 }
 
-impl Drop for Talker {
+impl Drop for LineProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether `is_so` becomes true within `time`.
+/// Waits until `is_so` returns true. Returns whether that happened within `time`.
 pub fn wait_until(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + time;
     while !is_so() {
@@ -275,22 +268,12 @@ pub fn wait_until(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn describe(pid: u32) -> String {
-    let mut line = Vec::new();
-    if let Ok(file) = fs::File::open(format!("/proc/{pid}/cmdline")) {
-        let _ = file.take(200).read_to_end(&mut line);
-    }
-    format!("{pid} ({})", String::from_utf8_lossy(&line).replace('\0', " ").trim())
-}
-
-fn kill(pid: u32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid as i32) {
-        // It may have ended by itself.
-        let _ = kill_process(pid, signal);
-    }
+    let words = processes::find(pid).and_then(|process| process.cmdline().ok()).unwrap_or_default();
+    format!("{pid} ({})", words.join(" "))
 }

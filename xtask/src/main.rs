@@ -1,4 +1,4 @@
-//! Every developer command: `cargo xtask <name>`.
+//! All developer commands: `cargo xtask COMMAND`.
 #![forbid(unsafe_code)]
 
 mod abi;
@@ -25,8 +25,11 @@ mod limits;
 mod lint;
 mod machine;
 mod man;
+mod modules;
 mod old_makefiles;
+mod processes;
 mod sanitize;
+mod scratch;
 mod second_user;
 mod setup;
 mod sim;
@@ -36,41 +39,121 @@ mod unlike;
 
 use std::process::ExitCode;
 
-type Command = (&'static str, &'static str, fn(&[String]) -> anyhow::Result<()>);
+/// A command: its name, what it does, how long it takes, and the function that runs it with the further arguments.
+struct Command {
+    name: &'static str,
+    help: &'static str,
+    /// The time on two cores, once everything is compiled.
+    time: &'static str,
+    run: fn(&[String]) -> anyhow::Result<()>,
+}
 
-/// One line a command; `help` prints this table.
-const COMMANDS: &[Command] = &[
-    ("setup", "install what a fresh Debian machine lacks: setup [build|test|unlike|sanitize|bench|fuzz]", setup::run),
-    ("build", "build the distribution tree target/dist (release)", build::run),
-    ("install", "install target/dist: install PREFIX", install::run),
-    ("test", "every test; the last line is `N passed, N failed, N skipped`", test::run),
-    ("abi", "symbols, kinds, sizes and headers against the contract", abi::run),
-    ("lint", "the house rules: lengths, unsafe, paths, format, clippy", lint::run),
-    ("compatibility", "write docs/compatibility.md", compatibility::run),
-    ("limits", "write docs/limits.md", limits::run),
-    ("old-makefiles", "what was written for PVM 3.4 builds and runs below PVM_ROOT", old_makefiles::run),
-    ("second-user", "what another user of the machine must not be able to do", second_user::run),
-    ("conform", "each case on Debian's PVM and on hpvm: conform [--only NAME] [--ours|--theirs]", conform::run),
-    ("hosts", "machines of several hosts, which are network namespaces: hosts [--only NAME]", hosts::run),
+const fn command(
+    name: &'static str,
+    help: &'static str,
+    time: &'static str,
+    run: fn(&[String]) -> anyhow::Result<()>,
+) -> Command {
+    Command { name, help, time, run }
+}
+
+/// All commands by purpose. Without arguments, `cargo xtask` prints this table.
+const COMMANDS: &[(&str, &[Command])] = &[
     (
-        "sim",
-        "a simulated machine of many hosts, hurt from a seed: sim [--seed N] [--hosts H] [--tasks T] [--seeds N]",
-        sim::run,
+        "Build and install",
+        &[
+            command("setup", "install what a fresh Debian machine lacks: setup [WORD]...", "minutes, once", setup::run),
+            command("build", "build the distribution tree target/dist (release)", "5 min, then seconds", build::run),
+            command("install", "install target/dist: install PREFIX", "1 s", install::run),
+            command(
+                "demo",
+                "run a parallel program, one worker of which is killed; measure messages",
+                "20 s",
+                demo::run,
+            ),
+        ],
     ),
-    ("torture", "tasks that are killed while they talk: torture [--seconds N] [--seed N]", torture::run),
-    ("unlike", "one machine of hosts that write numbers differently: unlike [--only ROW]", unlike::run),
-    ("fuzz", "bytes from nowhere for every decoder: fuzz [--minutes N] [--only NAME] [--keep]", fuzz::run),
-    ("sanitize", "tests under a sanitizer: sanitize address|thread [--short]", sanitize::run),
-    ("bench", "hpvm against Debian's PVM, Open MPI, MPICH and the limit: bench [--short]", bench::run),
-    ("man", "the manual pages of the calls, and whether they are true: man [--only NAME]", man::run),
-    ("demo", "the main job: a farm on this host, its speed, a small table", demo::run),
+    (
+        "Check a change",
+        &[
+            command("lint", "check the house rules, formatting and clippy", "10 s to 3 min", lint::run),
+            command(
+                "sim",
+                "simulate machines of many hosts with faults: sim [--seeds N] [--seed N]",
+                "1 s for 8 seeds",
+                sim::run,
+            ),
+            command(
+                "conform",
+                "run each case on Debian's PVM and on hpvm: conform [--only NAME]",
+                "2 min",
+                conform::run,
+            ),
+            command("abi", "compare symbols, sizes and headers with PVM 3.4.6", "5 s", abi::run),
+            command(
+                "man",
+                "check the manual pages of the calls and run their examples: man [--only NAME]",
+                "10 s",
+                man::run,
+            ),
+            command("test", "run every test: test [PART]...", "25 min", test::run),
+        ],
+    ),
+    (
+        "Search for faults",
+        &[
+            command(
+                "hosts",
+                "run scenarios and faults on hosts in network namespaces: hosts [--only NAME]",
+                "2 min",
+                hosts::run,
+            ),
+            command(
+                "torture",
+                "kill tasks while they send and receive: torture [--seconds N] [--seed N]",
+                "90 s",
+                torture::run,
+            ),
+            command("fuzz", "pass untrusted input to all decoders: fuzz [--minutes N]", "10 min", fuzz::run),
+            command(
+                "sanitize",
+                "run tests with a sanitizer: sanitize address|thread [--short]",
+                "8 min",
+                sanitize::run,
+            ),
+            command(
+                "unlike",
+                "run x86-64, i386, s390x and arm64 hosts together: unlike [--only ROW]",
+                "3 min",
+                unlike::run,
+            ),
+            command("second-user", "try what another user of the host must not be able to do", "1 s", second_user::run),
+            command("old-makefiles", "build and run programs with makefiles for PVM 3.4", "10 s", old_makefiles::run),
+        ],
+    ),
+    (
+        "Measure",
+        &[command(
+            "bench",
+            "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
+            "3 min",
+            bench::run,
+        )],
+    ),
+    (
+        "Write documents from the sources",
+        &[
+            command("limits", "write docs/limits.md", "1 s", limits::run),
+            command("compatibility", "write docs/compatibility.md", "5 s", compatibility::run),
+        ],
+    ),
 ];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let name = arguments.first().map(String::as_str).unwrap_or("help");
-    match COMMANDS.iter().find(|command| command.0 == name) {
-        Some(command) => match (command.2)(&arguments[1..]) {
+    let name = arguments.first().map_or("help", String::as_str);
+    match commands().find(|command| command.name == name) {
+        Some(command) => match (command.run)(&arguments[1..]) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("xtask {name}: {error:#}");
@@ -78,11 +161,41 @@ fn main() -> ExitCode {
             }
         },
         None => {
-            println!("cargo xtask COMMAND");
-            for (name, help, _) in COMMANDS {
-                println!("  {name:14} {help}");
-            }
+            print!("{}", help());
             if name == "help" { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn commands() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().flat_map(|(_, commands)| *commands)
+}
+
+/// Returns the text that lists all commands.
+fn help() -> String {
+    let mut text = "cargo xtask COMMAND    (times on two cores, once everything is compiled)\n".to_owned();
+    for (purpose, commands) in COMMANDS {
+        text += &format!("\n{purpose}\n");
+        for Command { name, help, time, .. } in *commands {
+            text += &format!("  {name:13} {help} ({time})\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_list_has_every_command_once_with_its_time() {
+        let names: BTreeSet<&str> = commands().map(|command| command.name).collect();
+        assert_eq!(names.len(), commands().count());
+        let text = help();
+        for command in commands() {
+            let line = text.lines().find(|line| line.trim_start().starts_with(&format!("{} ", command.name)));
+            assert!(line.is_some_and(|line| line.ends_with(&format!("({})", command.time))), "{}", command.name);
         }
     }
 }

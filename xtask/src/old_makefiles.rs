@@ -1,12 +1,13 @@
-//! `cargo xtask old-makefiles`: an installed tree is what makefiles for PVM 3.4 expect. A small
-//! project of that kind, and the sources of Debian's pvm-examples with their own makefiles, are
-//! built below it by `aimk`, and run; so is our own example in Fortran.
+//! `cargo xtask old-makefiles`: checks that makefiles for PVM 3.4 work with an installed tree. A small project, and the
+//! sources of Debian's pvm-examples with their own makefiles, are built below it by `aimk`, and run; so is the Fortran
+//! example of hpvm.
 use crate::build::{CLASSIC_ROOT, build_unless_told};
-use crate::common::{Checks, Scratch, dist, in_path, output, root};
+use crate::common::{Checks, dist, in_path, output, root};
 use crate::counts::Counts;
 use crate::debian_pvm;
 use crate::install::copy_tree;
 use crate::machine::Machine;
+use crate::scratch;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use std::process::{Command, Stdio};
 /// How long a program may run, in seconds.
 const RUN_SECONDS_MAX: &str = "30";
 
-/// What an example reads, and a text that it prints when all is well, so many times.
+/// An example: its input, a text in its output, and how often that text must occur.
 struct Example {
     name: &'static str,
     input: &'static str,
@@ -23,7 +24,7 @@ struct Example {
     times: usize,
 }
 
-/// The Fortran programs among the examples that end by themselves.
+/// The Fortran examples that end by themselves.
 const FORTRAN_EXAMPLES: &[Example] = &[
     Example { name: "fmaster1", input: "", says: "I got", times: 3 },
     Example { name: "fspmd", input: "", says: "token ring done", times: 1 },
@@ -45,7 +46,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
         checks.check("old makefiles", Err(anyhow::anyhow!("gfortran is missing: cargo xtask setup test")));
         return Ok(checks.counts());
     }
-    let place = Scratch::new("installed")?;
+    let place = scratch::directory("installed")?;
     let prefix = place.path().join("prefix");
     copy_tree(&dist(), &prefix)?;
     let machine = Machine::start_installed(&prefix, "old-makefiles")?;
@@ -55,8 +56,8 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let examples = ["examples", "gexamples"].map(|name| (name, unpack(&installed, name)));
     for (name, unpacked) in examples {
         let built = unpacked.and_then(|directory| {
-            // make has a name of its own for the compiler, under which it need not be there. And newer compilers
-            // refuse what C was when these were written.
+            // make assumes a name of the compiler that may not exist. And newer compilers reject C of that time without
+            // these options.
             installed.aimk(&directory, &["FC=gfortran", "CFLOPTS=-g -w -std=gnu89", "all"])
         });
         checks.check(&format!("{name} of pvm-examples, by their makefile"), built);
@@ -68,7 +69,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// An installed tree and a machine of it.
+/// An installed tree and its machine.
 struct Installed {
     root: PathBuf,
     architecture: String,
@@ -76,14 +77,14 @@ struct Installed {
 }
 
 impl Installed {
-    /// A command without a path to our libraries: what old makefiles link needs none.
+    /// Returns a command without a path to our libraries: programs of old makefiles need none.
     fn command(&self, program: &Path) -> Command {
         let mut command = self.machine.command(Path::new("timeout"));
         command.arg(RUN_SECONDS_MAX).arg(program).env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
         command
     }
 
-    /// Runs `aimk` in a directory, as people do who have set nothing but their path.
+    /// Runs `aimk` in a directory, as a user who has set nothing but the path.
     fn aimk(&self, directory: &Path, arguments: &[&str]) -> Result<()> {
         let mut aimk = self.command(&self.root.join("lib/aimk"));
         let variables = ["PVM_ARCH", "MAKEFLAGS", "MFLAGS", "FC", "F77", "CC", "CFLAGS"];
@@ -93,7 +94,7 @@ impl Installed {
         output(aimk.current_dir(directory).args(arguments)).map(drop)
     }
 
-    /// What a program prints.
+    /// Returns the output of a program.
     fn output(&self, program: &Path, input: &str) -> Result<String> {
         let typed = self.machine.directory().join("input");
         fs::write(&typed, input)?;
@@ -101,7 +102,7 @@ impl Installed {
     }
 }
 
-/// Programs with parts in the user's directory and in that of the installation.
+/// Checks programs whose parts are in the user's directory and in that of the installation.
 fn project(installed: &Installed) -> Result<()> {
     let directory = installed.machine.directory().join("project");
     copy_tree(&root().join("tests/old-makefile"), &directory)?;
@@ -120,7 +121,7 @@ fn unpack(installed: &Installed, name: &str) -> Result<PathBuf> {
     ensure!(archive.is_file(), "{} is missing: cargo xtask setup test", archive.display());
     output(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&installed.root))?;
     let directory = installed.root.join(name);
-    // The archives bring programs of another machine along.
+    // The archives contain programs of another machine.
     let stale = directory.join(&installed.architecture);
     if stale.is_dir() {
         fs::remove_dir_all(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;
@@ -128,7 +129,7 @@ fn unpack(installed: &Installed, name: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// The same numbers with one task and with several.
+/// Checks that the example computes the same with one task and with several.
 fn example_in_fortran(installed: &Installed, prefix: &Path) -> Result<()> {
     let directory = installed.machine.directory().join("own-examples");
     copy_tree(&root().join("examples"), &directory)?;

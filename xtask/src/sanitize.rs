@@ -1,8 +1,8 @@
-//! `cargo xtask sanitize address|thread`: tests under a sanitizer.
+//! `cargo xtask sanitize address|thread`: runs tests with a sanitizer.
 //!
-//! AddressSanitizer looks for accesses outside of what they are for, ThreadSanitizer for two threads at the
-//! same bytes without an order. ThreadSanitizer must see how threads meet inside Rust's own library, which is
-//! therefore compiled anew. Whether each of them finds anything is tried with planted errors first.
+//! AddressSanitizer finds accesses outside allocated memory, ThreadSanitizer finds data races. ThreadSanitizer must see
+//! the synchronization inside Rust's standard library, which is therefore compiled too. Planted errors show first that
+//! each sanitizer finds something.
 
 use crate::build::target_directory;
 use crate::common::cargo;
@@ -15,19 +15,19 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The packages with unsafe code, and what stands between them.
+/// The packages with unsafe code, and the package between them.
 const PACKAGES: [&str; 3] = ["pvm-fmp", "pvm-task", "libpvm3"];
-/// The sanitizers' own libraries, what names functions for them, and the source of Rust's library.
+/// The sanitizers' runtime libraries, the symbolizer, and the source of Rust's standard library.
 pub const LIBRARIES: Part =
     Part { name: "sanitize", packages: &["libclang-rt-19-dev:amd64", "llvm-19:amd64", "rust-web-src:all"] };
 const RUNTIMES: &str = "usr/lib/llvm-19/lib/clang/19/lib/linux";
 const SYMBOLIZER: &str = "usr/lib/llvm-19/bin/llvm-symbolizer";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const PROFILE: &str = "sanitize";
-/// How much of a report is shown, in lines.
+/// The most lines of a report that are shown.
 const REPORT_LINES_MAX: usize = 80;
 
-/// A test with a reason why no sanitizer can run it.
+/// A test, and why no sanitizer can run it.
 const OWN_ALLOCATOR: (&str, &str) =
     ("a_wait_in_which_handlers_may_call_asks_for_no_memory", "it has an allocator of its own, as the sanitizer has");
 /// See [`OWN_ALLOCATOR`].
@@ -37,7 +37,7 @@ const LITTLE_SPACE: (&str, &str) =
 const NO_MEMORY: (&str, &str) =
     ("a_reduction_without_memory_fails_and_nothing_else", "the sanitizer ends a program that finds no memory");
 
-/// The package of which the short form runs the unit tests: nearly all unsafe code is there.
+/// The package whose unit tests the short form runs: it has nearly all unsafe code.
 const SHORT: [&str; 1] = ["pvm-fmp"];
 
 const SANITIZERS: [Sanitizer; 2] = [
@@ -53,11 +53,11 @@ const SANITIZERS: [Sanitizer; 2] = [
     Sanitizer {
         name: "thread",
         library: "tsan",
-        // Rust's library is compiled fast, and what of it is generic well, where it is used. And see
-        // `pvm-fmp/src/mapping.rs`.
+        // The standard library is optimized, and its generic functions are compiled with the code that uses them. For
+        // the other flag see `pvm-fmp/src/mapping.rs`.
         flags: "-Zshare-generics=no --cfg one_mapping",
         builds_std: true,
-        // Long bodies would take long.
+        // Long bodies would take too long.
         variables: &[("HPVM_OFFER_MIN", "1000000")],
         left_out: &[
             OWN_ALLOCATOR,
@@ -72,13 +72,13 @@ const SANITIZERS: [Sanitizer; 2] = [
 
 struct Sanitizer {
     name: &'static str,
-    /// What its own library is called for short.
+    /// The sanitizer's name in the file name of its runtime library.
     library: &'static str,
-    /// For the compiler, besides.
+    /// Further flags of the compiler.
     flags: &'static str,
-    /// Whether Rust's own library has to be compiled with it.
+    /// Whether Rust's standard library has to be compiled with it.
     builds_std: bool,
-    /// For the tests.
+    /// Environment variables of the tests.
     variables: &'static [(&'static str, &'static str)],
     /// Tests that are left out, and why.
     left_out: &'static [(&'static str, &'static str)],
@@ -86,11 +86,11 @@ struct Sanitizer {
     planted: &'static [Planted],
 }
 
-/// An error to be found.
+/// A planted error.
 enum Planted {
-    /// Of the program in `tests/sanitize`.
+    /// An error of the program in `tests/sanitize`.
     Program(&'static str),
-    /// A test of a package that is for this alone.
+    /// An ignored test of a package.
     Test(&'static str, &'static str),
 }
 
@@ -109,7 +109,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     sanitizer.counted(is_short)?.report()
 }
 
-/// The short form of both, as a part of `cargo xtask test`.
+/// Runs the short form of both, as a part of `cargo xtask test`.
 pub fn counted_short() -> Result<Counts> {
     if let Some(obstacle) = obstacle() {
         return Ok(Counts::skip(obstacle));
@@ -117,7 +117,7 @@ pub fn counted_short() -> Result<Counts> {
     SANITIZERS.iter().map(|sanitizer| sanitizer.counted(true)).sum()
 }
 
-/// Why there are no sanitizers here.
+/// Returns why the sanitizers cannot run here.
 fn obstacle() -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
         return Some("the sanitizers are set up for x86-64".into());
@@ -143,18 +143,18 @@ impl Sanitizer {
         let reports = self.folder()?.join("reports");
         let _ = fs::remove_dir_all(&reports);
         fs::create_dir_all(&reports)?;
-        // Processes of all kinds are started, and not of all does a test see what they say.
+        // Tests start processes of all kinds, and do not see the output of all of them.
         let tests = cargo_test(&arguments, &self.environment(&format!("log_path={}/of", reports.display()))?)?;
         let told = show(&reports)?;
         Ok(Counts { passed: tests.passed + planted, failed: tests.failed.max(told), ..tests })
     }
 
-    /// Where the compiled files lie: apart, or each run would throw away those of the others.
+    /// Returns a target directory of its own, since different flags would remove one another's files.
     fn folder(&self) -> Result<PathBuf> {
         Ok(target_directory()?.join("sanitize").join(self.name))
     }
 
-    /// Makes sure that a program without errors runs, and that all planted errors are told of.
+    /// Checks that a program without errors runs, and that all planted errors are reported. Returns their number.
     fn find_planted_errors(&self) -> Result<usize> {
         let sound = self.planted_program("none")?.output()?;
         ensure!(sound.status.success(), "without an error: {}", String::from_utf8_lossy(&sound.stderr));
@@ -188,12 +188,12 @@ impl Sanitizer {
         Ok(command)
     }
 
-    /// For cargo and the tests; `options` are more of the sanitizer's own.
+    /// Returns the environment of cargo and the tests; `options` are further options of the sanitizer.
     fn environment(&self, options: &str) -> Result<Vec<(&'static str, PathBuf)>> {
         let runtimes = debian_rust::folder().join(RUNTIMES);
         let runtime = runtimes.join(format!("libclang_rt.{}-x86_64.so", self.library));
         let flags = format!(
-            // It has to be the first library of a program.
+            // The runtime library must be the first library of a program.
             "-Zsanitizer={} {} -Zexternal-clangrt -Zpre-link-arg=-Wl,--no-as-needed -Zpre-link-arg={} \
              -Clink-arg=-Wl,-rpath,{}",
             self.name,
@@ -204,7 +204,7 @@ impl Sanitizer {
         let options = format!("external_symbolizer_path={} {options}", symbolizer()?.display());
         let mut environment: Vec<(&str, PathBuf)> = vec![
             ("RUSTC", debian_rust::rustc()),
-            // Sanitizers are for unstable compilers; this one is told to be one.
+            // Sanitizers need an unstable compiler; this makes a stable one accept them.
             ("RUSTC_BOOTSTRAP", "1".into()),
             ("RUSTFLAGS", flags.into()),
             ("CARGO_BUILD_TARGET", TARGET.into()),
@@ -216,7 +216,7 @@ impl Sanitizer {
             ("TSAN_OPTIONS", format!("{options} die_after_fork=0").into()),
         ];
         if self.builds_std {
-            // A list with spaces, which every cargo reads; commas some.
+            // All versions of cargo read a list with spaces, but not all read one with commas.
             environment.push(("CARGO_UNSTABLE_BUILD_STD", "std panic_unwind test".into()));
             environment.push(("CARGO_UNSTABLE_BUILD_STD_FEATURES", "panic-unwind".into()));
         }
@@ -225,7 +225,7 @@ impl Sanitizer {
     }
 }
 
-/// Shows the reports in a folder, and says how many files there are of them.
+/// Shows the reports in a folder, and returns their number.
 fn show(reports: &PathBuf) -> Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(reports)? {
@@ -233,13 +233,13 @@ fn show(reports: &PathBuf) -> Result<usize> {
         let text = fs::read(&path)?;
         let text = String::from_utf8_lossy(&text);
         let beginning: Vec<&str> = text.lines().take(REPORT_LINES_MAX).collect();
-        failures::tell(format_args!("{}:\n{}", path.display(), beginning.join("\n")));
+        failures::report(format_args!("{}:\n{}", path.display(), beginning.join("\n")));
         count += 1;
     }
     Ok(count)
 }
 
-/// What gives functions their names, as a command.
+/// Returns a command that runs the symbolizer.
 fn symbolizer() -> Result<PathBuf> {
     let command = debian_rust::folder().join("llvm-symbolizer");
     debian_rust::write_command(&command, &debian_rust::with_libraries(SYMBOLIZER))?;

@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: installs what a Debian machine lacks. Quick, and without the package
-//! manager, when nothing is lacking.
+//! `cargo xtask setup`: installs what a Debian machine lacks. Fast, and without the package manager, if nothing is
+//! missing.
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};
@@ -9,10 +9,10 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
-/// To build and to run the demo. (Cargo itself comes from `dist/bootstrap.sh`.)
+/// The packages for building and for the demo. (`dist/bootstrap.sh` installs cargo itself.)
 const BUILD: &[&str] = &["gcc", "libc6-dev", "binutils", "make"];
 
-/// To test.
+/// The packages for tests.
 const TEST: &[&str] = &[
     "cmake",
     "g++",
@@ -30,20 +30,20 @@ const TEST: &[&str] = &[
     "xvfb",
 ];
 
-/// To compare speeds. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
+/// The packages for comparisons. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
 const BENCH: &[&str] = &["openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
-/// What is said before anything is installed.
+/// The message before anything is installed.
 const TEST_NOTICE: &str = "hpvm: every test takes about 25 minutes on two cores, 3 GB of memory, and 7 GB of disk below \
 target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
 processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is unpacked below target and not installed.";
 
-/// What no word stands for.
+/// The words that are assumed if none is given.
 const ALL: [&str; 4] = ["test", "unlike", "sanitize", "bench"];
-/// What `cargo xtask test` takes where it can be had.
+/// The words that `cargo xtask test` needs, as far as they can be had.
 const TAKEN_IF_THERE: [&str; 3] = ["clippy", "sanitize", "unlike"];
 
-/// Packages of the system, and what is only unpacked.
+/// Packages to install, and packages that are only unpacked.
 #[derive(Default)]
 struct Wanted {
     packages: Vec<String>,
@@ -51,8 +51,8 @@ struct Wanted {
     with_pvm: bool,
 }
 
-/// Runs the command: `setup [build|test|unlike|sanitize|bench|fuzz]...`; without a word, all but what fuzzing
-/// needs.
+/// Runs the command: `setup [build|test|unlike|sanitize|bench|fuzz]...`; without a word, installs all but the needs of
+/// fuzzing.
 pub fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if words.contains(&"test") {
@@ -65,14 +65,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// All at once, which is quickest; or each that can be had.
+/// Installs everything at once, which is fastest. If that fails, tries each part by itself.
 fn take_what_can_be_had() {
     if wanted(&TAKEN_IF_THERE).and_then(Wanted::get).is_ok() {
         return;
     }
     for word in TAKEN_IF_THERE {
         if let Err(error) = wanted(&[word]).and_then(Wanted::get) {
-            println!("NOT TO BE HAD here: `setup {word}`; those tests will be skipped: {error:#}");
+            println!("NOT AVAILABLE here: `setup {word}`; those tests will be skipped: {error:#}");
         }
     }
 }
@@ -106,7 +106,7 @@ impl Wanted {
         self.packages.extend(packages.iter().map(|name| name.to_string()));
     }
 
-    /// What is compared with Debian's PVM needs that as well.
+    /// Adds packages, and Debian's PVM, with which these are compared.
     fn add_with_pvm(&mut self, packages: &[&str]) {
         self.add(packages);
         self.add(debian_pvm::NEEDED);
@@ -126,7 +126,7 @@ impl Wanted {
             return self.unpack();
         }
         let installed = installed()?;
-        // Where cargo is Debian's, so is what formats.
+        // With Debian's cargo, Debian's rustfmt is needed too.
         if installed.contains("cargo-web") && self.with_pvm {
             wanted.push("rustfmt-web");
         }
@@ -138,16 +138,16 @@ impl Wanted {
         self.unpack()
     }
 
-    /// What is only unpacked. Where Debian's packages cannot be had, what needs them is skipped.
+    /// Unpacks the other packages. If they cannot be had, what needs them is skipped.
     fn unpack(&self) -> Result<()> {
         if let Some(error) = self.with_pvm.then(debian_pvm::fetch).and_then(Result::err) {
-            println!("NOT TO BE HAD here: Debian's PVM; what is compared with it will be skipped: {error:#}");
+            println!("NOT AVAILABLE here: Debian's PVM; what is compared with it will be skipped: {error:#}");
         }
         debian_rust::fetch(&self.parts)
     }
 }
 
-/// The packages that are installed, and what they stand in for (pkgconf for pkg-config).
+/// Returns the installed packages, and the packages that they replace (pkgconf for pkg-config).
 fn installed() -> Result<HashSet<String>> {
     let list = output(
         Command::new("dpkg-query").args(["--show", "--showformat=${Package} ${db:Status-Status} ${Provides}\n"]),
@@ -177,7 +177,7 @@ fn install(packages: &[&str]) -> Result<()> {
         command
     };
     let try_install = || sh(apt().args(["install", "-y", "--no-install-recommends"]).args(packages));
-    // A fresh machine has no list of packages, another one may have an old list.
+    // A fresh machine has no list of packages, and another one may have an old list.
     let listed = Path::new("/var/lib/apt/lists").read_dir().is_ok_and(|files| files.count() > 3);
     if listed && try_install().is_ok() {
         return Ok(());

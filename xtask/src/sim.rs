@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: the simulator, built with every assertion.
+//! `cargo xtask sim`: runs the simulator, built with all assertions.
 use crate::build::target_directory;
 use crate::common::{cargo, sh};
 use crate::counts::Counts;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Seeds that `cargo xtask test` runs.
+/// The seeds that `cargo xtask test` runs.
 const SEEDS: usize = 50;
 
 /// Runs the command.
@@ -14,10 +14,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     sh(Command::new(simulator()?).args(arguments))
 }
 
-/// Hosts of the machine in which `cargo xtask test` measures what an event costs.
+/// The hosts of the machine in which `cargo xtask test` measures the cost of an event.
 const COST_HOSTS: usize = 100;
 
-/// Runs some seeds as a part of `cargo xtask test`, and looks how the cost of an event grows; each counts.
+/// Runs some seeds as a part of `cargo xtask test`, and checks how the cost of an event grows. Each seed counts.
 pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let output = Command::new(simulator()?).args(["--seeds", &SEEDS.to_string()]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);

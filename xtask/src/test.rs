@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test there is. The last line is `N passed, N failed, N skipped`.
+//! `cargo xtask test`: runs every test. The last line is `N passed, N failed, N skipped`.
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// How long tasks are killed while they talk, in seconds; `cargo xtask torture` goes on for longer.
+/// How long the torture runs, in seconds; `cargo xtask torture` runs longer.
 const TORTURE_SECONDS: &str = "20";
 
-/// Neighbours that break the rules of shared memory; `cargo xtask torture --hostile` goes on for longer.
+/// Neighbours that break the rules of shared memory; `cargo xtask torture --hostile` runs longer.
 const HOSTILE: [&str; 6] = ["--hostile", "2", "--seconds", "8", "--tasks", "16"];
 
 /// A host that holds a valid key and breaks every other rule.
@@ -22,7 +22,7 @@ const HOSTILE_HOSTS: [&str; 9] =
 
 type Part = (&'static str, fn() -> Result<Counts>);
 
-/// What makes up the test. Cheap parts first.
+/// The parts of the test, the cheap ones first.
 const PARTS: &[Part] = &[
     ("unit tests", unit_tests),
     ("simulator", || sim::counted(&[])),
@@ -42,7 +42,7 @@ const PARTS: &[Part] = &[
     ("house rules", || lint::counted(&[])),
 ];
 
-/// Runs the command: `test [WORD]...`, only the parts whose names contain a word.
+/// Runs the command: `test [WORD]...` runs only the parts whose names contain a word.
 pub fn run(arguments: &[String]) -> Result<()> {
     let chosen = |part: &&Part| arguments.is_empty() || arguments.iter().any(|word| part.0.contains(&**word));
     let parts: Vec<&Part> = PARTS.iter().filter(chosen).collect();
@@ -56,7 +56,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let began = Instant::now();
         println!("== {name}");
         let counts = part().unwrap_or_else(|error| {
-            failures::tell(format_args!("FAILED   {name}: {error:#}"));
+            failures::report(format_args!("FAILED   {name}: {error:#}"));
             Counts::one(false)
         });
         println!("== {name}: {counts} ({} s)", began.elapsed().as_secs());
@@ -64,7 +64,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     let failed = record.text();
     if !failed.is_empty() {
-        // After some thousand lines nobody should have to look for them.
+        // The failures may be thousands of lines above.
         print!("== what failed\n{failed}");
     }
     total.report()
@@ -74,7 +74,7 @@ fn unit_tests() -> Result<Counts> {
     cargo_test(&["--workspace"], &[])
 }
 
-/// Scenarios on four hosts, a few programs of the conformance, and a fault of each quick kind.
+/// Runs scenarios on four hosts, some conformance programs, and each fault that is fast.
 fn several_hosts() -> Result<Counts> {
     let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
     let programs = hosts::counted(&[build::AS_IT_IS.into(), "--short".into(), "--conform".into()])?;
@@ -85,9 +85,9 @@ fn several_hosts() -> Result<Counts> {
     Ok(scenarios + programs + faults)
 }
 
-/// The lock-free algorithms, in every order that the processor may give their steps.
+/// Runs the lock-free algorithms with every order of memory accesses that the processor may choose.
 fn loom() -> Result<Counts> {
-    // Another set of compiled files, or each run would throw away those of the other.
+    // A target directory of its own, since different flags would remove one another's files.
     let target = build::target_directory()?.join("loom");
     cargo_test(
         &["--release", "--package", "pvm-fmp", "--lib", "loom"],
@@ -99,7 +99,7 @@ fn loom() -> Result<Counts> {
     )
 }
 
-/// Runs `cargo test` and counts; shows what says more than that all is well.
+/// Runs `cargo test` and counts. Shows only output that says more than success.
 pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<Counts> {
     let mut child = cargo()
         .args(["test", "--quiet", "--no-fail-fast"])
@@ -118,26 +118,26 @@ pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result
                 total += counts;
                 is_about_failures = false;
             }
-            None if is_about_failures && !line.is_empty() => failures::tell(&line),
+            None if is_about_failures && !line.is_empty() => failures::report(&line),
             None if is_of_interest(&line) => println!("{line}"),
             None => {}
         }
     }
-    // A failure that no line tells of is a test that does not compile, or that took cargo with it.
+    // A failure without a line is a test that does not compile, or that ended cargo.
     if !child.wait()?.success() && total.failed == 0 {
         total.failed = 1;
     }
     Ok(total)
 }
 
-/// The counts in `test result: ok. 3 passed; 0 failed; ...`.
+/// Returns the counts in `test result: ok. 3 passed; 0 failed; ...`.
 fn result_of(line: &str) -> Option<Counts> {
     let counts = line.strip_prefix("test result: ")?;
     let before = |word: &str| counts.split(word).next()?.split_whitespace().next_back()?.parse().ok();
     Some(Counts { passed: before(" passed")?, failed: before(" failed")?, skipped: 0 })
 }
 
-/// Whether a line of a quiet `cargo test` says more than that all is well.
+/// Returns whether a line of a quiet `cargo test` says more than success.
 fn is_of_interest(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty()

@@ -346,8 +346,8 @@ mod tests {
     }
 
     fn read_all<T: for<'a> Deserialize<'a>>(target: &str) -> Vec<T> {
-        let files = pvm_fuzz::files_of(&pvm_fuzz::corpus(target));
-        files.iter().filter_map(|file| decode(&std::fs::read(file).expect("a file that was listed"))).collect()
+        let inputs = pvm_fuzz::corpus::read(target).expect("the corpus can be read");
+        inputs.iter().filter_map(|input| decode(&input.bytes)).collect()
     }
 
     #[test]

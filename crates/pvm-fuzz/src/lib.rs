@@ -1,9 +1,11 @@
-//! Fuzz targets: what they have in common.
+//! What all fuzz targets share.
 //!
-//! A crate that reads what outsiders write has a module `fuzz` with a list of [`Target`]s. It is
-//! compiled for tests, which replay the files of `fuzz/corpus`, and with `--cfg fuzzing` for the
-//! engine in `fuzz/engine`; nothing else knows of it. See docs/testing.md, "Bytes from nowhere".
+//! Each crate that reads untrusted input has a module `fuzz` with a list of [`Target`]s. The module is compiled for
+//! tests, which replay the archives of `fuzz/corpus`, and with `--cfg fuzzing` for the engine in `fuzz/engine`; no
+//! other build contains it. See docs/testing.md, "Untrusted input".
 #![forbid(unsafe_code)]
+
+pub mod corpus;
 
 pub use arbitrary::Result;
 
@@ -11,66 +13,65 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest that a decoder may take for one input, be it at work or asleep: other programs that keep
-/// the machine busy do not count. The engine itself ends what takes much longer.
+/// The longest time that a decoder may take for one input, running or asleep. Time in which other programs had all
+/// cores does not count. The engine itself ends an input that takes much longer.
 pub const TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes that are used up to choose things.
+/// Input bytes that a target consumes to make its choices.
 pub struct Unstructured<'a>(arbitrary::Unstructured<'a>);
 
 impl<'a> Unstructured<'a> {
-    /// Chooses by these bytes.
+    /// Makes choices from these bytes.
     pub fn new(bytes: &'a [u8]) -> Unstructured<'a> {
         Unstructured(arbitrary::Unstructured::new(bytes))
     }
-    /// Whether all have been used.
+    /// Returns whether all bytes have been consumed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// Any value.
+    /// Returns any value of a type.
     pub fn arbitrary<T: arbitrary::Arbitrary<'a>>(&mut self) -> Result<T> {
         self.0.arbitrary()
     }
-    /// Some of the bytes themselves, at most 255.
+    /// Returns some of the bytes themselves, at most 255.
     pub fn bytes_of_some_length(&mut self) -> Result<&'a [u8]> {
         let wanted: u8 = self.0.arbitrary()?;
         self.0.bytes(usize::from(wanted).min(self.0.len()))
     }
 }
 
-/// A decoder, and how bytes come to it.
+/// A decoder, and a function that passes bytes to it.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, and that of its folder in `fuzz/corpus`.
+    /// The name, which is also the name of its archive in `fuzz/corpus`.
     pub name: &'static str,
-    /// Feeds it with bytes. Panics when something is wrong.
+    /// Passes bytes to the decoder. Panics if the decoder does anything wrong.
     pub run: fn(&[u8]),
-    /// What it consists of.
+    /// The source of the decoder, whose line coverage counts.
     pub decoder: &'static [Source],
 }
 
-/// A part of a decoder: a file, from the root of the tree, and in it all lines or, where it has
-/// other things too, those of some functions.
+/// A part of a decoder: a whole file, or some functions of a file that has other code too.
 #[derive(Clone, Copy)]
 pub struct Source {
-    /// The file.
+    /// The file, relative to the root of the source tree.
     pub file: &'static str,
-    /// The names of its functions; empty for all there is.
+    /// The names of the functions that count; empty for the whole file.
     pub functions: &'static [&'static str],
 }
 
-/// A whole file.
+/// Returns a whole file as a part of a decoder.
 pub const fn file(file: &'static str) -> Source {
     Source { file, functions: &[] }
 }
 
-/// Some functions of a file.
+/// Returns some functions of a file as a part of a decoder.
 pub const fn part(file: &'static str, functions: &'static [&'static str]) -> Source {
     Source { file, functions }
 }
 
 impl Target {
-    /// Feeds the decoder. Panics when it takes too long, or finds something wrong.
+    /// Passes bytes to the decoder. Panics if the decoder does anything wrong or takes too long.
     pub fn feed(&self, bytes: &[u8]) {
         let (start, before) = (Instant::now(), processor_time());
         (self.run)(bytes);
@@ -81,29 +82,27 @@ impl Target {
         }
     }
 
-    /// Feeds it once more: has it slept, or was there no core for it?
+    /// Passes the bytes once more, to tell a decoder that slept from one that had no core.
     #[cold]
     fn feed_patiently(&self, bytes: &[u8]) {
-        let (start, before) = (Instant::now(), without_core());
+        let (start, before) = (Instant::now(), time_without_core());
         (self.run)(bytes);
-        let spent = start.elapsed().saturating_sub(without_core().saturating_sub(before));
+        let spent = start.elapsed().saturating_sub(time_without_core().saturating_sub(before));
         assert!(spent <= TIME_MAX, "{}: {spent:?} for one input", self.name);
     }
 
-    /// Feeds the decoder with every file of its corpus, and says how many there were.
+    /// Passes every input of the corpus to the decoder, and returns the number of inputs.
     pub fn replay(&self) -> usize {
-        let files = files_of(&corpus(self.name));
-        for file in &files {
-            let bytes = std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-            eprintln!("{}", file.display());
-            self.feed(&bytes);
+        let inputs = corpus::read(self.name).unwrap_or_else(|error| panic!("the corpus of {}: {error}", self.name));
+        for input in &inputs {
+            eprintln!("{} {}", self.name, input.name);
+            self.feed(&input.bytes);
         }
-        files.len()
+        inputs.len()
     }
 }
 
-/// Replays the corpora of some targets, none of which may be empty. What a target says of its decoder must be
-/// there too.
+/// Replays the corpora of some targets. Panics if a corpus is empty, or if the source of a decoder is missing.
 pub fn replay_all(targets: &[Target]) {
     for target in targets {
         target.decoder.iter().for_each(Source::verify);
@@ -112,7 +111,7 @@ pub fn replay_all(targets: &[Target]) {
 }
 
 impl Source {
-    /// Panics where the file, or one of the functions in it, is not there.
+    /// Panics if the file or one of its functions is missing.
     fn verify(&self) {
         let path = root().join(self.file);
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -123,16 +122,11 @@ impl Source {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is in the folder crates")
 }
 
-/// Where the corpus of a target is.
-pub fn corpus(target: &str) -> PathBuf {
-    root().join("fuzz/corpus").join(target)
-}
-
-/// The files in a folder, in order; none if it is not there.
+/// Returns the files of a folder, sorted; none if there is no such folder.
 pub fn files_of(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
@@ -145,8 +139,8 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long this thread was ready to run, and did not.
-fn without_core() -> Duration {
+/// Returns how long this thread was ready to run without a core.
+fn time_without_core() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))

@@ -1,55 +1,55 @@
-//! How a life ends: by what must be cut off, or by going away in a bad way.
+//! How a life ends: by something for which this host must be cut off, or by leaving in a bad way.
 use crate::data;
-use crate::lies;
+use crate::false_frames;
 use crate::life::{CONTROL_FRAME, Life};
 use pvm_core::proto::{FRAME_BYTES_MAX, Request};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, DataCall, Frame, SECRET_BYTES};
 use std::time::{Duration, Instant};
 
-/// How long it waits to be cut off: what it has asked before is answered first, in turns with what others ask.
+/// How long to wait to be cut off: earlier requests are answered first, in turn with those of others.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it asks without reading.
-const DEAF_TIME: Duration = Duration::from_secs(14);
-/// How long it is silent, or holds up others, before it goes away by itself.
-const SULK_MS: std::ops::Range<u64> = 500..14_000;
-/// How often it has a data link made.
+/// How long to send requests without reading.
+const NO_READ_TIME: Duration = Duration::from_secs(14);
+/// How long to be silent, or to delay others, before this host leaves by itself.
+const IDLE_MS: std::ops::Range<u64> = 500..14_000;
+/// The most data links to have made.
 const DATA_LINKS: u64 = 300;
-/// Bytes of a long frame of which only a part comes.
+/// The longest frame of which only a part is sent, in bytes.
 const LONG_BYTES_MAX: usize = 16 << 20;
 
-/// Ends the life; says how.
-pub fn one(life: &mut Life) -> String {
+/// Ends the life. Returns how.
+pub fn end(life: &mut Life) -> String {
     let master = life.master;
-    let what = match life.dice.u32(..13) {
-        0..4 => return nonsense(life),
-        4 => return deaf(life),
+    let what = match life.prng.u32(..13) {
+        0..4 => return send_invalid(life),
+        4 => return read_nothing(life),
         5 => {
-            life.sullen = true;
+            life.withholds_acks = true;
             life.note("silence about what it knows", 1);
-            return sulk(life, "never said what it knows");
+            return idle_then_leave(life, "never said what it knows");
         }
         6 => {
-            half_control(life);
-            return sulk(life, "half a control frame");
+            send_partial_control_frame(life);
+            return idle_then_leave(life, "half a control frame");
         }
         7 => {
             let host = life.some_peer();
-            data::half(life, host);
+            data::send_partial_frame(life, host);
             life.note("half a message", 1);
-            return sulk(life, "half a message");
+            return idle_then_leave(life, "half a message");
         }
         8 => {
-            life.say(master, &Frame::Leave);
+            life.send(master, &Frame::Leave);
             return expect_end(life, "leave");
         }
         9 => {
-            data_links(life);
-            return sulk(life, "data links over and over");
+            reopen_data_links(life);
+            return idle_then_leave(life, "data links over and over");
         }
         10 => {
-            // Frames that are still on their way when it ends.
-            lies::some(life);
+            // These frames are still on their way when the life ends.
+            false_frames::send_burst(life);
             "left amid its lies"
         }
         _ => "left without a word",
@@ -57,61 +57,61 @@ pub fn one(life: &mut Life) -> String {
     what.to_owned()
 }
 
-/// Has data links made again and again, and makes up some that nobody awaits.
-fn data_links(life: &mut Life) {
+/// Has data links made again and again, and makes some that nobody expects.
+fn reopen_data_links(life: &mut Life) {
     let host = life.some_peer();
     life.note("data links", DATA_LINKS);
     for number in 0..DATA_LINKS as u32 {
-        let secret = [life.dice.u8(..); SECRET_BYTES];
+        let secret = [life.prng.u8(..); SECRET_BYTES];
         let call = DataCall { shown: secret, back: secret };
-        life.say(host, &Frame::DataCall { number: number + 1, call });
-        (0..8).for_each(|number| life.say(host, &Frame::DataLost { number }));
-        data::some(life);
-        let pause = Duration::from_millis(life.dice.u64(..20));
+        life.send(host, &Frame::DataCall { number: number + 1, call });
+        (0..8).for_each(|number| life.send(host, &Frame::DataLost { number }));
+        data::send_valid(life);
+        let pause = Duration::from_millis(life.prng.u64(..20));
         life.step(pause);
     }
 }
 
-/// What no daemon may put up with.
-fn nonsense(life: &mut Life) -> String {
+/// Sends something that no daemon may accept.
+fn send_invalid(life: &mut Life) -> String {
     let master = life.master;
-    let heard_out = life.say_all();
-    let what = match life.dice.u32(..7) {
+    let master_has_answered = life.flush();
+    let what = match life.prng.u32(..7) {
         0 => {
-            life.say_bytes(master, CONTROL_FRAME, &[], &[0xff; 30]);
+            life.send_bytes(master, CONTROL_FRAME, &[], &[0xff; 30]);
             "no frame at all"
         }
         1 => {
-            let kind = life.dice.u8(2..);
-            life.say_bytes(master, kind, &[1, 2, 3], &[]);
+            let kind = life.prng.u8(2..);
+            life.send_bytes(master, kind, &[1, 2, 3], &[]);
             "an unknown kind of frame"
         }
         2 => {
-            let mut bytes = wire::encode(&lies::one(life));
+            let mut bytes = wire::encode(&false_frames::false_frame(life));
             bytes.pop();
-            life.say_bytes(master, CONTROL_FRAME, &[], &bytes);
+            life.send_bytes(master, CONTROL_FRAME, &[], &bytes);
             "a frame cut short"
         }
         3 => {
             if let Some(peer) = life.peer(master) {
                 peer.control.set_frame_bytes_max(usize::MAX);
                 let _ = peer.control.begin(CONTROL_FRAME, &[], FRAME_BYTES_MAX + 1, &[]);
-                peer.stuffed = true;
+                peer.has_partial_frame = true;
             }
             "a frame that is too long"
         }
-        _ => data::nonsense(life, master),
+        _ => data::send_invalid_frame(life, master),
     };
     life.note(what, 1);
     let end = expect_end(life, what);
-    match heard_out || life.is_cut_off() {
+    match master_has_answered || life.is_cut_off() {
         true => end,
         false => format!("{end}, nor answered before"),
     }
 }
 
 fn expect_end(life: &mut Life, what: &str) -> String {
-    // What it has said before may keep the master busy for a while.
+    // Earlier requests may keep the master busy for a while.
     let mut end = Instant::now() + PATIENCE;
     while !life.is_cut_off() && Instant::now() < end {
         life.step(Duration::from_millis(20));
@@ -122,42 +122,42 @@ fn expect_end(life: &mut Life, what: &str) -> String {
     if life.is_cut_off() {
         return format!("cut off after {what}");
     }
-    // Whether the master has not read it, or has put up with it.
-    let since = if life.say_all() { "answers since" } else { "does not answer" };
+    // Either the master has not read it, or it has accepted it.
+    let since = if life.flush() { "answers since" } else { "does not answer" };
     format!("NOT CUT OFF after {what}: the master {since}")
 }
 
-fn sulk(life: &mut Life, what: &str) -> String {
-    let end = Instant::now() + Duration::from_millis(life.dice.u64(SULK_MS));
+fn idle_then_leave(life: &mut Life, what: &str) -> String {
+    let end = Instant::now() + Duration::from_millis(life.prng.u64(IDLE_MS));
     while !life.is_cut_off() && Instant::now() < end {
         life.step(Duration::from_millis(50));
     }
     if life.is_cut_off() { format!("cut off after {what}") } else { format!("left after {what}") }
 }
 
-/// Asks for much and reads nothing.
-fn deaf(life: &mut Life) -> String {
-    life.deaf = true;
-    life.note("questions of a deaf one", 1);
-    let (master, end) = (life.master, Instant::now() + DEAF_TIME);
+/// Sends many requests and reads nothing.
+fn read_nothing(life: &mut Life) -> String {
+    life.reads_nothing = true;
+    life.note("questions of a reads_nothing one", 1);
+    let (master, end) = (life.master, Instant::now() + NO_READ_TIME);
     while !life.is_cut_off() && Instant::now() < end {
         for wait in 0..500 {
             let from = Tid(life.own.0 | 1);
-            life.say(master, &Frame::Request { wait, from, request: Request::Tasks(Tid::NONE) });
+            life.send(master, &Frame::Request { wait, from, request: Request::Tasks(Tid::NONE) });
         }
         life.step(Duration::from_millis(1));
     }
-    if life.is_cut_off() { "cut off as a deaf one".into() } else { "left as a deaf one".into() }
+    if life.is_cut_off() { "cut off as a reads_nothing one".into() } else { "left as a reads_nothing one".into() }
 }
 
-/// A frame of which the rest never comes.
-fn half_control(life: &mut Life) {
-    let (host, bytes) = (life.some_peer(), life.dice.usize(100..LONG_BYTES_MAX));
-    let there = vec![1; life.dice.usize(..bytes)];
+/// Sends a part of a frame and never the rest.
+fn send_partial_control_frame(life: &mut Life) {
+    let (host, bytes) = (life.some_peer(), life.prng.usize(100..LONG_BYTES_MAX));
+    let there = vec![1; life.prng.usize(..bytes)];
     life.note("half a control frame", 1);
     if let Some(peer) = life.peer(host) {
         let taken = peer.control.begin(CONTROL_FRAME, &[], bytes, &there);
-        // What the socket does not take at once is not said.
-        peer.stuffed = taken.is_ok();
+        // Bytes that the socket does not accept at once are not sent.
+        peer.has_partial_frame = taken.is_ok();
     }
 }

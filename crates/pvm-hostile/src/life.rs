@@ -1,9 +1,10 @@
-//! One life: the links to other hosts, what is known of the machine, and good behaviour.
+//! One life: the links to other hosts, the known state of the machine, and correct behaviour.
 use fastrand::Rng;
 use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
 use pvm_core::wire::{self, DataCall, Entry, Frame, Key};
+use pvm_net::polling::timespec;
 use pvm_net::{Event, Gate, Link, Pair, Pipe, PublicKey, Security, Token, Tokens};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -12,18 +13,18 @@ use std::time::{Duration, Instant};
 
 /// The kind of every frame on a control link.
 pub const CONTROL_FRAME: u8 = 1;
-/// How often it shows that it lives.
+/// The interval of heartbeats.
 const BEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long it looks for tasks and for links to others before it begins.
+/// How long to look for tasks, and for links to other hosts, before the attacks begin.
 const SEARCH_TIME: Duration = Duration::from_millis(400);
 /// How long a call to another host may take.
 const CALL_TIME: Duration = Duration::from_secs(5);
-/// What may wait to be sent on one link, in bytes; what is beyond is not said.
+/// The most bytes that may wait to be sent on a link; further ones are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// How long others may take to deal with what it has said: some ten thousand requests, among them lists of as
-/// many mailboxes.
-const SAY_TIME_MAX: Duration = Duration::from_secs(240);
-/// The number of the last request before it says nonsense.
+/// How long others may take to handle what this host has sent: some ten thousand requests, among them lists of as many
+/// mailboxes.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(240);
+/// The number of the last request before invalid frames.
 const LAST: u32 = 0x1a57;
 /// The number of the request for all tasks.
 const SEARCH: u32 = 0x7ea5;
@@ -31,45 +32,45 @@ const SEARCH: u32 = 0x7ea5;
 /// Another daemon.
 pub struct Peer {
     pub control: Link,
-    /// Daemons drop it when they are told that it is lost.
+    /// Daemons close the data link when they are told that it is lost.
     data: Option<Pipe>,
-    /// What the data link has not taken yet.
+    /// Bytes that the data link has not accepted yet.
     unsent: VecDeque<u8>,
-    /// Half a frame has been sent: nothing whole can follow.
-    pub stuffed: bool,
+    /// Half a frame has been sent: no whole frame can follow.
+    pub has_partial_frame: bool,
 }
 
-/// A host that means harm.
+/// The state of a hostile host.
 pub struct Life {
-    pub dice: Rng,
+    pub prng: Rng,
     pub own: Tid,
     pub master: Tid,
     pub gate: Gate,
-    /// Hosts of which the master has told, the own one not.
+    /// The hosts that the master has announced, without this one.
     pub table: BTreeMap<Tid, Entry>,
-    /// Tasks of others.
+    /// Tasks of other hosts.
     pub victims: Vec<Tid>,
     keys: BTreeMap<Key, Tid>,
     peers: BTreeMap<Tid, Peer>,
     joined: bool,
     cut_off: bool,
-    /// The master has answered its last request, and so all before it.
-    heard_out: bool,
-    /// Reads nothing.
-    pub deaf: bool,
-    /// Does not say that it knows what it has been told.
-    pub sullen: bool,
+    /// Whether the master has answered the last request, and so all requests before it.
+    master_has_answered: bool,
+    /// Whether this host reads nothing.
+    pub reads_nothing: bool,
+    /// Whether this host withholds its acknowledgements.
+    pub withholds_acks: bool,
     next_beat: Instant,
     done: BTreeMap<&'static str, u64>,
     last: &'static str,
 }
 
 impl Life {
-    /// One that waits for its master's call.
+    /// Makes a host that waits for the call of its master.
     pub fn new(gate: Gate, own: Tid, master: Tid, key: Key, seed: u64) -> Life {
         gate.identity().known().add(PublicKey(key));
         Life {
-            dice: Rng::with_seed(seed),
+            prng: Rng::with_seed(seed),
             own,
             master,
             gate,
@@ -79,107 +80,107 @@ impl Life {
             peers: BTreeMap::new(),
             joined: false,
             cut_off: false,
-            heard_out: false,
-            deaf: false,
-            sullen: false,
+            master_has_answered: false,
+            reads_nothing: false,
+            withholds_acks: false,
             next_beat: Instant::now(),
             done: BTreeMap::new(),
             last: "joining",
         }
     }
 
-    /// Whether everybody knows it as a host.
+    /// Returns whether all others know this host.
     pub fn has_joined(&self) -> bool {
         self.joined
     }
 
-    /// Whether the master has nothing to do with it any more.
+    /// Returns whether the master has closed the link to this host.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off
     }
 
-    /// Counts what it does.
+    /// Counts an attack.
     pub fn note(&mut self, what: &'static str, times: u64) {
         *self.done.entry(what).or_default() += times;
         self.last = what;
     }
 
-    /// What it did last.
+    /// Returns the last attack.
     pub fn last(&self) -> &'static str {
         self.last
     }
 
-    /// What it has done.
+    /// Returns the counts of attacks as text.
     pub fn counts(&self) -> String {
         self.done.iter().map(|(what, times)| format!("{times} {what}")).collect::<Vec<_>>().join(", ")
     }
 
-    // ----- who there is
+    // ----- Other hosts and tasks
 
-    /// One of the other hosts to which there is a link.
+    /// Returns one of the hosts to which there is a link.
     pub fn some_peer(&mut self) -> Tid {
         let all: Vec<Tid> = self.peers.keys().copied().collect();
-        if all.is_empty() { self.master } else { all[self.dice.usize(..all.len())] }
+        if all.is_empty() { self.master } else { all[self.prng.usize(..all.len())] }
     }
 
-    /// The link to a host.
+    /// Returns the link to a host.
     pub fn peer(&mut self, host: Tid) -> Option<&mut Peer> {
-        self.peers.get_mut(&host).filter(|peer| !peer.stuffed)
+        self.peers.get_mut(&host).filter(|peer| !peer.has_partial_frame)
     }
 
-    /// A tid that could be one of its own tasks.
+    /// Returns a tid that could belong to a task of this host.
     pub fn own_task(&mut self) -> Tid {
-        Tid(self.own.0 | self.dice.u32(1..500))
+        Tid(self.own.0 | self.prng.u32(1..500))
     }
 
-    /// A task of somebody else.
+    /// Returns a task of another host.
     pub fn victim(&mut self) -> Tid {
         match self.victims.len() {
             0 => Tid(self.master.0 | 1),
-            count => self.victims[self.dice.usize(..count)],
+            count => self.victims[self.prng.usize(..count)],
         }
     }
 
-    /// A task of that host, or one that could be.
+    /// Returns a task of that host, or a tid that could belong to one.
     pub fn victim_at(&mut self, host: Tid) -> Tid {
         let there = self.victims_at(host);
-        if there.is_empty() { Tid(host.0 | 1) } else { there[self.dice.usize(..there.len())] }
+        if there.is_empty() { Tid(host.0 | 1) } else { there[self.prng.usize(..there.len())] }
     }
 
-    /// The tasks of that host, as far as it knows.
+    /// Returns the known tasks of that host.
     pub fn victims_at(&self, host: Tid) -> Vec<Tid> {
         self.victims.iter().copied().filter(|tid| tid.host() == host).collect()
     }
 
-    /// Anything that fits into a tid.
+    /// Returns any value that fits into a tid.
     pub fn any_tid(&mut self) -> Tid {
-        match self.dice.u32(..12) {
+        match self.prng.u32(..12) {
             0 => self.own_task(),
             1..5 => self.victim(),
             5 => self.some_peer(),
             6 => Tid(self.some_peer().0 | DAEMON_BIT),
-            7 => Tid(Tid::host_number(self.dice.u32(1..4096)).0 | self.dice.u32(..1 << 18)),
+            7 => Tid(Tid::host_number(self.prng.u32(1..4096)).0 | self.prng.u32(..1 << 18)),
             8 => Tid::group_server(self.some_peer()),
-            9 => Tid(self.victim().0 | [DAEMON_BIT, GROUP_BIT][self.dice.usize(..2)]),
-            10 => [Tid::NONE, Tid::DAEMON, Tid(u32::MAX), self.own][self.dice.usize(..4)],
-            _ => Tid(self.dice.u32(..)),
+            9 => Tid(self.victim().0 | [DAEMON_BIT, GROUP_BIT][self.prng.usize(..2)]),
+            10 => [Tid::NONE, Tid::DAEMON, Tid(u32::MAX), self.own][self.prng.usize(..4)],
+            _ => Tid(self.prng.u32(..)),
         }
     }
 
-    /// Asks for the tasks of all hosts, of which it will be told.
+    /// Requests the tasks of all hosts.
     fn ask_for_victims(&mut self) {
         let from = Tid(self.own.0 | 1);
-        self.say(self.master, &Frame::Request { wait: SEARCH, from, request: Request::Tasks(Tid::NONE) });
+        self.send(self.master, &Frame::Request { wait: SEARCH, from, request: Request::Tasks(Tid::NONE) });
     }
 
-    /// Asks for the tasks of all hosts and for links to them.
+    /// Requests the tasks of all hosts, and links to these hosts.
     pub fn find_victims(&mut self) {
         self.ask_for_victims();
         let others: Vec<Tid> = self.table.keys().copied().filter(|host| *host != self.master).collect();
         for to in others {
-            // The one with the lower number calls.
+            // The host with the lower number calls.
             match to < self.own {
-                true => self.say(self.master, &Frame::PleaseConnect { to, from: self.own }),
+                true => self.send(self.master, &Frame::PleaseConnect { to, from: self.own }),
                 false => self.call(to, Security::Encrypted),
             }
         }
@@ -193,38 +194,38 @@ impl Life {
     pub fn call(&mut self, host: Tid, security: Security) {
         let Some(entry) = self.table.get(&host) else { return };
         let (addresses, key): (Vec<SocketAddr>, _) = (entry.addresses.clone(), PublicKey(entry.key));
-        // Each call has a ticket of its own, so that they are side by side.
-        let ticket = u64::from(host.0) | self.dice.u64(..1 << 20) << 32;
+        // Each call has a ticket of its own, so that calls do not replace one another.
+        let ticket = u64::from(host.0) | self.prng.u64(..1 << 20) << 32;
         self.gate.connect(ticket, &addresses, key, security, CALL_TIME, Instant::now());
     }
 
-    // ----- saying
+    // ----- Sending
 
-    /// Sends a frame, if the host still listens.
-    pub fn say(&mut self, host: Tid, frame: &Frame) {
-        self.say_bytes(host, CONTROL_FRAME, &[], &wire::encode(frame));
+    /// Sends a frame, if the host is still connected.
+    pub fn send(&mut self, host: Tid, frame: &Frame) {
+        self.send_bytes(host, CONTROL_FRAME, &[], &wire::encode(frame));
     }
 
-    /// Waits until all that it has said is taken and the master has dealt with it, so that what it says
-    /// next is said in any case, and heard at once. Says whether that came to pass.
-    pub fn say_all(&mut self) -> bool {
-        self.heard_out = false;
-        let end = Instant::now() + SAY_TIME_MAX;
+    /// Waits until everything has been sent and the master has handled it, so that the next frame certainly arrives and
+    /// is handled at once. Returns whether that succeeded.
+    pub fn flush(&mut self) -> bool {
+        self.master_has_answered = false;
+        let end = Instant::now() + FLUSH_TIME_MAX;
         let mut asked = false;
-        while !(asked && self.heard_out || self.cut_off) && Instant::now() < end {
+        while !(asked && self.master_has_answered || self.cut_off) && Instant::now() < end {
             if !asked && !self.has_unsent() {
                 asked = true;
                 self.ask_for_victims();
                 let from = Tid(self.own.0 | 1);
-                self.say(self.master, &Frame::Request { wait: LAST, from, request: Request::HostSync(self.master) });
+                self.send(self.master, &Frame::Request { wait: LAST, from, request: Request::HostSync(self.master) });
             }
             self.step(Duration::from_millis(20));
         }
-        self.heard_out
+        self.master_has_answered
     }
 
     /// Sends the bytes of a frame, whatever they mean.
-    pub fn say_bytes(&mut self, host: Tid, kind: u8, header: &[u8], body: &[u8]) {
+    pub fn send_bytes(&mut self, host: Tid, kind: u8, header: &[u8], body: &[u8]) {
         let Some(peer) = self.peer(host) else { return };
         if peer.control.queued_bytes() < WAITING_BYTES_MAX && peer.control.send(kind, header, &[body]).is_err() {
             self.lost(host);
@@ -252,14 +253,14 @@ impl Life {
         }
     }
 
-    /// Whether something that it has said has not been taken yet.
+    /// Returns whether some bytes have not been accepted yet.
     pub fn has_unsent(&self) -> bool {
         self.peers.values().any(|peer| peer.control.wants_write() || !peer.unsent.is_empty())
     }
 
-    // ----- hearing
+    // ----- Receiving
 
-    /// Lets time pass: sends what waits, hears what comes, behaves well as far as nothing else is meant.
+    /// Lets time pass: sends what waits, handles what arrives, and otherwise behaves correctly.
     pub fn step(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -273,11 +274,11 @@ impl Life {
                 }
             }
             let hosts: Vec<Tid> = self.peers.keys().copied().collect();
-            hosts.into_iter().for_each(|host| self.attend(host));
+            hosts.into_iter().for_each(|host| self.serve_peer(host));
             if Instant::now() >= self.next_beat {
                 self.next_beat = Instant::now() + BEAT_INTERVAL;
                 let hosts: Vec<Tid> = self.peers.keys().copied().collect();
-                hosts.into_iter().for_each(|host| self.say(host, &Frame::Beat));
+                hosts.into_iter().for_each(|host| self.send(host, &Frame::Beat));
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || self.cut_off {
@@ -288,38 +289,38 @@ impl Life {
     }
 
     fn wait(&self, time: Duration) {
-        let links = self.peers.values().filter(|_| !self.deaf).map(|peer| PollFd::new(&peer.control, PollFlags::IN));
-        let data = self.peers.values().filter(|_| !self.deaf).filter_map(|peer| peer.data.as_ref());
+        let links =
+            self.peers.values().filter(|_| !self.reads_nothing).map(|peer| PollFd::new(&peer.control, PollFlags::IN));
+        let data = self.peers.values().filter(|_| !self.reads_nothing).filter_map(|peer| peer.data.as_ref());
         let links = links.chain(data.map(|data| PollFd::new(data, PollFlags::IN)));
         let mut all: Vec<PollFd<'_>> = links.chain([PollFd::new(&self.gate, PollFlags::IN)]).collect();
-        let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-        // Interrupted or not: the next step looks at all of them.
-        let _ = poll(&mut all, Some(&limit));
+        // Interrupted or not: the next step checks all of them.
+        let _ = poll(&mut all, Some(&timespec(time)));
     }
 
     fn linked(&mut self, host: Option<Tid>, Pair { mut control, data }: Pair) {
         let Some(host) = host else { return };
-        // A call for the sake of calling: most of them are not made use of.
-        if self.peers.contains_key(&host) && self.dice.u32(..20) > 0 {
+        // Most calls only test the call itself, and their links are not used.
+        if self.peers.contains_key(&host) && self.prng.u32(..20) > 0 {
             return;
         }
         control.set_frame_bytes_max(pvm_core::proto::FRAME_BYTES_MAX);
         control.set_queued_bytes_max(usize::MAX);
-        let peer = Peer { control, data: Some(data.into_pipe()), unsent: VecDeque::new(), stuffed: false };
+        let peer = Peer { control, data: Some(data.into_pipe()), unsent: VecDeque::new(), has_partial_frame: false };
         self.peers.insert(host, peer);
     }
 
-    /// There is a new data link; what goes over it at first makes sense, as far as one can who has counted nothing.
+    /// Notes a new data link. The first frames on it are valid, as far as a host without counters can know.
     fn data_met(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_pipe());
         peer.unsent.clear();
         let mut greeting = Vec::new();
-        write_acknowledged(u64::from(self.dice.u32(..20) == 0), &mut greeting);
+        write_acknowledged(u64::from(self.prng.u32(..20) == 0), &mut greeting);
         self.stream(host, &greeting);
     }
 
-    /// Calls for a new data link as it was told to.
+    /// Calls for a new data link when told to.
     fn call_data(&mut self, host: Tid, call: DataCall) {
         let Some(entry) = self.table.get(&host) else { return };
         let ([shown, back], key) = ([call.shown, call.back].map(Token::from_bytes), PublicKey(entry.key));
@@ -327,19 +328,19 @@ impl Life {
         self.gate.meet(ticket, &addresses, Some(key), Tokens { shown, back }, CALL_TIME, Instant::now());
     }
 
-    /// The other side has closed.
+    /// Notes that the other side has closed.
     fn lost(&mut self, host: Tid) {
         self.peers.remove(&host);
         self.cut_off |= host == self.master;
     }
 
     /// Reads and writes what can be read and written.
-    fn attend(&mut self, host: Tid) {
+    fn serve_peer(&mut self, host: Tid) {
         self.push(host);
         let Some(peer) = self.peers.get_mut(&host) else { return };
         let mut frames = Vec::new();
         let mut well = peer.control.flush().is_ok();
-        while well && !self.deaf {
+        while well && !self.reads_nothing {
             match peer.control.receive_whole() {
                 Ok(Some((_, body))) => frames.extend(wire::decode::<Frame>(body)),
                 Ok(None) => break,
@@ -347,7 +348,7 @@ impl Life {
             }
         }
         let mut bytes = [0; 16 << 10];
-        while let Some(data) = peer.data.as_mut().filter(|_| well && !self.deaf) {
+        while let Some(data) = peer.data.as_mut().filter(|_| well && !self.reads_nothing) {
             match data.read(&mut bytes) {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -362,22 +363,22 @@ impl Life {
 
     fn hear(&mut self, from: Tid, frame: Frame) {
         match frame {
-            // Another of its kind says such things too.
+            // Other hostile hosts send such frames too.
             Frame::Welcome { .. } | Frame::Table { .. } | Frame::Joined { .. } if from != self.master => {}
             Frame::Welcome { version, hosts, .. } => self.know(version, hosts, &[]),
             Frame::Table { version, added, removed } => self.know(version, added, &removed),
             Frame::Joined { hosts } => self.joined |= hosts.contains(&self.own),
-            Frame::GroupChanged { number, .. } if number != 0 && !self.sullen => {
-                self.say(from, &Frame::GroupSeen { number });
+            Frame::GroupChanged { number, .. } if number != 0 && !self.withholds_acks => {
+                self.send(from, &Frame::GroupSeen { number });
             }
             Frame::DataCall { call, .. } => self.call_data(from, call),
             Frame::PleaseConnect { to, from: asking } if to == self.own => self.call(asking, Security::Encrypted),
-            Frame::Reply { wait: LAST, .. } => self.heard_out = true,
+            Frame::Reply { wait: LAST, .. } => self.master_has_answered = true,
             Frame::Reply { wait: SEARCH, reply: Reply::Tasks(tasks) } => {
                 self.victims = tasks.iter().map(|task| task.tid).filter(|tid| tid.host() != self.own).collect();
             }
-            Frame::Request { wait, request: Request::Tasks(_), .. } if !self.sullen => {
-                self.say(from, &Frame::Reply { wait, reply: Reply::Tasks(Vec::new()) });
+            Frame::Request { wait, request: Request::Tasks(_), .. } if !self.withholds_acks => {
+                self.send(from, &Frame::Reply { wait, reply: Reply::Tasks(Vec::new()) });
             }
             Frame::Leave => self.cut_off = true,
             _ => {}
@@ -394,8 +395,8 @@ impl Life {
             self.table.remove(host);
             self.peers.remove(host);
         }
-        if !self.sullen {
-            self.say(self.master, &Frame::TableAck { version });
+        if !self.withholds_acks {
+            self.send(self.master, &Frame::TableAck { version });
         }
     }
 }

@@ -1,25 +1,24 @@
-//! A host of the machine that holds a valid key and means harm: a program of the tests, never installed.
+//! A hostile host of the machine that holds a valid key: a program of the tests, never installed.
 //!
-//! It is started as `pvmd -s` is (`dx=` names it), goes through the start dialogue, lets itself be
-//! called, and behaves well until it is in everybody's table. From then on it sends what is well-formed
-//! and wrong, by the numbers of a seed, until it is cut off or its time is over.
+//! It is started like `pvmd -s` (`dx=` names it), goes through the start dialogue, accepts calls, and behaves correctly
+//! until it is in everybody's table. From then on it sends well-formed frames with wrong contents, chosen by a seed,
+//! until it is cut off or its time is over.
 //!
-//! What it leaves out is what every host may do: halt the machine, delete hosts, signal tasks, become
-//! the hoster or the resource manager, say of up to two hosts that it cannot reach them
-//! (`docs/security.md`).
+//! It omits what every host may do: halt the machine, delete hosts, signal tasks, become the hoster or the resource
+//! manager, and report that up to two hosts are unreachable (`docs/security.md`).
 //!
 //! * `start`: the start dialogue;
-//! * `life`: its links, and the good behaviour that everything else stands upon;
-//! * `lies`: frames that say what is not so;
-//! * `floods`: too much of what may be said;
-//! * `data`: the data link;
-//! * `ends`: what a daemon must cut off at once, and how a life ends that was not cut off.
+//! * `life`: the links, and the correct behaviour on which all attacks depend;
+//! * `false_frames`: frames with false contents;
+//! * `floods`: excessive numbers of valid requests;
+//! * `data`: data links;
+//! * `ends`: attacks for which a daemon must cut this host off at once, and other ends of a life.
 #![forbid(unsafe_code)]
 
 mod data;
 mod ends;
+mod false_frames;
 mod floods;
-mod lies;
 mod life;
 mod start;
 
@@ -28,15 +27,15 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Names the folder to which a line is written of each life. Without it there is none.
+/// The variable with the folder where each life writes a line. Without it there is none.
 const FOLDER_VARIABLE: &str = "HOSTILE_FOLDER";
-/// The seed of the first life; each later one of a host has another, by its number.
+/// The variable with the seed of the first life; each later life of a host has a seed by its number.
 const SEED_VARIABLE: &str = "HOSTILE_SEED";
-/// How long it waits to become a host of the machine.
+/// How long to wait to become a host of the machine.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(90);
-/// The longest life that nobody cuts off, in milliseconds, and the shortest.
+/// The length of a life that nobody cuts off, in milliseconds.
 const LIFE_MS: std::ops::Range<u64> = 1_000..6_000;
-/// The others are honest and need the processor.
+/// The nice value: the other hosts are honest and need the processor.
 const NICENESS: i32 = 10;
 
 type Error = Box<dyn std::error::Error>;
@@ -71,21 +70,21 @@ fn live(arguments: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does harm until it is cut off or its time is over; says how that came.
+/// Attacks until this host is cut off or its time is over. Returns how the life ended.
 fn misbehave(life: &mut Life) -> String {
     life.find_victims();
-    let end = Instant::now() + Duration::from_millis(life.dice.u64(LIFE_MS));
+    let end = Instant::now() + Duration::from_millis(life.prng.u64(LIFE_MS));
     while Instant::now() < end && !life.is_cut_off() {
-        match life.dice.u32(..10) {
-            0..5 => lies::some(life),
-            5..8 => floods::one(life),
-            _ => data::some(life),
+        match life.prng.u32(..10) {
+            0..5 => false_frames::send_burst(life),
+            5..8 => floods::flood(life),
+            _ => data::send_valid(life),
         }
-        let pause = Duration::from_millis(life.dice.u64(..15));
+        let pause = Duration::from_millis(life.prng.u64(..15));
         life.step(pause);
     }
     if life.is_cut_off() {
         return format!("cut off after {}", life.last());
     }
-    ends::one(life)
+    ends::end(life)
 }

@@ -1,4 +1,4 @@
-//! The start dialogue, as `pvmd -s` has it.
+//! The start dialogue of `pvmd -s`.
 use crate::Error;
 use crate::life::Life;
 use pvm_core::codes;
@@ -11,15 +11,15 @@ use std::net::ToSocketAddrs;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Words of the command line that are no switches: the master's number, its address, a size, the own
+/// The number of words on the command line that are no switches: the master's number, its address, a size, this host's
 /// number, an address.
 const WORDS: usize = 5;
-/// What every host of these tests is.
+/// The architecture that every host of these tests reports.
 const ARCHITECTURE: &str = "LINUX64";
-/// Silence of the network after which a link is given up.
+/// The silence of the network after which a link is given up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts the host proper, hands its answer on and ends, so that the remote shell can.
+/// Starts the real host, passes its answer on and ends, so that the remote shell can end.
 pub fn front(arguments: &[String]) -> Result<ExitCode, Error> {
     let mut child = Command::new("/proc/self/exe");
     let mut child = child.arg("-f").args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -30,7 +30,7 @@ pub fn front(arguments: &[String]) -> Result<ExitCode, Error> {
     Ok(if line.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Becomes a host as far as the start dialogue goes. Gives also the name and the number.
+/// Becomes a host through the start dialogue. Returns also its name and its number.
 pub fn join(arguments: &[String], seed: u64) -> Result<(Life, String), Error> {
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let name = arguments.iter().find_map(|word| word.strip_prefix("-n")).ok_or("no name")?;

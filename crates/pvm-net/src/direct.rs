@@ -2,7 +2,8 @@
 //!
 //! Who waits for other things as well polls the link's socket among them and uses the link itself.
 use crate::link::{Head, Link, LinkError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::polling::poll_one;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
@@ -22,11 +23,9 @@ fn wait_for(link: &Link, flags: PollFlags, timeout: Duration) -> Result<bool, Li
     let end = Instant::now() + timeout;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut [PollFd::new(link, flags)], Some(&left)) {
-            Ok(count) => return Ok(count > 0),
+        match poll_one(link, flags, left) {
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+            result => return Ok(result?),
         }
     }
 }

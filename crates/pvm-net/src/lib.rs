@@ -5,7 +5,8 @@
 //!   Ed25519 keys) or in clear; never blocks;
 //! * [`Pipe`]: the same without frames;
 //! * [`Gate`]: where links between daemons come to be, and where strangers are turned away;
-//! * [`direct`]: waiting for a link between two tasks.
+//! * [`direct`]: waiting for a link between two tasks;
+//! * [`polling`]: waiting for descriptors.
 //!
 //! No threads and no waiting: everything is driven by a loop of the caller's around `poll`. What a
 //! frame means is the caller's business.
@@ -20,6 +21,7 @@ mod gate;
 mod keys;
 mod link;
 mod pipe;
+pub mod polling;
 mod raw;
 mod socket;
 mod tls;

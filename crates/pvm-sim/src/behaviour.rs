@@ -1,5 +1,5 @@
-//! What simulated programs do: a bit of everything, by chance.
-use crate::program::{Part, Stage, TaskId};
+//! The behaviour of simulated programs: a random mixture of everything.
+use crate::program::{ProgramRole, Stage, TaskId};
 use crate::queue::{MILLISECOND, SECOND};
 use crate::world::{Event, OPERATOR, Phase, World};
 use pvm_core::codes::{
@@ -10,20 +10,20 @@ use pvm_core::codes::{
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, TraceSettings};
 use pvm_core::tid::Tid;
 
-/// Steps of all programs of a run together, about.
+/// The approximate number of steps of all programs of a run together.
 const STEPS: usize = 40_000;
-/// Steps of one program, at least and at most.
+/// The least and the largest number of steps of one program.
 const STEPS_LEAST: usize = 20;
 const STEPS_MOST: usize = 300;
-/// Names of mailboxes that programs use.
+/// The names of the mailboxes that programs use.
 pub const BOXES: [&str; 4] = ["box0", "box1", "box2", "box3"];
-/// A group for so many tasks. Each change of its members goes to all hosts that know it, so that
-/// groups of everybody would be most of what happens in a large machine.
-const TASKS_A_GROUP: usize = 10;
-/// Messages that each program sends when the world hurts no more.
+/// The number of tasks for each group. Each change of its members goes to all hosts that know the group, so groups of
+/// all tasks would dominate the events of a large machine.
+const TASKS_PER_GROUP: usize = 10;
+/// The number of messages that each program sends after all faults are over.
 const LAST_STEPS: usize = 3;
 
-/// A spawn of so many programs.
+/// Returns the request that spawns this number of programs.
 pub fn spawn_of(file: &str, count: usize, place: &str) -> Spawn {
     Spawn {
         file: text(file),
@@ -40,30 +40,30 @@ fn text(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 
-/// How often, in a thousand times, somebody asks for what lists the whole machine: less often in a
-/// large one, or it would be most of what happens there.
+/// Returns how often, in a thousand times, a program requests a list of the whole machine. In a large machine it is
+/// rarer, since such requests would dominate its events.
 fn often(hosts: usize) -> usize {
     8000 / (hosts + 8)
 }
 
 impl World {
-    /// How many steps one program does.
+    /// Returns the number of steps of one program.
     pub fn steps_of_one(&self) -> usize {
         (STEPS / self.scenario.tasks.max(1)).clamp(STEPS_LEAST, STEPS_MOST)
     }
 
-    /// A task goes on with its program, a bit later.
+    /// Plans the next step of a task's program.
     pub fn plan_step(&mut self, task: TaskId) {
-        match self.tasks[task].part {
-            Part::Operator => self.queue.push(self.now + MILLISECOND, Event::Step(task)),
-            Part::Worker => {
-                let late = self.dice.span(0, 2 * self.tempo);
+        match self.tasks[task].role {
+            ProgramRole::Operator => self.queue.push(self.now + MILLISECOND, Event::Step(task)),
+            ProgramRole::Worker => {
+                let late = self.prng.span(0, 2 * self.step_interval);
                 self.queue.push(self.now + late, Event::Step(task));
             }
         }
     }
 
-    /// What was learnt from an answer.
+    /// Remembers what a program learns from an answer.
     pub fn learn_from(&mut self, task: TaskId, request: &Request, reply: &Reply) {
         let one = &mut self.tasks[task];
         match (request, reply) {
@@ -82,14 +82,14 @@ impl World {
         }
     }
 
-    /// A task does the next thing.
+    /// Runs the next step of a task's program.
     pub fn step(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         if !one.is_enrolled() || one.open.is_some() || one.unsent.is_some() || one.meets_in.is_some() {
             return;
         }
-        if one.part == Part::Operator {
-            if let Some(request) = one.agenda.pop_front() {
+        if one.role == ProgramRole::Operator {
+            if let Some(request) = one.planned_requests.pop_front() {
                 self.ask(task, request);
             }
             return;
@@ -103,12 +103,12 @@ impl World {
         }
     }
 
-    /// Programs finish: each sends a few more messages.
+    /// Lets programs finish: each sends a few more messages.
     pub fn finish_programs(&mut self) {
         for task in 0..self.tasks.len() {
-            if self.tasks[task].part == Part::Worker && self.tasks[task].stage != Stage::Dead {
+            if self.tasks[task].role == ProgramRole::Worker && self.tasks[task].stage != Stage::Dead {
                 self.tasks[task].steps_left = LAST_STEPS;
-                self.tasks[task].lazy_until = 0;
+                self.tasks[task].silent_until = 0;
                 self.plan_step(task);
             }
         }
@@ -119,12 +119,12 @@ impl World {
     }
 
     fn some_step(&mut self, task: TaskId) {
-        let dice = &mut self.tasks[task].dice;
+        let prng = &mut self.tasks[task].prng;
         let kinds = [400, 50, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 30, 40, 10, 6];
-        match dice.weighted(&kinds) {
+        match prng.weighted(&kinds) {
             0 => self.some_send(task, 1),
             1 => {
-                let count = 2 + self.tasks[task].dice.roll(8);
+                let count = 2 + self.tasks[task].prng.below(8);
                 self.some_send(task, count);
             }
             2 => self.some_spawn(task),
@@ -135,9 +135,9 @@ impl World {
             7 => self.some_group(task),
             8 => self.some_question(task),
             9 => {
-                let signal = [9, 15, 15][self.tasks[task].dice.roll(3)];
+                let signal = [9, 15, 15][self.tasks[task].prng.below(3)];
                 match self.somebody(task) {
-                    Some(tid) if self.tasks[task].dice.chance(500) => {
+                    Some(tid) if self.tasks[task].prng.chance(500) => {
                         self.ask(task, Request::SignalGroup { tid, signal })
                     }
                     Some(tid) => self.ask(task, Request::Signal { tid, signal }),
@@ -146,12 +146,12 @@ impl World {
             }
             10 => self.signalled(task, 0),
             11 => {
-                let status = [1 << 8, 9, 11][self.tasks[task].dice.roll(3)];
+                let status = [1 << 8, 9, 11][self.tasks[task].prng.below(3)];
                 self.end_process(task, status);
             }
             12 => {
                 let one = &mut self.tasks[task];
-                one.lazy_until = self.now + one.dice.span(MILLISECOND, 2 * SECOND);
+                one.silent_until = self.now + one.prng.span(MILLISECOND, 2 * SECOND);
                 self.plan_step(task);
             }
             13 => self.some_barrier(task),
@@ -161,10 +161,10 @@ impl World {
         }
     }
 
-    /// A process on the same host that nobody spawned becomes a task.
+    /// Starts a process on the same host that nobody spawned and that becomes a task.
     fn newcomer(&mut self, task: TaskId) {
         if self.may_grow() {
-            let new = self.start_process(self.tasks[task].node, None, Part::Worker);
+            let new = self.start_process(self.tasks[task].node, None, ProgramRole::Worker);
             self.queue.push(self.now + MILLISECOND, Event::Hello(new));
         }
         self.plan_step(task);
@@ -172,15 +172,15 @@ impl World {
 
     fn somebody(&mut self, task: TaskId) -> Option<Tid> {
         let one = &mut self.tasks[task];
-        one.dice.pick(&one.known).copied()
+        one.prng.pick(&one.known).copied()
     }
 
     fn some_send(&mut self, task: TaskId, count: usize) {
         let mut to: Vec<Tid> = (0..count).filter_map(|_| self.somebody(task)).collect();
         to.sort_unstable();
         to.dedup();
-        let dice = &mut self.tasks[task].dice;
-        let bytes = if dice.chance(20) { dice.size(2 << 20) } else { dice.size(20_000) };
+        let prng = &mut self.tasks[task].prng;
+        let bytes = if prng.chance(20) { prng.size(2 << 20) } else { prng.size(20_000) };
         self.send_message(task, to, bytes);
     }
 
@@ -194,18 +194,18 @@ impl World {
         }
         let hosts = self.scenario.hosts;
         let children = self.settings_of_children(task);
-        let dice = &mut self.tasks[task].dice;
-        let file = ["prog", "prog", "prog", "prog", "missing", "broken"][dice.roll(6)];
-        let place = match dice.roll(4) {
-            0 => crate::node::name_of(1 + dice.roll(hosts)),
+        let prng = &mut self.tasks[task].prng;
+        let file = ["prog", "prog", "prog", "prog", "missing", "broken"][prng.below(6)];
+        let place = match prng.below(4) {
+            0 => crate::node::name_of(1 + prng.below(hosts)),
             1 => ".".into(),
             _ => String::new(),
         };
-        let mut spawn = Spawn { children, ..spawn_of(file, 1 + dice.roll(4), &place) };
-        if dice.chance(200) {
+        let mut spawn = Spawn { children, ..spawn_of(file, 1 + prng.below(4), &place) };
+        if prng.chance(200) {
             spawn.flags |= NO_SPAWN_PARENT;
         }
-        if dice.chance(300) {
+        if prng.chance(300) {
             spawn.flags |= TASK_INPUT;
         }
         self.ask(task, Request::Spawn(spawn));
@@ -213,17 +213,17 @@ impl World {
 
     fn some_notify(&mut self, task: TaskId) {
         let hosts = self.scenario.hosts as u32;
-        let some: Vec<Tid> = (0..1 + self.tasks[task].dice.roll(4)).filter_map(|_| self.somebody(task)).collect();
+        let some: Vec<Tid> = (0..1 + self.tasks[task].prng.below(4)).filter_map(|_| self.somebody(task)).collect();
         let one = &mut self.tasks[task];
         one.last_tag += 1;
         let (tag, ctx) = (one.last_tag, 0);
-        let (what, tids) = match one.dice.roll(10) {
+        let (what, tids) = match one.prng.below(10) {
             0 | 1 => (NOTIFY_HOST_DELETE, some.iter().map(|tid| tid.host()).collect()),
-            2 => (NOTIFY_HOST_DELETE, vec![Tid::host_number(2 + one.dice.roll(hosts as usize * 2) as u32)]),
+            2 => (NOTIFY_HOST_DELETE, vec![Tid::host_number(2 + one.prng.below(hosts as usize * 2) as u32)]),
             3 => (NOTIFY_HOST_ADD, Vec::new()),
             _ => (NOTIFY_TASK_EXIT, some),
         };
-        let count = [-1, 1, 3][one.dice.roll(3)];
+        let count = [-1, 1, 3][one.prng.below(3)];
         if tids.is_empty() && what != NOTIFY_HOST_ADD {
             return self.plan_step(task);
         }
@@ -233,7 +233,7 @@ impl World {
 
     fn cancel_notify(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
-        let Some((what, tag, tids)) = one.dice.pick(&one.asked).cloned() else { return self.plan_step(task) };
+        let Some((what, tag, tids)) = one.prng.pick(&one.asked).cloned() else { return self.plan_step(task) };
         one.asked.retain(|asked| asked.1 != tag);
         self.ask(task, Request::Notify { what: what | NOTIFY_CANCEL, ctx: 0, tag, count: 0, tids });
     }
@@ -241,7 +241,7 @@ impl World {
     fn some_context(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         let request = match one.contexts.pop() {
-            Some(context) if one.dice.chance(500) => Request::FreeContext(context),
+            Some(context) if one.prng.chance(500) => Request::FreeContext(context),
             context => {
                 one.contexts.extend(context);
                 Request::NewContext
@@ -250,7 +250,7 @@ impl World {
         self.ask(task, request);
     }
 
-    /// A request that puts something into a mailbox.
+    /// Returns a request that puts something into a mailbox.
     pub fn put_into(&mut self, task: TaskId, name: &str, flags: i32) -> Request {
         let src = self.tasks[task].tid;
         let body = ByteBuf::from(vec![1; 16]);
@@ -260,13 +260,13 @@ impl World {
 
     fn some_mailbox(&mut self, task: TaskId) {
         let hosts = self.scenario.hosts;
-        let dice = &mut self.tasks[task].dice;
-        let name = BOXES[dice.roll(BOXES.len())];
-        let (index, whole) = (dice.roll(3) as i32, dice.chance(often(hosts)));
-        let request = match dice.roll(12) {
+        let prng = &mut self.tasks[task].prng;
+        let name = BOXES[prng.below(BOXES.len())];
+        let (index, whole) = (prng.below(3) as i32, prng.chance(often(hosts)));
+        let request = match prng.below(12) {
             0..=4 => {
                 let flags = [0, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT | MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE];
-                let flags = flags[dice.roll(4)];
+                let flags = flags[prng.below(4)];
                 self.put_into(task, name, flags)
             }
             5 => Request::RecvInfo { name: text(name), index: 0, flags: MBOX_FIRST_AVAIL | MBOX_WAIT_FOR_INFO },
@@ -280,10 +280,10 @@ impl World {
     }
 
     fn some_group(&mut self, task: TaskId) {
-        let groups = 2 + self.scenario.tasks / TASKS_A_GROUP;
+        let groups = 2 + self.scenario.tasks / TASKS_PER_GROUP;
         let one = &mut self.tasks[task];
-        let name = format!("group{}", one.dice.roll(groups));
-        let request = match one.dice.roll(4) {
+        let name = format!("group{}", one.prng.below(groups));
+        let request = match one.prng.below(4) {
             0 | 1 => Request::JoinGroup(text(&name)),
             2 => Request::Group(text(&name)),
             _ => {
@@ -297,18 +297,18 @@ impl World {
     fn some_question(&mut self, task: TaskId) {
         let somebody = self.somebody(task).unwrap_or(self.tasks[task].tid);
         let hosts = self.scenario.hosts;
-        let dice = &mut self.tasks[task].dice;
-        let whole = dice.chance(often(hosts));
-        let request = match dice.roll(9) {
+        let prng = &mut self.tasks[task].prng;
+        let whole = prng.chance(often(hosts));
+        let request = match prng.below(9) {
             0 if whole => Request::Config,
             1 if whole => Request::Tasks(Tid::NONE),
             2 => Request::Tasks(somebody.host()),
-            3 => Request::HostStatus(text(&crate::node::name_of(1 + dice.roll(hosts)))),
+            3 => Request::HostStatus(text(&crate::node::name_of(1 + prng.below(hosts)))),
             4 => Request::HostSync(somebody.host()),
             5 if whole => Request::Siblings,
             6 => Request::Tickle(vec![5]),
-            7 if dice.chance(300) => Request::ExitStatus(somebody),
-            8 => Request::Input { tid: somebody, data: text(if dice.chance(800) { "line\n" } else { "" }) },
+            7 if prng.chance(300) => Request::ExitStatus(somebody),
+            8 => Request::Input { tid: somebody, data: text(if prng.chance(800) { "line\n" } else { "" }) },
             _ => Request::TaskStatus(somebody),
         };
         self.ask(task, request);

@@ -1,4 +1,4 @@
-//! Output and traces: who prints, what the daemon makes of it, who collects, and the task that has
+//! Output and traces: the tasks that print, the messages that daemons make of it, the collectors, and the task that has
 //! registered as the tracer of the machine.
 use crate::network::NodeId;
 use crate::program::TaskId;
@@ -8,16 +8,16 @@ use pvm_core::proto::{Message, Request, Role, RunSettings, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::trace::Record;
 
-/// The contexts in which output and traces are collected.
+/// The context in which output is collected.
 pub const OUTPUT_CONTEXT: i32 = 71;
-/// See `OUTPUT_CONTEXT`.
+/// The context in which traces are collected.
 pub const TRACE_CONTEXT: i32 = 72;
-/// Lines that a program prints at once, at most.
+/// The most lines that a program prints at once.
 const LINES_MAX: usize = 3;
-/// Bytes of a line: its number.
+/// The bytes of a line, which contains its number.
 pub const LINE_BYTES: usize = 8;
 
-/// Settings of one who wants everything.
+/// Returns settings that send everything to the collector.
 fn all_to(collector: Tid) -> TraceSettings {
     let tid = collector.0 as i32;
     TraceSettings {
@@ -31,29 +31,29 @@ fn all_to(collector: Tid) -> TraceSettings {
 }
 
 impl World {
-    /// Where the children of a task print and trace to: to itself, to where it does so itself, or to
-    /// the tracer, if there is one.
+    /// Returns where the children of a task print and trace to: to the task itself, to its own collector, or to the
+    /// tracer if there is one.
     pub fn settings_of_children(&mut self, task: TaskId) -> TraceSettings {
         let one = &mut self.tasks[task];
-        match one.dice.roll(3) {
+        match one.prng.below(3) {
             0 => all_to(one.tid),
             1 => one.own.clone(),
             _ => TraceSettings::default(),
         }
     }
 
-    /// A program prints. Only what a daemon has started prints to it.
+    /// Lets a program print. Only processes that a daemon has started print to it.
     pub fn some_output(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         if one.cookie.is_some() {
-            one.printed += 1 + one.dice.roll(LINES_MAX) as u64;
-            let late = self.moment();
+            one.printed += 1 + one.prng.below(LINES_MAX) as u64;
+            let late = self.short_time();
             self.queue.push(self.now + late, Event::Output(task));
         }
         self.plan_step(task);
     }
 
-    /// The daemon reads what a process has printed.
+    /// Lets the daemon read what a process has printed.
     pub fn read_output(&mut self, node: NodeId, task: TaskId) {
         let one = &mut self.tasks[task];
         let lines = std::mem::replace(&mut one.read, one.printed)..one.printed;
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The daemon makes a message of an event.
+    /// Lets the daemon make a message of an event.
     pub fn make_trace(&mut self, node: NodeId, place: (Tid, i32, i32), record: &Record, describe: bool) {
         let (dst, ctx, tag) = place;
         let body = Writer::new().int(record.event as i32).int(record.tid.0 as i32).int(i32::from(describe));
@@ -72,10 +72,10 @@ impl World {
         self.nodes[node].machine.handle_messages_made([message]);
     }
 
-    /// A program becomes the tracer of the machine, says what it wants, or is it no more.
+    /// Lets a program become the tracer of the machine, change its calls, or resign.
     pub fn some_tracer(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
-        let request = match (one.serves, one.dice.roll(3)) {
+        let request = match (one.serves, one.prng.below(3)) {
             (false, _) => Request::Register { role: Role::Tracer, on: true },
             (true, 0) => {
                 one.serves = false;
@@ -86,7 +86,7 @@ impl World {
         self.ask(task, request);
     }
 
-    /// The program is the tracer of the machine.
+    /// Notes that the program is the tracer of the machine.
     pub fn became_tracer(&mut self, task: TaskId) {
         self.tasks[task].serves = true;
         self.serves_alone(task);

@@ -1,6 +1,6 @@
-//! Data links: what both sides remember of them, how their connections break and are made again.
+//! Data links: the state of both sides, and how their connections break and are made again.
 use crate::network::{CHANNEL_BYTES_MAX, Item, Kind, LinkId, NodeId};
-use crate::node::Life;
+use crate::node::NodeState;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::Place;
 use crate::world::{Event, World};
@@ -8,24 +8,24 @@ use pvm_core::flows::{Outgoing, Receipts};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{DataCall, SECRET_BYTES};
 
-/// Items that are kept for the other side before no more are taken.
+/// The most items that are kept for the other side.
 const KEPT_MAX: u64 = 256;
-/// The other side is told each time that so many have come.
+/// An acknowledgement is sent each time that this number of items has arrived.
 const TOLD_EVERY: u64 = 16;
-/// A call is tried again after this.
+/// The interval between two calls for a connection.
 const RETRY: Nanos = 100 * MILLISECOND;
 
 /// One end of a data link.
 pub struct DataEnd {
-    /// What has been sent and not been acknowledged.
+    /// Items that have been sent and not acknowledged.
     sent: Outgoing<Item>,
-    /// What has come.
+    /// Items that have arrived.
     receipts: Receipts,
-    /// The connection that it uses; 0 for none. It may have ended unnoticed.
+    /// The connection that this end uses; 0 for none. It may have ended unnoticed.
     connection: u64,
-    /// The other end has said how far it has come.
+    /// Whether the other end has told how far it has come.
     greeted: bool,
-    /// Bytes that went into a connection which has ended.
+    /// Bytes that were written to a connection which has ended.
     vain_bytes: usize,
 }
 
@@ -40,7 +40,7 @@ impl DataEnd {
 pub struct Data {
     /// See [`crate::network::Link::ends`].
     pub ends: [DataEnd; 2],
-    /// The newest connection, and whether it stands.
+    /// The newest connection, and whether it is established.
     newest: u64,
     stands: bool,
 }
@@ -52,7 +52,7 @@ impl Default for Data {
 }
 
 impl Data {
-    /// Whether what is on its way can arrive at that end.
+    /// Returns whether items on their way can reach that end.
     pub fn reaches(&self, end: usize) -> bool {
         self.stands && self.ends[end].connection == self.newest
     }
@@ -76,21 +76,21 @@ fn number_of(call: &DataCall) -> u64 {
 }
 
 impl World {
-    // ----- what goes over it
+    // ----- Sending and receiving
 
-    /// Puts an item behind what was sent to the other end, and sends what can be sent.
+    /// Queues an item for the other end, and sends what can be sent.
     pub fn send_data(&mut self, link: LinkId, end: usize, item: Item) {
         self.links[link].data.ends[end].sent.push(item, 1);
         self.pump(link, end);
     }
 
-    /// Whether more may be put behind what was sent.
+    /// Returns whether more items may be queued.
     pub fn takes_data(&self, link: LinkId, end: usize) -> bool {
         let sent = &self.links[link].data.ends[end].sent;
         sent.is_through() && sent.kept() < KEPT_MAX
     }
 
-    /// Sends what the connection takes.
+    /// Sends as much as the connection accepts.
     pub fn pump(&mut self, link: LinkId, end: usize) {
         loop {
             let stands = self.links[link].data.reaches(end);
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// An item of the link, which is counted, has come.
+    /// Notes the arrival of an item that is counted.
     pub fn data_came(&mut self, link: LinkId, end: usize) {
         let one = &mut self.links[link].data.ends[end];
         one.receipts.took(1);
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// The other end acknowledges; with a new connection that is the first that it says.
+    /// Handles an acknowledgement of the other end; it is the first item on a new connection.
     pub fn data_acknowledged(&mut self, link: LinkId, end: usize, position: u64, first: bool) {
         let one = &mut self.links[link].data.ends[end];
         let result = if first { one.sent.resume(position, drop) } else { one.sent.acknowledge(position, drop) };
@@ -134,12 +134,13 @@ impl World {
         }
     }
 
-    // ----- ends
+    // ----- Broken connections
 
-    /// The data links between two computers break; for a while no other can be made. Each side notices when it does.
-    pub fn snap(&mut self, one: Place, other: Place, span: Nanos) {
-        let number = self.network.snap(one, other);
-        self.queue.push(self.now + span, Event::Mend(number));
+    /// Breaks the data links between two computers; for a while no other can be made. Each side notices at a time of
+    /// its own.
+    pub fn break_data_links(&mut self, one: Place, other: Place, span: Nanos) {
+        let number = self.network.block_data_links(one, other);
+        self.queue.push(self.now + span, Event::EndFault(number));
         for link in 0..self.links.len() {
             let places = self.links[link].ends.map(|node| self.nodes[node].place);
             if places == [one, other] || places == [other, one] {
@@ -156,15 +157,15 @@ impl World {
         let connection = one.data.newest;
         [0, 1].into_iter().for_each(|end| one.towards(end, Kind::Data).clear());
         // One of them may never notice by itself.
-        let blind = self.dice.roll(3);
+        let blind = self.prng.below(3);
         for end in (0..2).filter(|end| *end != blind) {
-            let most = [MILLISECOND, 50 * MILLISECOND, 3 * SECOND][self.dice.roll(3)];
-            let late = self.dice.span(0, most);
+            let most = [MILLISECOND, 50 * MILLISECOND, 3 * SECOND][self.prng.below(3)];
+            let late = self.prng.span(0, most);
             self.queue.push(self.now + late, Event::DataEnded { link, end, connection });
         }
     }
 
-    /// An end of a link finds that its connection has ended.
+    /// Notes that an end of a link finds its connection broken.
     pub fn data_ended(&mut self, link: LinkId, end: usize, connection: u64) {
         let node = self.links[link].ends[end];
         let host = self.nodes[self.links[link].ends[1 - end]].tid;
@@ -186,7 +187,7 @@ impl World {
         self.nodes[node].machine.handle_data_down(now, host);
     }
 
-    /// The link is of no use any more, or is not to be made.
+    /// Removes a link that is no longer needed or expected.
     pub fn drop_data(&mut self, node: NodeId, host: Tid) {
         self.nodes[node].data_expected.remove(&host);
         self.nodes[node].data_calls.remove(&host);
@@ -196,7 +197,7 @@ impl World {
         }
     }
 
-    // ----- making it again
+    // ----- Reconnecting
 
     fn attempt_of(&mut self, shown: Option<u64>) -> Attempt {
         self.last_attempt += 1;
@@ -204,7 +205,7 @@ impl World {
         Attempt { number, end: self.now + self.scenario.timeout, shown: shown.unwrap_or(number) }
     }
 
-    /// Another host will call.
+    /// Expects the call of another host.
     pub fn expect_data(&mut self, node: NodeId, host: Tid) {
         let attempt = self.attempt_of(None);
         let (now, call, number) = (self.time(node), call_of(attempt.shown), attempt.number);
@@ -213,15 +214,15 @@ impl World {
         self.nodes[node].machine.handle_data_expected(now, host, Some(call));
     }
 
-    /// Another host is to be called.
+    /// Calls another host.
     pub fn call_data(&mut self, node: NodeId, host: Tid, call: &DataCall) {
         let attempt = self.attempt_of(Some(number_of(call)));
-        let (late, number) = (self.dice.span(MILLISECOND / 10, 5 * MILLISECOND), attempt.number);
+        let (late, number) = (self.prng.span(MILLISECOND / 10, 5 * MILLISECOND), attempt.number);
         self.queue.push(self.now + late, Event::DataAttempt { node, host, number });
         self.nodes[node].data_calls.insert(host, attempt);
     }
 
-    /// A call is tried (again), or it is looked whether one that was expected has come.
+    /// Tries a call, perhaps again, or checks whether an expected call has arrived.
     pub fn data_attempt(&mut self, node: NodeId, host: Tid, number: u64) {
         let is_it = |attempt: Option<&Attempt>| attempt.is_some_and(|attempt| attempt.number == number);
         if is_it(self.nodes[node].data_expected.get(&host)) {
@@ -240,9 +241,9 @@ impl World {
         let (from, to) = (self.nodes[node].place, self.nodes[other].place);
         let passes = self.network.passes(from, to) && self.network.joins(from, to);
         let expected = self.nodes[other].data_expected.get(&tid).is_some_and(|attempt| attempt.shown == shown);
-        if passes && expected && self.nodes[other].life == Life::Running {
+        if passes && expected && self.nodes[other].state == NodeState::Running {
             self.nodes[other].data_expected.remove(&tid);
-            // It may break before this side knows that it stands.
+            // The connection may break before this side knows that it is established.
             self.queue.push(end.max(self.now + RETRY), Event::DataAttempt { node, host, number });
             return self.data_link(link, near);
         }
@@ -253,28 +254,28 @@ impl World {
         self.queue.push((self.now + RETRY).min(end), Event::DataAttempt { node, host, number });
     }
 
-    /// There is a connection, as `near` has called for it.
+    /// Establishes a connection that `near` has called for.
     fn data_link(&mut self, link: LinkId, near: usize) {
         let data = &mut self.links[link].data;
         (data.newest, data.stands) = (data.newest + 1, true);
         let connection = data.newest;
         [0, 1].into_iter().for_each(|end| self.links[link].towards(end, Kind::Data).clear());
         self.queue.push(self.now + self.network.base(), Event::DataUp { link, end: 1 - near, connection });
-        if self.dice.chance(100) {
+        if self.prng.chance(100) {
             self.break_data(link);
         } else {
             self.queue.push(self.now + 3 * self.network.base(), Event::DataUp { link, end: near, connection });
         }
     }
 
-    /// An end of a link has a new connection.
+    /// Gives an end of a link its new connection.
     pub fn data_up(&mut self, link: LinkId, end: usize, connection: u64) {
         let node = self.links[link].ends[end];
         let host = self.nodes[self.links[link].ends[1 - end]].tid;
         if self.nodes[node].links.get(&host) != Some(&link) || self.links[link].data.newest != connection {
             return;
         }
-        // It has been told meanwhile to let that be.
+        // It was told meanwhile not to connect.
         let calls = end == 0;
         if calls && self.nodes[node].data_calls.remove(&host).is_none() {
             return self.break_data(link);

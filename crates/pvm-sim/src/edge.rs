@@ -1,7 +1,7 @@
-//! What a daemon's edge does: the actions of its rules, its tasks and their processes.
+//! The edge of a daemon: executes the actions of its rules, and holds its tasks and their processes.
 use crate::network::NodeId;
-use crate::node::Life;
-use crate::program::{Part, Stage, Task, TaskId};
+use crate::node::NodeState;
+use crate::program::{ProgramRole, Stage, Task, TaskId};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::world::{Event, MASTER, Phase, World};
 use pvm_core::codes::Code;
@@ -11,13 +11,13 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 
 impl World {
-    /// Does what a daemon's rules say, until they have nothing more to say.
+    /// Executes the actions of a daemon's rules until there are no more.
     pub fn run_node(&mut self, node: NodeId) {
-        while self.nodes[node].life == Life::Running {
+        while self.nodes[node].state == NodeState::Running {
             let Some(action) = self.nodes[node].machine.poll_action() else { break };
             self.act(node, action);
         }
-        if self.nodes[node].life == Life::Running {
+        if self.nodes[node].state == NodeState::Running {
             self.return_credit(node);
             self.plan_wake(node);
         }
@@ -50,16 +50,16 @@ impl World {
                     b"missing" => Err(Code::NoFile),
                     _ => Ok(Found { path: file, debugger: None }),
                 };
-                let late = self.moment();
+                let late = self.short_time();
                 self.queue.push(self.now + late, Event::ProgramFound { node, spawn, found: Box::new(found) });
             }
             Action::Start(start) => {
-                let (late, fails) = (self.moment(), self.phase == Phase::Hurt && self.dice.chance(10));
+                let (late, fails) = (self.short_time(), self.phase == Phase::Hurt && self.prng.chance(10));
                 self.queue.push(self.now + late, Event::ProcessStarted { node, start: Box::new(start), fails });
             }
             Action::Signal { tid, signal, .. } | Action::SignalGroup { tid, signal, .. } => {
                 if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {
-                    let late = self.moment();
+                    let late = self.short_time();
                     self.queue.push(self.now + late, Event::Signal(task, signal));
                 }
             }
@@ -84,7 +84,7 @@ impl World {
     fn act_between_hosts(&mut self, node: NodeId, action: Action) {
         match action {
             Action::CheckHosts { request, names } => {
-                let late = self.dice.span(MILLISECOND, 30 * MILLISECOND);
+                let late = self.prng.span(MILLISECOND, 30 * MILLISECOND);
                 self.queue.push(self.now + late, Event::HostsChecked { node, request, names: names.into() });
             }
             Action::StartHosts { request, hosts, .. } => {
@@ -140,45 +140,45 @@ impl World {
         self.carry(node, to.host());
     }
 
-    // ----- tasks
+    // ----- Tasks
 
     /// Starts a process on a daemon's host.
-    pub fn start_process(&mut self, node: NodeId, cookie: Option<u32>, part: Part) -> TaskId {
+    pub fn start_process(&mut self, node: NodeId, cookie: Option<u32>, role: ProgramRole) -> TaskId {
         self.nodes[node].last_process += 1;
         let process = self.nodes[node].last_process;
         let number = self.tasks.len();
-        let dice = crate::dice::Dice::new(self.seed, 1000 + number as u64);
-        let mut task = Task::new(node, process, cookie, part, dice);
-        task.stubborn = part == Part::Worker && task.dice.chance(50);
+        let prng = crate::prng::Prng::new(self.seed, 1000 + number as u64);
+        let mut task = Task::new(node, process, cookie, role, prng);
+        task.ignores_sigterm = role == ProgramRole::Worker && task.prng.chance(50);
         task.steps_left = self.steps;
         self.tasks.push(task);
-        self.population += usize::from(part == Part::Worker);
+        self.population += usize::from(role == ProgramRole::Worker);
         number
     }
 
-    /// A process was started for a spawn, or not.
+    /// Reports that a process was started for a spawn, or that the start failed.
     pub fn process_started(&mut self, node: NodeId, start: &Start, fails: bool) {
         if fails || start.path.as_slice() == b"broken" {
             return self.nodes[node].machine.handle_started(start.tid, Err(Code::OutOfRes));
         }
-        let task = self.start_process(node, Some(start.cookie), Part::Worker);
+        let task = self.start_process(node, Some(start.cookie), ProgramRole::Worker);
         self.tasks[task].tid = start.tid;
         let process = self.tasks[task].process;
         self.nodes[node].tasks.insert(start.tid, task);
         self.by_tid.insert(start.tid, task);
         self.nodes[node].machine.handle_started(start.tid, Ok(process));
-        match self.dice.roll(100) {
-            // It ends before it says anything.
+        match self.prng.below(100) {
+            // It ends before it sends anything.
             0 => self.end_process(task, 1),
             1 => self.queue.push(self.now + SECOND, Event::Hello(task)),
             _ => {
-                let late = self.dice.span(200_000, 5 * MILLISECOND);
+                let late = self.prng.span(200_000, 5 * MILLISECOND);
                 self.queue.push(self.now + late, Event::Hello(task));
             }
         }
     }
 
-    /// A process says hello.
+    /// Lets a process send its hello.
     pub fn hello(&mut self, node: NodeId, task: TaskId) {
         let one = &self.tasks[task];
         if one.stage != Stage::Starting {
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// A frame for a task of that host, or for one that is about to come.
+    /// Sends a frame to a task of that host, or keeps it for a task that has not enrolled yet.
     fn send(&mut self, node: NodeId, to: Tid, frame: ToTask) {
         match self.nodes[node].tasks.get(&to).copied() {
             Some(task) if self.tasks[task].stage != Stage::Starting || self.is_welcomed(task) => {
@@ -209,29 +209,29 @@ impl World {
         }
     }
 
-    /// Whether its welcome is on its way.
+    /// Returns whether the welcome of a task is on its way.
     fn is_welcomed(&self, task: TaskId) -> bool {
         self.tasks[task].from_daemon.iter().any(|frame| matches!(frame, ToTask::Welcome(_)))
     }
 
     fn send_to_task(&mut self, task: TaskId, frame: ToTask) {
-        let late = self.moment();
+        let late = self.short_time();
         let one = &mut self.tasks[task];
         one.from_daemon.push_back(frame);
         one.last[1] = one.last[1].max(self.now + late);
         self.queue.push(one.last[1], Event::ToTask(task));
     }
 
-    /// A task writes a frame to its socket.
+    /// Writes a frame of a task to its socket.
     pub fn send_to_daemon(&mut self, task: TaskId, frame: ToDaemon) {
-        let late = self.moment();
+        let late = self.short_time();
         let one = &mut self.tasks[task];
         one.to_daemon.push_back(frame);
         one.last[0] = one.last[0].max(self.now + late);
         self.queue.push(one.last[0], Event::FromTask(task));
     }
 
-    /// The daemon reads a frame of a task.
+    /// Lets the daemon read a frame of a task.
     pub fn read_from_task(&mut self, node: NodeId, task: TaskId) {
         let Some(frame) = self.tasks[task].to_daemon.pop_front() else { return };
         if frame == ToDaemon::Bye {
@@ -243,12 +243,12 @@ impl World {
         self.trace.line(self.now, host, || format!("{tid} asks {frame:?}"));
         if let ToDaemon::Request { request: Request::Notify { tag, tids, .. }, .. } = &frame {
             let known = |tid: &Tid| self.nodes[node].machine.has_host(*tid);
-            self.checks.wishes_for(tid, *tag, tids.iter().copied().filter(|tid| !known(tid)));
+            self.checks.unknown_to_daemon(tid, *tag, tids.iter().copied().filter(|tid| !known(tid)));
         }
         self.nodes[node].machine.handle_frame(now, tid, frame);
     }
 
-    /// A process ends, whatever it was doing.
+    /// Ends a process, whatever it is doing.
     pub fn end_process(&mut self, task: TaskId, status: i32) {
         if self.tasks[task].stage == Stage::Dead {
             return;
@@ -256,7 +256,7 @@ impl World {
         let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
         self.trace.line(self.now, host, || format!("{tid} ends with {status:#x}"));
         self.task_is_dead(task);
-        let (one, other) = (self.moment(), self.dice.span(0, 2 * MILLISECOND));
+        let (one, other) = (self.short_time(), self.prng.span(0, 2 * MILLISECOND));
         let read: Nanos = self.tasks[task].last[0].max(self.now);
         self.queue.push(read + one, Event::SocketClosed(task));
         if self.tasks[task].cookie.is_some() {
@@ -264,16 +264,16 @@ impl World {
         }
     }
 
-    /// A process is no more.
+    /// Notes that a process has ended.
     pub fn task_is_dead(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         if std::mem::replace(&mut one.stage, Stage::Dead) != Stage::Dead {
-            self.population -= usize::from(one.part == Part::Worker);
+            self.population -= usize::from(one.role == ProgramRole::Worker);
             self.checks.task_ended(one.tid);
         }
     }
 
-    /// The daemon finds that a task's socket has closed.
+    /// Lets the daemon find that a task's socket has closed.
     pub fn socket_closed(&mut self, node: NodeId, task: TaskId) {
         self.poll_ring(node, task, true);
         let tid = self.tasks[task].tid;
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// The daemon finds that a process has ended; what it sent was read before.
+    /// Lets the daemon find that a process has ended, after it has read what the process sent.
     pub fn process_ended(&mut self, node: NodeId, task: TaskId, status: i32) {
         self.poll_ring(node, task, true);
         self.read_output(node, task);
@@ -290,12 +290,12 @@ impl World {
         self.nodes[node].machine.handle_process_end(tid, status);
     }
 
-    /// A process gets a signal. 0 stands for its own wish to end.
+    /// Sends a signal to a process. Signal 0 is its own decision to end.
     pub fn signalled(&mut self, task: TaskId, signal: i32) {
         let one = &self.tasks[task];
-        let spared = match one.part {
-            Part::Operator => signal != 0,
-            Part::Worker => signal == 15 && one.stubborn,
+        let spared = match one.role {
+            ProgramRole::Operator => signal != 0,
+            ProgramRole::Worker => signal == 15 && one.ignores_sigterm,
         };
         if one.stage == Stage::Dead || spared {
             return;

@@ -1,27 +1,26 @@
-//! A whole virtual machine in one process: many daemons that run the rules of `pvm-core`, many tasks,
-//! and a network and a world that hurt them. All chance comes from a seed, so that every run can be
-//! had again.
+//! A whole virtual machine in one process: many daemons that run the rules of `pvm-core`, many tasks, and a network
+//! with faults. All random numbers depend on a seed, so that every run can be repeated.
 //!
-//! * [`scenario`]: what befalls the machine, as data;
-//! * `world`, `queue`, `dice`: everything that there is, time, chance;
-//! * `node`, `edge`, `boards`: a daemon, what its edge does, and the memory of groups;
-//! * `network`, `carry`, `starts`: links and what they carry, hosts that come and go;
+//! * [`scenario`]: the faults and other commands of a run, as data;
+//! * `world`, `queue`, `prng`: the whole state, time, random numbers;
+//! * `node`, `edge`, `group_memory`: a daemon, its edge, and the shared memory of groups;
+//! * `network`, `links`, `data`, `starts`: connections and their contents, hosts that start and end;
 //! * `program`, `library`, `behaviour`, `collect`: tasks;
-//! * `checks`: what has to be true;
-//! * `trace`, [`report`]: what happened, and how it is told.
+//! * `checks`: the invariants;
+//! * `trace`, [`report`]: the events of a run, and the report of a failure.
 #![forbid(unsafe_code)]
 
 mod behaviour;
-mod boards;
-mod carry;
 mod checks;
 mod collect;
 mod data;
-mod dice;
 mod edge;
+mod group_memory;
 mod library;
+mod links;
 mod network;
 mod node;
+mod prng;
 mod program;
 mod queue;
 pub mod report;
@@ -35,7 +34,7 @@ pub use world::Outcome;
 
 use scenario::Scenario;
 
-/// Runs a scenario with a seed; the outcome is always the same. A panic is one too.
+/// Runs a scenario with a seed. The outcome is always the same; a panic is an outcome too.
 pub fn run(seed: u64, scenario: &Scenario) -> Outcome {
     let world = || world::World::new(seed, scenario.clone(), false).run().0;
     std::panic::catch_unwind(world).unwrap_or_else(|panic| {

@@ -1,14 +1,14 @@
-//! What a library of PVM does for a simulated program: requests, introductions, queues.
-use crate::program::{Open, Parcel, Stage, TaskId, Unsent};
+//! The PVM library of a simulated program: requests, introductions, queues.
+use crate::program::{Open, QueuedMessage, Stage, TaskId, Unsent};
 use crate::world::{Event, World};
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
 use std::rc::Rc;
 
 impl World {
-    // ----- what comes
+    // ----- Receiving
 
-    /// A task reads a frame from its socket.
+    /// Lets a task read a frame from its socket.
     pub fn read_from_daemon(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         let Some(frame) = one.from_daemon.pop_front() else { return };
@@ -30,7 +30,7 @@ impl World {
         match frame {
             ToTask::Reply { wait, reply } => self.replied(task, wait, reply),
             ToTask::Message(message) => {
-                // What the daemon had queued before stands before it.
+                // The messages that the daemon queued before come first.
                 self.take_from_daemon(task);
                 self.message_of_daemon(task, &message);
             }
@@ -52,16 +52,16 @@ impl World {
         }
     }
 
-    /// A task looks at its queues.
+    /// Lets a task poll its queues.
     pub fn take(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
-        if one.lazy_until > self.now && one.is_enrolled() {
-            let until = one.lazy_until;
+        if one.silent_until > self.now && one.is_enrolled() {
+            let until = one.silent_until;
             return self.queue.push(until, Event::Take(task));
         }
         one.take_planned = false;
         if one.stage == Stage::Starting {
-            // It will when it has been welcomed.
+            // It polls once it has been welcomed.
             return;
         }
         let sources: Vec<Tid> = one.rings.keys().copied().collect();
@@ -72,8 +72,8 @@ impl World {
     }
 
     fn take_from(&mut self, task: TaskId, src: Tid) {
-        for parcel in self.tasks[task].rings.remove(&src).unwrap_or_default() {
-            self.received(task, &parcel);
+        for message in self.tasks[task].rings.remove(&src).unwrap_or_default() {
+            self.received(task, &message);
         }
     }
 
@@ -82,39 +82,39 @@ impl World {
         if queued.is_empty() {
             return;
         }
-        for parcel in queued {
-            self.received(task, &parcel);
+        for message in queued {
+            self.received(task, &message);
         }
-        let (late, mark) = (self.moment(), self.tasks[task].daemon_mark);
+        let (late, mark) = (self.short_time(), self.tasks[task].daemon_mark);
         self.queue.push(self.now + late, Event::Released(task, mark));
     }
 
-    fn received(&mut self, task: TaskId, parcel: &Parcel) {
+    fn received(&mut self, task: TaskId, message: &QueuedMessage) {
         let one = &mut self.tasks[task];
         if !one.is_enrolled() {
             return;
         }
         let tid = one.tid;
-        one.learn(parcel.src);
-        parcel.gossip.into_iter().for_each(|tid| one.learn(tid));
-        let number = parcel.to.iter().find(|(dst, _)| *dst == tid).map(|(_, number)| *number);
-        self.trace.number(u64::from(tid.0) << 32 | u64::from(parcel.src.0));
+        one.learn(message.src);
+        message.known_task.into_iter().for_each(|tid| one.learn(tid));
+        let number = message.to.iter().find(|(dst, _)| *dst == tid).map(|(_, number)| *number);
+        self.trace.number(u64::from(tid.0) << 32 | u64::from(message.src.0));
         let host = self.nodes[self.tasks[task].node].tid;
-        self.trace.line(self.now, host, || format!("{tid} has number {number:?} of {}", parcel.src));
-        self.checks.message(parcel.src, tid, number);
+        self.trace.line(self.now, host, || format!("{tid} has number {number:?} of {}", message.src));
+        self.checks.message(message.src, tid, number);
     }
 
-    /// A task looks at its queues soon.
+    /// Plans that a task polls its queues soon.
     pub fn plan_take(&mut self, task: TaskId) {
         if !std::mem::replace(&mut self.tasks[task].take_planned, true) {
-            let late = self.moment();
+            let late = self.short_time();
             self.queue.push(self.now + late, Event::Take(task));
         }
     }
 
-    // ----- what goes
+    // ----- Sending
 
-    /// A task asks its daemon for something.
+    /// Sends a request of a task to its daemon.
     pub fn ask(&mut self, task: TaskId, request: Request) {
         let now = self.now;
         let one = &mut self.tasks[task];
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Sends a message to several, as far as they are there.
+    /// Sends a message to the receivers that exist.
     pub fn send_message(&mut self, task: TaskId, to: Vec<Tid>, bytes: usize) {
         self.tasks[task].unsent = Some(Unsent { to, bytes });
         self.push_unsent(task);
@@ -178,18 +178,18 @@ impl World {
 
     fn post(&mut self, task: TaskId, own: Tid, unsent: &Unsent) {
         let one = &mut self.tasks[task];
-        let (src, node, gossip) = (one.tid, one.node, one.dice.pick(&one.known).copied());
+        let (src, node, known_task) = (one.tid, one.node, one.prng.pick(&one.known).copied());
         let to: Vec<(Tid, u64)> = unsent.to.iter().map(|dst| (*dst, self.checks.sent(src, *dst))).collect();
         self.trace.line(self.now, own, || format!("{src} sends {to:?}"));
-        let parcel = Rc::new(Parcel { src, to, bytes: unsent.bytes, gossip });
+        let message = Rc::new(QueuedMessage { src, to, bytes: unsent.bytes, known_task });
         for dst in unsent.to.iter().filter(|dst| dst.host() == own) {
             if let Some(other) = self.nodes[node].tasks.get(dst).copied() {
-                self.tasks[other].rings.entry(src).or_default().push_back(parcel.clone());
+                self.tasks[other].rings.entry(src).or_default().push_back(message.clone());
                 self.plan_take(other);
             }
         }
         if unsent.to.iter().any(|dst| dst.host() != own) {
-            self.tasks[task].ring.push_back(parcel);
+            self.tasks[task].ring.push_back(message);
             self.plan_poll(task);
         }
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: runs seeds, tells of failures.
+//! `cargo xtask sim`: runs seeds and reports failures.
 #![forbid(unsafe_code)]
 use pvm_sim::report;
 use pvm_sim::scenario::Scenario;
@@ -9,8 +9,8 @@ const USAGE: &str = "sim [--seed N] [--hosts H] [--tasks T] [--scenario FILE] [-
 sim --seeds N [--from N] [--hosts H] [--tasks T]
 sim --costs [--hosts H]";
 
-/// Tasks of a host when costs are measured.
-const TASKS_A_HOST: usize = 10;
+/// The number of tasks on each host when costs are measured.
+const TASKS_PER_HOST: usize = 10;
 
 #[derive(Default)]
 struct Options {
@@ -107,13 +107,12 @@ fn seeds(options: &Options, count: u64) -> Result<(), String> {
     Err(format!("{}\nagain: {command}", report::describe(first.seed, &small, options.trace)))
 }
 
-/// The cost of an event may grow with the logarithm of the number of hosts. So many times that is not
-/// taken for noise any more.
+/// The cost of an event may grow with the logarithm of the number of hosts. This factor allows for noise.
 const COST_MARGIN: f64 = 1.25;
-/// With the cost in machines of so many hosts others are compared.
+/// The number of hosts of the machine with which others are compared.
 const COST_HOSTS_LEAST: usize = 10;
 
-/// Prints what an event costs in machines of different sizes; fails when that grows too fast.
+/// Prints the cost of an event in machines of different sizes. Fails if it grows too fast.
 fn costs(options: &Options) -> Result<(), String> {
     let largest = options.hosts.unwrap_or(500).max(COST_HOSTS_LEAST + 1);
     let between = [10, 30, 100, 300].into_iter().filter(|hosts| *hosts < largest);
@@ -121,7 +120,7 @@ fn costs(options: &Options) -> Result<(), String> {
     println!(" hosts  tasks     events     ns  growth     machines     ns  growth  log allows");
     let (mut first, mut worst): (Option<[f64; 2]>, f64) = (None, 0.0);
     for hosts in between.chain([largest]) {
-        let (tasks, machines) = (TASKS_A_HOST * hosts, (largest + hosts / 2) / hosts);
+        let (tasks, machines) = (TASKS_PER_HOST * hosts, (largest + hosts / 2) / hosts);
         let alone = report::cost(hosts, tasks);
         let among = report::cost_of_several(hosts, tasks, machines);
         let least = *first.get_or_insert([alone.nanos, among.nanos]);

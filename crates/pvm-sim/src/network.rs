@@ -1,45 +1,45 @@
-//! The network: links between daemons as pairs of channels, and what befalls them.
+//! The network: links between daemons as pairs of channels, and the faults of these channels.
 use crate::data::Data;
-use crate::dice::Dice;
-use crate::program::Parcel;
+use crate::prng::Prng;
+use crate::program::QueuedMessage;
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos};
 use crate::scenario::Place;
 use pvm_core::flows::{Credit, Piece};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// A daemon from its start to its end.
+/// The index of a daemon, which identifies one life of it.
 pub type NodeId = usize;
-/// Two connections between two daemons, one for control, one for data.
+/// The index of a link: two connections between two daemons, one for control and one for data.
 pub type LinkId = usize;
 
-/// What a data channel takes before it wants no more for now, in bytes.
+/// The most bytes that a data channel accepts for now.
 pub const CHANNEL_BYTES_MAX: usize = 256 << 10;
 
-/// How often the system sends something again at most.
+/// The most times that the system sends something again.
 const TRIES_MAX: u32 = 12;
 
-/// What travels.
+/// An item on a connection.
 #[derive(Clone)]
 pub enum Item {
-    /// Both connections stand.
+    /// The connections are established.
     Up,
-    /// A frame, in its form on the wire.
+    /// A frame, as it is encoded.
     Frame(Vec<u8>),
-    /// A piece of the data link.
-    Piece(Rc<Piece<Parcel>>),
+    /// A piece of a message on the data link.
+    Piece(Rc<Piece<QueuedMessage>>),
     /// Credit on the data link.
     Credit(Credit),
-    /// So many items of the data link have come.
+    /// An acknowledgement: this number of items of the data link has arrived.
     Acknowledged(u64),
-    /// The same, as the first on a new connection.
+    /// The same, as the first item on a new connection.
     Greeting(u64),
-    /// The other side has closed.
+    /// The other side has closed the connection.
     Close,
 }
 
 impl Item {
-    /// What it counts on the data link.
+    /// Returns the bytes that the item takes on the data link.
     pub fn bytes(&self) -> usize {
         match self {
             Item::Piece(piece) => match &**piece {
@@ -63,71 +63,71 @@ pub enum Kind {
 /// One direction of a connection: first in, first out.
 #[derive(Default)]
 pub struct Channel {
-    /// When each item arrives, if nothing holds it up.
+    /// The items, each with the time of its arrival if nothing delays it.
     pub items: VecDeque<(Nanos, Item)>,
     last: Nanos,
     /// Whether the arrival of the first item is planned.
     pub planned: bool,
-    /// Bytes on their way.
+    /// The bytes on their way.
     pub bytes: usize,
 }
 
 impl Channel {
-    /// Queues an item; gives when to plan its arrival, if that is not planned.
+    /// Queues an item. Returns when to plan its arrival, unless that is already planned.
     pub fn push(&mut self, arrival: Nanos, item: Item) -> Option<Nanos> {
         self.last = self.last.max(arrival);
         self.bytes += item.bytes();
         self.items.push_back((self.last, item));
         (!std::mem::replace(&mut self.planned, true)).then_some(self.last)
     }
-    /// The first item.
+    /// Removes and returns the first item.
     pub fn pop(&mut self) -> Option<Item> {
         let (_, item) = self.items.pop_front()?;
         self.bytes -= item.bytes();
         if self.items.is_empty() {
-            // Begins again where memory is warm.
+            // This reuses memory that is in the processor's cache.
             self.items.clear();
         }
         Some(item)
     }
-    /// Everything on its way is lost.
+    /// Drops everything on its way.
     pub fn clear(&mut self) {
         self.items.clear();
         self.bytes = 0;
     }
 }
 
-/// A link. Each end has its index: 0 is the one that connected.
+/// A link. Each end has an index: 0 is the end that connected.
 pub struct Link {
     /// The daemons.
     pub ends: [NodeId; 2],
-    /// Whether each daemon has heard that it stands.
+    /// Whether each daemon knows that the link is established.
     pub up: [bool; 2],
-    /// Whether each daemon has closed it, or was told that it is closed.
+    /// Whether each daemon has closed the link, or was told that it is closed.
     pub closed: [bool; 2],
     /// How often each end had to send something again on the control connection.
     pub sent_again: [u32; 2],
     /// The data link, whose connections may break.
     pub data: Data,
-    /// What goes to each end, by kind.
+    /// The channels towards each end, by kind.
     towards: [[Channel; 2]; 2],
 }
 
 impl Link {
-    /// A link that is about to stand.
+    /// Makes a link that is not established yet.
     pub fn new(ends: [NodeId; 2]) -> Link {
         let (sent_again, data) = ([0; 2], Data::default());
         Link { ends, up: [false; 2], closed: [false; 2], sent_again, data, towards: Default::default() }
     }
-    /// What goes to that end.
+    /// Returns the channel towards that end.
     pub fn towards(&mut self, end: usize, kind: Kind) -> &mut Channel {
         &mut self.towards[end][kind as usize]
     }
-    /// Which end that daemon is.
+    /// Returns which end that daemon is.
     pub fn end_of(&self, node: NodeId) -> usize {
         usize::from(self.ends[0] != node)
     }
-    /// Whether nothing but signs of life can be on its way.
+    /// Returns whether nothing but heartbeats can be on its way.
     pub fn is_quiet(&self) -> bool {
         let waiting = |item: &Item| match item {
             Item::Frame(frame) => frame.len() > 1,
@@ -137,43 +137,43 @@ impl Link {
     }
 }
 
-/// What passes, and how fast.
+/// Which traffic passes, and how fast.
 pub struct Network {
     base: Nanos,
     jitter: Nanos,
     /// Groups of computers that are cut off from the others.
     cuts: Vec<(u64, Vec<bool>)>,
-    /// Pairs between which nothing passes.
+    /// Pairs of computers between which nothing passes.
     parts: Vec<(u64, Place, Place)>,
-    /// Pairs between which no data link can be made.
-    snapped: Vec<(u64, Place, Place)>,
-    /// What is added for a computer.
+    /// Pairs of computers between which no data link can be made.
+    without_data_links: Vec<(u64, Place, Place)>,
+    /// The additional delay of each computer.
     slow: Vec<Nanos>,
-    /// Of a thousand things that come from or go to a computer, how many are lost at the first try.
+    /// How many of a thousand packets from or to each computer are lost at the first try.
     lossy: Vec<usize>,
     last: u64,
 }
 
 impl Network {
-    /// A network of so many computers.
-    pub fn new(dice: &mut Dice, places: usize) -> Network {
-        let base = [20 * MICROSECOND, 100 * MICROSECOND, MILLISECOND, 20 * MILLISECOND][dice.weighted(&[3, 3, 2, 1])];
-        let jitter = if dice.chance(700) { base } else { 20 * base };
-        let (cuts, parts, snapped) = (Vec::new(), Vec::new(), Vec::new());
+    /// Makes a network with this number of computers.
+    pub fn new(prng: &mut Prng, places: usize) -> Network {
+        let base = [20 * MICROSECOND, 100 * MICROSECOND, MILLISECOND, 20 * MILLISECOND][prng.weighted(&[3, 3, 2, 1])];
+        let jitter = if prng.chance(700) { base } else { 20 * base };
+        let (cuts, parts, without_data_links) = (Vec::new(), Vec::new(), Vec::new());
         let (slow, lossy) = (vec![0; places + 1], vec![0; places + 1]);
-        Network { base, jitter, cuts, parts, snapped, slow, lossy, last: 0 }
+        Network { base, jitter, cuts, parts, without_data_links, slow, lossy, last: 0 }
     }
-    /// How long something takes between two computers.
-    pub fn latency(&self, dice: &mut Dice, one: Place, other: Place) -> Nanos {
-        self.base + dice.span(0, self.jitter) + self.slow[one] + self.slow[other]
+    /// Returns the delay between two computers.
+    pub fn latency(&self, prng: &mut Prng, one: Place, other: Place) -> Nanos {
+        self.base + prng.span(0, self.jitter) + self.slow[one] + self.slow[other]
     }
-    /// Whether anything passes between two computers.
+    /// Returns whether anything passes between two computers.
     pub fn passes(&self, one: Place, other: Place) -> bool {
         one == other
             || (self.cuts.iter().all(|(_, cut)| cut[one] == cut[other])
                 && !self.parts.iter().any(|(_, a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one)))
     }
-    /// Cuts off these computers; gives a number to mend it.
+    /// Cuts off these computers. Returns a number for [`Network::mend`].
     pub fn cut(&mut self, places: &[Place]) -> u64 {
         let mut cut = vec![false; self.slow.len()];
         places.iter().for_each(|place| cut[*place] = true);
@@ -181,54 +181,54 @@ impl Network {
         self.cuts.push((self.last, cut));
         self.last
     }
-    /// Parts two computers; gives a number to mend it.
+    /// Separates two computers. Returns a number for [`Network::mend`].
     pub fn part(&mut self, one: Place, other: Place) -> u64 {
         self.last += 1;
         self.parts.push((self.last, one, other));
         self.last
     }
-    /// What anything takes at least.
+    /// Returns the least delay.
     pub fn base(&self) -> Nanos {
         self.base
     }
-    /// Whether a data link between two computers can be made.
+    /// Returns whether a data link between two computers can be made.
     pub fn joins(&self, one: Place, other: Place) -> bool {
-        !self.snapped.iter().any(|(_, a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
+        !self.without_data_links.iter().any(|(_, a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
     }
-    /// No data link between two computers can be made; gives a number to mend it.
-    pub fn snap(&mut self, one: Place, other: Place) -> u64 {
+    /// Prevents data links between two computers. Returns a number for [`Network::mend`].
+    pub fn block_data_links(&mut self, one: Place, other: Place) -> u64 {
         self.last += 1;
-        self.snapped.push((self.last, one, other));
+        self.without_data_links.push((self.last, one, other));
         self.last
     }
-    /// Mends what has that number.
+    /// Removes the fault with that number.
     pub fn mend(&mut self, number: u64) {
-        self.snapped.retain(|(other, _, _)| *other != number);
+        self.without_data_links.retain(|(other, _, _)| *other != number);
         self.cuts.retain(|(other, _)| *other != number);
         self.parts.retain(|(other, _, _)| *other != number);
     }
-    /// Mends everything.
+    /// Removes all faults.
     pub fn mend_all(&mut self) {
         self.cuts.clear();
         self.parts.clear();
-        self.snapped.clear();
+        self.without_data_links.clear();
         self.slow.fill(0);
         self.lossy.fill(0);
     }
-    /// Makes a computer's connections lose so many of a thousand things, or (0) nothing any more.
+    /// Sets the share of packets that a computer's connections lose, in thousandths.
     pub fn lose(&mut self, place: Place, share: usize) {
         self.lossy[place] = share;
     }
-    /// How often something between two computers has to be sent again, and how long that takes.
-    pub fn sent_again(&self, dice: &mut Dice, one: Place, other: Place) -> (u32, Nanos) {
+    /// Returns how often something between two computers is sent again, and the delay of that.
+    pub fn sent_again(&self, prng: &mut Prng, one: Place, other: Place) -> (u32, Nanos) {
         let share = if one == other { 0 } else { self.lossy[one].max(self.lossy[other]) };
         let (mut count, mut time, mut pause) = (0, 0, 200 * MILLISECOND);
-        while share > 0 && count < TRIES_MAX && dice.chance(share) {
+        while share > 0 && count < TRIES_MAX && prng.chance(share) {
             (count, time, pause) = (count + 1, time + pause, 2 * pause);
         }
         (count, time)
     }
-    /// Makes a computer's connections slower, or (0) as fast as they were.
+    /// Sets the additional delay of a computer's connections.
     pub fn slow(&mut self, place: Place, delay: Nanos) {
         self.slow[place] = delay;
     }
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_cut_parts_a_group_from_the_others_until_it_is_mended() {
-        let mut network = Network::new(&mut Dice::new(1, 1), 4);
+        let mut network = Network::new(&mut Prng::new(1, 1), 4);
         let (cut, part) = (network.cut(&[2, 3]), network.part(1, 4));
         assert!(network.passes(2, 3) && !network.passes(1, 2) && !network.passes(3, 4) && !network.passes(4, 1));
         network.mend(cut);

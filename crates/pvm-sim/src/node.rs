@@ -1,8 +1,8 @@
-//! A simulated daemon: the machine's rules, the flows, and what its edge keeps.
-use crate::boards::Board;
+//! A simulated daemon: the machine's rules, the flows, and the state of its edge.
 use crate::data::Attempt;
+use crate::group_memory::GroupMemory;
 use crate::network::LinkId;
-use crate::program::{Parcel, TaskId};
+use crate::program::{QueuedMessage, TaskId};
 use crate::queue::Nanos;
 use crate::scenario::Place;
 use crate::world::Event;
@@ -22,44 +22,44 @@ const FIRST_PORT: u16 = 4000;
 
 /// Whether a daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
-    /// It does.
+pub enum NodeState {
+    /// It runs.
     Running,
     /// It hangs; its connections stay.
     Stopped,
-    /// It is no more.
+    /// It has ended.
     Dead,
 }
 
 /// A daemon from its start to its end.
 pub struct Node {
-    /// Where it runs.
+    /// The computer on which it runs.
     pub place: Place,
-    /// Its host.
+    /// The tid of its host.
     pub tid: Tid,
-    /// Where it listens.
+    /// The address where it listens.
     pub address: SocketAddr,
     /// Its key.
     pub key: Key,
-    /// The rules.
+    /// The rules of the machine.
     pub machine: Machine,
-    /// What goes to other hosts.
-    pub flows: Flows<Parcel>,
-    /// What comes from there.
-    pub intake: Intake<std::rc::Rc<Parcel>>,
+    /// The messages to other hosts.
+    pub flows: Flows<QueuedMessage>,
+    /// The messages from other hosts.
+    pub intake: Intake<std::rc::Rc<QueuedMessage>>,
     /// Whether it runs.
-    pub life: Life,
-    /// What happened while it was stopped.
+    pub state: NodeState,
+    /// Events that happened while it was stopped.
     pub deferred: VecDeque<Event>,
-    /// Whose connections it accepts, and to whom it may send.
+    /// The hosts whose connections it accepts and to which it may send.
     pub known: BTreeMap<Tid, Key>,
-    /// The links that stand or are about to.
+    /// The links that are established or being made.
     pub links: BTreeMap<Tid, LinkId>,
-    /// Connections that it is making: their number, when it gives up, and where to.
+    /// The connections that it is making: their number, when it gives up, and the address.
     pub attempts: BTreeMap<Tid, (u64, Nanos, SocketAddr)>,
-    /// Data links that it awaits, and that it calls for.
+    /// The data links that it expects.
     pub data_expected: BTreeMap<Tid, Attempt>,
-    /// See `data_expected`.
+    /// The data links for which it calls.
     pub data_calls: BTreeMap<Tid, Attempt>,
     /// Its tasks, by tid.
     pub tasks: BTreeMap<Tid, TaskId>,
@@ -69,14 +69,14 @@ pub struct Node {
     pub since: Nanos,
     /// When it will be woken.
     pub wake_at: Option<Nanos>,
-    /// The memory of groups.
-    pub boards: BTreeMap<u64, Board>,
+    /// The shared memory of groups.
+    pub group_memories: BTreeMap<u64, GroupMemory>,
     /// The last process that it started.
     pub last_process: i32,
 }
 
 impl Node {
-    /// A daemon that has just started. `number` makes its key and its port.
+    /// Makes a daemon that has just started. `number` determines its key and its port.
     pub fn new(place: Place, number: usize, rank: Rank, timeout: Duration, since: Nanos) -> Node {
         let mut key = [0; KEY_BYTES];
         key[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
@@ -95,7 +95,7 @@ impl Node {
             machine: Machine::new(settings),
             flows: Flows::new(),
             intake: Intake::new(),
-            life: Life::Running,
+            state: NodeState::Running,
             deferred: VecDeque::new(),
             known: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -106,24 +106,24 @@ impl Node {
             kept: BTreeMap::new(),
             since,
             wake_at: None,
-            boards: BTreeMap::new(),
+            group_memories: BTreeMap::new(),
             last_process: 100,
         }
     }
 }
 
-/// The name of a computer.
+/// Returns the name of a computer.
 pub fn name_of(place: Place) -> String {
     format!("h{place}")
 }
 
-/// The computer of that name, if there is one.
+/// Returns the computer with that name, if there is one.
 pub fn place_of(name: &str, places: usize) -> Option<Place> {
     let place = name.strip_prefix('h')?.parse().ok()?;
     (1..=places).contains(&place).then_some(place)
 }
 
-/// The address of a computer.
+/// Returns the address of a computer.
 pub fn address_of(place: Place) -> IpAddr {
     Ipv4Addr::from(0x0a00_0000 + place as u32).into()
 }

@@ -1,155 +1,155 @@
-//! A simulated task: a program, and what a library of PVM keeps for it.
-use crate::dice::Dice;
+//! A simulated task: a program, and the state of its PVM library.
 use crate::network::NodeId;
+use crate::prng::Prng;
 use crate::queue::Nanos;
 use pvm_core::proto::{Request, ToDaemon, ToTask, TraceSettings};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// A process from its start to its end.
+/// The index of a process, which identifies one life of it.
 pub type TaskId = usize;
 
-/// How many others a program remembers.
+/// The most other tasks that a program remembers.
 const KNOWN_MAX: usize = 24;
 
 /// A message between tasks.
 #[derive(Debug)]
-pub struct Parcel {
-    /// Who sent it.
+pub struct QueuedMessage {
+    /// The sender.
     pub src: Tid,
-    /// To whom, and which message it is from the sender to each.
+    /// The receivers, each with the message's number from the sender to it.
     pub to: Vec<(Tid, u64)>,
-    /// Bytes of its body.
+    /// The number of bytes of the body.
     pub bytes: usize,
-    /// Others that the sender knows.
-    pub gossip: Option<Tid>,
+    /// Another task that the sender knows.
+    pub known_task: Option<Tid>,
 }
 
-/// How far a process has come.
+/// The stage in the life of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// It has not been welcomed yet.
     Starting,
     /// It is a task.
     Enrolled,
-    /// It has said goodbye, and goes on for a while.
+    /// It has left the machine, and runs on for a while.
     Left,
-    /// It is no more.
+    /// It has ended.
     Dead,
 }
 
-/// What a program is for.
+/// The role of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// It does what the scenario says, on the master's host, and nothing else.
+pub enum ProgramRole {
+    /// It runs the scenario's commands on the master's host, and nothing else.
     Operator,
-    /// It does this and that.
+    /// It does random things.
     Worker,
 }
 
-/// A request that is open.
+/// A pending request.
 #[derive(Debug, Clone)]
 pub struct Open {
-    /// Its number.
+    /// The number of the request.
     pub wait: u32,
     /// What was asked.
     pub request: Request,
-    /// When.
+    /// When it was sent.
     pub at: Nanos,
 }
 
-/// A message that waits until its sender has been introduced.
+/// A message that waits until its sender has been introduced to the receivers.
 pub struct Unsent {
-    /// To whom it goes, as far as they are there.
+    /// The receivers that exist.
     pub to: Vec<Tid>,
-    /// Bytes of its body.
+    /// The number of bytes of the body.
     pub bytes: usize,
 }
 
 /// A process.
 pub struct Task {
-    /// Its host's daemon.
+    /// The daemon of its host.
     pub node: NodeId,
     /// Its tid; `Tid::NONE` until it has one.
     pub tid: Tid,
     /// Its process id.
     pub process: i32,
-    /// How it claims its place, if it was spawned.
+    /// The cookie with which it claims its place, if it was spawned.
     pub cookie: Option<u32>,
-    /// How far it has come.
+    /// The stage of its life.
     pub stage: Stage,
-    /// What it is for.
-    pub part: Part,
-    /// Its chances.
-    pub dice: Dice,
-    /// What lies in its socket, towards the daemon and from there, and when the last of it comes.
+    /// Its role.
+    pub role: ProgramRole,
+    /// Its random numbers.
+    pub prng: Prng,
+    /// Frames in its socket towards the daemon.
     pub to_daemon: VecDeque<ToDaemon>,
-    /// See `to_daemon`.
+    /// Frames in its socket from the daemon.
     pub from_daemon: VecDeque<ToTask>,
-    /// When the last of that arrives, in each direction.
+    /// When the last of these frames arrives, in each direction.
     pub last: [Nanos; 2],
     /// Its queue to the daemon: messages for tasks of other hosts.
-    pub ring: VecDeque<Rc<Parcel>>,
-    /// Whether the daemon is about to look at it.
+    pub ring: VecDeque<Rc<QueuedMessage>>,
+    /// Whether the daemon is about to poll that queue.
     pub ring_planned: bool,
-    /// What other tasks of its host have queued for it.
-    pub rings: BTreeMap<Tid, VecDeque<Rc<Parcel>>>,
-    /// What the daemon has queued for it, and how many that were.
-    pub daemon_ring: VecDeque<Rc<Parcel>>,
-    /// See `daemon_ring`.
+    /// Messages that other tasks of its host have queued for it.
+    pub rings: BTreeMap<Tid, VecDeque<Rc<QueuedMessage>>>,
+    /// Messages that the daemon has queued for it.
+    pub daemon_ring: VecDeque<Rc<QueuedMessage>>,
+    /// How many messages the daemon has queued for it so far.
     pub daemon_mark: u64,
-    /// Whether it is about to look at these.
+    /// Whether it is about to poll its queues.
     pub take_planned: bool,
-    /// Until then it calls nothing of PVM.
-    pub lazy_until: Nanos,
-    /// Tasks of its host, and the daemon, whom it knows.
+    /// The time until which it calls no PVM function.
+    pub silent_until: Nanos,
+    /// The tasks of its host, and the daemon, to which it was introduced.
     pub introduced: BTreeSet<Tid>,
-    /// What it is waiting for.
+    /// The request for whose answer it waits.
     pub open: Option<Open>,
     /// The number of its last request.
     pub last_wait: u32,
-    /// A message on its way out.
+    /// A message that waits for introductions.
     pub unsent: Option<Unsent>,
-    /// Tasks of which it has heard.
+    /// Other tasks that it knows.
     pub known: Vec<Tid>,
     /// Its contexts.
     pub contexts: Vec<i32>,
-    /// Its groups: name, number, and which member it is.
+    /// Its groups: name, number, and instance number.
     pub joined: Vec<(String, u64, u32)>,
     /// Where its output and its traces go.
     pub own: TraceSettings,
-    /// Lines that it has printed, and that its daemon has read.
+    /// How many lines it has printed.
     pub printed: u64,
-    /// See `printed`.
+    /// How many lines its daemon has read.
     pub read: u64,
     /// Whether it is the tracer of the machine.
     pub serves: bool,
     /// The group in whose barrier it waits, in the memory of its host.
     pub meets_in: Option<u64>,
-    /// The last tag that it asked a notification with, and what was asked with some of them.
+    /// The tag of its last notify request.
     pub last_tag: i32,
-    /// See `last_tag`.
+    /// Its notify requests: tag, kind, and tids.
     pub asked: Vec<(i32, i32, Vec<Tid>)>,
-    /// Whether SIGTERM does nothing to it.
-    pub stubborn: bool,
-    /// What it will ask, one after the other (operator).
-    pub agenda: VecDeque<Request>,
-    /// Steps that it may still do.
+    /// Whether it ignores SIGTERM.
+    pub ignores_sigterm: bool,
+    /// The requests that the operator will send, in this order.
+    pub planned_requests: VecDeque<Request>,
+    /// How many steps are left.
     pub steps_left: usize,
 }
 
 impl Task {
-    /// A process that has just started.
-    pub fn new(node: NodeId, process: i32, cookie: Option<u32>, part: Part, dice: Dice) -> Task {
+    /// Makes a process that has just started.
+    pub fn new(node: NodeId, process: i32, cookie: Option<u32>, role: ProgramRole, prng: Prng) -> Task {
         Task {
             node,
             tid: Tid::NONE,
             process,
             cookie,
             stage: Stage::Starting,
-            part,
-            dice,
+            role,
+            prng,
             to_daemon: VecDeque::new(),
             from_daemon: VecDeque::new(),
             last: [0; 2],
@@ -159,7 +159,7 @@ impl Task {
             daemon_ring: VecDeque::new(),
             daemon_mark: 0,
             take_planned: false,
-            lazy_until: 0,
+            silent_until: 0,
             introduced: BTreeSet::new(),
             open: None,
             last_wait: 0,
@@ -174,18 +174,18 @@ impl Task {
             meets_in: None,
             last_tag: 0,
             asked: Vec::new(),
-            stubborn: false,
-            agenda: VecDeque::new(),
+            ignores_sigterm: false,
+            planned_requests: VecDeque::new(),
             steps_left: 0,
         }
     }
 
-    /// Whether it is a task that can send and receive.
+    /// Returns whether it is a task that can send and receive.
     pub fn is_enrolled(&self) -> bool {
         self.stage == Stage::Enrolled
     }
 
-    /// It has heard of that task.
+    /// Remembers another task.
     pub fn learn(&mut self, tid: Tid) {
         if tid == self.tid || !tid.is_task() || self.known.contains(&tid) {
             return;
@@ -193,7 +193,7 @@ impl Task {
         if self.known.len() < KNOWN_MAX {
             self.known.push(tid);
         } else {
-            let at = self.dice.roll(KNOWN_MAX);
+            let at = self.prng.below(KNOWN_MAX);
             self.known[at] = tid;
         }
     }

@@ -1,22 +1,21 @@
-//! What will happen, by time; what was planned first happens first.
+//! The queue of future events, ordered by time and then by when they were planned.
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A moment of simulated time, or a span of it, in nanoseconds.
+/// A simulated time or duration, in nanoseconds.
 pub type Nanos = u64;
 
-/// A microsecond.
+/// One microsecond.
 pub const MICROSECOND: Nanos = 1_000;
-/// A millisecond.
+/// One millisecond.
 pub const MILLISECOND: Nanos = 1_000_000;
-/// A second.
+/// One second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// When, as which of all, and where the event lies. (The heap gives the greatest first, which is to
-/// be the earliest.)
+/// The time, the sequence number, and the event's place. `Reverse` makes the heap return the earliest first.
 type Entry = Reverse<(Nanos, u64, usize)>;
 
-/// The events to come. They lie beside the heap, so that it is small.
+/// The future events. They are stored beside the heap, so that heap entries are small.
 pub struct Queue<E> {
     heap: BinaryHeap<Entry>,
     events: Vec<Option<E>>,
@@ -42,7 +41,7 @@ impl<E> Queue<E> {
         self.heap.push(Reverse((at, self.last, place)));
     }
 
-    /// The next event, and when it happens.
+    /// Removes the next event. Returns its time and the event.
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
         let Reverse((at, _, place)) = self.heap.pop()?;
         self.free.push(place);

@@ -1,5 +1,5 @@
-//! Runs and what is told of them.
-use crate::dice::Dice;
+//! Runs seeds, and describes failures.
+use crate::prng::Prng;
 use crate::queue::SECOND;
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -7,21 +7,21 @@ use crate::{Outcome, run};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lines of the trace that a failure shows.
+/// The number of trace lines that a failure shows.
 const TRACE_LINES: usize = 60;
-/// Steps of each program when costs are measured.
+/// The steps of each program when costs are measured.
 const COST_STEPS: usize = 30;
-/// How often each size is run at most, and how many hosts all runs of a size have together, about.
+/// The most runs for each size, and the approximate number of hosts in all runs of a size together.
 const COST_RUNS_MAX: usize = 5;
 const COST_RUNS_HOSTS: usize = 300;
-/// Sizes of machines of many seeds.
+/// The largest machine of a seed, in hosts.
 const HOSTS_MAX: usize = 100;
 
-/// How large the machine of a seed is, when nobody says it: 2 to 100 hosts, rather small.
+/// Returns the size of a seed's machine when no option says it: 2 to 100 hosts, rather few.
 pub fn size_of(seed: u64) -> (usize, usize) {
-    let mut dice = Dice::new(seed, 3);
-    let hosts = 2 + dice.size(HOSTS_MAX - 1);
-    (hosts, 1 + dice.size(hosts * 6))
+    let mut prng = Prng::new(seed, 3);
+    let hosts = 2 + prng.size(HOSTS_MAX - 1);
+    (hosts, 1 + prng.size(hosts * 6))
 }
 
 /// A seed that failed.
@@ -30,12 +30,11 @@ pub struct Failure {
     pub seed: u64,
     /// Its scenario.
     pub scenario: Scenario,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// Runs seeds, on as many processors as there are; gives those that failed, and how many events
-/// there were.
+/// Runs seeds on all processors. Returns the failures, and the number of events.
 pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usize>) -> (Vec<Failure>, u64) {
     let next = AtomicU64::new(first);
     let one = || {
@@ -67,13 +66,13 @@ pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usi
     all
 }
 
-/// The scenario of a seed, with these numbers of hosts and tasks or its own.
+/// Returns the scenario of a seed, with these numbers of hosts and tasks or with its own.
 pub fn scenario_of(seed: u64, hosts: Option<usize>, tasks: Option<usize>) -> Scenario {
     let (own_hosts, own_tasks) = size_of(seed);
     Scenario::from_seed(seed, hosts.unwrap_or(own_hosts), tasks.unwrap_or(own_tasks))
 }
 
-/// A smaller machine on which the seed fails in the same way, or the same one.
+/// Returns the smallest machine in which the seed was found to fail in the same way.
 pub fn shrink(seed: u64, scenario: &Scenario, invariant: &str) -> Scenario {
     let fails =
         |smaller: &Scenario| run(seed, smaller).violation.is_some_and(|violation| violation.invariant == invariant);
@@ -88,7 +87,7 @@ pub fn shrink(seed: u64, scenario: &Scenario, invariant: &str) -> Scenario {
     scenario.clone()
 }
 
-/// The failure of a run, for people.
+/// Returns the text about a failure.
 pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
     let told = || World::new(seed, scenario.clone(), true).run();
     let Ok((outcome, trace)) = std::panic::catch_unwind(told) else {
@@ -106,30 +105,29 @@ pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
     text
 }
 
-/// What an event costs.
+/// The cost of an event.
 pub struct Cost {
-    /// How many events there were.
+    /// The number of events.
     pub events: u64,
-    /// Time on a processor, in nanoseconds an event; that of others who use it does not count.
+    /// Processor time in nanoseconds for each event, without the time of other threads.
     pub nanos: f64,
 }
 
-/// Nanoseconds that this thread has been on a processor.
+/// Returns the nanoseconds that this thread has run on a processor.
 fn on_processor() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// What an event costs in a machine of that size, when nothing goes wrong and each program does the
-/// same number of steps: the best of some runs.
+/// Returns the cost of an event in a machine of that size without faults, where each program does the same number of
+/// steps: the best of some runs.
 pub fn cost(hosts: usize, tasks: usize) -> Cost {
     let runs = (COST_RUNS_HOSTS / hosts).clamp(1, COST_RUNS_MAX);
     let all = (0..runs).map(|_| cost_of_several(hosts, tasks, 1));
     all.min_by(|one, other| one.nanos.total_cmp(&other.nanos)).expect("there is one run at least")
 }
 
-/// What an event costs in several machines of that size that know nothing of one another, when an
-/// event happens in each in turn.
+/// Returns the cost of an event in several independent machines of that size, in which events happen in turn.
 pub fn cost_of_several(hosts: usize, tasks: usize, machines: usize) -> Cost {
     let world = |number| World::new(number, Scenario::peaceful(hosts, tasks), false).with_steps(COST_STEPS);
     let mut worlds: Vec<World> = (1..=machines as u64).map(world).collect();
@@ -138,7 +136,7 @@ pub fn cost_of_several(hosts: usize, tasks: usize, machines: usize) -> Cost {
     while going {
         going = false;
         for world in &mut worlds {
-            let goes = world.go();
+            let goes = world.run_next_event();
             events += u64::from(goes);
             going |= goes;
         }

@@ -1,10 +1,10 @@
-//! Hosts that come and go: what the scenario does, and how daemons start.
+//! Hosts that start and end: the commands of the scenario, and the starts of daemons.
 use crate::behaviour::spawn_of;
 use crate::network::NodeId;
-use crate::node::{Life, Node, address_of, name_of, place_of};
-use crate::program::{Part, Stage, Task, TaskId};
+use crate::node::{Node, NodeState, address_of, name_of, place_of};
+use crate::program::{ProgramRole, Stage, Task, TaskId};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
-use crate::scenario::{Deed, Place};
+use crate::scenario::{Command, Place};
 use crate::world::{Event, MASTER, OPERATOR, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{HostStart, Rank};
@@ -13,56 +13,56 @@ use pvm_core::wire::{Checked, StartFailure, Started};
 use std::time::Duration;
 
 impl World {
-    // ----- the scenario
+    // ----- The scenario
 
-    /// Something of the scenario happens.
-    pub fn deed(&mut self, index: usize) {
-        let deed = self.scenario.deeds[index].deed.clone();
-        self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {deed}"));
+    /// Executes a command of the scenario.
+    pub fn execute_command(&mut self, index: usize) {
+        let command = self.scenario.commands[index].command.clone();
+        self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {command}"));
         let ended = !matches!(self.phase, Phase::Hurt | Phase::Heal);
-        self.checks.befalls(&deed);
-        match deed {
-            Deed::Add(places) if !ended => self.operate(Request::AddHosts(lines(&places))),
-            Deed::Delete(places) if !ended => self.operate(Request::DeleteHosts(lines(&places))),
-            Deed::Spawn(count) => self.operate(Request::Spawn(spawn_of("prog", count, ""))),
-            Deed::Crash(place) => self.crash(place),
-            Deed::Power(place) => self.power(place),
-            Deed::Kill(place) => self.with_daemon(place, |world, node| world.end_daemon(node, "is killed", true)),
-            Deed::Stop(place, span) => self.with_daemon(place, |world, node| world.stop(node, span)),
-            Deed::Cut(places, span) => {
+        self.checks.note_fault(&command);
+        match command {
+            Command::Add(places) if !ended => self.operate(Request::AddHosts(lines(&places))),
+            Command::Delete(places) if !ended => self.operate(Request::DeleteHosts(lines(&places))),
+            Command::Spawn(count) => self.operate(Request::Spawn(spawn_of("prog", count, ""))),
+            Command::Crash(place) => self.crash(place),
+            Command::Power(place) => self.power(place),
+            Command::Kill(place) => self.with_daemon(place, |world, node| world.end_daemon(node, "is killed", true)),
+            Command::Stop(place, span) => self.with_daemon(place, |world, node| world.stop(node, span)),
+            Command::Cut(places, span) => {
                 let number = self.network.cut(&places);
-                self.queue.push(self.now + span, Event::Mend(number));
+                self.queue.push(self.now + span, Event::EndFault(number));
             }
-            Deed::Part(one, other, span) => {
+            Command::Part(one, other, span) => {
                 let number = self.network.part(one, other);
-                self.queue.push(self.now + span, Event::Mend(number));
+                self.queue.push(self.now + span, Event::EndFault(number));
             }
-            Deed::Snap(one, other, span) => self.snap(one, other, span),
-            Deed::Slow(place, span, delay) => {
+            Command::Snap(one, other, span) => self.break_data_links(one, other, span),
+            Command::Slow(place, span, delay) => {
                 self.network.slow(place, delay);
-                self.queue.push(self.now + span, Event::Hasten(place));
+                self.queue.push(self.now + span, Event::EndSlowness(place));
             }
-            Deed::Lossy(place, span, share) => {
+            Command::Lossy(place, span, share) => {
                 self.network.lose(place, share);
-                self.queue.push(self.now + span, Event::Clear(place));
+                self.queue.push(self.now + span, Event::EndLoss(place));
             }
-            Deed::Refuse(place) => self.computers[place].refusals += 1,
-            Deed::KillTasks(count) => (0..count).for_each(|_| self.kill_somebody()),
-            Deed::Quiet => self.quiet(),
-            Deed::Halt => self.halt_somewhere(),
-            Deed::Add(_) | Deed::Delete(_) => {}
+            Command::Refuse(place) => self.computers[place].refusals += 1,
+            Command::KillTasks(count) => (0..count).for_each(|_| self.kill_somebody()),
+            Command::Quiet => self.quiet(),
+            Command::Halt => self.halt_somewhere(),
+            Command::Add(_) | Command::Delete(_) => {}
         }
     }
 
-    /// The world hurts no more. Without a master all has to end.
+    /// Ends all faults. Without a master the whole machine has to end.
     fn quiet(&mut self) {
-        match self.nodes[MASTER].life {
-            Life::Dead => self.enter(Phase::End),
+        match self.nodes[MASTER].state {
+            NodeState::Dead => self.enter(Phase::End),
             _ => {
                 self.enter(Phase::Heal);
                 self.finish_programs();
-                if self.dice.chance(500) {
-                    // All that were lost come back.
+                if self.prng.chance(500) {
+                    // All hosts that were lost come back.
                     let all: Vec<Place> = (2..=self.scenario.hosts).collect();
                     self.operate(Request::AddHosts(lines(&all)));
                 }
@@ -74,21 +74,21 @@ impl World {
         let free = |one: &Task| one.is_enrolled() && one.open.is_none() && one.meets_in.is_none();
         let idle = |task: &TaskId| free(&self.tasks[*task]);
         let all: Vec<TaskId> = (1..self.tasks.len()).filter(idle).filter(|task| self.in_machine(*task)).collect();
-        match self.dice.pick(&all).copied() {
+        match self.prng.pick(&all).copied() {
             Some(task) if self.tasks[task].unsent.is_none() => self.ask(task, Request::Halt),
             _ => self.operate(Request::Halt),
         }
         self.enter(Phase::End);
     }
 
-    /// The operator asks for something, after what it has asked for before.
+    /// Queues a request of the operator behind its earlier ones.
     pub fn operate(&mut self, request: Request) {
-        self.tasks[OPERATOR].agenda.push_back(request);
+        self.tasks[OPERATOR].planned_requests.push_back(request);
         self.queue.push(self.now, Event::Step(OPERATOR));
     }
 
     fn with_daemon(&mut self, place: Place, does: impl FnOnce(&mut World, NodeId)) {
-        let newest = self.computers[place].newest.filter(|node| self.nodes[*node].life != Life::Dead);
+        let newest = self.computers[place].newest.filter(|node| self.nodes[*node].state != NodeState::Dead);
         if let Some(node) = newest {
             does(self, node);
         }
@@ -97,11 +97,11 @@ impl World {
     fn stop(&mut self, node: NodeId, span: Nanos) {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || "is stopped".into());
-        self.nodes[node].life = Life::Stopped;
+        self.nodes[node].state = NodeState::Stopped;
         self.queue.push(self.now + span, Event::Continue(node));
     }
 
-    /// The computer loses its power.
+    /// Takes the power from a computer.
     fn crash(&mut self, place: Place) {
         self.computers[place].powered = false;
         for node in 0..self.nodes.len() {
@@ -111,27 +111,28 @@ impl World {
         }
     }
 
-    /// The computer has power, and has forgotten all connections.
+    /// Gives power to a computer, which has forgotten all connections.
     pub fn power(&mut self, place: Place) {
         if std::mem::replace(&mut self.computers[place].powered, true) {
             return;
         }
         for node in 0..self.nodes.len() {
-            if self.nodes[node].place == place && self.nodes[node].life == Life::Dead {
+            if self.nodes[node].place == place && self.nodes[node].state == NodeState::Dead {
                 self.reset_links(node);
             }
         }
     }
 
     fn kill_somebody(&mut self) {
-        let alive = |task: &TaskId| self.tasks[*task].stage != Stage::Dead && self.tasks[*task].part == Part::Worker;
+        let alive =
+            |task: &TaskId| self.tasks[*task].stage != Stage::Dead && self.tasks[*task].role == ProgramRole::Worker;
         let alive: Vec<TaskId> = (0..self.tasks.len()).filter(alive).collect();
-        if let Some(task) = self.dice.pick(&alive).copied() {
+        if let Some(task) = self.prng.pick(&alive).copied() {
             self.end_process(task, 9);
         }
     }
 
-    // ----- starts
+    // ----- Starts
 
     /// Starts a daemon.
     pub fn start_daemon(&mut self, place: Place, rank: Rank) -> NodeId {
@@ -149,7 +150,7 @@ impl World {
         number
     }
 
-    /// Names have been looked up.
+    /// Reports that names have been looked up.
     pub fn hosts_checked(&mut self, node: NodeId, request: u32, names: &[ByteBuf]) {
         let check = |name: &ByteBuf| {
             let place = place_of(&String::from_utf8_lossy(name), self.scenario.hosts).ok_or(Code::NoHost)?;
@@ -160,10 +161,10 @@ impl World {
         self.nodes[node].machine.handle_hosts_checked(request, checked);
     }
 
-    /// The master has a daemon started somewhere.
+    /// Starts a daemon on another host for the master.
     pub fn start_host(&mut self, node: NodeId, request: u32, host: HostStart) {
         let place = place_of(host.line.name(), self.scenario.hosts);
-        let late = self.dice.span(20 * MILLISECOND, 400 * MILLISECOND);
+        let late = self.prng.span(20 * MILLISECOND, 400 * MILLISECOND);
         let there = place
             .is_some_and(|place| self.computers[place].powered && self.network.passes(self.nodes[node].place, place));
         let (place, started, late) = match place {
@@ -174,7 +175,7 @@ impl World {
         let started = match started {
             Ok(()) if refused => {
                 self.computers[place].refusals -= 1;
-                Err([Code::CantStart, Code::BadVersion][self.dice.roll(2)])
+                Err([Code::CantStart, Code::BadVersion][self.prng.below(2)])
             }
             Ok(()) => {
                 let rank = Rank::Slave { own: host.tid, master: self.nodes[node].tid };
@@ -186,12 +187,12 @@ impl World {
         self.queue.push(self.now + late, event);
     }
 
-    /// The master hears what became of a start.
+    /// Reports the result of a start to the master.
     pub fn host_started(&mut self, node: NodeId, request: u32, index: usize, started: Result<NodeId, Code>) {
         let now = self.time(node);
         let started = started.map_err(StartFailure::from).and_then(|new| {
             let new = &self.nodes[new];
-            // What it prints does not come through a network that is cut.
+            // The output of the new daemon does not pass through a network that is cut.
             if !self.network.passes(self.nodes[node].place, new.place) {
                 return Err(Code::CantStart.into());
             }
@@ -202,7 +203,7 @@ impl World {
     }
 }
 
-/// The lines of an add.
+/// Returns the lines of an add request.
 fn lines(places: &[Place]) -> Vec<ByteBuf> {
     places.iter().map(|place| ByteBuf::from(name_of(*place).into_bytes())).collect()
 }

@@ -1,9 +1,9 @@
-//! What happened: a hash of everything, and, on demand, readable lines of the last of it.
+//! The events of a run: a hash of everything, and on demand readable lines of the last ones.
 use crate::queue::{Nanos, SECOND};
 use pvm_core::tid::Tid;
 use std::collections::VecDeque;
 
-/// How many lines are kept.
+/// The most lines that are kept.
 const LINES_MAX: usize = 200_000;
 
 struct Line {
@@ -19,22 +19,22 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// `readable`: whether lines are kept.
+    /// Makes a trace; `readable` tells whether lines are kept.
     pub fn new(readable: bool) -> Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: readable.then(VecDeque::new) }
     }
 
-    /// The same for the same run.
+    /// Returns the hash, which is the same for the same run.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Takes a number into the hash.
+    /// Adds a number to the hash.
     pub fn number(&mut self, number: u64) {
         self.hash = (self.hash.rotate_left(5) ^ number).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// Takes bytes into the hash.
+    /// Adds bytes to the hash.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
@@ -52,7 +52,7 @@ impl Trace {
         lines.push_back(Line { at, host, text: text() });
     }
 
-    /// The last lines about these hosts (all, when none is named).
+    /// Returns the last lines about these hosts, or about all if none is named.
     pub fn last(&self, count: usize, hosts: &[Tid]) -> Vec<String> {
         let wanted = |line: &&Line| hosts.is_empty() || hosts.contains(&line.host);
         let lines = self.lines.iter().flatten().rev().filter(wanted).take(count);

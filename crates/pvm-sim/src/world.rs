@@ -1,9 +1,9 @@
-//! Everything that there is, and time.
+//! The whole simulated state, and time.
 use crate::checks::{Checks, Violation};
-use crate::dice::Dice;
 use crate::network::{Kind, Link, LinkId, Network, NodeId};
-use crate::node::{Life, Node};
-use crate::program::{Part, Stage, Task, TaskId};
+use crate::node::{Node, NodeState};
+use crate::prng::Prng;
+use crate::program::{ProgramRole, Stage, Task, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos, Queue, SECOND};
 use crate::scenario::{Place, Scenario};
 use crate::trace::Trace;
@@ -15,19 +15,19 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The number of the first daemon: the master.
+/// The index of the first daemon: the master.
 pub const MASTER: NodeId = 0;
-/// The number of the first process: the operator.
+/// The index of the first process: the operator.
 pub const OPERATOR: TaskId = 0;
-/// How often the world looks whether the machine has settled.
-const LOOK_EVERY: Nanos = SECOND / 2;
-/// A machine without work for so long has to have settled, beside the times in which hosts are
-/// found to be lost and unwelcome daemons end.
+/// The interval of the checks whether the machine has settled.
+const CHECK_INTERVAL: Nanos = SECOND / 2;
+/// A machine without work must settle in this time, in addition to the times in which lost hosts are found and removed
+/// daemons end.
 const SETTLE_WAIT: Nanos = 40 * SECOND;
 
-/// What happens.
+/// An event.
 pub enum Event {
-    /// A daemon's rules want the time.
+    /// A daemon's rules asked to be woken.
     Wake(NodeId),
     /// The first item of a channel arrives.
     Arrive { link: LinkId, end: usize, kind: Kind },
@@ -35,35 +35,35 @@ pub enum Event {
     GiveUp { link: LinkId, end: usize },
     /// A connection is tried.
     Attempt { from: NodeId, host: Tid, number: u64 },
-    /// A data link is called for, or has not come in time.
+    /// A data link is called for, or has not arrived in time.
     DataAttempt { node: NodeId, host: Tid, number: u64 },
-    /// An end of a data link has a new connection; finds that one has ended.
+    /// An end of a data link has a new connection.
     DataUp { link: LinkId, end: usize, connection: u64 },
-    /// See `DataUp`.
+    /// An end of a data link finds that its connection has ended.
     DataEnded { link: LinkId, end: usize, connection: u64 },
     /// Names have been looked up.
     HostsChecked { node: NodeId, request: u32, names: Box<[ByteBuf]> },
-    /// A daemon was started, or not.
+    /// A daemon was started, or the start has failed.
     HostStarted { node: NodeId, request: u32, index: usize, started: Result<NodeId, Code> },
-    /// A program was looked for.
+    /// A program was searched.
     ProgramFound { node: NodeId, spawn: SpawnId, found: Box<Result<Found, Code>> },
-    /// A process was started, or not.
+    /// A process was started, or the start has failed.
     ProcessStarted { node: NodeId, start: Box<Start>, fails: bool },
-    /// A process says hello.
+    /// A process sends its hello.
     Hello(TaskId),
-    /// The daemon reads a frame from a task's socket; the task reads one.
+    /// The daemon reads a frame from a task's socket.
     FromTask(TaskId),
-    /// See `FromTask`.
+    /// A task reads a frame from its socket.
     ToTask(TaskId),
-    /// The daemon looks at a task's queue.
+    /// The daemon polls a task's queue.
     PollRing(TaskId),
-    /// A task looks at its queues.
+    /// A task polls its queues.
     Take(TaskId),
     /// The daemon reads what a process has printed.
     Output(TaskId),
-    /// The daemon hears how far a task has come with what it was given.
+    /// The daemon learns how many of the messages from it a task has handled.
     Released(TaskId, u64),
-    /// A task goes on with its program.
+    /// A task runs the next step of its program.
     Step(TaskId),
     /// A process gets a signal.
     Signal(TaskId, i32),
@@ -71,32 +71,32 @@ pub enum Event {
     SocketClosed(TaskId),
     /// The daemon finds that a process has ended.
     ProcessEnd(TaskId, i32),
-    /// Something of the scenario.
-    Deed(usize),
-    /// A stopped daemon goes on.
+    /// A command of the scenario is due.
+    Command(usize),
+    /// A stopped daemon continues.
     Continue(NodeId),
-    /// A part of the network is well again.
-    Mend(u64),
-    /// A computer is as fast as it was.
-    Hasten(Place),
+    /// A fault of the network ends.
+    EndFault(u64),
+    /// A computer is as fast as before.
+    EndSlowness(Place),
     /// A computer's connections lose nothing any more.
-    Clear(Place),
-    /// Look whether the machine has settled.
-    Look,
+    EndLoss(Place),
+    /// It is checked whether the machine has settled.
+    CheckSettled,
 }
 
-/// How far the run has come.
+/// The phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The scenario happens.
+    /// The scenario's faults happen.
     Hurt,
-    /// Everything is well; programs finish, and the machine has to settle.
+    /// All faults are over; programs finish, and the machine has to settle.
     Heal,
-    /// All tasks but the operator have gone, and everything about them has to be forgotten.
+    /// All tasks but the operator have ended, and everything about them has to be forgotten.
     Alone,
     /// The machine was halted, or has lost its master: everything has to end.
     End,
-    /// It is over.
+    /// The run is over.
     Over,
 }
 
@@ -110,21 +110,21 @@ pub struct Computer {
     pub newest: Option<NodeId>,
 }
 
-/// Everything that there is.
+/// The whole simulated state.
 pub struct World {
-    /// The seed, and what befalls the machine.
+    /// The seed.
     pub seed: u64,
-    /// See `seed`.
+    /// The scenario.
     pub scenario: Scenario,
-    /// The time.
+    /// The current time.
     pub now: Nanos,
-    /// What will happen.
+    /// The future events.
     pub queue: Queue<Event>,
     /// How many events have happened.
     pub events: u64,
-    /// Chances of the world, of each program another.
-    pub dice: Dice,
-    /// Computers, by their number; the first is not used.
+    /// The random numbers of the world; each program has its own.
+    pub prng: Prng,
+    /// The computers, by their number; the first element is not used.
     pub computers: Vec<Computer>,
     /// Daemons.
     pub nodes: Vec<Node>,
@@ -132,56 +132,56 @@ pub struct World {
     pub tasks: Vec<Task>,
     /// Links.
     pub links: Vec<Link>,
-    /// What passes between computers.
+    /// Which traffic passes between computers.
     pub network: Network,
-    /// Daemons by their addresses.
+    /// Daemons by address.
     pub listeners: BTreeMap<SocketAddr, NodeId>,
-    /// Processes by their tids.
+    /// Processes by tid.
     pub by_tid: BTreeMap<Tid, TaskId>,
-    /// How far the run has come.
+    /// The phase of the run.
     pub phase: Phase,
-    /// Since when.
+    /// When the phase began.
     pub phase_since: Nanos,
-    /// What has to be true.
+    /// The invariants.
     pub checks: Checks,
-    /// What happened.
+    /// The events so far.
     pub trace: Trace,
-    /// How often programs do something.
-    pub tempo: Nanos,
+    /// The typical time between two steps of a program.
+    pub step_interval: Nanos,
     /// The number of the last attempt to connect.
     pub last_attempt: u64,
-    /// Workers that live.
+    /// How many workers live.
     pub population: usize,
-    /// Steps of one program.
+    /// The number of steps of one program.
     pub steps: usize,
     /// Whether the mailboxes have been emptied.
     pub reset: bool,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 pub struct Outcome {
-    /// The hash of all that happened.
+    /// The hash of all events.
     pub hash: u64,
-    /// How many events that were.
+    /// The number of events.
     pub events: u64,
-    /// Simulated time.
+    /// The simulated time at the end.
     pub end: Nanos,
-    /// What was not as it must be.
+    /// The invariant that was violated, if any.
     pub violation: Option<Violation>,
 }
 
 impl World {
-    /// A world in which the master has just started.
+    /// Makes a world in which the master has just started.
     pub fn new(seed: u64, scenario: Scenario, readable: bool) -> World {
-        let mut dice = Dice::new(seed, 2);
-        let network = Network::new(&mut dice, scenario.hosts);
+        let mut prng = Prng::new(seed, 2);
+        let network = Network::new(&mut prng, scenario.hosts);
         let computer = || Computer { powered: true, refusals: 0, newest: None };
         let mut world = World {
             seed,
             now: 0,
             queue: Queue::default(),
             events: 0,
-            dice,
+            prng,
             computers: (0..=scenario.hosts).map(|_| computer()).collect(),
             nodes: Vec::new(),
             tasks: Vec::new(),
@@ -193,52 +193,52 @@ impl World {
             phase_since: 0,
             checks: Checks::default(),
             trace: Trace::new(readable),
-            tempo: MILLISECOND,
+            step_interval: MILLISECOND,
             last_attempt: 0,
             population: 0,
             steps: 0,
             reset: false,
             scenario,
         };
-        // Programs do what they do in a burst, or all the time.
+        // Programs run their steps in a burst, or during the whole run.
         world.steps = world.steps_of_one();
-        let share = [4, 1, 1][world.dice.roll(3)];
-        world.tempo = (world.scenario.end() / world.steps as Nanos / share).max(MILLISECOND);
+        let share = [4, 1, 1][world.prng.below(3)];
+        world.step_interval = (world.scenario.end() / world.steps as Nanos / share).max(MILLISECOND);
         world.start_daemon(1, Rank::Master);
-        let operator = world.start_process(MASTER, None, Part::Operator);
+        let operator = world.start_process(MASTER, None, ProgramRole::Operator);
         world.queue.push(0, Event::Hello(operator));
-        for (index, timed) in world.scenario.deeds.iter().enumerate() {
-            world.queue.push(timed.at, Event::Deed(index));
+        for (index, timed) in world.scenario.commands.iter().enumerate() {
+            world.queue.push(timed.at, Event::Command(index));
         }
         world
     }
 
-    /// Each program does so many steps.
+    /// Sets the number of steps of each program.
     pub fn with_steps(mut self, steps: usize) -> World {
         self.steps = steps;
-        self.tempo = self.scenario.end() / steps as Nanos / 2;
+        self.step_interval = self.scenario.end() / steps as Nanos / 2;
         self
     }
 
-    /// The time as a daemon's rules want it: since it started.
+    /// Returns the time for a daemon's rules: since it started.
     pub fn time(&self, node: NodeId) -> Duration {
         Duration::from_nanos(self.now - self.nodes[node].since)
     }
 
-    /// Lets the next event happen; `false` when it is over.
-    pub fn go(&mut self) -> bool {
+    /// Runs the next event. Returns false if the run is over.
+    pub fn run_next_event(&mut self) -> bool {
         if self.phase == Phase::Over || self.checks.violation.is_some() {
             return false;
         }
         let Some((at, event)) = self.queue.pop() else { return false };
         self.now = at;
-        self.happen(event);
+        self.dispatch(event);
         true
     }
 
-    /// Runs the scenario to its end, or to the first thing that is not as it must be.
+    /// Runs the scenario to its end, or to the first violation of an invariant.
     pub fn run(mut self) -> (Outcome, Trace) {
-        while self.go() {}
+        while self.run_next_event() {}
         if self.phase != Phase::Over && self.checks.violation.is_none() {
             self.checks.fail("progress", "nothing will ever happen any more", &[]);
         }
@@ -246,7 +246,7 @@ impl World {
         (Outcome { hash: self.trace.hash(), events: self.events, end: self.now, violation }, self.trace)
     }
 
-    /// The daemon that has to deal with an event.
+    /// Returns the daemon that handles an event.
     fn daemon_of(&self, event: &Event) -> Option<NodeId> {
         match event {
             Event::Wake(node) => Some(*node),
@@ -266,17 +266,17 @@ impl World {
         }
     }
 
-    /// Lets an event happen, unless its daemon is dead or, for now, stopped.
-    pub fn happen(&mut self, event: Event) {
+    /// Runs an event, unless its daemon has ended or is stopped.
+    pub fn dispatch(&mut self, event: Event) {
         let Some(node) = self.daemon_of(&event) else {
             self.events += 1;
             self.trace.number(self.now);
             return self.happen_outside(event);
         };
-        match self.nodes[node].life {
-            Life::Dead => {}
-            Life::Stopped => self.nodes[node].deferred.push_back(event),
-            Life::Running => {
+        match self.nodes[node].state {
+            NodeState::Dead => {}
+            NodeState::Stopped => self.nodes[node].deferred.push_back(event),
+            NodeState::Running => {
                 self.events += 1;
                 self.trace.number(self.now ^ (node as u64) << 48);
                 self.happen_at(node, event);
@@ -318,15 +318,15 @@ impl World {
             Event::Take(task) => self.take(task),
             Event::Step(task) => self.step(task),
             Event::Signal(task, signal) => self.signalled(task, signal),
-            Event::Deed(index) => self.deed(index),
-            Event::Continue(node) => self.go_on(node),
-            Event::Mend(number) => {
+            Event::Command(index) => self.execute_command(index),
+            Event::Continue(node) => self.resume(node),
+            Event::EndFault(number) => {
                 self.network.mend(number);
                 self.unblock();
             }
-            Event::Hasten(place) => self.network.slow(place, 0),
-            Event::Clear(place) => self.network.lose(place, 0),
-            Event::Look => self.look(),
+            Event::EndSlowness(place) => self.network.slow(place, 0),
+            Event::EndLoss(place) => self.network.lose(place, 0),
+            Event::CheckSettled => self.check_phase(),
             _ => {}
         }
     }
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// Plans the next time that a daemon's rules want to know of.
+    /// Plans the next time at which a daemon's rules ask to be woken.
     pub fn plan_wake(&mut self, number: NodeId) {
         let node = &mut self.nodes[number];
         let Some(when) = node.machine.next_wakeup() else { return };
@@ -351,39 +351,39 @@ impl World {
         }
     }
 
-    /// A stopped daemon finds all that has happened meanwhile.
-    pub fn go_on(&mut self, node: NodeId) {
-        if self.nodes[node].life != Life::Stopped {
+    /// Lets a stopped daemon handle all events that it has missed.
+    pub fn resume(&mut self, node: NodeId) {
+        if self.nodes[node].state != NodeState::Stopped {
             return;
         }
-        self.nodes[node].life = Life::Running;
+        self.nodes[node].state = NodeState::Running;
         self.trace.line(self.now, self.nodes[node].tid, || "goes on".into());
         for event in std::mem::take(&mut self.nodes[node].deferred) {
-            self.happen(event);
+            self.dispatch(event);
         }
     }
 
-    // ----- phases
+    // ----- Phases
 
-    /// Goes over to another phase.
+    /// Enters another phase.
     pub fn enter(&mut self, phase: Phase) {
         self.trace.line(self.now, Tid::NONE, || format!("----- {phase:?}"));
         (self.phase, self.phase_since) = (phase, self.now);
         match phase {
             Phase::Heal => {
                 self.heal();
-                self.queue.push(self.now + LOOK_EVERY, Event::Look);
+                self.queue.push(self.now + CHECK_INTERVAL, Event::CheckSettled);
             }
-            Phase::Alone => self.dismiss(),
+            Phase::Alone => self.end_all_tasks(),
             Phase::End => {
                 self.heal();
-                self.queue.push(self.now + LOOK_EVERY, Event::Look);
+                self.queue.push(self.now + CHECK_INTERVAL, Event::CheckSettled);
             }
             Phase::Hurt | Phase::Over => {}
         }
     }
 
-    /// Everything is well from now on.
+    /// Ends all faults.
     fn heal(&mut self) {
         self.network.mend_all();
         self.unblock();
@@ -392,23 +392,23 @@ impl World {
             self.power(place);
         }
         for node in 0..self.nodes.len() {
-            self.go_on(node);
+            self.resume(node);
         }
     }
 
-    /// All tasks but the operator end.
-    fn dismiss(&mut self) {
+    /// Ends all tasks but the operator.
+    fn end_all_tasks(&mut self) {
         for task in 0..self.tasks.len() {
-            let late = self.dice.span(0, 20 * MILLISECOND);
-            if self.tasks[task].part != Part::Operator && self.tasks[task].stage != Stage::Dead {
-                let signal = if self.dice.chance(300) { 9 } else { 0 };
+            let late = self.prng.span(0, 20 * MILLISECOND);
+            if self.tasks[task].role != ProgramRole::Operator && self.tasks[task].stage != Stage::Dead {
+                let signal = if self.prng.chance(300) { 9 } else { 0 };
                 self.queue.push(self.now + late, Event::Signal(task, signal));
             }
         }
     }
 
-    /// Whether the phase has reached its end; if it should have long ago, that is a failure.
-    fn look(&mut self) {
+    /// Checks whether the phase has reached its end, and reports a failure if it should have long ago.
+    fn check_phase(&mut self) {
         let timeout = self.scenario.timeout;
         let late = self.now > self.phase_since + 3 * timeout + SETTLE_WAIT + 60 * SECOND;
         let open = match self.phase {
@@ -431,11 +431,11 @@ impl World {
             Some(violation) if late => self.checks.violation = Some(violation),
             Some(_) => {}
         }
-        self.queue.push(self.now + LOOK_EVERY, Event::Look);
+        self.queue.push(self.now + CHECK_INTERVAL, Event::CheckSettled);
     }
 
-    /// A short while, as things take on one host.
-    pub fn moment(&mut self) -> Nanos {
-        self.dice.span(MICROSECOND, 50 * MICROSECOND)
+    /// Returns a random short time, such as something takes on one host.
+    pub fn short_time(&mut self) -> Nanos {
+        self.prng.span(MICROSECOND, 50 * MICROSECOND)
     }
 }

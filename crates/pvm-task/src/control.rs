@@ -13,7 +13,8 @@ use pvm_fmp::ports::PortView;
 use pvm_fmp::{Endpoint, Meta};
 use pvm_link::rendezvous::FindError;
 use pvm_link::{CROWDED_PAUSE, Link, LinkError};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use pvm_net::polling::poll_one;
+use rustix::event::PollFlags;
 use rustix::process::PidfdFlags;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -414,7 +415,6 @@ fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Durat
 
 /// Waits until the socket is ready, or the time is over.
 fn ready(link: &Link, events: PollFlags, time: Duration) {
-    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
     // An interrupted wait is as good as one that has ended: the caller looks again.
-    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
+    let _ = poll_one(link.as_fd(), events, time);
 }

@@ -22,7 +22,8 @@ use crate::control::Member;
 use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Spinner, Wait};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use pvm_net::polling::timespec;
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::thread::{Pid, gettid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -296,10 +297,7 @@ impl Sleep {
 
     /// Whether it ended otherwise than by a signal.
     fn poll(&self, list: &mut [PollFd<'_>]) -> bool {
-        let timeout = self.timeout.map(|time| Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(time.subsec_nanos()),
-        });
+        let timeout = self.timeout.map(timespec);
         rustix::event::poll(list, timeout.as_ref()).is_ok()
     }
 }

@@ -6,12 +6,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What `--version` says: the own version, and the one of PVM that programs see.
+/// The text of `--version`: hpvm's version, and the PVM version that programs see.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (PVM 3.4.6)");
 
-/// The options of `pvm run` that have a word behind them.
+/// The options of `pvm run` whose value is the next word.
 const WITH_VALUE: [&str; 7] = ["-n", "--on-failure", "--timeout", "--trace", "--hosts", "--hostfile", "--wd"];
-/// No clock knows what comes after it.
+/// The longest timeout: 100 years. The clock cannot represent much longer times.
 const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// The console of a parallel virtual machine
@@ -32,13 +32,13 @@ pub struct Cli {
     host: Option<OsString>,
     /// Hosts of the machine that is started
     hostfile: Option<PathBuf>,
-    /// What to do instead of reading commands.
+    /// The command; without one the console reads commands.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
 impl Cli {
-    /// What the daemon is started with.
+    /// Returns the arguments for the daemon that is started.
     pub fn daemon_arguments(&self) -> Vec<OsString> {
         let joined = |flag: &str, value: &OsString| {
             let mut word = OsString::from(flag);
@@ -51,12 +51,12 @@ impl Cli {
         mask.into_iter().chain(host).chain(file).collect()
     }
 
-    /// The hosts of the machine that is started.
+    /// Returns the hostfile for the machine that is started.
     pub fn hostfile(&self) -> Option<&Path> {
         self.hostfile.as_deref()
     }
 
-    /// That there is the hostfile, for else its name is a mistyped command.
+    /// Returns an error if the hostfile is missing, since its name is then a mistyped command.
     pub fn check_hostfile(&self) -> Result<(), String> {
         let Some(file) = self.hostfile().filter(|file| !file.exists()) else { return Ok(()) };
         let word = file.to_string_lossy();
@@ -72,7 +72,7 @@ impl Cli {
     }
 }
 
-/// The words of a command line that are a command of the console, and no command of its own.
+/// Returns the words of the command line if they are a console command that has no subcommand of its own.
 pub fn console_words(words: &[OsString]) -> Option<Vec<String>> {
     let own = Cli::command();
     let is_own = |name: &str| own.find_subcommand(name).is_some();
@@ -85,14 +85,14 @@ pub fn console_words(words: &[OsString]) -> Option<Vec<String>> {
     is_meant.then(|| words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
 }
 
-/// What can be the first word.
+/// Returns the words that may come first.
 fn command_names() -> Vec<String> {
     let own = Cli::command();
     let own = own.get_subcommands().map(|command| command.get_name().to_owned());
     own.chain(console::commands().map(str::to_owned)).collect()
 }
 
-/// The commands.
+/// The subcommands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Run(Run),
@@ -107,24 +107,20 @@ pub enum Command {
 
 /// Run a program on the machine and wait for its end
 ///
-/// Starts a machine if none runs, and ends it afterwards. The program is a path if
-/// it has a slash; else it is looked for in the machine's search path (ep=, by
-/// default ~/pvm3/bin/$PVM_ARCH), in PATH, beside pvm, and in the current
-/// directory. What its tasks spawn is looked for in the search path, and then
-/// beside the program.
+/// Starts a machine if none runs, and halts it afterwards. The program is a path if it has a slash; otherwise it is
+/// searched in the machine's search path (ep=, by default ~/pvm3/bin/$PVM_ARCH), in PATH, beside pvm, and in the
+/// current directory. Programs that its tasks spawn are searched in the search path, and then beside the program.
 ///
-/// The tasks have the caller's environment and directory. What they write to
-/// standard output and standard error comes out of those of this command, lines
-/// whole and without a byte added. Ctrl-C interrupts them, a second one kills them
-/// and all processes that they have started. The command ends when they, and all
-/// tasks that they spawned, have ended.
+/// The tasks have the caller's environment and directory. Their standard output and standard error become those of this
+/// command: lines stay whole, and no byte is added. Ctrl-C interrupts the tasks; a second Ctrl-C kills them and all
+/// processes that they have started. The command ends when the tasks, and all tasks that they spawned, have ended.
 ///
-/// A task that fails is told: which one, where, how, and what it printed last. When
-/// one that this command has started is ended by a signal or lost with its host,
-/// all others are ended too (--on-failure wait: they go on).
+/// The command reports each task that fails: which one, where, how, and what it printed last. When a task that this
+/// command started is ended by a signal or lost with its host, all others are ended too (--on-failure wait lets them
+/// continue).
 ///
-/// The exit status is that of the first task that failed (128 + n for signal n),
-/// else 0; 124 says that the time was over, 127 that the program was not found.
+/// The exit status is that of the first task that failed (128 + n for signal n), or 0. It is 124 if the time was over,
+/// and 127 if the program was not found.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
@@ -134,34 +130,31 @@ pub struct Run {
     /// Begin each line with the name of its task, such as [prog.0]
     #[arg(long)]
     pub tag: bool,
-    /// Hand the standard input to the first task (else it is empty for all)
+    /// Pass the standard input to the first task (otherwise it is empty for all)
     #[arg(long)]
     pub stdin: bool,
-    /// Let tasks print to a pseudo-terminal, so that lines come as they are
-    /// printed (the default where this command prints to a terminal)
+    /// Let tasks print to a pseudo-terminal, so that lines appear as they are printed (the default if this command
+    /// prints to a terminal)
     #[arg(long, overrides_with = "no_pty", verbatim_doc_comment)]
     pty: bool,
-    /// Let them print to a pipe; most programs then keep lines back, unless they
-    /// use libpvm3
+    /// Let tasks print to a pipe; most programs then hold lines back, unless they use libpvm3
     #[arg(long, overrides_with = "pty", verbatim_doc_comment)]
     no_pty: bool,
-    /// When a task fails, by an exit code, a signal or with its host: end all
-    /// others (abort), or let them go on (wait). Without this, an exit code of
-    /// one does not end the others
+    /// When a task fails by an exit code, by a signal or with its host: end all others (abort), or let them continue
+    /// (wait). Without this option, an exit code does not end the others
     #[arg(long, value_name = "WHAT", verbatim_doc_comment)]
     pub on_failure: Option<OnFailure>,
-    /// End all tasks after that time: seconds, or a number with s, m, h or d
+    /// End all tasks after this time: seconds, or a number with s, m, h or d
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
-    /// Write what the tasks do, as a timeline that Perfetto and Chrome show
+    /// Write a timeline of the tasks, which Perfetto and Chrome show
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,
-    /// Run on these hosts only: a list with ranges (a,b,n[1-4]); a:4 takes four
-    /// tasks before others take more. Those that are not in the machine are
-    /// added, and taken out afterwards. It can stand there more than once
+    /// Run on these hosts only: a list with ranges (a,b,n[1-4]); a:4 gets four tasks before other hosts get more. Hosts
+    /// that are not in the machine are added, and removed afterwards. May be repeated
     #[arg(long, value_name = "LIST", verbatim_doc_comment)]
     pub hosts: Vec<String>,
-    /// The same with the hosts of a file (name slots=4)
+    /// Run on the hosts of this file only (name slots=4)
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     pub hostfile: Option<PathBuf>,
     /// The directory of the tasks (by default the current one)
@@ -172,16 +165,16 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// What is to become of a run of which a task has failed.
+/// What happens to a run after one of its tasks has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnFailure {
-    /// All others are ended.
+    /// All other tasks are ended.
     Abort,
-    /// They go on.
+    /// All other tasks continue.
     Wait,
 }
 
-/// A time such as `90`, `1.5`, `10m`.
+/// Reads a time such as `90`, `1.5`, `10m`.
 fn time(text: &str) -> Result<Duration, String> {
     let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86400.0)];
     let unit = units.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));
@@ -193,23 +186,23 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 impl Run {
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &OsStr {
         self.command.first().map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// Its arguments.
+    /// Returns the program's arguments.
     pub fn arguments(&self) -> &[OsString] {
         self.command.get(1..).unwrap_or_default()
     }
 
-    /// Whether tasks are to print to a pseudo-terminal, if that was said.
+    /// Returns whether tasks print to a pseudo-terminal, if an option says so.
     pub fn wants_terminal(&self) -> Option<bool> {
         (self.pty || self.no_pty).then_some(self.pty)
     }
 }
 
-/// The words of the command line; for `pvm run` with `-n2` and `-np 2` as other programs of its kind have them.
+/// Returns the words of the command line. For `pvm run` it splits `-n2` and `-np 2`, which similar programs accept.
 pub fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.get(1).is_none_or(|word| word != "run") {
@@ -234,7 +227,7 @@ pub fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// Process that ends what a killed `pvm run` has left; started by `pvm run` alone
+/// The process that ends what a killed `pvm run` has left; only `pvm run` starts it
 #[derive(Args, Debug)]
 pub struct Guard {
     /// The tid of the run
@@ -243,14 +236,13 @@ pub struct Guard {
 
 /// Start the machine, or add hosts to it
 ///
-/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in
-/// quotes ("h2 lo=joe"). Inside of a Slurm job, without hosts: those of the job.
-/// Hosts that are in the machine already stay. Prints the hosts of the machine,
-/// and for each that could not be added the reason; then the exit status is 1.
+/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). Inside a Slurm
+/// job without hosts given: the hosts of the job. Hosts that are in the machine already stay. Prints the hosts of the
+/// machine, and the reason for each that could not be added; then the exit status is 1.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Up {
-    /// Hosts in a file, one a line
+    /// A file with hosts, one on each line
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
     /// Hosts to add
@@ -258,10 +250,10 @@ pub struct Up {
     pub hosts: Vec<String>,
 }
 
-/// Halt the machine, or take hosts out of it
+/// Halt the machine, or remove hosts from it
 #[derive(Args, Debug)]
 pub struct Down {
-    /// Hosts to take out (else the whole machine ends)
+    /// Hosts to remove (without hosts the whole machine ends)
     #[arg(value_name = "HOST")]
     pub hosts: Vec<String>,
 }
@@ -277,13 +269,13 @@ pub struct Conf {
 /// List the tasks of the machine
 #[derive(Args, Debug)]
 pub struct Ps {
-    /// On all hosts (else on this one)
+    /// On all hosts (otherwise on this one)
     #[arg(short = 'a')]
     pub all_hosts: bool,
     /// With parent and process id
     #[arg(short = 'l')]
     pub long: bool,
-    /// With this command itself
+    /// Include this command itself
     #[arg(short = 'x')]
     pub every_task: bool,
     /// For programs
@@ -291,7 +283,7 @@ pub struct Ps {
     pub json: bool,
 }
 
-/// List the tasks that were started together, with all that they started
+/// List the tasks that were started together, with all tasks that they spawned
 #[derive(Args, Debug)]
 pub struct Jobs {
     /// With a line for each task
@@ -336,15 +328,13 @@ mod tests {
 
     #[test]
     fn a_hostfile_that_is_not_there_may_be_a_mistyped_command_or_another_file() {
-        let folder = std::env::temp_dir().join(format!("pvm-words-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("machines"), "").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("machines"), "").unwrap();
         let check = |word: &str| parse(&format!("pvm {word}")).check_hostfile().err();
-        let path = |name: &str| folder.join(name).display().to_string();
+        let path = |name: &str| folder.path().join(name).display().to_string();
         assert_eq!(check(&path("machines")), None);
         let text = check(&path("mahcines")).unwrap();
         assert!(text.ends_with(&format!("did you mean pvm {}?", path("machines"))), "{text}");
-        std::fs::remove_dir_all(&folder).unwrap();
         assert!(check("hlat").unwrap().ends_with("did you mean pvm halt?"));
         assert!(check("top").unwrap().ends_with("did you mean pvm ps?"));
         assert!(check("/no/such/folder/it").unwrap().ends_with("pvm --help lists the commands"));

@@ -1,4 +1,4 @@
-//! What the commands need of the machine, so that tests can put another in its place.
+//! The interface of the commands to the machine, which tests can replace.
 use pvm_core::codes::Code;
 use pvm_core::proto::{Host, Message, Reply, Request, TaskInfo};
 use pvm_core::tid::Tid;
@@ -9,21 +9,21 @@ use serde_bytes::ByteBuf;
 /// The mailbox class of the tasks that a reset spares.
 pub const NO_RESET_CLASS: &str = "###_PVM_NO_RESET_###";
 
-/// A task of the machine that does not mind waiting.
+/// A task of the machine whose requests may wait for an answer.
 pub trait Control {
-    /// The own tid.
+    /// Returns the tid of this task.
     fn tid(&self) -> Tid;
-    /// Asks the daemon.
+    /// Sends a request to the daemon and waits for the reply.
     fn ask(&mut self, request: Request) -> Result<Reply, Code>;
-    /// `pvm_getopt`.
+    /// Does what `pvm_getopt` does.
     fn option(&mut self, what: i32) -> Result<i32, Code>;
-    /// `pvm_setopt`.
+    /// Does what `pvm_setopt` does.
     fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code>;
-    /// The mask that spawned tasks inherit.
+    /// Sets the trace mask that spawned tasks inherit.
     fn set_child_trace_mask(&mut self, mask: &[u8]) -> Result<(), Code>;
-    /// Takes messages to that context and tag for output of jobs.
+    /// Treats messages with this context and tag as output of jobs.
     fn collect_output(&mut self, context: i32, tag: i32);
-    /// `pvm_spawn`'s request, with what children inherit.
+    /// Returns the request of `pvm_spawn`, including what children inherit.
     fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code>;
 }
 
@@ -32,13 +32,13 @@ pub trait Control {
 pub struct SpawnCall<'a> {
     /// The program.
     pub file: &'a [u8],
-    /// `argv[1]` and on.
+    /// `argv[1]` and the following ones.
     pub arguments: &'a [&'a [u8]],
-    /// `PvmTask…`.
+    /// The flags, `PvmTask...`.
     pub flags: i32,
     /// Host or architecture, and `:directory`.
     pub place: &'a [u8],
-    /// How many.
+    /// The number of tasks.
     pub count: i32,
     /// `NAME=value` for the children.
     pub environment: &'a [Vec<u8>],
@@ -74,7 +74,7 @@ impl Control for Session {
     }
 }
 
-/// Enters the task among those that a reset spares, or takes it out.
+/// Adds the task to those that a reset spares, or removes it.
 fn set_no_reset(session: &mut Session, on: bool) -> Result<i32, Code> {
     let before = session.task().no_reset();
     let name = ByteBuf::from(NO_RESET_CLASS);
@@ -101,12 +101,12 @@ fn put(control: &mut dyn Control, request: Request) -> Result<i32, Code> {
     }
 }
 
-/// A message to be kept in a mailbox.
+/// Returns a message that can be put into a mailbox.
 pub fn own_message(tid: Tid, body: Vec<u8>) -> Message {
     Message { enc: codes::ENC_XDR, ..Message::new(tid, Tid::DAEMON, 0, 0, ByteBuf::from(body)) }
 }
 
-/// The hosts and the number of data formats.
+/// Returns the hosts and the number of data formats.
 pub fn hosts(control: &mut dyn Control) -> Result<(Vec<Host>, i32), Code> {
     match control.ask(Request::Config)? {
         Reply::Hosts { hosts, formats } => Ok((hosts, formats)),
@@ -114,7 +114,7 @@ pub fn hosts(control: &mut dyn Control) -> Result<(Vec<Host>, i32), Code> {
     }
 }
 
-/// The tasks on a host, or on all of them for `Tid::NONE`.
+/// Returns the tasks on a host, or on all hosts for `Tid::NONE`.
 pub fn tasks(control: &mut dyn Control, place: Tid) -> Result<Vec<TaskInfo>, Code> {
     match control.ask(Request::Tasks(place))? {
         Reply::Tasks(tasks) => Ok(tasks),

@@ -1,4 +1,4 @@
-//! Bytes from nowhere, for what the console reads (docs/testing.md).
+//! Fuzz targets for the input of the console (docs/testing.md).
 use crate::console::{Console, Flow, Screen, spawn_options};
 use crate::control::{Control, SpawnCall};
 use crate::timeline::Timeline;
@@ -13,7 +13,7 @@ use pvm_fuzz::{Target, file, part};
 use pvm_task::{OutputEvent, OutputKind};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What the console reads.
+/// The targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "console-lines",
@@ -43,10 +43,10 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// So much the machine says in all. While it answers, a `reset` waits.
+/// The most bytes that the simulated machine answers in total. A `reset` waits while it answers.
 const ANSWERS_BYTES_MAX: usize = 1024;
 
-/// A machine that answers anything: what the bytes say.
+/// A simulated machine whose answers are the input's bytes.
 struct Anything<'a>(&'a [u8]);
 
 impl Control for Anything<'_> {
@@ -59,7 +59,7 @@ impl Control for Anything<'_> {
         let answers = (0..=first.len()).find_map(|end| proto::decode::<Reply>(&first[..end]));
         let mut answer = answers.ok_or(Code::SysErr)?;
         if let Reply::Hosts { hosts, .. } = &mut answer {
-            // Other names would be looked up at whatever server there is.
+            // Other names would be looked up at a name server.
             let is_name = |host: &&mut Host| host.name.parse::<IpAddr>().is_err();
             hosts.iter_mut().filter(is_name).for_each(|host| host.name = Ipv4Addr::LOCALHOST.to_string());
         }
@@ -88,7 +88,7 @@ impl Control for Anything<'_> {
     }
 }
 
-/// Lines as they are typed, or stand in `.pvmrc`; what follows a zero byte is what the machine answers.
+/// Passes lines as they are typed or written in `.pvmrc`. The bytes after a zero byte are the machine's answers.
 fn console_lines(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (text, answers) = (String::from_utf8_lossy(&bytes[..end]), &bytes[end..]);
@@ -106,7 +106,7 @@ fn console_lines(bytes: &[u8]) {
             words::leading_number(word);
             shape::parse_tid(word);
         }
-        // These would write to files.
+        // These lines would write to files.
         if line.contains(['>', '@']) {
             continue;
         }
@@ -114,13 +114,13 @@ fn console_lines(bytes: &[u8]) {
         let mut screen = Screen { out: &mut out, err: &mut err };
         let flow = console.execute(line, &mut machine, &mut screen).expect("memory can be written to");
         assert!(console.command_names().len() > 20);
-        if flow != Flow::Go {
+        if flow != Flow::Continue {
             return;
         }
     }
 }
 
-/// Trace messages, made into both kinds of files.
+/// Passes trace messages, and writes both kinds of files from them.
 fn trace_files(bytes: &[u8]) {
     let (mut text, start) = (TraceText::default(), Stamp::default());
     let mut out = Vec::new();
@@ -132,7 +132,7 @@ fn trace_files(bytes: &[u8]) {
         Part::User(stamp, _) => *stamp,
     });
     stamps.for_each(|stamp| assert!(TraceText::head(stamp).ends_with(";;\n\n")));
-    // Hosts and output stand in the text too.
+    // The text also contains hosts and output.
     let name = String::from_utf8_lossy(bytes).into_owned();
     let host = Host { tid: Tid(0x40000), name: name.clone(), arch: name, speed: 1, dsig: 0 };
     assert!(text.host(&host, start).contains("host_add"));

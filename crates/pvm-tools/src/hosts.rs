@@ -1,4 +1,4 @@
-//! Hosts by their names: lists and ranges, hostfiles, what Slurm has given; `pvm up`, `pvm down`.
+//! Hosts by name: lists, ranges, hostfiles and Slurm's list; `pvm up` and `pvm down`.
 use crate::signals::Signals;
 use crate::{cli, control, machine, shape};
 use pvm_core::codes::Code;
@@ -10,17 +10,17 @@ use serde_bytes::ByteBuf;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The hosts of a Slurm job.
+/// The variable with the hosts of a Slurm job.
 const SLURM_LIST: &str = "SLURM_JOB_NODELIST";
 
-/// Hosts that somebody wants.
+/// A host that the user wants in the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// A line for `pvm_addhosts`.
+    /// The line for `pvm_addhosts`.
     pub line: String,
     /// The host's name.
     pub name: String,
-    /// How many tasks it takes before others take more, if the user said so.
+    /// How many tasks it gets before other hosts get more, if the user said so.
     pub slots: Option<u32>,
 }
 
@@ -30,7 +30,7 @@ impl Wanted {
     }
 }
 
-/// The hosts of words such as `a`, `b,c`, `n[1-4]`, `"d lo=joe"`.
+/// Reads the hosts of words such as `a`, `b,c`, `n[1-4]`, `"d lo=joe"`.
 pub fn of_words(words: &[String]) -> Result<Vec<Wanted>, String> {
     let mut wanted = Vec::new();
     for word in words {
@@ -42,7 +42,7 @@ pub fn of_words(words: &[String]) -> Result<Vec<Wanted>, String> {
     Ok(wanted)
 }
 
-/// The hosts of a hostfile that are to be started.
+/// Reads the hosts that a hostfile starts.
 pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
     let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file = Hostfile::parse(&String::from_utf8_lossy(&text));
@@ -53,22 +53,22 @@ pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
     }
 }
 
-/// The hosts of the Slurm job in which this runs, if it does.
+/// Returns the hosts of the Slurm job in which this program runs, if it runs in one.
 pub fn of_slurm() -> Result<Option<Vec<Wanted>>, String> {
     let Some(list) = std::env::var(SLURM_LIST).ok().filter(|list| !list.is_empty()) else { return Ok(None) };
     of_words(&[list]).map(Some).map_err(|error| format!("{SLURM_LIST}: {error}"))
 }
 
-/// What became of hosts that were to be added.
+/// The result of adding hosts.
 pub struct Added {
     /// The hosts, in order.
     pub wanted: Vec<Wanted>,
-    /// For each its tid or a code.
+    /// For each host its tid or an error code.
     pub results: Vec<i32>,
     reasons: Vec<String>,
 }
 
-/// Adds hosts to the machine; such as are in it already stay, and one that stands there twice is added once.
+/// Adds hosts to the machine. A host that is in the machine stays, and a host that is named twice is added once.
 pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<Added, Code> {
     let known = if wanted.is_empty() { Vec::new() } else { control::hosts(session)?.0 };
     let asked = to_ask(&wanted, &known);
@@ -87,8 +87,8 @@ pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<Added, Code> {
     Ok(added)
 }
 
-/// The hosts of which the machine does not know yet. `$` is for a second daemon on the first host of the machine; one
-/// of the same name elsewhere is the same.
+/// Returns the hosts that the machine does not know yet. A `$` marks a second daemon on the first host of the machine;
+/// a host of the same name elsewhere is the same host.
 fn to_ask(wanted: &[Wanted], known: &[Host]) -> Vec<usize> {
     let own = known.first().map(|host| host.name.as_str());
     let is_second = |host: &Wanted| host.line.starts_with(['$', '&']) && own == Some(host.name.as_str());
@@ -102,18 +102,18 @@ impl Added {
         code <= 0 && code != Code::DupHost.number()
     }
 
-    /// Whether all hosts belong to the machine now.
+    /// Returns whether all hosts are in the machine now.
     pub fn is_complete(&self) -> bool {
         !self.results.iter().any(|result| Added::is_failure(*result))
     }
 
-    /// Those that were not in the machine before.
+    /// Returns the names of the hosts that were not in the machine before.
     pub fn new_names(&self) -> Vec<String> {
         let new = self.wanted.iter().zip(&self.results).filter(|(_, result)| **result > 0);
         new.map(|(host, _)| host.name.clone()).collect()
     }
 
-    /// What is to be said of hosts that could not be added.
+    /// Returns the messages about hosts that could not be added.
     pub fn complaints(&self) -> String {
         let failed = |index: &usize| Added::is_failure(self.results[*index]);
         let failed: Vec<usize> = (0..self.results.len()).filter(failed).collect();
@@ -123,21 +123,21 @@ impl Added {
         shape::reasons(&pick(&names), &codes, &pick(&self.reasons))
     }
 
-    /// The name by which the machine knows a host that was in it before.
+    /// Returns the name by which the machine already knew a host.
     fn known_name(&self, index: usize) -> Option<&str> {
         let reason =
             self.reasons[index].strip_prefix(KNOWN_AS).filter(|_| self.results[index] == Code::DupHost.number());
         reason.and_then(|reason| reason.lines().next())
     }
 
-    /// What is to be said of hosts that are in the machine by another name.
+    /// Returns the remarks about hosts that are in the machine by another name.
     pub fn remarks(&self) -> String {
         let other = |index: usize| Some((&self.wanted[index].name, self.known_name(index)?));
         let others = (0..self.wanted.len()).filter_map(other).filter(|(name, known)| name != known);
         others.map(|(name, known)| format!("{name}: {KNOWN_AS}{known}\n")).collect()
     }
 
-    /// Where tasks are to run, for `pvm_spawn`: each host as often as it takes tasks.
+    /// Returns the place argument of `pvm_spawn`: each host as often as it gets tasks.
     pub fn place(&self) -> String {
         let weighted = self.wanted.iter().any(|host| host.slots.is_some());
         let mut names = Vec::new();
@@ -146,12 +146,12 @@ impl Added {
             let count = if weighted { host.slots.unwrap_or(1) } else { 1 };
             names.extend(std::iter::repeat_n(name, count as usize));
         }
-        // A list even of one: it says that nothing else will do.
+        // Even one name is written as a list, which says that no other host will do.
         names.join(",") + ","
     }
 }
 
-/// Takes hosts out of the machine.
+/// Removes hosts from the machine.
 pub fn delete(session: &mut Session, names: &[String]) -> Result<Vec<i32>, Code> {
     let names = names.iter().map(|name| ByteBuf::from(name.as_bytes())).collect();
     match session.request(Request::DeleteHosts(names))? {
@@ -165,7 +165,7 @@ fn failed(what: &str, error: impl std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// `pvm up`.
+/// Runs `pvm up`.
 pub fn up(arguments: &cli::Up) -> ExitCode {
     let wanted = of_words(&arguments.hosts).and_then(|mut wanted| {
         if let Some(path) = &arguments.hostfile {
@@ -198,9 +198,9 @@ pub fn up(arguments: &cli::Up) -> ExitCode {
     }
 }
 
-/// `pvm down`.
+/// Runs `pvm down`.
 pub fn down(arguments: &cli::Down) -> ExitCode {
-    // A machine that halts ends its tasks by a signal, and this is one.
+    // A machine that halts ends its tasks by a signal, and this process is one of them.
     let signals = Signals::catch();
     let mut session = match machine::join() {
         Ok(session) => session,

@@ -1,4 +1,4 @@
-//! Jobs: tasks started together, and where their output goes.
+//! Jobs: tasks that were started together, and where their output goes.
 use crate::shape;
 use crate::trace_text::TraceText;
 use pvm_core::encoding::Reader;
@@ -27,18 +27,18 @@ pub enum Sink {
 #[derive(Debug)]
 pub struct TraceSink {
     text: TraceText,
-    /// Else to the console.
+    /// The file; without one, the console.
     file: Option<File>,
 }
 
 impl TraceSink {
-    /// To a file, which may not be there yet; to the console without one.
+    /// Makes a sink for a file, which is created if necessary; without a path, for the console.
     pub fn new(path: Option<&Path>) -> io::Result<TraceSink> {
         let file = path.map(File::create_new).transpose()?;
         Ok(TraceSink { text: TraceText::default(), file })
     }
 
-    /// Writes text that tells of `tid`; answers what the console shows.
+    /// Writes text about `tid`. Returns what the console shows.
     fn write(&mut self, number: i32, tid: Tid, text: &str) -> Vec<u8> {
         match &mut self.file {
             Some(file) => match file.write_all(text.as_bytes()) {
@@ -51,12 +51,12 @@ impl TraceSink {
 }
 
 impl Sink {
-    /// `->file`: what the file held is lost.
+    /// Makes a sink for `->file`: the previous contents of the file are lost.
     pub fn replace(path: &Path) -> io::Result<Sink> {
         File::create(path).map(Sink::File)
     }
 
-    /// `->>file`.
+    /// Makes a sink for `->>file`.
     pub fn append(path: &Path) -> io::Result<Sink> {
         File::options().create(true).append(true).open(path).map(Sink::File)
     }
@@ -66,7 +66,7 @@ impl Sink {
 struct Job {
     sink: Sink,
     trace: Option<TraceSink>,
-    /// The tasks whose output is known of, and whether it has ended.
+    /// The tasks whose output was announced, and whether it has ended.
     tasks: BTreeMap<Tid, bool>,
 }
 
@@ -78,7 +78,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// The number of a new job whose tasks will be known later.
+    /// Returns the number of a new job, whose tasks become known later.
     pub fn next_number(&mut self) -> i32 {
         self.last += 1;
         self.last
@@ -89,7 +89,7 @@ impl Jobs {
         self.jobs.insert(number, Job { sink, trace: None, tasks: BTreeMap::new() });
     }
 
-    /// Begins the trace of a job; answers what the console shows.
+    /// Begins the trace of a job. Returns what the console shows.
     pub fn begin_trace(&mut self, number: i32, sink: TraceSink, own: Tid, hosts: &[Host]) -> Vec<u8> {
         let Some(job) = self.jobs.get_mut(&number) else { return Vec::new() };
         let (sink, now) = (job.trace.insert(sink), pvm_task::trace::stamp());
@@ -101,7 +101,7 @@ impl Jobs {
         shown
     }
 
-    /// Takes a trace message of a task of that job; answers what the console shows.
+    /// Handles a trace message from a task of that job. Returns what the console shows.
     pub fn handle_trace(&mut self, number: i32, from: Tid, body: Reader<'_>) -> Vec<u8> {
         let Some(sink) = self.jobs.get_mut(&number).and_then(|job| job.trace.as_mut()) else { return Vec::new() };
         let mut shown = Vec::new();
@@ -112,7 +112,7 @@ impl Jobs {
         shown
     }
 
-    /// Tells the tasks of a job. A job without any is over.
+    /// Sets the tasks of a job. A job without tasks is over.
     pub fn started(&mut self, number: i32, tids: impl Iterator<Item = Tid>) {
         let Some(job) = self.jobs.get_mut(&number) else { return };
         for tid in tids {
@@ -123,7 +123,7 @@ impl Jobs {
         }
     }
 
-    /// Takes output of a task of job `event.tag`; answers what the console shows.
+    /// Handles output of a task of job `event.tag`. Returns what the console shows.
     pub fn handle(&mut self, event: &OutputEvent) -> Vec<u8> {
         let number = event.tag;
         let Some(job) = self.jobs.get_mut(&number) else { return Vec::new() };
@@ -160,14 +160,14 @@ impl Jobs {
         shown
     }
 
-    /// The numbers and tasks of the jobs that run.
+    /// Returns the numbers and tasks of the jobs that run.
     pub fn running(&self) -> impl Iterator<Item = (i32, Vec<Tid>)> + '_ {
         self.jobs.iter().map(|(number, job)| {
             (*number, job.tasks.iter().filter(|(_, ended)| !**ended).map(|(tid, _)| *tid).collect())
         })
     }
 
-    /// What `jobs` prints.
+    /// Returns the output of `jobs`.
     pub fn short_list(&self) -> String {
         let mut text = String::new();
         for (number, tids) in self.running() {
@@ -177,7 +177,7 @@ impl Jobs {
         text
     }
 
-    /// What `jobs -l` prints.
+    /// Returns the output of `jobs -l`.
     pub fn long_list(&self, tasks: &[TaskInfo], hosts: &[Host], own: Tid) -> String {
         let mut text = shape::task_head(false);
         for (number, tids) in self.running() {
@@ -241,7 +241,8 @@ mod tests {
 
     #[test]
     fn a_file_takes_the_lines_and_the_console_the_end() {
-        let path = std::env::temp_dir().join(format!("pvm-tools-jobs-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output");
         std::fs::write(&path, "old\n").unwrap();
         let mut jobs = Jobs::default();
         for (sink, content) in [
@@ -254,6 +255,5 @@ mod tests {
             assert_eq!(shown, format!("[{number}] finished\n").into_bytes());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
         }
-        std::fs::remove_file(&path).unwrap();
     }
 }

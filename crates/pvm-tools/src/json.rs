@@ -1,10 +1,10 @@
-//! `--json`: the same facts for programs.
+//! `--json`: the same information for programs.
 use crate::shape;
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
 use serde_json::{Value, json};
 
-/// `conf`.
+/// Returns the value for `conf`.
 pub fn configuration(hosts: &[Host], formats: i32) -> Value {
     let hosts: Vec<Value> = hosts
         .iter()
@@ -21,7 +21,7 @@ pub fn configuration(hosts: &[Host], formats: i32) -> Value {
     json!({ "hosts": hosts, "data_formats": formats })
 }
 
-/// `ps`.
+/// Returns the value for `ps`.
 pub fn tasks(tasks: &[TaskInfo], hosts: &[Host]) -> Value {
     tasks.iter().map(|info| task(info, hosts)).collect()
 }
@@ -38,7 +38,7 @@ fn task(task: &TaskInfo, hosts: &[Host]) -> Value {
     })
 }
 
-/// `jobs`.
+/// Returns the value for `jobs`.
 pub fn jobs(jobs: impl Iterator<Item = (i32, Vec<Tid>)>) -> Value {
     jobs.map(|(number, tids)| {
         let tids: Vec<String> = tids.iter().map(Tid::to_string).collect();
@@ -47,7 +47,7 @@ pub fn jobs(jobs: impl Iterator<Item = (i32, Vec<Tid>)>) -> Value {
     .collect()
 }
 
-/// The text that is printed.
+/// Returns the printed text.
 pub fn text(value: &Value) -> String {
     format!("{value:#}\n")
 }

@@ -24,7 +24,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
 
-/// The program `pvm`.
+/// Runs the program `pvm`.
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(words) = cli::console_words(&words) {

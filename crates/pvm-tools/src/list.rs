@@ -1,4 +1,4 @@
-//! `pvm conf`, `pvm ps`, `pvm jobs`: a look at the machine without a console.
+//! `pvm conf`, `pvm ps`, `pvm jobs`: print the state of the machine without a console.
 use crate::console::listing::{self, PsOptions};
 use crate::{cli, control, json, machine, shape};
 use pvm_core::codes::{self, Code};
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Joins the machine, prints what `look` finds, leaves.
+/// Joins the machine, prints what `look` returns, and leaves.
 fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
     let mut session = match machine::join() {
         Ok(session) => session,
@@ -20,7 +20,7 @@ fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
         }
     };
     let result = look(&mut session);
-    // The look is done; whether the farewell arrives makes no difference.
+    // The result is printed; whether the farewell arrives makes no difference.
     let _ = session.leave();
     match result {
         Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
@@ -34,7 +34,7 @@ fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
     }
 }
 
-/// `pvm conf`.
+/// Runs `pvm conf`.
 pub fn conf(arguments: &cli::Conf) -> ExitCode {
     show(|session| {
         let (hosts, formats) = control::hosts(session)?;
@@ -45,7 +45,7 @@ pub fn conf(arguments: &cli::Conf) -> ExitCode {
     })
 }
 
-/// `pvm ps`.
+/// Runs `pvm ps`.
 pub fn ps(arguments: &cli::Ps) -> ExitCode {
     show(|session| {
         let options = PsOptions {
@@ -65,7 +65,7 @@ pub fn ps(arguments: &cli::Ps) -> ExitCode {
     })
 }
 
-/// `pvm jobs`.
+/// Runs `pvm jobs`.
 pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
     show(|session| {
         let (hosts, _) = control::hosts(session)?;
@@ -89,16 +89,16 @@ pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
     })
 }
 
-/// What makes tasks one job: that their output goes to the same place, as that of one `pvm run` or of one job of a
-/// console; or that they have come of one task.
+/// What makes tasks one job: their output goes to the same place, as for one `pvm run` or one job of a console, or they
+/// descend from one task.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Output(i32, i32, i32),
     Task(Tid),
 }
 
-/// Tasks that were started together, with those that they spawned, directly or not, numbered from 1. Seen from
-/// outside of what started it, this is what a job is.
+/// Returns the jobs, numbered from 1, as they look from outside: tasks that were started together, with all tasks that
+/// they spawned, directly or not.
 fn families(tasks: &[TaskInfo]) -> Vec<(i32, Vec<Tid>)> {
     let known: BTreeMap<Tid, &TaskInfo> = tasks.iter().map(|task| (task.tid, task)).collect();
     let parent_of = |tid: Tid| known.get(&Tid(known.get(&tid)?.parent.max(0) as u32)).copied();
@@ -150,7 +150,7 @@ mod tests {
             output,
         };
         let run = (0x40001, 7, 1);
-        // The last one has come of the third and prints for it.
+        // The last task descends from the third and prints for it.
         let tasks = [
             task(0x40002, -35, run),
             task(0x40003, -35, run),

@@ -1,4 +1,4 @@
-//! Finding the virtual machine, starting and ending it.
+//! Finds, starts and ends the virtual machine.
 use crate::control;
 use pvm_core::codes::{self, Code};
 use pvm_core::proto::{Reply, Request};
@@ -15,23 +15,23 @@ use std::time::{Duration, Instant};
 const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
 /// How long a machine may take to end.
 const HALT_WAIT: Duration = Duration::from_secs(10);
-/// How often it is looked whether it has.
+/// How often it is checked whether the machine has ended.
 const HALT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Why there is no machine to talk to.
+/// Why no machine can be used.
 #[derive(Debug)]
 pub enum MachineError {
-    /// None runs.
+    /// No machine runs.
     None,
-    /// One runs, but cannot be joined.
+    /// A machine runs, but cannot be joined.
     Join(EnrollError),
-    /// The machine refused something.
+    /// The machine refused a request.
     Code(Code),
     /// There is no `pvmd` to start.
     NoProgram(Vec<PathBuf>),
-    /// It did not start.
+    /// The daemon did not start.
     Start(PathBuf, io::Error),
-    /// It started and ended at once, with these complaints.
+    /// The daemon started and ended at once, with these messages.
     Ended(String),
 }
 
@@ -60,12 +60,12 @@ impl From<Code> for MachineError {
     }
 }
 
-/// Joins the machine that runs.
+/// Joins the running machine.
 pub fn join() -> Result<Session, MachineError> {
     join_as(b"")
 }
 
-/// The same, as a task of that name.
+/// Joins the running machine as a task with that name.
 fn join_as(name: &[u8]) -> Result<Session, MachineError> {
     match Session::enroll(&Environment { name: name.to_vec(), ..Environment::from_process() }) {
         Ok(session) => Ok(session),
@@ -74,13 +74,12 @@ fn join_as(name: &[u8]) -> Result<Session, MachineError> {
     }
 }
 
-/// Joins the machine that runs, or one that is started with `arguments`, whose process then comes
-/// with it.
+/// Joins the running machine. If there is none, starts one with `arguments` and returns its process too.
 pub fn join_or_start(arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
     join_or_start_as(b"", arguments)
 }
 
-/// The same, as a task of that name.
+/// Does the same as [`join_or_start`] as a task with that name.
 pub fn join_or_start_as(name: &[u8], arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
     match join_as(name) {
         Ok(session) => Ok((session, None)),
@@ -90,7 +89,7 @@ pub fn join_or_start_as(name: &[u8], arguments: &[OsString]) -> Result<(Session,
                 await_hosts(&mut session)?;
                 Ok((session, Some(daemon)))
             }
-            // Somebody else may have started one at the same moment.
+            // Another process may have started a machine at the same moment.
             Err(ended @ MachineError::Ended(_)) => join_as(name).map(|session| (session, None)).map_err(|_| ended),
             Err(error) => Err(error),
         },
@@ -108,7 +107,7 @@ fn await_hosts(session: &mut Session) -> Result<(), Code> {
     Ok(())
 }
 
-/// Where `pvmd` is looked for before `PATH`.
+/// Returns the paths at which `pvmd` is searched before `PATH`.
 fn daemon_places() -> Vec<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("pvmd")));
     let root = std::env::var_os("PVM_ROOT").map(|root| PathBuf::from(root).join("lib/pvmd"));
@@ -126,12 +125,12 @@ fn start(arguments: &[OsString]) -> Result<Child, MachineError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(MachineError::NoProgram(places)),
         Err(error) => return Err(MachineError::Start(program, error)),
     };
-    // Its first line is the path of its socket: it is ready. Then it lets go of our pipes.
+    // The first line is the path of the socket: the daemon is ready. Then it closes its ends of the pipes.
     let mut line = String::new();
     let read = daemon.stdout.take().map_or(Ok(0), |out| BufReader::new(out).read_line(&mut line));
     let mut complaints = Vec::new();
     if let Some(mut stderr) = daemon.stderr.take() {
-        // Complaints that cannot be read cannot be passed on.
+        // Messages that cannot be read cannot be passed on.
         let _ = stderr.read_to_end(&mut complaints);
     }
     let complaints = String::from_utf8_lossy(&complaints).into_owned();
@@ -148,7 +147,7 @@ fn start(arguments: &[OsString]) -> Result<Child, MachineError> {
     }
 }
 
-/// Notes in the machine that it is to end with the last of those who run programs on it.
+/// Notes in the machine that it is to end with the last `pvm run`.
 pub fn mark_transient(session: &mut Session) -> Result<(), Code> {
     let request = Request::PutInfo {
         name: ByteBuf::from(TRANSIENT_CLASS),
@@ -158,15 +157,15 @@ pub fn mark_transient(session: &mut Session) -> Result<(), Code> {
     session.request(request).map(|_| ())
 }
 
-/// A person uses the machine: it is to stay.
+/// Marks the machine as one that stays, since a person uses it.
 pub fn keep(session: &mut Session) {
     let name = ByteBuf::from(TRANSIENT_CLASS);
-    // There is no such note in a machine that stays anyway.
+    // A machine that stays anyway has no such note.
     let _ = session.request(Request::DeleteInfo { name, index: 0, flags: 0 });
 }
 
-/// Whether the machine is to end now that this one has done its work: nobody is in it but this one
-/// and its own tasks, which are at their end.
+/// Returns whether the machine is to end with this run: it is marked, and nobody is in it but this process and its own
+/// tasks, which are ending.
 pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     let own = session.tid();
     let tasks = control::tasks(session, Tid::NONE)?;
@@ -175,10 +174,10 @@ pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     Ok(alone && matches!(classes, Reply::Mailboxes(classes) if !classes.is_empty()))
 }
 
-/// Ends the machine and waits until it is gone. `daemon` is its process where this one started it.
+/// Halts the machine and waits until it has ended. `daemon` is its process if this program started it.
 pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {
     let end = Instant::now() + HALT_WAIT;
-    // The answer may come late or never; the end of the connection tells.
+    // The answer may come late or never; the end of the connection tells that the machine has ended.
     let ticket = session.task().begin(Request::Halt)?;
     session.task().forget(ticket);
     while session.is_connected() && Instant::now() < end {

@@ -1,11 +1,11 @@
-//! The shapes of what the console prints: scripts parse these columns.
+//! The layout of the console's tables. Scripts parse these columns.
 use pvm_core::codes::{self, Code};
 use pvm_core::hostfile;
 use pvm_core::proto::{Host, Mailbox, TaskInfo};
 use pvm_core::tid::Tid;
 use std::fmt::Write;
 
-/// How the flags of a task are written, from the highest bit down.
+/// The letters for the flags of a task, from the highest bit down.
 const FLAG_LETTERS: [(u32, char); 7] = [
     (codes::TASK_TASKER, 'T'),
     (codes::TASK_HOSTER, 'H'),
@@ -16,12 +16,12 @@ const FLAG_LETTERS: [(u32, char); 7] = [
     (codes::TASK_FORKED, 'f'),
 ];
 
-/// `""` for one, `"s"` for all other counts.
+/// Returns `""` for one, and `"s"` for all other counts.
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// A tid as the user may write it, with or without the `t`; what is none is tid 0.
+/// Reads a tid with or without the `t`; anything else is tid 0.
 pub fn parse_tid(text: &str) -> Tid {
     let digits = text.strip_prefix('t').unwrap_or(text);
     if digits.starts_with('+') {
@@ -30,7 +30,7 @@ pub fn parse_tid(text: &str) -> Tid {
     Tid(u32::from_str_radix(digits, 16).unwrap_or(0))
 }
 
-/// `conf`.
+/// Returns the output of `conf`.
 pub fn configuration(hosts: &[Host], formats: i32) -> String {
     let formats = usize::try_from(formats).unwrap_or(0);
     let mut text = format!(
@@ -55,14 +55,14 @@ pub fn configuration(hosts: &[Host], formats: i32) -> String {
     text
 }
 
-/// The flags of a task: `6/c,f`.
+/// Returns the flags of a task as text: `6/c,f`.
 pub fn task_flags(flags: u32) -> String {
     let letters: Vec<String> =
         FLAG_LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| letter.to_string()).collect();
     format!("{flags:x}/{}", letters.join(","))
 }
 
-/// The name of a host in the list, or its tid when it has just left.
+/// Returns the name of a host in the list, or its tid if it has just left.
 pub fn host_name(hosts: &[Host], tid: Tid) -> String {
     match hosts.iter().find(|host| host.tid == tid) {
         Some(host) => host.name.clone(),
@@ -70,7 +70,7 @@ pub fn host_name(hosts: &[Host], tid: Tid) -> String {
     }
 }
 
-/// The head of `ps`.
+/// Returns the head of `ps`.
 pub fn task_head(long: bool) -> String {
     match long {
         false => format!("{:>24} {:>8} {:>9} COMMAND\n", "HOST", "TID", "FLAG 0x"),
@@ -78,7 +78,7 @@ pub fn task_head(long: bool) -> String {
     }
 }
 
-/// A row of `ps`. `own` is the tid of the console.
+/// Returns a row of `ps`. `own` is the tid of the console.
 pub fn task_row(task: &TaskInfo, hosts: &[Host], own: Tid, long: bool) -> String {
     let mut text = format!("{:>24} ", host_name(hosts, task.host));
     let _ = match task.tid == own {
@@ -88,7 +88,7 @@ pub fn task_row(task: &TaskInfo, hosts: &[Host], own: Tid, long: bool) -> String
     if long {
         let _ = match task.parent {
             parent if parent > 0 => write!(text, "{parent:>8x} "),
-            // Nobody, or somebody who has not said so.
+            // The parent is nobody, or a task that has not named itself.
             _ => write!(text, "{:>8} ", "-"),
         };
         let _ = write!(text, "{:>6} ", task.pid);
@@ -101,7 +101,7 @@ pub fn task_row(task: &TaskInfo, hosts: &[Host], own: Tid, long: bool) -> String
     text
 }
 
-/// What `spawn` prints: the count, then a tid or an error for each task.
+/// Returns the output of `spawn`: the count, then a tid or an error for each task.
 pub fn spawned(tids: &[i32]) -> String {
     let mut text = format!("{} successful\n", tids.iter().filter(|tid| **tid > 0).count());
     for tid in tids {
@@ -113,7 +113,7 @@ pub fn spawned(tids: &[i32]) -> String {
     text
 }
 
-/// What helps where tasks could not be started, beside the codes.
+/// Returns advice for tasks that could not be started, in addition to the error codes.
 pub fn spawn_advice(tids: &[i32]) -> &'static str {
     match tids.contains(&Code::OutOfRes.number()) {
         true => "the log of pvmd on that host (pvml.<uid> in PVM_TMP or /tmp) names the limit and its setting\n",
@@ -121,7 +121,7 @@ pub fn spawn_advice(tids: &[i32]) -> &'static str {
     }
 }
 
-/// What `add` prints.
+/// Returns the output of `add`.
 pub fn added(names: &[String], count: i32, results: &[i32]) -> String {
     let mut text = format!("{count} successful\n{:>24} {:>8}\n", "HOST", "DTID");
     for (name, result) in names.iter().zip(results) {
@@ -133,7 +133,7 @@ pub fn added(names: &[String], count: i32, results: &[i32]) -> String {
     text
 }
 
-/// Why hosts could not be added: a paragraph for each.
+/// Returns why hosts could not be added: a paragraph for each host.
 pub fn reasons(names: &[String], results: &[i32], reasons: &[String]) -> String {
     let failed = names.iter().zip(results).zip(reasons).filter(|((_, result), _)| **result <= 0);
     let mut text = String::new();
@@ -147,7 +147,7 @@ pub fn reasons(names: &[String], results: &[i32], reasons: &[String]) -> String 
     text
 }
 
-/// What helps against a code that says it all.
+/// Returns advice for an error code that has one cause only.
 fn cure(name: &str, code: i32) -> String {
     let text = codes::text(code);
     match Code::from_number(code) {
@@ -165,7 +165,7 @@ fn cure(name: &str, code: i32) -> String {
     }
 }
 
-/// What `delete` prints.
+/// Returns the output of `delete`.
 pub fn deleted(names: &[String], results: &[i32]) -> String {
     let count = results.iter().filter(|result| **result >= 0).count();
     let mut text = format!("{count} successful\n{:>24}  STATUS\n", "HOST");
@@ -178,19 +178,19 @@ pub fn deleted(names: &[String], results: &[i32]) -> String {
     text
 }
 
-/// A line of `mstat`.
+/// Returns a line of `mstat`.
 pub fn host_status(name: &str, code: i32) -> String {
     let status = if code == 0 { "ok" } else { codes::text(code) };
     format!("{name:>24}  {status}\n")
 }
 
-/// A line of `pstat`.
+/// Returns a line of `pstat`.
 pub fn task_status(tid: Tid, code: i32) -> String {
     let status = if code == 0 { "run" } else { codes::text(code) };
     format!("t{:>8x}  {status}\n", tid.0)
 }
 
-/// What `names` prints: a paragraph for each class.
+/// Returns the output of `names`: a paragraph for each class.
 pub fn mailboxes(classes: &[Mailbox]) -> String {
     let mut text = String::new();
     for class in classes {

@@ -1,10 +1,10 @@
-//! Signals as something to wait for.
+//! Turns signals into events that can be polled.
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// The signals that end programs, caught.
+/// The signals that end programs, which are caught.
 pub struct Signals(Vec<(i32, UnixStream)>);
 
 impl Signals {
@@ -13,7 +13,7 @@ impl Signals {
         Signals::catch_all(&[SIGINT, SIGTERM, SIGHUP])
     }
 
-    /// Catches those from now on.
+    /// Catches these signals from now on.
     pub fn catch_all(signals: &[i32]) -> io::Result<Signals> {
         let mut streams = Vec::new();
         for &signal in signals {
@@ -25,12 +25,12 @@ impl Signals {
         Ok(Signals(streams))
     }
 
-    /// Readable when a signal has come.
+    /// Returns descriptors that are readable when a signal has arrived.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|(_, stream)| stream.as_fd())
     }
 
-    /// The signals that have come since the last call; several of a kind may count once.
+    /// Returns the signals that have arrived since the last call; several of a kind may count once.
     pub fn take(&mut self) -> Vec<i32> {
         let mut buffer = [0; 64];
         let came = |stream: &mut UnixStream| stream.read(&mut buffer).is_ok_and(|count| count > 0);
@@ -39,7 +39,7 @@ impl Signals {
     }
 }
 
-/// Ends this process the way the signal would have.
+/// Ends this process as the signal would have ended it.
 pub fn end_by(signal: i32) {
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }

@@ -1,9 +1,9 @@
-//! What a mistyped word may have meant.
+//! Suggests commands for mistyped words.
 
-/// Letters that may be wrong in a word, at most, and for each of these one of so many.
+/// The most wrong letters in a word, and how many letters a word must have for each of them.
 const MISTAKES_MAX: usize = 2;
-const LETTERS_A_MISTAKE: usize = 2;
-/// Words that other systems, or the command line, have for what these commands do.
+const LETTERS_PER_MISTAKE: usize = 2;
+/// Words of other systems, or of the command line, for what these commands do.
 const MEANINGS: [(&str, &str); 13] = [
     ("run", "spawn"),
     ("up", "add"),
@@ -20,19 +20,20 @@ const MEANINGS: [(&str, &str); 13] = [
     ("remove", "delete"),
 ];
 
-/// The name that is most like the word, if one is like it at all.
+/// Returns the name that is most similar to the word, if one is similar enough.
 pub fn nearest(word: &str, names: &[String]) -> Option<String> {
     let meaning = MEANINGS.iter().find(|(other, _)| *other == word).map(|(_, name)| (*name).to_owned());
     if let Some(name) = meaning.filter(|name| names.contains(name)) {
         return Some(name);
     }
-    let mistakes_max = MISTAKES_MAX.min(word.chars().count() / LETTERS_A_MISTAKE);
+    let mistakes_max = MISTAKES_MAX.min(word.chars().count() / LETTERS_PER_MISTAKE);
     let like = names.iter().map(|name| (distance(word, name), name));
-    // The word itself is none of them, though it may be among the names: an alias that leads nowhere.
+    // The word itself is no suggestion, though it may be among the names: an alias that leads nowhere.
     like.filter(|(distance, _)| (1..=mistakes_max).contains(distance)).min().map(|(_, name)| name.clone())
 }
 
-/// How many letters must be put in, taken out, changed, or swapped with their neighbour to make one word the other.
+/// Returns how many letters must be inserted, removed, changed, or swapped with a neighbour to turn one word into the
+/// other.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];

@@ -1,5 +1,5 @@
-//! Traces as text, in the form of the files that tracer writes and XPVM reads: each kind of record is
-//! described before its first one.
+//! Traces as text, in the format that the tracer writes and XPVM reads: each kind of record is described before the
+//! first record of its kind.
 use pvm_core::events::{Datum, Event, Form, HEAD, data_type};
 use pvm_core::proto::Host;
 use pvm_core::tid::Tid;
@@ -8,18 +8,18 @@ use pvm_task::{OutputEvent, OutputKind};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Added to twice the number of an event: the number of the kind of its records.
+/// The number of an event's kind of records is twice the event's number plus this.
 const KIND_FIRST: i32 = 1000;
-/// The same where its function has ended.
+/// The same for the record of a function's end.
 const KIND_EXIT_FIRST: i32 = 2001;
-/// Hosts.
+/// The kind of records about hosts.
 const KIND_HOST: i32 = 1802;
-/// Lines of output.
+/// The kind of records about lines of output.
 const KIND_OUTPUT: i32 = 1808;
-/// Seconds of a day.
+/// The number of seconds of a day.
 const DAY_SECONDS: i64 = 86400;
 
-/// A field of a record: name, description, how it is declared, its value.
+/// A field of a record: name, description, declaration and value.
 struct Field {
     name: String,
     description: String,
@@ -71,23 +71,23 @@ fn list(numbers: Vec<String>) -> String {
     format!("[{}] {{ {} }}", numbers.len(), numbers.join(", "))
 }
 
-/// What has been described, and when the last record was.
+/// The kinds that have been described, and the time of the last record.
 #[derive(Debug, Default)]
 pub struct TraceText {
-    /// By the name of a kind, the declarations that its variants have.
+    /// The declarations of a kind's variants, by the name of the kind.
     known: BTreeMap<String, Vec<String>>,
     last: Stamp,
 }
 
 impl TraceText {
-    /// What the text begins with, at that time.
+    /// Returns the beginning of the text, for that time.
     pub fn head(now: Stamp) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let date = date(now);
         format!("/*\n * \"Creation Date\" \"{date}\"\n * \"Machine\" \"hpvm {version} (PVM 3.4.6)\"\n */ ;;\n\n")
     }
 
-    /// A host of the machine.
+    /// Returns the record of a host of the machine.
     pub fn host(&mut self, host: &Host, now: Stamp) -> String {
         let short = host.name.split('.').next().unwrap_or_default();
         let bytes = |text: &str| Value::Text(text.as_bytes().to_vec());
@@ -99,7 +99,7 @@ impl TraceText {
         self.record(KIND_HOST, "host_add", "", &fields)
     }
 
-    /// A part of a trace message from that task.
+    /// Returns the record of a part of a trace message from that task.
     pub fn part(&mut self, from: Tid, part: &Part) -> String {
         match part {
             Part::Record(record) => self.event(record),
@@ -127,7 +127,7 @@ impl TraceText {
         self.record(KIND_FIRST + 2 * Event::UserDefined as i32, Event::UserDefined.name(), "", &fields)
     }
 
-    /// Output of a traced task.
+    /// Returns the record of output of a traced task.
     pub fn output(&mut self, event: &OutputEvent) -> String {
         let text: &[u8] = match &event.kind {
             OutputKind::Begin => b"CREATION",
@@ -139,8 +139,8 @@ impl TraceText {
         self.record(KIND_OUTPUT, "output", "", &fields)
     }
 
-    /// A record, and before the first one of its kind what it holds. Kinds that differ in what they
-    /// hold are numbered.
+    /// Returns a record, and before the first record of its kind a description. Kinds with different contents are
+    /// numbered.
     fn record(&mut self, kind: i32, name: &str, half: &str, fields: &[Field]) -> String {
         let declarations: String = fields.iter().map(Field::declaration).collect();
         let variants = self.known.entry(format!("{name}({half}")).or_default();
@@ -169,7 +169,7 @@ fn head_fields(stamp: Stamp, tid: Tid) -> Vec<Field> {
     head_values(stamp, tid).into()
 }
 
-/// What a program packed.
+/// Returns the field for items that a program packed.
 fn user_field(place: usize, items: &UserItems) -> Field {
     let words = || items.bytes.chunks_exact(4).map(|word| i32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
     let longs = || items.bytes.chunks_exact(8).filter_map(|word| Some(i64::from_ne_bytes(word.try_into().ok()?)));
@@ -194,7 +194,7 @@ fn user_field(place: usize, items: &UserItems) -> Field {
     Field { description: format!("datum {place} of the program"), name, form, kind, value }
 }
 
-/// A date as C's `ctime` has it, in UTC.
+/// Returns a date in the format of C's `ctime`, in UTC.
 fn date(now: Stamp) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

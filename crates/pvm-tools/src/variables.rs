@@ -1,21 +1,21 @@
-//! The environment variables of the console, of which spawned tasks get the exported ones.
+//! The environment variables of the console. Spawned tasks get the exported ones.
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The variable that lists the exported ones, with colons between them.
+/// The variable that lists the exported ones, separated by colons.
 const EXPORT_LIST: &str = "PVM_EXPORT";
 
-/// Names and values in the order in which they came.
+/// Names and values in the order in which they were set.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(Vec<(OsString, OsString)>);
 
 impl Variables {
-    /// Those of this process.
+    /// Returns the variables of this process.
     pub fn of_this_process() -> Variables {
         Variables(std::env::vars_os().collect())
     }
 
-    /// The value of a variable, with what is no text replaced.
+    /// Returns the value of a variable. Bytes that are no text are replaced.
     pub fn get(&self, name: &str) -> Option<String> {
         let (_, value) = self.0.iter().find(|(known, _)| known == name)?;
         Some(value.to_string_lossy().into_owned())
@@ -30,12 +30,12 @@ impl Variables {
         }
     }
 
-    /// `NAME=value` lines.
+    /// Returns `NAME=value` lines.
     pub fn list(&self) -> String {
         self.0.iter().map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), value.to_string_lossy())).collect()
     }
 
-    /// The value of `PVM_EXPORT`.
+    /// Returns the value of `PVM_EXPORT`.
     pub fn export_list(&self) -> String {
         self.get(EXPORT_LIST).unwrap_or_default()
     }
@@ -49,7 +49,7 @@ impl Variables {
         }
     }
 
-    /// Takes a name out of `PVM_EXPORT`.
+    /// Removes a name from `PVM_EXPORT`.
     pub fn unexport(&mut self, name: &str) {
         let mut names = self.exported_names();
         names.retain(|known| known != name);
@@ -60,7 +60,7 @@ impl Variables {
         self.export_list().split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    /// What spawned tasks get: the list itself, then each of its variables that is set.
+    /// Returns what spawned tasks get: the list itself, then each of its variables that is set.
     pub fn exported(&self) -> Vec<Vec<u8>> {
         let names = self.exported_names();
         if names.is_empty() {
@@ -71,7 +71,7 @@ impl Variables {
         std::iter::once(list).chain(names.iter().filter_map(listed)).collect()
     }
 
-    /// `NAME=value` of all variables whose name `wanted` accepts.
+    /// Returns `NAME=value` of all variables whose name `wanted` accepts.
     pub fn pairs(&self, wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
         self.0.iter().filter(|(name, _)| name.to_str().is_none_or(&wanted)).map(pair).collect()
     }

@@ -1,6 +1,6 @@
-//! A line of the console in words.
+//! Splits a line of the console into words.
 
-/// A quote that is not closed, or a backslash at the end of the line.
+/// The quote that is not closed, or a backslash at the end of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unmatched(pub char);
 
@@ -10,9 +10,8 @@ impl std::fmt::Display for Unmatched {
     }
 }
 
-/// Splits a line at blanks. Between quotes of either kind every character stands for itself;
-/// outside of them a backslash takes the meaning from the next one. A word that begins with `#`
-/// ends the line.
+/// Splits a line at blanks. Between quotes of either kind every character stands for itself; outside quotes a backslash
+/// quotes the next character. A word that begins with `#` ends the line.
 pub fn split(line: &str) -> Result<Vec<String>, Unmatched> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -42,8 +41,8 @@ pub fn split(line: &str) -> Result<Vec<String>, Unmatched> {
     Ok(words)
 }
 
-/// The value of a decimal number as C's `atoi` sees it: leading blanks, a sign, digits; what
-/// follows is ignored and what is no number is 0.
+/// Returns the value of a decimal number like C's `atoi`: leading blanks, a sign, digits. Anything after the digits is
+/// ignored, and a text without digits is 0.
 pub fn leading_number(text: &str) -> i32 {
     let text = text.trim_start();
     let (negative, digits) = match text.strip_prefix('-') {

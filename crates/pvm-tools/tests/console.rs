@@ -1,9 +1,9 @@
-//! The console on a real machine, and beside Debian's.
+//! Tests the console on a real machine, and compares it with Debian's.
 #![forbid(unsafe_code)]
 
 mod common;
 
-use common::{Nest, err, out, wait_until};
+use common::{Sandbox, err, out, wait_until};
 use std::process::Output;
 
 /// What a console prints when its input ends.
@@ -15,11 +15,11 @@ fn host() -> String {
 
 #[test]
 fn a_console_starts_a_machine_and_leaves_it_running() {
-    let nest = Nest::new();
-    let first = nest.run(&[]);
+    let sandbox = Sandbox::new();
+    let first = sandbox.run(&[]);
     assert_eq!((out(&first).as_str(), err(&first).as_str()), (FAREWELL, ""));
     assert_eq!(first.status.code(), Some(0));
-    let second = nest.script("id\nconf\n");
+    let second = sandbox.script("id\nconf\n");
     let host = host();
     assert_eq!(
         out(&second),
@@ -33,76 +33,76 @@ fn a_console_starts_a_machine_and_leaves_it_running() {
 
 #[test]
 fn halt_ends_the_machine_and_leaves_nothing() {
-    let nest = Nest::new();
-    let sleeper = nest.program("sleeper", "exec sleep 100");
-    let output = nest.script(&format!("spawn {sleeper}\nhalt\n"));
+    let sandbox = Sandbox::new();
+    let sleeper = sandbox.program("sleeper", "exec sleep 100");
+    let output = sandbox.script(&format!("spawn {sleeper}\nhalt\n"));
     assert_eq!(out(&output), format!("pvm> spawn {sleeper}\n1 successful\nt40002\npvm> halt\n"));
     assert_eq!(output.status.code(), Some(0));
-    assert!(!nest.has_daemon());
-    let again = nest.script("id\n");
+    assert!(!sandbox.has_daemon());
+    let again = sandbox.script("id\n");
     assert_eq!(out(&again), format!("pvm> id\nt40001\n{FAREWELL}"));
 }
 
 #[test]
 fn commands_of_the_console_work_as_words_of_the_command_line() {
-    let nest = Nest::new();
+    let sandbox = Sandbox::new();
     for words in [&["halt"][..], &["spawn", "prog"], &["kill", "t40002"]] {
-        let output = nest.run(words);
+        let output = sandbox.run(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}");
         assert_eq!(err(&output), "pvm: no virtual machine runs (start one with \"pvm\")\n");
     }
-    assert_eq!(out(&nest.run(&["version"])), "3.4.6\n");
-    assert!(out(&nest.run(&["help", "spawn"])).starts_with("spawn       Start tasks\nSyntax:"));
-    assert!(!nest.has_daemon());
-    nest.run(&[]);
-    let program = nest.program("prog", "echo \"hello $1\"; exec sleep $2");
-    let shown = nest.run(&["spawn", "->", &program, "a b", "0"]);
+    assert_eq!(out(&sandbox.run(&["version"])), "3.4.6\n");
+    assert!(out(&sandbox.run(&["help", "spawn"])).starts_with("spawn       Start tasks\nSyntax:"));
+    assert!(!sandbox.has_daemon());
+    sandbox.run(&[]);
+    let program = sandbox.program("prog", "echo \"hello $1\"; exec sleep $2");
+    let shown = sandbox.run(&["spawn", "->", &program, "a b", "0"]);
     let tid = out(&shown).lines().nth(2).unwrap().to_owned();
     let lines = format!("[1]\n1 successful\n{tid}\n[1:{tid}] hello a b\n[1:{tid}] EOF\n[1] finished\n");
     assert_eq!((out(&shown), shown.status.code()), (lines, Some(0)));
-    let spawned = nest.run(&["spawn", &program, "x", "1000"]);
+    let spawned = sandbox.run(&["spawn", &program, "x", "1000"]);
     let tid = out(&spawned).lines().nth(1).unwrap().to_owned();
-    assert_eq!(out(&nest.run(&["pstat", &tid])).trim_end(), format!("{}  run", tid.replace('t', "t   ")));
-    assert_eq!(nest.run(&["kill", &tid]).status.code(), Some(0));
-    assert!(wait_until(|| nest.run(&["pstat", &tid]).status.code() == Some(1)));
-    let nothing = nest.run(&["spawn", "no-such-program"]);
+    assert_eq!(out(&sandbox.run(&["pstat", &tid])).trim_end(), format!("{}  run", tid.replace('t', "t   ")));
+    assert_eq!(sandbox.run(&["kill", &tid]).status.code(), Some(0));
+    assert!(wait_until(|| sandbox.run(&["pstat", &tid]).status.code() == Some(1)));
+    let nothing = sandbox.run(&["spawn", "no-such-program"]);
     assert_eq!((out(&nothing).as_str(), nothing.status.code()), ("0 successful\nNo such file\n", Some(1)));
-    assert_eq!(nest.run(&["kill"]).status.code(), Some(1));
-    let halt = nest.run(&["halt"]);
+    assert_eq!(sandbox.run(&["kill"]).status.code(), Some(1));
+    let halt = sandbox.run(&["halt"]);
     assert_eq!((out(&halt), err(&halt), halt.status.code()), (String::new(), String::new(), Some(0)));
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
 #[test]
 fn a_word_that_is_no_command_and_no_hostfile_is_an_error_whether_a_machine_runs_or_not() {
-    let nest = Nest::new();
+    let sandbox = Sandbox::new();
     let told = "pvm: hlat: no such command and no such hostfile; did you mean pvm halt?\n";
     for _ in 0..2 {
-        let output = nest.run(&["hlat"]);
+        let output = sandbox.run(&["hlat"]);
         assert_eq!((err(&output).as_str(), output.status.code()), (told, Some(1)));
-        assert_eq!(out(&nest.run(&["-d0x0", "hlat"])), "");
-        nest.run(&[]);
+        assert_eq!(out(&sandbox.run(&["-d0x0", "hlat"])), "");
+        sandbox.run(&[]);
     }
-    std::fs::write(nest.directory.join("hosts"), "").unwrap();
-    let ignored = nest.run(&["hosts"]);
+    std::fs::write(sandbox.path().join("hosts"), "").unwrap();
+    let ignored = sandbox.run(&["hosts"]);
     assert_eq!(out(&ignored), format!("pvmd already running.\n{FAREWELL}"));
     assert!(err(&ignored).contains("pvm up --hostfile hosts adds hosts"), "{}", err(&ignored));
-    assert!(out(&nest.script("hlat\n")).contains("hlat: not found (did you mean halt?)\n"));
+    assert!(out(&sandbox.script("hlat\n")).contains("hlat: not found (did you mean halt?)\n"));
 }
 
 #[test]
 fn the_commands_file_comes_first() {
-    let nest = Nest::new();
-    std::fs::write(nest.directory.join("home/.pvmrc"), "# comment\nalias v version\n\nbogus\n").unwrap();
-    let text = out(&nest.script("v\n"));
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path().join("home/.pvmrc"), "# comment\nalias v version\n\nbogus\n").unwrap();
+    let text = out(&sandbox.script("v\n"));
     assert_eq!(text, format!("# comment\nalias v version\n\nbogus\nbogus: not found\npvm> v\n3.4.6\n{FAREWELL}"));
 }
 
 #[test]
 fn the_output_of_jobs_is_shown_as_it_comes() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "echo \"hello $1\"; echo oops >&2; printf tail");
-    let mut console = nest.console(&[]);
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "echo \"hello $1\"; echo oops >&2; printf tail");
+    let mut console = sandbox.console(&[]);
     console.say(&format!("spawn -> {program} \"a b\"\n"));
     console.hear("[1] finished\n");
     console.say("jobs\n");
@@ -118,10 +118,10 @@ fn the_output_of_jobs_is_shown_as_it_comes() {
 
 #[test]
 fn the_output_of_jobs_can_go_to_a_file() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "echo hello");
-    let file = nest.directory.join("out");
-    let mut console = nest.console(&[]);
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "echo hello");
+    let file = sandbox.path().join("out");
+    let mut console = sandbox.console(&[]);
     for (number, arrow) in [(1, ">"), (2, ">>"), (3, ">")] {
         console.say(&format!("spawn -{arrow}{} {program}\n", file.display()));
         let line = format!("[{number}:t4000{}] EOF\n", number + 1);
@@ -138,9 +138,9 @@ fn the_output_of_jobs_can_go_to_a_file() {
 
 #[test]
 fn tasks_get_what_the_console_exports() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "echo \"$PVM_EXPORT:$XX:$PVM_ARCH:$PVMCTX:$PVMTMASK\"");
-    let mut console = nest.console(&[]);
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "echo \"$PVM_EXPORT:$XX:$PVM_ARCH:$PVMCTX:$PVMTMASK\"");
+    let mut console = sandbox.console(&[]);
     console.say(&format!("setenv XX \"a  b\"\nexport XX\nspawn -> {program}\n"));
     console.hear("[1] finished\n");
     let text = out(&console.end());
@@ -150,56 +150,56 @@ fn tasks_get_what_the_console_exports() {
 
 #[test]
 fn a_reset_ends_tasks_but_not_consoles() {
-    let nest = Nest::new();
-    let sleeper = nest.program("sleeper", "exec sleep 100");
-    let mut other = nest.console(&[]);
+    let sandbox = Sandbox::new();
+    let sleeper = sandbox.program("sleeper", "exec sleep 100");
+    let mut other = sandbox.console(&[]);
     other.hear("pvm> ");
-    let text = out(&nest.script(&format!("spawn -2 {sleeper}\nput p 1 text\nreset\nps -a\nnames p\n")));
+    let text = out(&sandbox.script(&format!("spawn -2 {sleeper}\nput p 1 text\nreset\nps -a\nnames p\n")));
     let listed = text.split("FLAG 0x COMMAND\n").nth(1).unwrap().split("pvm> names p\n<p>:\n").next().unwrap();
     assert!(listed.lines().count() == 1 && listed.contains(" 40001 "), "{text}");
     other.say("id\n");
     let text = out(&other.end());
     assert!(text.starts_with("pvm> id\nt40001\n"), "{text}");
-    // The owner of the mailbox has gone: now a reset clears it.
-    let text = out(&nest.script("names p\nreset info\nnames p\n"));
+    // The owner of the mailbox has ended: now a reset clears it.
+    let text = out(&sandbox.script("names p\nreset info\nnames p\n"));
     assert!(text.contains("owner=0x0/0 flags=0x1\n\npvm> reset info\npvm> names p\npvm> quit\n"), "{text}");
 }
 
 #[test]
 fn a_hostfile_that_cannot_be_read_is_told() {
-    let nest = Nest::new();
-    let output = nest.run(&["/nonexistent/hosts"]);
+    let sandbox = Sandbox::new();
+    let output = sandbox.run(&["/nonexistent/hosts"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("/nonexistent/hosts"), "{}", err(&output));
-    // What is there and is no file the daemon tells.
-    let folder = nest.directory.to_str().unwrap();
-    let output = nest.run(&[folder]);
+    // The daemon reports an entry that is no file.
+    let folder = sandbox.path().to_str().unwrap();
+    let output = sandbox.run(&[folder]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("Console: Can't start pvmd"), "{}", err(&output));
     assert!(err(&output).contains(folder), "{}", err(&output));
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
 #[test]
 fn a_console_whose_machine_ends_says_so() {
-    let nest = Nest::new();
-    let console = nest.console(&[]);
+    let sandbox = Sandbox::new();
+    let console = sandbox.console(&[]);
     console.hear("pvm> ");
-    nest.script("halt\n");
+    sandbox.script("halt\n");
     let output = console.end();
     assert_ne!(output.status.code(), Some(0));
 }
 
 #[test]
 fn lists_are_there_for_programs() {
-    let nest = Nest::new();
-    let absent = nest.run(&["conf", "--json"]);
+    let sandbox = Sandbox::new();
+    let absent = sandbox.run(&["conf", "--json"]);
     assert_eq!(absent.status.code(), Some(1));
     assert!(err(&absent).contains("no virtual machine runs"), "{}", err(&absent));
-    let sleeper = nest.program("sleeper", "exec sleep 100");
-    nest.script(&format!("spawn {sleeper}\n"));
+    let sleeper = sandbox.program("sleeper", "exec sleep 100");
+    sandbox.script(&format!("spawn {sleeper}\n"));
     let json = |arguments: &[&str]| -> serde_json::Value {
-        let output = nest.run(arguments);
+        let output = sandbox.run(arguments);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", out(&output)))
     };
     assert_eq!(json(&["conf", "--json"])["hosts"][0]["arch"], "LINUX64");
@@ -208,14 +208,14 @@ fn lists_are_there_for_programs() {
     assert_eq!(tasks[0]["command"], sleeper.as_str());
     assert!(tasks[0]["pid"].as_i64().is_some_and(|pid| pid > 0));
     assert_eq!(json(&["jobs", "--json"])[0]["tasks"][0], "t40002");
-    let table = out(&nest.run(&["ps", "-al"]));
+    let table = out(&sandbox.run(&["ps", "-al"]));
     assert!(table.contains("    40002        - ") && !table.contains("ffffffdd"), "{table}");
-    assert_eq!(out(&nest.run(&["jobs"])), " 1: t40002\n");
-    let text = out(&nest.script("jobs --json\n"));
+    assert_eq!(out(&sandbox.run(&["jobs"])), " 1: t40002\n");
+    let text = out(&sandbox.script("jobs --json\n"));
     assert!(text.contains("pvm> jobs --json\n[]\n"), "{text}");
 }
 
-/// Lines whose answers both consoles must agree upon.
+/// Lines for which both consoles must print the same.
 const BOTH: &str = "\
 conf
 id
@@ -310,9 +310,9 @@ names a
 
 #[test]
 fn scripts_print_the_same_on_both_consoles() {
-    let Some(debian) = Nest::of_debian() else { return };
+    let Some(debian) = Sandbox::of_debian() else { return };
     let theirs = debian.script_slowly(BOTH);
-    let ours = Nest::new().script(BOTH);
+    let ours = Sandbox::new().script(BOTH);
     let (theirs, ours) = (out(&theirs), out(&ours));
     for (place, (their, our)) in theirs.lines().zip(ours.lines()).enumerate() {
         assert_eq!(our, their, "line {place}\n{ours}\n--- theirs ---\n{theirs}");
@@ -323,7 +323,7 @@ fn scripts_print_the_same_on_both_consoles() {
 #[test]
 fn errors_are_printed_the_same_on_both_consoles() {
     let script = "pstat zz\nsetopt PvmRoute 9\nkill zz\nmstat \"\"\nput \"\" 0 x\nspawn -0 x\nsig 9 x\n";
-    let Some(debian) = Nest::of_debian() else { return };
+    let Some(debian) = Sandbox::of_debian() else { return };
     let errors = |output: Output| err(&output);
-    assert_eq!(errors(Nest::new().script(script)), errors(debian.script_slowly(script)));
+    assert_eq!(errors(Sandbox::new().script(script)), errors(debian.script_slowly(script)));
 }

@@ -1,18 +1,18 @@
-//! `pvm run` when something goes wrong.
+//! Tests `pvm run` when something fails.
 #![forbid(unsafe_code)]
 
 mod common;
 
-use common::{Nest, err, out, wait_until};
+use common::{Sandbox, err, out, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
-/// One of its tasks, the one that comes first, does what it is told; the others wait for ever. All of them leave a
-/// process behind that does, and the numbers of all in the directory `pids`.
-fn program(nest: &Nest, first: &str) -> String {
-    std::fs::create_dir(nest.directory.join("pids")).unwrap();
-    nest.program(
+/// Writes a program. The task that starts first runs `first`; the others wait for ever. Each task leaves a process
+/// behind that waits too, and writes the process ids of both to the directory `pids`.
+fn program(sandbox: &Sandbox, first: &str) -> String {
+    std::fs::create_dir(sandbox.path().join("pids")).unwrap();
+    sandbox.program(
         "prog",
         &format!(
             "sleep 1000 & touch pids/$$ pids/$!\necho line 1; echo line 2 >&2\n\
@@ -22,9 +22,9 @@ fn program(nest: &Nest, first: &str) -> String {
     )
 }
 
-/// Whether all processes have ended that [`program`] has written down.
-fn all_are_gone(nest: &Nest) -> bool {
-    let names = std::fs::read_dir(nest.directory.join("pids")).unwrap().flatten();
+/// Returns whether all processes have ended that [`program`] has written down.
+fn all_are_gone(sandbox: &Sandbox) -> bool {
+    let names = std::fs::read_dir(sandbox.path().join("pids")).unwrap().flatten();
     let pids: Vec<String> = names.map(|name| name.file_name().into_string().unwrap()).collect();
     assert_eq!(pids.len(), 6, "not all have begun");
     pids.iter().all(|pid| {
@@ -33,15 +33,15 @@ fn all_are_gone(nest: &Nest) -> bool {
     })
 }
 
-fn start(nest: &Nest, arguments: &[&str]) -> Child {
-    let mut command = nest.command(&[&["run"], arguments].concat());
+fn start(sandbox: &Sandbox, arguments: &[&str]) -> Child {
+    let mut command = sandbox.command(&[&["run"], arguments].concat());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until all have begun, and then does that to the run.
-fn when_all_run(nest: &Nest, arguments: &[&str], act: impl FnOnce(&Child)) -> Output {
-    let child = start(nest, arguments);
-    let pids = nest.directory.join("pids");
+/// Waits until all have begun, and then calls `act` with the run.
+fn when_all_run(sandbox: &Sandbox, arguments: &[&str], act: impl FnOnce(&Child)) -> Output {
+    let child = start(sandbox, arguments);
+    let pids = sandbox.path().join("pids");
     assert!(wait_until(|| std::fs::read_dir(&pids).unwrap().count() == 6));
     act(&child);
     child.wait_with_output().unwrap()
@@ -53,9 +53,9 @@ fn send(process: &Child, signal: Signal) {
 
 #[test]
 fn a_crash_is_told_and_ends_the_others_with_all_that_they_have_started() {
-    let nest = Nest::new();
-    let program = program(&nest, "kill -SEGV $$");
-    let output = start(&nest, &["-n", "3", &program]).wait_with_output().unwrap();
+    let sandbox = Sandbox::new();
+    let program = program(&sandbox, "kill -SEGV $$");
+    let output = start(&sandbox, &["-n", "3", &program]).wait_with_output().unwrap();
     let text = err(&output);
     assert_eq!(output.status.code(), Some(139), "{text}");
     assert_eq!(out(&output), "line 1\nline 1\nline 1\n");
@@ -64,32 +64,32 @@ fn a_crash_is_told_and_ends_the_others_with_all_that_they_have_started() {
     }
     assert!(text.contains("printed:\n    line 1\n    line 2\n") || text.contains("    line 2\n    line 1\n"), "{text}");
     assert!(text.contains("ending the other 2 tasks"), "{text}");
-    assert!(wait_until(|| all_are_gone(&nest)) && !nest.has_daemon());
+    assert!(wait_until(|| all_are_gone(&sandbox)) && !sandbox.has_daemon());
 }
 
 #[test]
 fn what_becomes_of_the_others_can_be_chosen() {
-    let nest = Nest::new();
-    let crash = nest.program("crash", "mkdir $1 && kill -SEGV $$; sleep 0.3; echo end");
-    let output = nest.run(&["run", "-n", "3", "--on-failure", "wait", &crash, "a"]);
+    let sandbox = Sandbox::new();
+    let crash = sandbox.program("crash", "mkdir $1 && kill -SEGV $$; sleep 0.3; echo end");
+    let output = sandbox.run(&["run", "-n", "3", "--on-failure", "wait", &crash, "a"]);
     assert_eq!((out(&output).as_str(), output.status.code()), ("end\nend\n", Some(139)), "{}", err(&output));
-    let fail = nest.program("fail", "mkdir $1 && exit 3; sleep 0.3; echo end");
-    let output = nest.run(&["run", "-n", "3", &fail, "b"]);
+    let fail = sandbox.program("fail", "mkdir $1 && exit 3; sleep 0.3; echo end");
+    let output = sandbox.run(&["run", "-n", "3", &fail, "b"]);
     assert_eq!((out(&output).as_str(), output.status.code()), ("end\nend\n", Some(3)));
     assert!(err(&output).contains("has ended with exit code 3"), "{}", err(&output));
-    let output = nest.run(&["run", "-n", "3", "--on-failure", "abort", &fail, "c"]);
+    let output = sandbox.run(&["run", "-n", "3", "--on-failure", "abort", &fail, "c"]);
     assert_eq!((out(&output).as_str(), output.status.code()), ("", Some(3)), "{}", err(&output));
 }
 
 #[test]
 fn a_time_can_be_set() {
-    let nest = Nest::new();
-    let program = program(&nest, "trap '' TERM");
-    let output = start(&nest, &["-n3", "--timeout", "1", &program]).wait_with_output().unwrap();
+    let sandbox = Sandbox::new();
+    let program = program(&sandbox, "trap '' TERM");
+    let output = start(&sandbox, &["-n3", "--timeout", "1", &program]).wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(124));
     let text = err(&output);
     assert!(text.contains("not ended after 1.") && text.contains("    task 2 (prog, "), "{text}");
-    assert!(wait_until(|| all_are_gone(&nest)) && !nest.has_daemon());
+    assert!(wait_until(|| all_are_gone(&sandbox)) && !sandbox.has_daemon());
 }
 
 #[test]
@@ -100,47 +100,47 @@ fn nothing_stays_after_a_second_interrupt_a_quit_or_a_kill() {
         (&[Signal::QUIT], Some(137)),
         (&[Signal::KILL], None),
     ] {
-        let nest = Nest::new();
-        // They hear of no request to end.
-        let program = program(&nest, "true; trap '' INT TERM QUIT; while :; do sleep 1; done");
+        let sandbox = Sandbox::new();
+        // These tasks ignore requests to end.
+        let program = program(&sandbox, "true; trap '' INT TERM QUIT; while :; do sleep 1; done");
         let text =
             std::fs::read_to_string(&program).unwrap().replacen("sleep 1000", "trap '' INT TERM QUIT; sleep 1000", 1);
         std::fs::write(&program, text).unwrap();
-        let output = when_all_run(&nest, &["-n", "3", &program], |run| {
+        let output = when_all_run(&sandbox, &["-n", "3", &program], |run| {
             for signal in signals {
                 send(run, *signal);
                 std::thread::sleep(Duration::from_millis(200));
             }
         });
         assert_eq!(output.status.code(), status, "{signals:?}: {}", err(&output));
-        assert!(wait_until(|| all_are_gone(&nest)), "{signals:?}");
-        assert!(wait_until(|| !nest.has_daemon()), "{signals:?}");
+        assert!(wait_until(|| all_are_gone(&sandbox)), "{signals:?}");
+        assert!(wait_until(|| !sandbox.has_daemon()), "{signals:?}");
     }
 }
 
 #[test]
 fn a_killed_run_leaves_a_machine_that_was_there() {
-    let nest = Nest::new();
-    nest.script("id\n");
-    let program = program(&nest, "true");
-    when_all_run(&nest, &["-n", "3", &program], |run| send(run, Signal::KILL));
-    assert!(wait_until(|| all_are_gone(&nest)) && nest.has_daemon());
-    assert!(wait_until(|| out(&nest.run(&["ps"])).lines().count() == 1));
+    let sandbox = Sandbox::new();
+    sandbox.script("id\n");
+    let program = program(&sandbox, "true");
+    when_all_run(&sandbox, &["-n", "3", &program], |run| send(run, Signal::KILL));
+    assert!(wait_until(|| all_are_gone(&sandbox)) && sandbox.has_daemon());
+    assert!(wait_until(|| out(&sandbox.run(&["ps"])).lines().count() == 1));
 }
 
 #[test]
 fn a_lost_host_is_told_with_its_cause() {
-    let nest = Nest::new();
-    nest.remote_shell();
-    let program = nest.program("prog", "touch ready.$HOSTNAME; sleep 30");
-    let child = start(&nest, &["-n", "2", "--hosts", "$127.0.0.2,$127.0.0.3", &program]);
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    let program = sandbox.program("prog", "touch ready.$HOSTNAME; sleep 30");
+    let child = start(&sandbox, &["-n", "2", "--hosts", "$127.0.0.2,$127.0.0.3", &program]);
     assert!(wait_until(|| ["127.0.0.2", "127.0.0.3"]
         .iter()
-        .all(|host| nest.directory.join(format!("ready.{host}")).exists())));
+        .all(|host| sandbox.path().join(format!("ready.{host}")).exists())));
     // The daemon of a host dies.
     let daemons = std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        let place = format!("PVM_TMP={}/127.0.0.3", nest.directory.display());
+        let place = format!("PVM_TMP={}/127.0.0.3", sandbox.path().display());
         let program = std::fs::read_link(entry.path().join("exe")).unwrap_or_default();
         program.ends_with("pvmd") && environment.split(|byte| *byte == 0).any(|variable| variable == place.as_bytes())
     });
@@ -154,5 +154,5 @@ fn a_lost_host_is_told_with_its_cause() {
     assert!(text.contains("on 127.0.0.3) is lost with its host, "), "{text}");
     assert!(text.contains(" is out of the machine: "), "{text}");
     assert!(text.contains("ending the other task"), "{text}");
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }

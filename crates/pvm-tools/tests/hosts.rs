@@ -1,12 +1,12 @@
-//! Machines of several hosts: daemons that share this host, each in a directory of its own.
+//! Tests machines of several hosts: their daemons share this host, each in a directory of its own.
 #![forbid(unsafe_code)]
 
 mod common;
 
-use common::{Nest, err, out, wait_until};
+use common::{Sandbox, err, out, wait_until};
 use std::process::{Output, Stdio};
 
-/// The names of the hosts in what `pvm conf` prints.
+/// Returns the names of the hosts in the output of `pvm conf`.
 fn names(output: &Output) -> Vec<String> {
     out(output).lines().skip(2).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
 }
@@ -19,30 +19,30 @@ fn sorted(output: &Output) -> Vec<String> {
 
 #[test]
 fn a_machine_goes_up_over_hosts_and_down() {
-    let nest = Nest::new();
-    nest.remote_shell();
-    let output = nest.run(&["up", "$127.0.0.[2-3]", "$h4 ip=127.0.0.4 lo=joe"]);
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    let output = sandbox.run(&["up", "$127.0.0.[2-3]", "$h4 ip=127.0.0.4 lo=joe"]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
     assert_eq!(names(&output)[1..], ["127.0.0.2", "127.0.0.3", "h4"]);
-    let started = nest.started();
+    let started = sandbox.started();
     assert!(started.iter().any(|line| line.contains("127.0.0.4") && line.contains(" -s -d0x0 -nh4 1 ")), "{started:?}");
-    assert_eq!(names(&nest.run(&["conf"])).len(), 4);
-    let output = nest.run(&["down", "127.0.0.2", "h4"]);
+    assert_eq!(names(&sandbox.run(&["conf"])).len(), 4);
+    let output = sandbox.run(&["down", "127.0.0.2", "h4"]);
     let rows = "               127.0.0.2  deleted\n                      h4  deleted\n";
     assert_eq!(out(&output), format!("2 successful\n                    HOST  STATUS\n{rows}"));
-    assert!(wait_until(|| !nest.has_daemon_on("127.0.0.2")));
-    assert_eq!(names(&nest.run(&["conf"])).len(), 2);
-    let output = nest.run(&["down"]);
+    assert!(wait_until(|| !sandbox.has_daemon_on("127.0.0.2")));
+    assert_eq!(names(&sandbox.run(&["conf"])).len(), 2);
+    let output = sandbox.run(&["down"]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
-    assert!(wait_until(|| !nest.has_daemon() && !nest.has_daemon_on("127.0.0.3")));
-    assert!(err(&nest.run(&["down"])).starts_with("pvm down: no virtual machine runs"));
+    assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.3")));
+    assert!(err(&sandbox.run(&["down"])).starts_with("pvm down: no virtual machine runs"));
 }
 
 #[test]
 fn hosts_that_cannot_be_added_are_explained() {
-    let nest = Nest::new();
-    nest.program("rsh", "echo 'ssh: connect to host port 22: No route to host' >&2; exit 255");
-    let output = nest.run(&["up", "nosuch.invalid", "192.0.2.7", "localhost"]);
+    let sandbox = Sandbox::new();
+    sandbox.program("rsh", "echo 'ssh: connect to host port 22: No route to host' >&2; exit 255");
+    let output = sandbox.run(&["up", "nosuch.invalid", "192.0.2.7", "localhost"]);
     assert_eq!((output.status.code(), names(&output).len()), (Some(1), 1));
     let text = err(&output);
     assert!(text.starts_with("localhost: it is in the machine already, as "), "{text}");
@@ -50,7 +50,7 @@ fn hosts_that_cannot_be_added_are_explained() {
     assert!(text.contains("192.0.2.7: the command ended with exit status 255"), "{text}");
     assert!(text.contains("last words: ssh: connect to host port 22: No route to host\n    command: /"), "{text}");
     assert!(text.lines().last().unwrap().starts_with("    try: see whether the host is up"), "{text}");
-    let output = nest.script("add 192.0.2.7\n");
+    let output = sandbox.script("add 192.0.2.7\n");
     let text = out(&output);
     let table =
         "0 successful\n                    HOST     DTID\n               192.0.2.7 Can't start pvmd\n192.0.2.7: the";
@@ -59,35 +59,35 @@ fn hosts_that_cannot_be_added_are_explained() {
 
 #[test]
 fn a_program_runs_on_the_hosts_that_were_named_and_they_go_with_it() {
-    let nest = Nest::new();
-    nest.remote_shell();
-    nest.program("prog", "echo $HOSTNAME");
-    let output = nest.run(&["run", "-n", "5", "--hosts", "$127.0.0.2:2,$127.0.0.3", "./prog"]);
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    sandbox.program("prog", "echo $HOSTNAME");
+    let output = sandbox.run(&["run", "-n", "5", "--hosts", "$127.0.0.2:2,$127.0.0.3", "./prog"]);
     assert_eq!(sorted(&output), [["127.0.0.2"; 4].as_slice(), &["127.0.0.3"]].concat(), "{}", err(&output));
-    assert!(wait_until(|| !nest.has_daemon() && !nest.has_daemon_on("127.0.0.2")));
-    // A machine that was there before is as it was.
-    nest.run(&["up", "$127.0.0.2"]);
-    let output = nest.run(&["run", "-n", "2", "--hosts", "$127.0.0.3,$127.0.0.4", "./prog"]);
+    assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
+    // A machine that was there before stays unchanged.
+    sandbox.run(&["up", "$127.0.0.2"]);
+    let output = sandbox.run(&["run", "-n", "2", "--hosts", "$127.0.0.3,$127.0.0.4", "./prog"]);
     assert_eq!(sorted(&output), ["127.0.0.3", "127.0.0.4"], "{}", err(&output));
-    assert!(wait_until(|| !nest.has_daemon_on("127.0.0.3") && !nest.has_daemon_on("127.0.0.4")));
-    assert_eq!(names(&nest.run(&["conf"]))[1..], ["127.0.0.2"]);
+    assert!(wait_until(|| !sandbox.has_daemon_on("127.0.0.3") && !sandbox.has_daemon_on("127.0.0.4")));
+    assert_eq!(names(&sandbox.run(&["conf"]))[1..], ["127.0.0.2"]);
 }
 
 #[test]
 fn hosts_that_are_in_the_machine_go_by_any_name_and_need_none_that_is_known_elsewhere() {
-    let nest = Nest::new();
-    nest.remote_shell();
-    nest.program("prog", "echo ${HOSTNAME:-here}");
-    // As on another host: an address of its own, and a name that nobody can look up.
-    nest.run(&["up", "$h2.invalid ip=127.0.0.2"]);
-    let up = nest.run(&["up", "localhost", "h2.invalid"]);
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    sandbox.program("prog", "echo ${HOSTNAME:-here}");
+    // As on another host: an address of its own, and a name that cannot be looked up.
+    sandbox.run(&["up", "$h2.invalid ip=127.0.0.2"]);
+    let up = sandbox.run(&["up", "localhost", "h2.invalid"]);
     assert_eq!((up.status.code(), names(&up).len()), (Some(0), 2));
     let own = &names(&up)[0];
     assert_eq!(err(&up), format!("localhost: it is in the machine already, as {own}\n"));
     let run = |hosts: &[&str]| {
         let lists = hosts.iter().flat_map(|list| ["--hosts", list]);
         let words: Vec<&str> = ["run", "-n", "2"].into_iter().chain(lists).chain(["./prog"]).collect();
-        let output = nest.run(&words);
+        let output = sandbox.run(&words);
         (sorted(&output), err(&output))
     };
     let lines = |lines: [&str; 2]| (lines.map(str::to_owned).to_vec(), String::new());
@@ -95,49 +95,50 @@ fn hosts_that_are_in_the_machine_go_by_any_name_and_need_none_that_is_known_else
     assert_eq!(run(&["$h2.invalid", "$h2.invalid"]), lines(["127.0.0.2"; 2]));
     assert_eq!(run(&["$h2.invalid", "localhost"]), lines(["127.0.0.2", "here"]));
     assert_eq!(run(&["localhost", "$127.0.0.3"]), lines(["127.0.0.3", "here"]));
-    assert!(wait_until(|| !nest.has_daemon_on("127.0.0.3")));
-    assert_eq!(names(&nest.run(&["conf"]))[1..], ["h2.invalid"]);
+    assert!(wait_until(|| !sandbox.has_daemon_on("127.0.0.3")));
+    assert_eq!(names(&sandbox.run(&["conf"]))[1..], ["h2.invalid"]);
 }
 
 #[test]
 fn a_hostfile_names_the_hosts_of_a_run_and_of_a_console() {
-    let nest = Nest::new();
-    nest.remote_shell();
-    nest.program("prog", "echo ${HOSTNAME:-here}");
-    std::fs::write(nest.directory.join("hosts"), "# two\nlocalhost slots=1\n$127.0.0.2 slots=3\n&later\n").unwrap();
-    let mut command = nest.command(&["run", "-n", "4", "--hostfile", "hosts", "./prog"]);
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    sandbox.program("prog", "echo ${HOSTNAME:-here}");
+    std::fs::write(sandbox.path().join("hosts"), "# two\nlocalhost slots=1\n$127.0.0.2 slots=3\n&later\n").unwrap();
+    let mut command = sandbox.command(&["run", "-n", "4", "--hostfile", "hosts", "./prog"]);
     let output = command.env_remove("HOSTNAME").stdin(Stdio::null()).output().unwrap();
     assert_eq!(sorted(&output), ["127.0.0.2", "127.0.0.2", "127.0.0.2", "here"], "{}", err(&output));
-    assert!(wait_until(|| !nest.has_daemon() && !nest.has_daemon_on("127.0.0.2")));
-    std::fs::write(nest.directory.join("bad"), "a\nb what\n").unwrap();
-    let output = nest.run(&["run", "--hostfile", "bad", "./prog"]);
+    assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
+    std::fs::write(sandbox.path().join("bad"), "a\nb what\n").unwrap();
+    let output = sandbox.run(&["run", "--hostfile", "bad", "./prog"]);
     assert_eq!((output.status.code(), err(&output).contains("bad:2: unknown option 'what'")), (Some(2), true));
-    let output = nest.run(&["hosts"]);
+    let output = sandbox.run(&["hosts"]);
     assert!(out(&output).contains("pvmd still running."), "{}", err(&output));
-    assert_eq!(names(&nest.run(&["conf"]))[1..], ["127.0.0.2"]);
+    assert_eq!(names(&sandbox.run(&["conf"]))[1..], ["127.0.0.2"]);
 }
 
 #[test]
 fn a_console_tells_which_hosts_of_its_hostfile_are_missing() {
-    let nest = Nest::new();
-    std::fs::write(nest.directory.join("hosts"), "nosuch.invalid\n192.0.2.7\n").unwrap();
-    let text = err(&nest.run(&["hosts"]));
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path().join("hosts"), "nosuch.invalid\n192.0.2.7\n").unwrap();
+    let text = err(&sandbox.run(&["hosts"]));
     assert!(text.contains("host nosuch.invalid: No such host\n"), "{text}");
     assert!(text.contains("host 192.0.2.7: Can't start pvmd\n    the command ended"), "{text}");
 }
 
 #[test]
 fn inside_of_a_slurm_job_its_hosts_are_found_and_started_by_srun() {
-    let nest = Nest::new();
-    let shell = nest.remote_shell();
-    // What it starts ends with it, as what `srun` starts does.
-    let report = nest.directory.join("srun");
-    let tools = nest.directory.join("tools");
+    let sandbox = Sandbox::new();
+    let shell = sandbox.remote_shell();
+    // The programs that it starts end with it, as with `srun`.
+    let report = sandbox.path().join("srun");
+    let tools = sandbox.path().join("tools");
     std::fs::create_dir(&tools).unwrap();
-    let srun = nest.program("tools/srun", &format!("echo \"$@\" >>{}; exec {shell} \"$4\" \"$7\"", report.display()));
-    nest.program("prog", "echo $HOSTNAME");
+    let srun =
+        sandbox.program("tools/srun", &format!("echo \"$@\" >>{}; exec {shell} \"$4\" \"$7\"", report.display()));
+    sandbox.program("prog", "echo $HOSTNAME");
     let command = |arguments: &[&str]| {
-        let mut command = nest.command(arguments);
+        let mut command = sandbox.command(arguments);
         let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
         command.env("PATH", path).env_remove("PVM_RSH").env("SLURM_JOB_NODELIST", "$127.0.0.[2-3]");
         command.stdin(Stdio::null()).output().unwrap()
@@ -148,6 +149,6 @@ fn inside_of_a_slurm_job_its_hosts_are_found_and_started_by_srun() {
     let report = std::fs::read_to_string(report).unwrap();
     assert!(report.contains("--nodes=1 --ntasks=1 -w 127.0.0.2 sh -c "), "{report}");
     assert!(report.contains(" -s -f -d0x0 -n127.0.0.2 "), "{report}");
-    assert!(wait_until(|| !nest.has_daemon() && !nest.has_daemon_on("127.0.0.2")));
+    assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
     assert_eq!(names(&command(&["up"]))[1..], ["127.0.0.2", "127.0.0.3"]);
 }

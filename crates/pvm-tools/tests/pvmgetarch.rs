@@ -1,4 +1,4 @@
-//! `pvmgetarch` beside Debian's.
+//! Compares `pvmgetarch` with Debian's.
 #![forbid(unsafe_code)]
 use std::process::Command;
 

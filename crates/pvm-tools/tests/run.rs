@@ -1,9 +1,9 @@
-//! `pvm run`.
+//! Tests `pvm run`.
 #![forbid(unsafe_code)]
 
 mod common;
 
-use common::{Nest, err, out, wait_until};
+use common::{Sandbox, err, out, wait_until};
 use rustix::process::{Pid, Signal};
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
@@ -11,58 +11,58 @@ use std::time::Duration;
 
 #[test]
 fn a_program_runs_and_nothing_stays() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "echo \"$1 $2\"; echo oops >&2; printf tail");
-    let output = nest.run(&["run", &program, "a b", "-n"]);
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "echo \"$1 $2\"; echo oops >&2; printf tail");
+    let output = sandbox.run(&["run", &program, "a b", "-n"]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("a b -n\ntail", "oops\n"));
     assert_eq!(output.status.code(), Some(0));
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
 #[test]
 fn a_machine_that_ran_goes_on() {
-    let nest = Nest::new();
-    nest.script("id\n");
-    let output = nest.run(&["run", "true"]);
+    let sandbox = Sandbox::new();
+    sandbox.script("id\n");
+    let output = sandbox.run(&["run", "true"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(nest.has_daemon());
-    assert!(out(&nest.script("id\n")).starts_with("pvmd already running.\npvm> id\n"));
+    assert!(sandbox.has_daemon());
+    assert!(out(&sandbox.script("id\n")).starts_with("pvmd already running.\npvm> id\n"));
 }
 
 #[test]
 fn programs_that_run_at_the_same_time_share_a_machine_and_the_last_ends_it() {
-    let nest = Nest::new();
+    let sandbox = Sandbox::new();
     let children: Vec<_> = ["0.1", "0.4", "0.7"]
         .into_iter()
-        .map(|time| nest.command(&["run", "sleep", time]).stdin(Stdio::null()).spawn().unwrap())
+        .map(|time| sandbox.command(&["run", "sleep", time]).stdin(Stdio::null()).spawn().unwrap())
         .collect();
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
 #[test]
 fn a_console_keeps_the_machine_of_a_run() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "touch ready; sleep 0.5");
-    let mut run = nest.command(&["run", &program]).stdin(Stdio::null()).spawn().unwrap();
-    assert!(wait_until(|| nest.directory.join("ready").exists()));
-    assert!(out(&nest.script("id\n")).starts_with("pvmd already running.\n"));
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "touch ready; sleep 0.5");
+    let mut run = sandbox.command(&["run", &program]).stdin(Stdio::null()).spawn().unwrap();
+    assert!(wait_until(|| sandbox.path().join("ready").exists()));
+    assert!(out(&sandbox.script("id\n")).starts_with("pvmd already running.\n"));
     assert!(run.wait().unwrap().success());
-    assert!(nest.has_daemon());
+    assert!(sandbox.has_daemon());
 }
 
 #[test]
 fn nobody_reads_the_output() {
-    let nest = Nest::new();
-    let mut child = nest.command(&["run", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let sandbox = Sandbox::new();
+    let mut child = sandbox.command(&["run", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(141));
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
-/// Resident memory of a process and its children, in KiB.
+/// Returns the resident memory of a process and its children, in KiB.
 fn memory(process: u32) -> u64 {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
     let processes = children.split_ascii_whitespace().map(|child| child.parse().unwrap()).chain([process]);
@@ -76,30 +76,30 @@ fn memory(process: u32) -> u64 {
 
 #[test]
 fn a_slow_reader_holds_the_tasks_back() {
-    let nest = Nest::new();
-    let mut child = nest.command(&["run", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let sandbox = Sandbox::new();
+    let mut child = sandbox.command(&["run", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     let memory = memory(child.id());
     assert!(memory < 200_000, "{memory} KiB");
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(141));
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
 #[test]
 fn the_status_is_that_of_the_program() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "[ \"$1\" = kill ] && kill -9 $$; exit $1");
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "[ \"$1\" = kill ] && kill -9 $$; exit $1");
     for (argument, status) in [("0", 0), ("3", 3), ("kill", 137)] {
-        assert_eq!(nest.run(&["run", "-n", "2", &program, argument]).status.code(), Some(status), "{argument}");
+        assert_eq!(sandbox.run(&["run", "-n", "2", &program, argument]).status.code(), Some(status), "{argument}");
     }
 }
 
 #[test]
 fn lines_can_bear_the_names_of_their_tasks() {
-    let nest = Nest::new();
-    nest.program("prog", "for i in 1 2 3; do echo line $i; done");
-    let output = nest.run(&["run", "-n", "3", "--tag", "./prog"]);
+    let sandbox = Sandbox::new();
+    sandbox.program("prog", "for i in 1 2 3; do echo line $i; done");
+    let output = sandbox.run(&["run", "-n", "3", "--tag", "./prog"]);
     let text = out(&output);
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
@@ -110,9 +110,9 @@ fn lines_can_bear_the_names_of_their_tasks() {
 
 #[test]
 fn long_lines_of_many_tasks_stay_whole() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "for i in 1 2 3 4 5; do head -c 9999 /dev/zero | tr '\\0' $1; echo; done");
-    let output = nest.run(&["run", "-n", "4", &program, "x"]);
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "for i in 1 2 3 4 5; do head -c 9999 /dev/zero | tr '\\0' $1; echo; done");
+    let output = sandbox.run(&["run", "-n", "4", &program, "x"]);
     let text = out(&output);
     assert_eq!(text.lines().count(), 20);
     assert!(text.lines().all(|line| line.len() == 9999));
@@ -120,42 +120,42 @@ fn long_lines_of_many_tasks_stay_whole() {
 
 #[test]
 fn tasks_have_the_directory_and_the_environment_of_the_caller() {
-    let nest = Nest::new();
-    nest.program("prog", "pwd; echo \"$XX\"; echo \"$PWD\"; cat");
-    let mut command = nest.command(&["run", "./prog"]);
+    let sandbox = Sandbox::new();
+    sandbox.program("prog", "pwd; echo \"$XX\"; echo \"$PWD\"; cat");
+    let mut command = sandbox.command(&["run", "./prog"]);
     let output = command.env("XX", "a  b").stdin(Stdio::null()).output().unwrap();
-    let here = nest.directory.display();
+    let here = sandbox.path().display();
     assert_eq!(out(&output), format!("{here}\na  b\n{here}\n"));
-    let output = nest.run(&["run", "--wd", "home", "./prog"]);
+    let output = sandbox.run(&["run", "--wd", "home", "./prog"]);
     assert_eq!(out(&output), format!("{here}/home\n\n{here}/home\n"));
-    let output = nest.run(&["run", "--wd", "nosuch", "./prog"]);
+    let output = sandbox.run(&["run", "--wd", "nosuch", "./prog"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("nosuch"), "{}", err(&output));
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
 #[test]
 fn programs_are_found_where_a_user_expects_them() {
-    let nest = Nest::new();
-    nest.program("here", "echo here");
-    std::fs::create_dir_all(nest.directory.join("home/pvm3/bin/LINUX64")).unwrap();
-    nest.program("home/pvm3/bin/LINUX64/there", "echo there");
-    assert_eq!(out(&nest.run(&["run", "there"])), "there\n");
-    assert_eq!(out(&nest.run(&["run", "./here"])), "here\n");
-    assert_eq!(out(&nest.run(&["run", "here"])), "here\n");
-    assert_eq!(out(&nest.run(&["run", "echo", "from PATH"])), "from PATH\n");
-    // What PATH has comes first, and the search path before that.
-    nest.program("echo", "echo mine");
-    assert_eq!(out(&nest.run(&["run", "echo", "from PATH"])), "from PATH\n");
-    nest.program("home/pvm3/bin/LINUX64/echo", "echo the search path");
-    assert_eq!(out(&nest.run(&["run", "echo", "from PATH"])), "the search path\n");
+    let sandbox = Sandbox::new();
+    sandbox.program("here", "echo here");
+    std::fs::create_dir_all(sandbox.path().join("home/pvm3/bin/LINUX64")).unwrap();
+    sandbox.program("home/pvm3/bin/LINUX64/there", "echo there");
+    assert_eq!(out(&sandbox.run(&["run", "there"])), "there\n");
+    assert_eq!(out(&sandbox.run(&["run", "./here"])), "here\n");
+    assert_eq!(out(&sandbox.run(&["run", "here"])), "here\n");
+    assert_eq!(out(&sandbox.run(&["run", "echo", "from PATH"])), "from PATH\n");
+    // PATH comes first, but after the search path.
+    sandbox.program("echo", "echo mine");
+    assert_eq!(out(&sandbox.run(&["run", "echo", "from PATH"])), "from PATH\n");
+    sandbox.program("home/pvm3/bin/LINUX64/echo", "echo the search path");
+    assert_eq!(out(&sandbox.run(&["run", "echo", "from PATH"])), "the search path\n");
     for (program, hint) in [("nosuch", "search path"), ("./nosuch", "No such file")] {
-        let output = nest.run(&["run", program]);
+        let output = sandbox.run(&["run", program]);
         assert_eq!(output.status.code(), Some(127), "{program}");
         assert!(err(&output).contains(hint), "{program}: {}", err(&output));
-        assert!(!nest.has_daemon());
+        assert!(!sandbox.has_daemon());
     }
-    assert_eq!(nest.run(&["run", "--bogus", "echo"]).status.code(), Some(2));
+    assert_eq!(sandbox.run(&["run", "--bogus", "echo"]).status.code(), Some(2));
 }
 
 fn interrupt(process: &Child) {
@@ -164,34 +164,34 @@ fn interrupt(process: &Child) {
 
 #[test]
 fn an_interrupt_reaches_the_tasks_and_a_second_one_kills() {
-    let nest = Nest::new();
-    let ready = nest.directory.join("ready");
+    let sandbox = Sandbox::new();
+    let ready = sandbox.path().join("ready");
     let is_ready = || ready.exists();
-    let polite = nest.program("polite", "trap 'echo bye; exit 7' INT; touch ready; while :; do sleep 0.05; done");
-    let stubborn = nest.program("stubborn", "trap 'touch heard' INT; touch ready; while :; do sleep 0.05; done");
+    let polite = sandbox.program("polite", "trap 'echo bye; exit 7' INT; touch ready; while :; do sleep 0.05; done");
+    let stubborn = sandbox.program("stubborn", "trap 'touch heard' INT; touch ready; while :; do sleep 0.05; done");
 
-    let child = nest.command(&["run", &polite]).stdout(Stdio::piped()).spawn().unwrap();
+    let child = sandbox.command(&["run", &polite]).stdout(Stdio::piped()).spawn().unwrap();
     assert!(wait_until(is_ready));
     interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!((out(&output).as_str(), output.status.code()), ("bye\n", Some(7)));
 
     std::fs::remove_file(&ready).unwrap();
-    let child = nest.command(&["run", &stubborn]).stdout(Stdio::piped()).spawn().unwrap();
+    let child = sandbox.command(&["run", &stubborn]).stdout(Stdio::piped()).spawn().unwrap();
     assert!(wait_until(is_ready));
     interrupt(&child);
-    let heard = nest.directory.join("heard");
+    let heard = sandbox.path().join("heard");
     assert!(wait_until(|| heard.exists()));
     interrupt(&child);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(137));
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }
 
 #[test]
 fn standard_input_goes_to_the_first_task_when_that_is_wanted() {
-    let nest = Nest::new();
+    let sandbox = Sandbox::new();
     let run = |options: &[&str], input: &[u8]| {
-        let mut child = nest.command(&[&["run"], options, &["--", "cat"]].concat());
+        let mut child = sandbox.command(&[&["run"], options, &["--", "cat"]].concat());
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut pipe, input) = (child.stdin.take().unwrap(), input.to_vec());
         let writer = std::thread::spawn(move || pipe.write_all(&input));
@@ -203,28 +203,28 @@ fn standard_input_goes_to_the_first_task_when_that_is_wanted() {
     assert_eq!(run(&["--stdin", "-n2"], b"text").stdout, b"text");
     let long: Vec<u8> = (0..1_000_000_u32).flat_map(|number| number.to_be_bytes()).collect();
     assert!(run(&["--stdin"], &long).stdout == long);
-    // One that reads nothing does not hold up the end.
-    let child = nest.command(&["run", "--stdin", "true"]).stdin(Stdio::piped()).output().unwrap();
+    // A task that reads nothing does not delay the end.
+    let child = sandbox.command(&["run", "--stdin", "true"]).stdin(Stdio::piped()).output().unwrap();
     assert!(child.status.success());
 }
 
 #[test]
 fn a_terminal_makes_lines_come_and_changes_no_byte() {
-    let nest = Nest::new();
+    let sandbox = Sandbox::new();
     let program =
-        nest.program("prog", "test -t 1 && echo terminal; test -t 2 && echo errors; printf 'a\\r\\n\\004b\\t'");
-    assert_eq!(out(&nest.run(&["run", "--pty", &program])), "terminal\na\r\n\x04b\t");
-    assert_eq!(out(&nest.run(&["run", "--no-pty", &program])), "a\r\n\x04b\t");
-    assert_eq!(out(&nest.run(&["run", &program])), "a\r\n\x04b\t");
-    let text = nest.program("much", "head -c 300000 /dev/zero | tr '\\0' x; echo end");
-    assert_eq!(out(&nest.run(&["run", "--pty", &text])).len(), 300_004);
+        sandbox.program("prog", "test -t 1 && echo terminal; test -t 2 && echo errors; printf 'a\\r\\n\\004b\\t'");
+    assert_eq!(out(&sandbox.run(&["run", "--pty", &program])), "terminal\na\r\n\x04b\t");
+    assert_eq!(out(&sandbox.run(&["run", "--no-pty", &program])), "a\r\n\x04b\t");
+    assert_eq!(out(&sandbox.run(&["run", &program])), "a\r\n\x04b\t");
+    let text = sandbox.program("much", "head -c 300000 /dev/zero | tr '\\0' x; echo end");
+    assert_eq!(out(&sandbox.run(&["run", "--pty", &text])).len(), 300_004);
 }
 
 #[test]
 fn a_question_without_an_end_is_shown_before_it_is_answered() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "printf 'name? '; read name; echo \"hello $name\"");
-    let mut child = nest.command(&["run", "--stdin", &program]);
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "printf 'name? '; read name; echo \"hello $name\"");
+    let mut child = sandbox.command(&["run", "--stdin", &program]);
     let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut question = [0; 6];
     child.stdout.as_mut().unwrap().read_exact(&mut question).unwrap();
@@ -236,13 +236,13 @@ fn a_question_without_an_end_is_shown_before_it_is_answered() {
 #[test]
 fn file_names_may_be_any_bytes() {
     use std::os::unix::ffi::OsStrExt;
-    let nest = Nest::new();
+    let sandbox = Sandbox::new();
     let name = std::ffi::OsStr::from_bytes(b"pro\xffg");
-    std::fs::rename(nest.program("prog", "printf '%s %s' \"$1\" \"$PWD\""), nest.directory.join(name)).unwrap();
-    let place = nest.directory.join(std::ffi::OsStr::from_bytes(b"d\xfe"));
+    std::fs::rename(sandbox.program("prog", "printf '%s %s' \"$1\" \"$PWD\""), sandbox.path().join(name)).unwrap();
+    let place = sandbox.path().join(std::ffi::OsStr::from_bytes(b"d\xfe"));
     std::fs::create_dir(&place).unwrap();
-    for program in [name.to_owned(), nest.directory.join(name).into_os_string()] {
-        let mut command = nest.command(&["run", "--wd"]);
+    for program in [name.to_owned(), sandbox.path().join(name).into_os_string()] {
+        let mut command = sandbox.command(&["run", "--wd"]);
         let output = command.arg(&place).arg(&program).arg(std::ffi::OsStr::from_bytes(b"\xc3(")).output().unwrap();
         assert_eq!(output.stdout, [b"\xc3( ", place.as_os_str().as_bytes()].concat(), "{}", err(&output));
     }
@@ -250,16 +250,16 @@ fn file_names_may_be_any_bytes() {
 
 #[test]
 fn what_one_run_has_started_is_one_job() {
-    let nest = Nest::new();
-    nest.script("id\n");
-    let program = nest.program("prog", "touch ready.$PVMEPID; sleep 100");
-    let mut run = nest.command(&["run", "-np", "6", &program]).stdin(Stdio::null()).spawn().unwrap();
-    let count = || std::fs::read_dir(&nest.directory).unwrap().flatten();
+    let sandbox = Sandbox::new();
+    sandbox.script("id\n");
+    let program = sandbox.program("prog", "touch ready.$PVMEPID; sleep 100");
+    let mut run = sandbox.command(&["run", "-np", "6", &program]).stdin(Stdio::null()).spawn().unwrap();
+    let count = || std::fs::read_dir(sandbox.path()).unwrap().flatten();
     let is_ready = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("ready");
     assert!(wait_until(|| count().filter(is_ready).count() == 6));
-    let jobs = out(&nest.run(&["jobs"]));
+    let jobs = out(&sandbox.run(&["jobs"]));
     assert_eq!((jobs.lines().count(), jobs.matches(" t4").count()), (1, 6), "{jobs}");
-    let tasks = out(&nest.run(&["ps", "-l"]));
+    let tasks = out(&sandbox.run(&["ps", "-l"]));
     assert!(tasks.contains(" pvm run") && !tasks.contains("ffffffdd"), "{tasks}");
     interrupt(&run);
     assert_eq!(run.wait().unwrap().code(), Some(130));
@@ -267,24 +267,24 @@ fn what_one_run_has_started_is_one_job() {
 
 #[test]
 fn what_tasks_spawn_is_found_in_the_search_path_and_beside_the_first_program() {
-    let nest = Nest::new();
-    std::fs::create_dir_all(nest.directory.join("home/pvm3/bin/LINUX64")).unwrap();
-    std::fs::create_dir(nest.directory.join("tools")).unwrap();
-    let (console, found) = (common::pvm().display(), nest.directory.join("found"));
-    // The console ends when two have been found, and with it what it has started.
+    let sandbox = Sandbox::new();
+    std::fs::create_dir_all(sandbox.path().join("home/pvm3/bin/LINUX64")).unwrap();
+    std::fs::create_dir(sandbox.path().join("tools")).unwrap();
+    let (console, found) = (common::pvm().display(), sandbox.path().join("found"));
+    // The console ends when two have been found, and with it everything that it has started.
     let wait = format!("while [ $(cat {0} 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.05; done", found.display());
     let spawn =
         |names: &str| format!("({{ for name in {names}; do echo \"spawn -> $name\"; done; {wait}; }}) | {console}");
-    let first = nest.program("tools/first", &spawn("helper second stranger"));
-    // A task of a task passes it on.
-    nest.program("tools/second", &spawn("helper"));
-    nest.program("tools/helper", &format!("echo beside >>{}", found.display()));
-    nest.program("stranger", &format!("echo here >>{}", found.display()));
+    let first = sandbox.program("tools/first", &spawn("helper second stranger"));
+    // A task that another task started passes it on.
+    sandbox.program("tools/second", &spawn("helper"));
+    sandbox.program("tools/helper", &format!("echo beside >>{}", found.display()));
+    sandbox.program("stranger", &format!("echo here >>{}", found.display()));
     let lines = || std::fs::read_to_string(&found).unwrap();
-    let output = nest.run(&["run", "--timeout", "30", "--wd", "home", &first]);
+    let output = sandbox.run(&["run", "--timeout", "30", "--wd", "home", &first]);
     assert_eq!((lines().as_str(), output.status.code()), ("beside\nbeside\n", Some(0)), "{}", out(&output));
     std::fs::remove_file(&found).unwrap();
-    nest.program("home/pvm3/bin/LINUX64/helper", &format!("echo first >>{}", found.display()));
-    let output = nest.run(&["run", "--timeout", "30", "--wd", "home", &first]);
+    sandbox.program("home/pvm3/bin/LINUX64/helper", &format!("echo first >>{}", found.display()));
+    let output = sandbox.run(&["run", "--timeout", "30", "--wd", "home", &first]);
     assert_eq!((lines().as_str(), output.status.code()), ("first\nfirst\n", Some(0)), "{}", out(&output));
 }

@@ -1,9 +1,9 @@
-//! The console as a person sees it: on a (pseudo) terminal.
+//! Tests the console as a person sees it: on a pseudo-terminal.
 #![forbid(unsafe_code)]
 
 mod common;
 
-use common::{Nest, PATIENCE};
+use common::{PATIENCE, Sandbox};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::File;
@@ -19,13 +19,13 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn open(nest: &Nest) -> Terminal {
+    fn open(sandbox: &Sandbox) -> Terminal {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let name = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
         let side = || File::options().read(true).write(true).open(&name).unwrap();
-        let mut command = nest.command(&[]);
+        let mut command = sandbox.command(&[]);
         command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side());
         let child = command.spawn().unwrap();
         Terminal { keyboard, shown: String::new(), child }
@@ -35,7 +35,7 @@ impl Terminal {
         rustix::io::write(&self.keyboard, keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the screen shows a text after all that was waited for before.
+    /// Waits until the screen shows a text after all texts that were awaited before.
     fn expect(&mut self, text: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -48,7 +48,7 @@ impl Terminal {
             let mut ready = [PollFd::new(&self.keyboard, PollFlags::IN)];
             if poll(&mut ready, Some(&pause)).unwrap() > 0 {
                 let mut bytes = [0; 4096];
-                // The console's end of the terminal is closed: nothing more comes.
+                // The console's end of the terminal is closed: no more output follows.
                 let count = rustix::io::read(&self.keyboard, &mut bytes).unwrap_or(0);
                 assert!(count > 0, "no {text:?} in {:?} before the end", self.shown);
                 self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
@@ -59,8 +59,8 @@ impl Terminal {
 
 #[test]
 fn a_person_edits_completes_and_recalls_lines() {
-    let nest = Nest::new();
-    let mut terminal = Terminal::open(&nest);
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::open(&sandbox);
     terminal.expect("pvm> ");
     terminal.press("versiom\x7fn\r");
     terminal.expect("3.4.6");
@@ -80,15 +80,15 @@ fn a_person_edits_completes_and_recalls_lines() {
     terminal.press("\x04");
     terminal.expect("pvmd still running.");
     assert!(terminal.child.wait().unwrap().success());
-    let history = std::fs::read_to_string(nest.directory.join("home/.pvm_history")).unwrap();
+    let history = std::fs::read_to_string(sandbox.path().join("home/.pvm_history")).unwrap();
     assert!(history.contains("getopt PvmRoute"), "{history}");
 }
 
 #[test]
 fn output_of_jobs_leaves_the_line_being_typed_whole() {
-    let nest = Nest::new();
-    let program = nest.program("prog", "sleep 0.5; echo hello");
-    let mut terminal = Terminal::open(&nest);
+    let sandbox = Sandbox::new();
+    let program = sandbox.program("prog", "sleep 0.5; echo hello");
+    let mut terminal = Terminal::open(&sandbox);
     terminal.expect("pvm> ");
     terminal.press(&format!("spawn -> {program}\r"));
     terminal.expect("1 successful");
@@ -101,5 +101,5 @@ fn output_of_jobs_leaves_the_line_being_typed_whole() {
     terminal.expect("\r\ntyped");
     terminal.press("halt\r");
     assert!(terminal.child.wait().unwrap().success());
-    assert!(!nest.has_daemon());
+    assert!(!sandbox.has_daemon());
 }

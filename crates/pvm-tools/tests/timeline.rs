@@ -1,4 +1,4 @@
-//! `pvm run --trace` with a program that is linked to the library.
+//! Tests `pvm run --trace` with a program that is linked to the library.
 #![forbid(unsafe_code)]
 mod common;
 use common::*;
@@ -10,8 +10,8 @@ use std::process::Command;
 /// Rounds of the program, each with two messages to each of its two children and back.
 const ROUNDS: usize = 50;
 
-/// The program, linked to the archive that is built beside `pvm`.
-fn program(nest: &Nest) -> PathBuf {
+/// Compiles the program and links it to the archive that is built beside `pvm`. Returns its path.
+fn program(sandbox: &Sandbox) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let profile = pvm().parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
@@ -20,7 +20,7 @@ fn program(nest: &Nest) -> PathBuf {
         cargo.arg("--release");
     }
     assert!(cargo.status().unwrap().success(), "libpvm3 does not build");
-    let program = nest.directory.join("family");
+    let program = sandbox.path().join("family");
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-I"]).arg(source.join("../../include"));
     cc.arg(source.join("tests/programs/family.c")).arg("-o").arg(&program);
@@ -33,7 +33,7 @@ fn number(event: &Value, name: &str) -> i64 {
     event[name].as_i64().unwrap_or_else(|| panic!("{name} in {event}"))
 }
 
-/// Slices of one thread lie in one another or apart.
+/// Checks that slices of one thread are nested or apart.
 fn assert_nested(slices: &[&Value]) {
     let mut spans: Vec<(i64, i64)> =
         slices.iter().map(|slice| (number(slice, "ts"), number(slice, "ts") + number(slice, "dur"))).collect();
@@ -48,11 +48,11 @@ fn assert_nested(slices: &[&Value]) {
 
 #[test]
 fn a_run_with_killed_tasks_is_a_whole_timeline() {
-    let nest = Nest::new();
-    let program = program(&nest);
-    let output = nest.run(&["run", "--trace", "run.json", program.to_str().unwrap()]);
+    let sandbox = Sandbox::new();
+    let program = program(&sandbox);
+    let output = sandbox.run(&["run", "--trace", "run.json", program.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = std::fs::read(nest.directory.join("run.json")).unwrap();
+    let text = std::fs::read(sandbox.path().join("run.json")).unwrap();
     let file: Value = serde_json::from_slice(&text).unwrap();
     let events = file["traceEvents"].as_array().unwrap();
     let of_kind = |kind: &'static str| events.iter().filter(move |event| event["ph"] == kind);
@@ -66,7 +66,7 @@ fn a_run_with_killed_tasks_is_a_whole_timeline() {
     assert_eq!(count("pvm_pkint"), 0);
     assert!(of_kind("X").filter(|slice| slice["name"] == "pvm_psend").all(|slice| slice["args"]["bytes"] == 4));
 
-    // The two that were killed: each in its last receive.
+    // The two tasks that were killed, each in its last receive.
     let unfinished: Vec<_> = of_kind("X").filter(|slice| slice["args"]["unfinished"] == true).collect();
     let receives = unfinished.iter().filter(|slice| slice["name"] == "pvm_recv").count();
     assert_eq!((receives, unfinished.len()), (2, 3), "{unfinished:?}"); // and the parent's pvm_exit
@@ -92,20 +92,20 @@ fn a_run_with_killed_tasks_is_a_whole_timeline() {
 
 #[test]
 fn a_timeline_that_cannot_be_written_is_said_before_anything_runs() {
-    let nest = Nest::new();
-    nest.program("prog", "touch ran");
-    let output = nest.run(&["run", "--trace", "no/such/place.json", "./prog"]);
+    let sandbox = Sandbox::new();
+    sandbox.program("prog", "touch ran");
+    let output = sandbox.run(&["run", "--trace", "no/such/place.json", "./prog"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no/such/place.json"));
-    assert!(!nest.directory.join("ran").exists());
+    assert!(!sandbox.path().join("ran").exists());
 }
 
 #[test]
 fn a_program_that_is_no_task_gives_an_empty_timeline() {
-    let nest = Nest::new();
-    nest.program("prog", "exit 3");
-    assert_eq!(nest.run(&["run", "--trace", "run.json", "./prog"]).status.code(), Some(3));
-    let text = std::fs::read(nest.directory.join("run.json")).unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.program("prog", "exit 3");
+    assert_eq!(sandbox.run(&["run", "--trace", "run.json", "./prog"]).status.code(), Some(3));
+    let text = std::fs::read(sandbox.path().join("run.json")).unwrap();
     let file: Value = serde_json::from_slice(&text).unwrap();
     assert!(file["traceEvents"].as_array().unwrap().iter().all(|event| event["ph"] == "M"));
 }

@@ -17,6 +17,7 @@ use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_link::{CROWDED_PAUSE, Link, LinkError};
 use pvm_net::Gate;
+use pvm_net::polling::timespec;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -282,7 +283,7 @@ impl Daemon {
         let wait = wakeup.into_iter().chain(limits).fold(look, Duration::min);
         // A little late is better than a little early, and once more.
         let wait = wait + Duration::from_millis(1);
-        Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
+        timespec(wait)
     }
 
     fn pass_time(&mut self) {

@@ -5,7 +5,8 @@
 use crate::addresses;
 use pvm_core::codes::Code;
 use pvm_core::wire::Checked;
-use rustix::event::{PollFd, PollFlags, poll};
+use pvm_net::polling::poll_one;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -107,13 +108,9 @@ pub fn own_among(names: Vec<String>) -> Vec<String> {
     let end = Instant::now() + OWN_NAMES_WAIT;
     while let Some(output) = child.stdout.as_mut() {
         let left = end.saturating_duration_since(Instant::now());
-        let wait = rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         let mut bytes = [0; 4096];
-        let ready = poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&wait));
-        match ready
-            .map(|count| count > 0)
-            .and_then(|ready| if ready { output.read(&mut bytes).map_err(|_| Errno::IO) } else { Ok(0) })
-        {
+        let ready = poll_one(&*output, PollFlags::IN, left);
+        match ready.and_then(|ready| if ready { output.read(&mut bytes).map_err(|_| Errno::IO) } else { Ok(0) }) {
             Ok(count) if count > 0 => text.extend_from_slice(&bytes[..count]),
             Err(Errno::INTR) => {}
             _ => break,

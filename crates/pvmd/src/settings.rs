@@ -268,7 +268,7 @@ fn own_names(name: &str, file: &Hostfile) -> Vec<String> {
 /// A starter over the network sends `PVM_VMID=x` on standard input. Only a pipe or socket is
 /// looked at, without waiting, so that nobody's typing or list of hosts is eaten.
 pub fn machine_id_on_input() -> Option<OsString> {
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::PollFlags;
     use rustix::fs::FileType;
     let input = std::io::stdin();
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&input).ok()?.st_mode);
@@ -276,10 +276,8 @@ pub fn machine_id_on_input() -> Option<OsString> {
         return None;
     }
     let mut line = Vec::new();
-    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     while line.len() < LINE_BYTES_MAX {
-        let mut ready = [PollFd::new(&input, PollFlags::IN)];
-        if poll(&mut ready, Some(&now)).ok()? == 0 {
+        if !pvm_net::polling::poll_one(&input, PollFlags::IN, Duration::ZERO).ok()? {
             break;
         }
         let mut byte = [0];

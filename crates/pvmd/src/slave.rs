@@ -11,7 +11,8 @@ use crate::settings::{self, Settings};
 use pvm_core::codes;
 use pvm_core::dialogue::{self, Greeting, TAKEN};
 use pvm_core::wire::Started;
-use rustix::event::{PollFd, PollFlags, poll};
+use pvm_net::polling::poll_one;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::ffi::OsString;
@@ -180,12 +181,10 @@ fn byte_of(input: impl AsFd, end: Instant) -> Option<u8> {
     let mut byte = [0];
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let wait = rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)) {
-            Ok(0) => return None,
+        match poll_one(&input, PollFlags::IN, left) {
+            Ok(true) => {}
             Err(Errno::INTR) => continue,
-            Err(_) => return None,
-            Ok(_) => {}
+            _ => return None,
         }
         match rustix::io::read(&input, &mut byte) {
             Ok(1) => return Some(byte[0]),

@@ -1,4 +1,4 @@
-//! libFuzzer around one target, which `HPVM_FUZZ_TARGET` names.
+//! Runs libFuzzer on the target that `HPVM_FUZZ_TARGET` names.
 #![no_main]
 
 mod targets;

@@ -1,6 +1,6 @@
-//! Feeds a target with files; without a target, lists all with what they consist of.
+//! Passes files to a target. Without arguments, lists all targets and the sources of their decoders.
 //!
-//! `replay TARGET FOLDER…`
+//! `replay TARGET FOLDER...`
 mod targets;
 
 fn main() {
@@ -12,7 +12,7 @@ fn main() {
     }
 }
 
-/// A line a target: its name, then its files, each with the functions that count if not all do.
+/// Prints one line for each target: its name, then its files, each with the functions that count (none for all).
 fn list() {
     for target in targets::all() {
         let source = |source: &pvm_fuzz::Source| format!("\t{}:{}", source.file, source.functions.join(","));

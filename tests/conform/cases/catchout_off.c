@@ -1,19 +1,19 @@
-/* pvm_catchout(NULL): what tasks that are collected already still print is thrown away, and pvm_exit waits for
-   none of them. */
+/* pvm_catchout(NULL): later output of tasks that are already collected is discarded, and pvm_exit
+ * waits for none of them. */
 #include "case.h"
 #include <sys/time.h>
 
 static int child(const char *role)
 {
     setvbuf(stdout, NULL, _IONBF, 0);
-    usleep(200000); /* the parent is back from its call by then */
+    usleep(200000); /* the parent has returned from its call by then */
     printf("early of %s\n", role);
     usleep(800000);
     printf("late of %s\n", role);
     return 0;
 }
 
-/* Takes in what comes for so long. */
+/* Receives everything that arrives in this time. */
 static void take_in(long microseconds)
 {
     struct timeval limit;
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     SHOW(pvm_catchout(stdout));
     SHOW(case_spawn("first", 1, &first));
     take_in(500000);
-    /* PVM prints errors of its own in pvm_exit after a catchout is off. */
+    /* PVM prints errors of its own in pvm_exit after a catchout is switched off. */
     pvm_setopt(PvmAutoErr, 0);
     SHOW(pvm_catchout(NULL));
     SHOW(case_spawn("second", 1, &second));

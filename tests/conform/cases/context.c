@@ -29,7 +29,7 @@ int main(void)
     SHOW(info.ctx == first);
     SHOW(pvm_upkint(&got, 1, 1));
     SHOW(got);
-    SHOW(pvm_setcontext(-77)); /* anything goes */
+    SHOW(pvm_setcontext(-77)); /* any number is accepted */
     SHOW(pvm_setcontext(0));
     SHOW(pvm_freecontext(first));
     SHOW(pvm_freecontext(first));

@@ -1,4 +1,4 @@
-/* Everybody is the first to use a group (D19): there is one group all the same. */
+/* Several tasks use a group first at the same time (D19): there is one group all the same. */
 //@ ours-only D19: skip
 //@ fresh
 #include "group.h"

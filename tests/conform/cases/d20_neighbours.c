@@ -1,5 +1,5 @@
-/* Operations with one tag right after one another: each takes what belongs to it (D20), and the
- * user's own receives see nothing of it. */
+/* Successive operations with one tag: each receives its own messages (D20), and the user's own
+ * receives see none of them. */
 //@ ours-only D20: skip
 #include "group.h"
 
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         SHOW(group_do(tids[child], GATHER, "g", child + 6, 0));
     }
     usleep(50000);
-    /* Nothing of that is to be seen. */
+    /* The user sees nothing of that. */
     SHOW(pvm_probe(-1, -1));
     SHOW(pvm_nrecv(-1, -1));
     SHOW(pvm_probe(-1, 7));

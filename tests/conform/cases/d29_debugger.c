@@ -1,4 +1,4 @@
-/* D29: a debugger that is not there is no success. */
+/* D29: a missing debugger is an error. */
 //@ fresh
 //@ differs D29: pvm_spawn("/bin/true", NULL, PvmTaskDebug, "", 1, &tid): 1 => pvm_spawn("/bin/true", NULL, PvmTaskDebug, "", 1, &tid): 0
 //@ differs D29: tid > 0 ? 1 : tid: 1 => tid > 0 ? 1 : tid: -7

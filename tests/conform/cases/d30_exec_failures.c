@@ -1,4 +1,5 @@
-/* D30: a directory that does not exist, a file that cannot be executed: the caller hears of it. */
+/* D30: the caller is told of a directory that does not exist, and of a file that cannot be
+ * executed. */
 //@ fresh
 //@ differs D30: pvm_spawn("/bin/true", NULL, PvmTaskHost, ".:/no/such/directory", 1, &tid): 1 => pvm_spawn("/bin/true", NULL, PvmTaskHost, ".:/no/such/directory", 1, &tid): 0
 //@ differs D30: tid > 0 ? 1 : tid: 1 => tid > 0 ? 1 : tid: -7

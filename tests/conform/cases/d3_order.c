@@ -1,4 +1,4 @@
-/* D3: messages stay in order while a direct route is made. */
+/* D3: messages stay in order while a direct route is being made. */
 //@ ours-only D3: skip
 #include "case.h"
 

@@ -1,4 +1,4 @@
-/* Groups work in a machine whose path leads nowhere (D4). */
+/* Groups work in a machine whose search path is empty (D4). */
 //@ daemon-env PVM_PATH=/nonexistent
 //@ differs D4: libpvm [t#1]: gs_getgstid() failed to start group server: No such file => (nothing)
 //@ differs D4: pvm_joingroup("g"): -14 => pvm_joingroup("g"): 0

@@ -1,4 +1,4 @@
-/* D52: when very many tasks end at once, each end is told of. */
+/* D52: when very many tasks end at once, each end is reported. */
 //@ ours-only D52: skip
 //@ fresh
 //@ timeout 60

@@ -1,5 +1,5 @@
-/* Members are killed at any moment of barriers and reductions, again and again (D5): every call of
- * those who live comes back, and what is left of the group works. */
+/* Members are killed again and again at any moment of barriers and reductions (D5): every call of a
+ * living member returns, and the rest of the group works. */
 //@ ours-only D5: skip
 //@ timeout 60
 //@ daemon-env HPVM_BARRIER_PATIENCE=1
@@ -11,7 +11,7 @@
 #define WELL (TASKS + 2 * (TASKS - KILLED) + 1)
 static int tids[TASKS];
 
-/* Whether a child gives an answer that can be. */
+/* Returns whether an answer of a child is possible. */
 static int is_well(int answer)
 {
     return answer >= 0 || answer == PvmNoTask || answer == PvmMismatch || answer == PvmNoInst;

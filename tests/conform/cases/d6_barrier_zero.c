@@ -1,4 +1,4 @@
-/* A barrier of nobody is refused (D6); on PVM it ends all barriers of its group. */
+/* A barrier of zero members is refused (D6); on PVM it ends all barriers of its group. */
 //@ differs D6: pvm_barrier("g", 0): -3 => pvm_barrier("g", 0): -2
 //@ differs D6: pvm_barrier("g", 0) again: -3 => pvm_barrier("g", 0) again: -2
 //@ differs D6: pvm_barrier("g", -2): -3 => pvm_barrier("g", -2): -2

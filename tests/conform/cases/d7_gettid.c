@@ -1,4 +1,4 @@
-/* An instance just past the end is no instance (D7). */
+/* An instance just past the end does not exist (D7). */
 #include "group.h"
 //@ differs D7: instance 10: 257 => instance 10: -21
 

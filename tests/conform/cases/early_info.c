@@ -1,4 +1,4 @@
-/* What a message says of itself before the process has made itself known. */
+/* Information about a message before the process has enrolled. */
 #include "case.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* pvm_errno after calls that fail without a word, and after those that succeed. */
+/* pvm_errno after calls that fail silently, and after calls that succeed. */
 //@ fresh
 //@ differs 2.0: pvm_parent(): -23 errno 77 => pvm_parent(): -23 errno -23
 //@ differs 2.0: pvm_pstat(me | 0x3fff0): -31 errno 77 => pvm_pstat(me | 0x3fff0): -31 errno -31

@@ -1,4 +1,4 @@
-/* A small limit of file size: messages are no files, and nobody is killed. */
+/* A small limit of file size: messages are no files, and no task is killed. */
 #include "case.h"
 #include <sys/resource.h>
 

@@ -1,11 +1,11 @@
-/* A program that forks and goes on in the child, as daemon(3) does, stays the task that it was. */
+/* A program that forks and continues in the child, as daemon(3) does, stays the same task. */
 #include "case.h"
 #include <fcntl.h>
 #include <sys/wait.h>
 
 extern int daemon(int nochdir, int noclose);
 
-/* The first process of a task goes, and another is the task from here on. */
+/* Ends the first process of a task; the child is the task from here on. */
 static void go_on_in_child(const char *how)
 {
     int ready[2];
@@ -15,14 +15,14 @@ static void go_on_in_child(const char *how)
         if (daemon(1, 1) < 0)
             exit(3);
         break;
-    case 't': /* twice, and both parents end later than the child goes on */
+    case 't': /* twice, and both parents end after the child has continued */
         if (fork() != 0)
             _exit(0);
         setsid();
         if (fork() != 0)
             _exit(0);
         break;
-    default: /* by exit(), and the child waits until its parent has gone */
+    default: /* by exit(), and the child waits until its parent has ended */
         if (pipe(ready) < 0)
             exit(3);
         if (fork() != 0)
@@ -34,14 +34,15 @@ static void go_on_in_child(const char *how)
     }
 }
 
-/* Has messages of before and after, in both directions, and what it has packed before. */
+/* Uses messages from before and after the fork, in both directions, and what it has packed before.
+ */
 static void be_task(char *how, int chief)
 {
     int me = pvm_mytid(), value = 0, got;
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&me, 1, 1);
     pvm_send(chief, 1);
-    pvm_recv(chief, 2); /* one of before; the next lies unread */
+    pvm_recv(chief, 2); /* one from before; the next is still unread */
     usleep(100000);
     pvm_initsend(PvmDataDefault);
     value = 7;

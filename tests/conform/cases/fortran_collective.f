@@ -20,7 +20,7 @@
       external PvmMax, PvmMin, PvmSum, PvmProduct, digits
       call pvmfmytid(me)
       first = .not. spawned()
-! The first task is the first member, whoever comes next.
+! The first task is the first member, whichever joins next.
       call pvmfjoingroup('team', inum)
       if (first) then
         call ownpath(path)
@@ -85,12 +85,12 @@
       if (inum .eq. 2 .and. numbers(1) .ne. 3) print *, numbers(1)
 
       if (first) call errors
-! Nobody leaves before all have looked.
+! Nobody leaves before all have checked.
       call pvmfbarrier('team', members, info)
       call pvmfexit(info)
       end
 
-! One and ten times each other.
+! One times ten.
       subroutine digits(what, x, y, count, info)
       implicit none
       integer what, count, info, x(*), y(*), i

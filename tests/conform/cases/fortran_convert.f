@@ -1,4 +1,4 @@
-! The helpers that change CHARACTER variables into C's strings and back.
+! The helpers that convert CHARACTER variables to C strings and back.
       program convert
       use iso_c_binding
       implicit none

@@ -1,7 +1,8 @@
-! A message handler. It gets the number of the message by value, as one
-! in C; and the call has an argument more than its manual says.
+! A message handler. It gets the number of the message by value, as in
+! C; and the call has one argument more than its manual says.
 !@ fresh
-! At its end PVM takes out the handler once more, and says that it is gone.
+! At its end PVM removes the handler once more, and reports that it does
+! not exist.
 !@ differs 2.4: no handler any more: positive\nlibpvm [t#1]: pvm_delmhf(): Not Found => no handler any more: positive
       program handlers
       implicit none

@@ -1,4 +1,4 @@
-! Hosts, one a call.
+! Hosts, one in each call.
 !@ fresh
       program hosts
       implicit none

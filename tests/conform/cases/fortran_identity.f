@@ -1,4 +1,4 @@
-! Coming and going.
+! Enrolment and exit.
 !@ fresh
       program identity
       implicit none

@@ -45,7 +45,7 @@
       call showsign('recv', again)
       call pvmfnrecv(-1, 6, again)
       call show('nothing left', again)
-! One oneself, one nobody: a multicast skips its sender.
+! Itself and a tid without a task: a multicast skips its sender.
       tids(1) = me
       tids(2) = me + 99
       call pvmfmcast(2, tids, 8, info)

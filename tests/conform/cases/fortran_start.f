@@ -1,4 +1,4 @@
-! A machine from inside a program, and its end.
+! A program starts a machine and ends it.
 !@ nodaemon
 !@ needs /usr/bin/pvmd
       program start

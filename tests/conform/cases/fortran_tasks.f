@@ -1,4 +1,4 @@
-! Tasks, one a call.
+! Tasks, one in each call.
 !@ fresh
       program list
       implicit none
@@ -24,7 +24,7 @@
       end do
       n = -1
       call one(0, n)
-! A new list, for one task, which then is the whole of it.
+! A new list of one task, which is then complete.
       n = -1
       call one(tids(1), n)
       call one(tids(1), n)

@@ -1,4 +1,4 @@
-/* pvm_getfds: descriptors that become readable when a message comes. */
+/* pvm_getfds: descriptors that become readable when a message arrives. */
 #include "case.h"
 #include <poll.h>
 

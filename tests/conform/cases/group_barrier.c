@@ -1,4 +1,4 @@
-/* Barriers: counts given and counted, one after another, and who may not take part. */
+/* Barriers: given and implicit counts, successive barriers, and tasks that may not take part. */
 #include "group.h"
 
 #define CHILDREN 4
@@ -18,7 +18,7 @@ static void all_answer(void)
         SHOW(group_answer(tids[child]));
 }
 
-/* Whether a child still waits. */
+/* Returns whether a child still waits. */
 static int waits(int tid)
 {
     usleep(50000);
@@ -39,14 +39,14 @@ int main(int argc, char **argv)
     for (child = 0; child < CHILDREN; child++)
         SHOW(group_do(tids[child], JOIN, "g", 0, 0));
 
-    /* Everybody, by number and by size. */
+    /* All members, by a number and by the size. */
     for (round = 0; round < 3; round++) {
         all_order(round == 1 ? -1 : CHILDREN + 1);
         SHOW(waits(tids[0]));
         SHOW(pvm_barrier("g", round == 1 ? -1 : CHILDREN + 1));
         all_answer();
     }
-    /* The number and the size are the same thing. */
+    /* The number and the size mean the same. */
     all_order(-1);
     SHOW(pvm_barrier("g", CHILDREN + 1));
     all_answer();
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     SHOW(group_answer(tids[0]));
     SHOW(group_do(tids[2], BARRIER, "g", 1, 0));
 
-    /* One with another number is turned away, and the barrier goes on. */
+    /* A member with another number is rejected, and the barrier continues. */
     group_order(tids[0], BARRIER, "g", 3, 0);
     SHOW(waits(tids[0]));
     SHOW(group_do(tids[1], BARRIER, "g", 2, 0));
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     SHOW(group_answer(tids[0]));
     SHOW(group_answer(tids[1]));
 
-    /* More than there are: those who join later count. */
+    /* More members than there are: those that join later count. */
     SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
     for (child = 0; child < 3; child++)
         group_order(tids[child], BARRIER, "g", 5, 0);
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
     SHOW(group_barriers("g", CHILDREN + 1, 200));
     all_answer();
 
-    /* The size counts at the own arrival: who came before a join counted one less. */
+    /* The size counts at a member's arrival: one that arrived before a join counted one less. */
     SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
     for (child = 0; child < 3; child++)
         group_order(tids[child], BARRIER, "g", -1, 0);

@@ -1,4 +1,4 @@
-/* pvm_bcast: everybody who is there but the caller, who need not belong. */
+/* pvm_bcast: all members except the caller, who need not be a member. */
 #include "group.h"
 
 static int tids[3];
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     SHOW(pvm_bcast("g", 5));
     heard(5);
 
-    /* Who has left hears nothing; neither does another context. */
+    /* A task that has left receives nothing, and neither does another context. */
     SHOW(group_do(tids[1], LEAVE, "g", 0, 0));
     SHOW(group_cast("g", 6, 66));
     heard(6);
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     SHOW(pvm_bcast("g", -1));
     heard(-1);
 
-    /* Nobody else is there. */
+    /* There is no other member. */
     SHOW(pvm_joingroup("alone"));
     SHOW(group_cast("alone", 8, 88));
     SHOW(group_do(tids[0], CAST, "alone", 9, 99));

@@ -1,4 +1,4 @@
-/* Every code that a group call can give, and which of them are said aloud. */
+/* Every code that a group call can return, and which of them are printed. */
 //@ differs D6: pvm_barrier("own", -2): -3 => pvm_barrier("own", -2): -2
 //@ differs D6: pvm_barrier("own", -100): -3 => pvm_barrier("own", -100): -2
 #include "group.h"
@@ -82,7 +82,7 @@ static void wrong_arguments(void)
     SHOW(pvm_scatter(more, value, 1, PVM_INT, 1, "own", -1));
 }
 
-/* What is left in pvm_errno, and what pvm_perror makes of it. */
+/* Prints pvm_errno, and what pvm_perror prints for it. */
 static void last_failure(void)
 {
     pvm_errno = 0;

@@ -1,4 +1,4 @@
-/* The instance of tid -1: the lowest number that nobody has. */
+/* The instance of tid -1: the lowest number that no member has. */
 #include "group.h"
 
 static int tids[10];

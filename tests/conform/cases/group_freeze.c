@@ -1,4 +1,4 @@
-/* A frozen group: nobody joins, members are known for good, one that goes ends it. */
+/* A frozen group: nobody joins, the members are fixed, and one that leaves ends the group. */
 //@ differs D5: group_do(tids[2], SUM, "g", 1, 3): -1000 => group_do(tids[2], SUM, "g", 1, 3): -19
 #include "group.h"
 
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     SHOW(group_do(tids[3], CAST, "g", 35, 46));
     SHOW(group_hear(35));
 
-    /* One leaves, while another waits for it: the group is no more. */
+    /* One leaves while another waits for it: the group no longer exists. */
     group_order(tids[1], BARRIER, "g", 4, 0);
     usleep(50000);
     SHOW(group_do(tids[0], LEAVE, "g", 0, 0));

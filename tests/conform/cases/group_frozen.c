@@ -1,9 +1,10 @@
-/* A frozen group after members have gone: who has frozen it goes on with the members of that moment. */
+/* A frozen group after members have left: those who have frozen it continue with the members of
+ * that moment. */
 #include "group.h"
 
 static int tids[6];
 
-/* What the parent, another member and a stranger are told. */
+/* Prints what the parent, another member and a task outside the group see. */
 static void ask(int instance, int tid)
 {
     SHOW(pvm_gettid("g", instance) == tid);
@@ -17,7 +18,7 @@ static void ask(int instance, int tid)
     SHOW(group_do(tids[4], SIZE, "g", 0, 0));
 }
 
-/* What a stranger is told that has not asked before one left. */
+/* Prints what a task outside the group sees if it asks only after one has left. */
 static void late(int instance, int tid)
 {
     SHOW_TID(group_do(tids[5], TID, "g", instance, 0));
@@ -25,7 +26,7 @@ static void late(int instance, int tid)
     SHOW(group_do(tids[5], SIZE, "g", 0, 0));
 }
 
-/* Who hears what a member sends to all. */
+/* Prints who receives what a member broadcasts. */
 static void cast(int tag)
 {
     int child;

@@ -17,7 +17,7 @@ static int mark(int member, int byte)
     return (member * 50 + byte) % 251;
 }
 
-/* Whether the blocks at the root are those of the members. */
+/* Returns whether the blocks at the root are those of the members. */
 static int gathered(int own, int type, int root)
 {
     int bytes = sizes[type] * ITEMS, byte, member, wrong = 0, result;
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     answers();
     group_end(1, &turn);
 
-    /* A hole: said at the root, and nothing stays behind for the next one. */
+    /* A hole: the root reports it, and nothing is left for the next operation. */
     turn = tids[1];
     SHOW(group_do(turn, LEAVE, "g", 0, 0));
     tids[1] = 0;

@@ -1,4 +1,4 @@
-/* Joining and leaving: instances, holes that are refilled, who is where. */
+/* Joining and leaving: instances, holes that are filled, and queries. */
 #include "group.h"
 
 int main(int argc, char **argv)
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     SHOW(pvm_joingroup("g"));
     SHOW(pvm_gsize("g"));
 
-    /* Who never joined may ask; a group whose last member leaves is gone. */
+    /* A task that never joined may ask; a group whose last member leaves no longer exists. */
     SHOW(group_do(tids[1], LEAVE, "g", 0, 0));
     SHOW(group_do(tids[1], SIZE, "g", 0, 0));
     SHOW(group_do(tids[1], TID, "g", 0, 0) == tids[3]);
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
     SHOW(pvm_joingroup("g"));
     SHOW(pvm_gsize("g"));
 
-    /* Names are kept apart to the last character, and may be long or strange. */
+    /* Names differ in any character, and may be long or unusual. */
     SHOW(pvm_joingroup("g2"));
     SHOW(pvm_gsize("G"));
     SHOW(pvm_joingroup(" "));
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     SHOW(pvm_gsize("a group with a rather long name, such as people give when they may: 0123456789"));
     SHOW(pvm_gsize("a group with a rather long name, such as people give when they may: 012345678"));
 
-    /* Who leaves the machine leaves its groups. */
+    /* A task that leaves the machine leaves its groups. */
     group_end(4, tids);
     pvm_exit();
     pvm_mytid();

@@ -1,5 +1,5 @@
-/* Shares of any size, up to those that are too large for the queues, the heap's pieces and copies by
- * one side, in groups as small as two and with members that are ahead. */
+/* Blocks of any size, up to those that are too large for the queues, the heap's pieces and
+ * one-sided copies, in groups of two and more, and with members that are ahead. */
 //@ timeout 60
 #include "group.h"
 

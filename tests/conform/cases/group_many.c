@@ -1,5 +1,5 @@
-/* Sixty-four tasks join and leave two groups in any order; each instance is what a list of free
- * places says. In between they come together at barriers, and combine what they have. */
+/* Sixty-four tasks join and leave two groups in any order; each instance is the one that a list of
+ * free places predicts. In between they meet in barriers, and combine values. */
 //@ timeout 60
 //@ differs D7: even: size 35, should be 35; 63 right => even: size 35, should be 35; 64 right
 //@ differs D7: odd: size 35, should be 35; 63 right => odd: size 35, should be 35; 64 right
@@ -48,7 +48,7 @@ static int lowest_free(int group)
     return instance;
 }
 
-/* One step; whether the answer is as it must be. */
+/* Runs one step. Returns whether the answer is correct. */
 static int step(void)
 {
     int group = any(2), task = any(TASKS), expected, answer;
@@ -68,7 +68,7 @@ static int step(void)
     return answer == expected;
 }
 
-/* Who is where, as any task sees it. */
+/* Checks which task has which instance, as any task sees it. */
 static int check(int group)
 {
     int instance, right = 0, task, found;
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
             order(group, SUM, 3, root);
             printf("sum: %d\n", sum_of_answers(group));
         }
-        /* Both at once: a task that is in both goes to the one first, then to the other. */
+        /* Both at once: a task in both groups goes to the one first, then to the other. */
         order(0, BARRIERS, -1, 20);
         order(1, BARRIERS, -1, 20);
         printf("barriers: %d", sum_of_answers(0));

@@ -1,4 +1,5 @@
-/* Members that pass no memory to a collective call: nobody waits for them, and the next call is not disturbed. */
+/* Members that pass no memory to a collective call: nobody waits for them, and the next call is not
+ * disturbed. */
 //@ ours-only D20: skip
 //@ unordered
 #include "group.h"
@@ -19,7 +20,7 @@ static int call(int what, int root, int without)
     }
 }
 
-/* The one of that number passes nothing, then all do it right. */
+/* The member with that number passes nothing, and then all pass memory. */
 static void rounds(int own)
 {
     int what, wrong, root = 1;

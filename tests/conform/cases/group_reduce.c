@@ -1,4 +1,4 @@
-/* pvm_reduce: every type with every function, against what one process finds out alone. */
+/* pvm_reduce: every type with every function, compared with what one process computes alone. */
 //@ differs D1: PvmMax of type 8: 19 wrong => PvmMax of type 8: 0 wrong
 //@ differs D1: PvmMin of type 8: 16 wrong => PvmMin of type 8: 0 wrong
 //@ differs D1: PvmSum of type 8: 19 wrong => PvmSum of type 8: 0 wrong
@@ -9,7 +9,7 @@
 #include <complex.h>
 
 #define MEMBERS 5
-/* Few that travel in a queue, and many: an odd number of each. */
+/* Few items, which travel in a queue, and many; an odd number of each. */
 #define COUNT 19
 #define COUNT_LONG 2501
 
@@ -19,7 +19,7 @@ static combine *functions[] = {PvmMax, PvmMin, PvmSum, PvmProduct};
 static const char *names[] = {"PvmMax", "PvmMin", "PvmSum", "PvmProduct"};
 static int types[] = {PVM_BYTE, PVM_SHORT, PVM_INT, PVM_FLOAT, PVM_CPLX, PVM_DOUBLE, PVM_DCPLX, PVM_LONG};
 
-/* What a member has at a place. No two have the same modulus there. */
+/* Returns the item of a member at a place. No two have the same modulus there. */
 static double complex item(int type, int member, int place)
 {
     int size = (member * 3 + place) % MEMBERS;
@@ -76,7 +76,8 @@ static double complex alone(int what, int type, int place)
     return result;
 }
 
-/* One reduction of everybody; how many results of the root are wrong, or the code. */
+/* Runs one reduction of all members. Returns how many results of the root are wrong, or the code.
+ */
 static int once(int own, int what, int type, int count, int root)
 {
     static char data[COUNT_LONG * sizeof(double complex) + 1];
@@ -97,7 +98,7 @@ static int is_defined(int what, int type)
     return type != PVM_BYTE || what == MAX || what == MIN;
 }
 
-/* All of them; what went wrong where this task was the root. */
+/* Runs all reductions. Returns what went wrong where this task was the root. */
 static int all(int own, int root)
 {
     int what, type, sum = 0, wrong;
@@ -114,7 +115,7 @@ static int all(int own, int root)
     return sum;
 }
 
-/* As all, but for the type that PVM mixes up (D1), of many items. */
+/* The same as all, for many items of the type that PVM damages (D1). */
 static int all_long(int own, int root)
 {
     int what, type, sum = 0;

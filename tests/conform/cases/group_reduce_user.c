@@ -1,5 +1,5 @@
-/* Functions of the user: what they are called with, how they stop a reduction, and what becomes of
- * the data of those who are not the root. */
+/* Functions of the user: their arguments, how they stop a reduction, and what happens to the data
+ * of members that are not the root. */
 //@ may-differ D20: root, step 4: 99 => root, step 4: 117
 //@ may-differ D20: root, step 4: 105 => root, step 4: 117
 //@ may-differ D20: root, step 4: 111 => root, step 4: 117

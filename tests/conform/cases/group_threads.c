@@ -1,5 +1,5 @@
-/* Threads of one task wait at barriers of different groups, for a share, and for a message, all at
- * once: each goes on when what it waits for comes, in any order. */
+/* Threads of one task wait in barriers of different groups, for a block, and for a message, all at
+ * the same time: each continues when its event happens, in any order. */
 //@ ours-only 2.0: skip
 #include "group.h"
 #include <pthread.h>

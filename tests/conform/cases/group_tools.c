@@ -1,4 +1,4 @@
-/* Debian's pvm_gstat and pvmgroups, unmodified: they ask the group server by messages. */
+/* Debian's pvm_gstat and pvmgroups, unmodified: they send requests to the group server. */
 //@ fresh
 //@ unordered
 //@ needs $DEBIAN_PVM/bin/pvm_gstat
@@ -7,10 +7,11 @@
 #include "group.h"
 #include <sys/wait.h>
 
-/* More than the ten places that PVM gives a group at first. */
+/* More than the ten places that PVM first allocates for a group. */
 #define CHILDREN 12
 
-/* What the program prints, each line after `mark`, since lines are sorted; tids as everywhere. */
+/* Prints the program's output, each line after `mark`, since lines are sorted; tids as everywhere.
+ */
 static void run(const char *mark, const char *program)
 {
     char line[1000], *number;
@@ -27,7 +28,7 @@ static void run(const char *mark, const char *program)
     printf("%s: %s gave %d\n", mark, program, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
-/* Whether the daemon's log names the group within a second. */
+/* Returns whether the daemon's log names the group within a second. */
 static int logged(const char *group)
 {
     char command[500];
@@ -41,7 +42,7 @@ static int logged(const char *group)
     return 0;
 }
 
-/* Children on all hosts in turn: PVM's group server is a task that takes a turn, too. */
+/* Spawns children on all hosts in turn: PVM's group server is a task that takes a turn, too. */
 static void spread(int *tids)
 {
     char *arguments[] = {"child", NULL};

@@ -1,4 +1,4 @@
-/* What the group library has beside its manual. */
+/* Functions of the group library that its manual does not mention. */
 #include "group.h"
 
 static void hosts(char *group, int host)

@@ -1,4 +1,4 @@
-/* pvm_halt ends every task by SIGTERM, the caller too. */
+/* pvm_halt ends every task by SIGTERM, including the caller. */
 //@ fresh
 #include "case.h"
 #include <signal.h>

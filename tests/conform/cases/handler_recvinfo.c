@@ -1,4 +1,4 @@
-/* A call that cannot be made in a handler leaves the handler's message alone. */
+/* A call that is not allowed in a handler leaves the handler's message unchanged. */
 //@ differs 2.4: pvm_getrbuf() == message: 0 => pvm_getrbuf() == message: 1
 //@ differs 2.4: pvm_upkint(&got, 1, 1): -15 => pvm_upkint(&got, 1, 1): 0
 //@ differs 2.4: got: 0 => got: 12

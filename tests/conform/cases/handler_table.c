@@ -1,4 +1,4 @@
-/* pvmdisplaymhfinfo: something is printed, nothing breaks. */
+/* pvmdisplaymhfinfo prints something, and does no harm. */
 #include "case.h"
 
 static int handler(int message)

@@ -18,7 +18,7 @@ static int other(int message)
 {
     printf("other handler\n");
     ran[1]++;
-    return -5; /* nobody looks at it */
+    return -5; /* nobody uses it */
 }
 
 static int restricted(int message)
@@ -49,7 +49,7 @@ static void put(int tag, int value)
     pvm_send(pvm_mytid(), tag);
 }
 
-/* All that was sent before has been looked at when this has come. */
+/* Waits for a message: all earlier ones have been handled then. */
 static void settle(void)
 {
     int old = pvm_setcontext(0);
@@ -93,7 +93,7 @@ int main(void)
     SHOW(pvm_getcontext());
     pvm_setcontext(0);
     SHOW(ran[0]);
-    /* The buffers in use survive a handler. */
+    /* The active buffers survive a handler. */
     put(5, 51);
     sender = pvm_initsend(PvmDataDefault);
     pvm_pkint(&value, 1, 1);
@@ -104,7 +104,7 @@ int main(void)
     SHOW(pvm_getrbuf() == message);
     pvm_upkint(&value, 1, 1);
     SHOW(value);
-    /* What waits already is not handed to a new handler. */
+    /* A message that already waits is not passed to a new handler. */
     put(20, 1);
     settle();
     SHOW(pvm_addmhf(-1, 20, 0, note) > 0);

@@ -1,6 +1,6 @@
-/* When the memory for messages is full, the call that needs more says PvmNoMem, and nobody else is
-   harmed: what was sent before arrives whole, others talk on, and what receivers give back can be
-   used again. On PVM 3.4 it is the daemon that dies. */
+/* When the memory for messages is full, the call that needs more returns PvmNoMem, and no other
+ * task is harmed: earlier messages arrive whole, other tasks continue, and memory that receivers
+ * return can be used again. On PVM 3.4 the daemon dies. */
 //@ ours-only D41: skip
 //@ env HPVM_HEAP_MAX=16777216
 #include "case.h"
@@ -9,7 +9,7 @@ enum { MEGABYTE = 1 << 20, GO = 1, BODY = 2, DONE = 3, PING = 4, HUGE_LENGTH = 6
 
 static char body[MEGABYTE];
 
-/* Takes what has come only when told, and says how much of it was right. */
+/* Receives only when told to, and reports how much of it was correct. */
 static int receiver(void)
 {
     int parent = pvm_parent(), right = 0, message, first;
@@ -52,7 +52,7 @@ static int pack(int number)
     return result < 0 ? result : pvm_pkbyte(body, MEGABYTE, 1);
 }
 
-/* Sends until that fails; how many were sent. */
+/* Sends until that fails. Returns how many were sent. */
 static int fill(int to, int *code)
 {
     int sent = 0;
@@ -71,23 +71,23 @@ int main(int argc, char **argv)
     pvm_setopt(PvmAutoErr, 0);
     SHOW(case_spawn("receiver", 1, &tids[0]));
     SHOW(case_spawn("echo", 1, &tids[1]));
-    /* A buffer that grows beyond all. */
+    /* A buffer that grows without limit. */
     SHOW_SIGN(pvm_initsend(PvmDataRaw));
     while ((code = pvm_pkbyte(body, MEGABYTE, 1)) == PvmOk && length < 1000)
         length++;
     printf("grows: %s, then %d, %d\n", length >= 8 && length <= 16 ? "as far as it may" : "not", code, pvm_errno);
-    /* The buffer stands as it was, and can be given back. */
+    /* The buffer is unchanged, and can be freed. */
     SHOW(pvm_bufinfo(pvm_getsbuf(), &length, NULL, NULL));
     printf("whole megabytes: %d\n", length % MEGABYTE == 0);
     SHOW(pvm_freebuf(pvm_getsbuf()));
     for (round = 0; round < 2; round++) {
-        /* Messages that nobody takes. */
+        /* Messages that nobody receives. */
         sent = fill(tids[0], &code);
-        /* The daemon of another host may have taken some. */
+        /* The daemon of another host may have accepted some. */
         printf("sent: %s, then %d\n", sent >= 8 && sent <= 24 ? "as many as may be" : "not", code);
         SHOW(pvm_psend(tids[0], BODY, huge, HUGE_LENGTH, PVM_BYTE));
         SHOW(pvm_initsend(PvmDataDefault) > 0);
-        /* Others, and short messages, take no harm. */
+        /* Other tasks, and short messages, are not affected. */
         SHOW(case_signal(tids[1], PING));
         SHOW_SIGN(case_receive(tids[1], PING, 5.0));
         SHOW(case_signal(tids[0], GO));

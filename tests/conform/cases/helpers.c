@@ -11,7 +11,7 @@
 
 enum { HERE = 1, ASK = 2, TOLD = 3, GONE = 4 };
 
-/* What a helper tells whoever asks. */
+/* Sends what a helper knows to a task that asks. */
 static void tell(int count, int words)
 {
     int parent = pvm_parent();
@@ -109,7 +109,7 @@ static void tracer(int words)
     }
 }
 
-/* The task that serves as `name`, once there is one. */
+/* Returns the task that serves as `name`, once there is one. */
 static int server(char *name)
 {
     struct pvmmboxinfo *boxes;

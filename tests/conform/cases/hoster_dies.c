@@ -1,5 +1,5 @@
-/* A hoster that dies with a request in its hands: who asked gets an error, and hosts can be asked
-   for again. */
+/* A hoster that dies with a pending request: the task that asked gets an error, and hosts can be
+ * added again. */
 //@ fresh
 //@ timeout 40
 #include "case.h"
@@ -7,7 +7,7 @@
 
 enum { REGISTERED = 1, ASKED = 2, RESULT = 3 };
 
-/* Takes one request and never answers it. */
+/* Receives one request and never answers it. */
 static void hoster(void)
 {
     int status;
@@ -22,7 +22,7 @@ static void hoster(void)
         pause();
 }
 
-/* Adds a host and tells what came of it. */
+/* Adds a host and reports the result. */
 static void adder(void)
 {
     char *name = "192.0.2.7";

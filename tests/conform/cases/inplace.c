@@ -31,7 +31,7 @@ int main(void)
     SHOW(pvm_pkint(values, 3, 2));
     SHOW(pvm_pkint(values, 1, 0));
     SHOW(pvm_pkstr("text"));
-    SHOW(pvm_pkint(values, 1, 1)); /* goes on after errors */
+    SHOW(pvm_pkint(values, 1, 1)); /* continues after errors */
     SHOW(pvm_send(pvm_mytid(), 3));
     case_own(3);
     pvm_bufinfo(pvm_getrbuf(), &bytes, NULL, NULL);

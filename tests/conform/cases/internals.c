@@ -42,12 +42,13 @@ static void numbers(void)
     SHOW(pvmstrtoi("x"));
 }
 
-/* As misc/pvm_fork.c does it: the child becomes a task of its own, and the parent notices nothing. */
+/* Does what misc/pvm_fork.c does: the child becomes a task of its own, and the parent notices
+ * nothing. */
 static void forking(int me)
 {
     int status = 0, tid = 0, id = fork();
     if (id == 0) {
-        pvm_setopt(PvmAutoErr, 0); /* handlers are there already, says 3.4.6 */
+        pvm_setopt(PvmAutoErr, 0); /* 3.4.6 reports that handlers exist already */
         SHOW(pvmendtask());
         SHOW(pvmmytid);
         SHOW(pvm_mytid() != me && pvm_mytid() > 0);
@@ -67,7 +68,7 @@ static void forking(int me)
     SHOW(pvm_pstat(me));
 }
 
-/* As a tasker does it: the child leaves before it becomes another program. */
+/* Does what a tasker does: the child leaves PVM before it becomes another program. */
 static void executing(int me)
 {
     int status = 0, id = fork();
@@ -104,7 +105,7 @@ int main(int argc, char **argv)
     forking(me);
     executing(me);
 
-    /* All tasks but the own one and those that are spared end. */
+    /* All tasks end, except this one and those that are spared. */
     SHOW(case_spawn("plain", 2, children));
     SHOW(case_spawn("spared", 1, children + 2));
     SHOW(case_receive(children[0], 1, 10) > 0);
@@ -118,7 +119,7 @@ int main(int argc, char **argv)
     SHOW(pvm_kill(children[2]));
     case_gone(children[2]);
 
-    /* Entries without an owner go, of one class or of all. */
+    /* Entries without an owner are removed, of one class or of all. */
     pvm_initsend(PvmDataDefault);
     SHOW(pvm_putinfo("kept", pvm_getsbuf(), PvmMboxPersistent));
     SHOW(pvm_putinfo("left", pvm_getsbuf(), PvmMboxPersistent));

@@ -1,4 +1,4 @@
-/* What the library's own log line looks like. */
+/* The format of the library's own log lines. */
 #include "case.h"
 
 extern int pvmlogerror(const char *text);

@@ -56,7 +56,7 @@ int main(void)
     SHOW(get("one", -1, PvmMboxDefault));
     SHOW(get("one", 1, PvmMboxFirstAvail));
     SHOW(get("one", 0, PvmMboxFirstAvail));
-    SHOW(pvm_putinfo("one", message(2), PvmMboxDefault)); /* one's own is replaced */
+    SHOW(pvm_putinfo("one", message(2), PvmMboxDefault)); /* its own entry is replaced */
     SHOW(get("one", 0, PvmMboxDefault));
     SHOW(pvm_putinfo("one", message(3), PvmMboxPersistent));
     list("one");

@@ -1,4 +1,4 @@
-/* pvm_reg_rm: the resource manager answers for the daemon. */
+/* pvm_reg_rm: the resource manager answers in place of the daemon. */
 //@ fresh
 #include "case.h"
 #include <pvmproto.h>
@@ -22,7 +22,7 @@ static int manager(void)
             break;
         if (info.tag != SM_CONFIG)
             continue;
-        /* A machine of its own making. */
+        /* Answers with an invented machine. */
         pvm_initsend(PvmDataDefault);
         found = 1;
         pvm_pkint(&found, 1, 1);
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     pvm_upkint(result, 2, 1);
     SHOW(result[0]);
     SHOW(result[1]);
-    /* Tasks that were there before go on with the daemon. */
+    /* Earlier tasks continue with the daemon. */
     SHOW(pvm_config(&count, NULL, &hosts));
     SHOW(strcmp(hosts[0].hi_name, "managed") != 0);
     SHOW(case_spawn_here("client", 1, &child));

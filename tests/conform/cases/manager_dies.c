@@ -1,5 +1,5 @@
-/* A resource manager that dies with requests in its hands: the daemon answers them itself, and those
-   that come later. On PVM 3.4 whoever asked waits for ever, and so does all that comes after. */
+/* A resource manager that dies with pending requests: the daemon answers these and all later ones.
+ * On PVM 3.4 the tasks that asked wait for ever, and so does everything after that. */
 //@ fresh
 //@ ours-only 2.12: hangs
 //@ timeout 12
@@ -11,7 +11,7 @@ enum { REGISTERED = 1, ASKED = 2, RESULT = 3, GONE = 4 };
 static char *questions[] = {"spawn", "tasks", "config", "addhosts", "delhosts", "notify"};
 enum { QUESTIONS = 6 };
 
-/* Takes requests, tells of them, and answers none. */
+/* Receives requests, prints them, and answers none. */
 static void manager(void)
 {
     struct pvmhostinfo *hosts = NULL;
@@ -33,7 +33,7 @@ static void manager(void)
     }
 }
 
-/* Asks one question, and tells what came of it. */
+/* Sends one query, and prints the result. */
 static void client(char *question)
 {
     struct pvmtaskinfo *tasks;
@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     SHOW(pvm_sendsig(server, 9));
     for (i = 0; i < QUESTIONS; i++)
         show_result(clients[i]);
-    /* From now on the daemon alone answers, old tasks and new ones. */
+    /* From now on the daemon alone answers, earlier tasks and new ones. */
     for (i = 0; i < QUESTIONS; i++) {
         arguments[1] = questions[i];
         SHOW(pvm_spawn(case_path(), arguments, PvmTaskDefault, "", 1, &clients[0]));

@@ -1,5 +1,5 @@
-/* A resource manager at work: it starts tasks by SM_EXEC, tells of ends, and answers for hosts as it
-   likes; new tasks and ends are told to it. */
+/* A resource manager at work: it starts tasks by SM_EXEC, reports ends, and answers about hosts as
+ * it likes; it is told of new tasks and ends. */
 //@ fresh
 //@ timeout 30
 //@ unordered
@@ -11,7 +11,7 @@ enum { REGISTERED = 1, RESULT = 3, GONE = 4, END = 5, HERE = 6 };
 static struct pvmminfo wish;
 static int wished = -1, wish_tag, wish_context;
 
-/* Sends the active buffer as the answer to a request, or with a wait id of one's own. */
+/* Sends the active buffer as the answer to a request, or with a wait id of its own. */
 static void send_with(int tid, int tag, int wait)
 {
     struct pvmminfo info;
@@ -42,7 +42,7 @@ static void copy_texts(void)
         copy_text();
 }
 
-/* Has the daemon start what a task wants to spawn; gives the tids of it. */
+/* Has the daemon start what a task wants to spawn. Returns the tids. */
 static void spawn(struct pvmminfo *request)
 {
     int flags, count, i, value, zero = 0, tids[16];
@@ -74,7 +74,7 @@ static void spawn(struct pvmminfo *request)
     send_with(request->src, SM_SPAWN, request->wid);
 }
 
-/* A table of tasks of its own making. */
+/* Answers with an invented table of tasks. */
 static void tasks(struct pvmminfo *request)
 {
     int values[] = {0, 0x40abc, 0x40abd, 0x40000, 6, 4711};
@@ -85,7 +85,7 @@ static void tasks(struct pvmminfo *request)
     send_with(request->src, SM_TASK, request->wid);
 }
 
-/* All hosts are added, and deleted. */
+/* Answers that all hosts are added, or deleted. */
 static void hosts(struct pvmminfo *request)
 {
     int count, i, values[] = {0x80000, 5, 7}, none = 0;

@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     SHOW_TEXT(text);
     pvm_upkstr(text);
     SHOW_TEXT(text);
-    strcpy(mask, "ABC"); /* what is set comes back, whatever it means */
+    strcpy(mask, "ABC"); /* the mask is returned unchanged, whatever it means */
     SHOW(pvm_settmask(PvmTaskSelf, mask));
     memset(mask, 'z', sizeof mask - 1);
     SHOW(pvm_settmask(PvmTaskChild, mask));

@@ -1,4 +1,4 @@
-/* PVM_MAX_TASKS caps the tasks of a host. */
+/* PVM_MAX_TASKS limits the tasks of a host. */
 //@ daemon-env PVM_MAX_TASKS=3
 #include "case.h"
 

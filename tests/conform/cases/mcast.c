@@ -1,4 +1,4 @@
-/* pvm_mcast: everybody once, the caller not at all. */
+/* pvm_mcast: every receiver gets one message, the caller none. */
 #include "case.h"
 
 static int child(void)
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     count = 3;
     tids[count++] = tids[0]; /* twice */
     tids[count++] = pvm_mytid();
-    tids[count++] = pvm_mytid() | 0x3fff0; /* nobody */
+    tids[count++] = pvm_mytid() | 0x3fff0; /* no task */
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&value, 1, 1);
     SHOW(pvm_mcast(tids, count, 1));

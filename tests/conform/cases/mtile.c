@@ -1,4 +1,4 @@
-/* Debian's mtile computes a tile of the Mandelbrot set for whoever sends it the corners. */
+/* Debian's mtile computes a tile of the Mandelbrot set for the task that sends it the corners. */
 //@ needs $DEBIAN_PVM/bin/mtile
 #include "case.h"
 

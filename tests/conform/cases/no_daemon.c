@@ -1,4 +1,4 @@
-/* What works without a daemon, and what says that there is none. */
+/* Calls that work without a daemon, and calls that report that there is none. */
 //@ nodaemon
 //@ env PVM_TMP=/nonexistent-folder
 #include "case.h"
@@ -11,7 +11,7 @@ int main(void)
     struct timeval zero = {0, 0};
     case_begin();
     pvm_setopt(PvmAutoErr, 0);
-    /* PVM says on standard error, at each call, that it cannot connect. */
+    /* PVM prints to standard error, at each call, that it cannot connect. */
     freopen("/dev/null", "w", stderr);
     message = pvm_initsend(PvmDataRaw);
     SHOW(message > 0);

@@ -1,4 +1,4 @@
-/* Functions that third-party programs import although no manual tells of them. */
+/* Functions that third-party programs import although no manual mentions them. */
 #include "case.h"
 
 extern char *pvm_version(void);

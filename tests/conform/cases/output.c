@@ -1,4 +1,4 @@
-/* pvm_catchout: what children print comes tagged, line by line. */
+/* pvm_catchout: output of children arrives with tags, line by line. */
 #include "case.h"
 
 static int child(const char *role)
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     SHOW(pvm_catchout(NULL));
     SHOW(case_spawn("plain", 1, &tid));
     case_gone(tid);
-    /* PVM prints errors of its own in pvm_exit after a catchout is off. */
+    /* PVM prints errors of its own in pvm_exit after a catchout is switched off. */
     pvm_setopt(PvmAutoErr, 0);
     SHOW(pvm_exit());
     return 0;

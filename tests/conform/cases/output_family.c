@@ -1,4 +1,4 @@
-/* The output of grandchildren comes too. */
+/* The output of grandchildren arrives too. */
 //@ unordered
 #include "case.h"
 

@@ -1,4 +1,4 @@
-/* PvmOutputTid and its kin. */
+/* PvmOutputTid and related options. */
 #include "case.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* PvmOutputTid: the messages of which output is made. */
+/* PvmOutputTid: the messages that carry output. */
 #include "case.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* Every pack and unpack function with every encoding, its size, and what comes out. */
+/* Every pack and unpack function with every encoding: the size, and the unpacked values. */
 //@ differs D1: PvmDataDefault size of long: 12 => PvmDataDefault size of long: 24
 //@ differs D1: PvmDataDefault size of ulong: 12 => PvmDataDefault size of ulong: 24
 #include "case.h"

@@ -53,7 +53,7 @@ int main(void)
     pvm_pkint(&second, 1, 1);
     pvm_bufinfo(outer, &bytes, NULL, NULL);
     SHOW(bytes);
-    SHOW(pvm_freebuf(inner)); /* the body is shared, not lent */
+    SHOW(pvm_freebuf(inner)); /* the body is shared, not borrowed */
     pvm_send(pvm_mytid(), 4);
     case_own(4);
     pvm_upkint(&got, 1, 1);

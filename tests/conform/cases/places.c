@@ -1,4 +1,4 @@
-/* Where temporary files are, and what starts commands on other hosts. */
+/* The directory of temporary files, and the program that starts commands on other hosts. */
 //@ env PVM_RSH=/no/such/shell
 #include "case.h"
 

@@ -1,5 +1,5 @@
-/* Calls that do not wait take in one message at most, so that a program which polls for the second message of a
- * pair and then for the first one has the first one first. */
+/* Calls that do not wait handle one message at most, so that a program which polls for the second
+ * message of a pair and then for the first one gets the first one first. */
 //@ timeout 60
 #include "case.h"
 
@@ -11,7 +11,7 @@
 
 static int handled, received, early;
 
-/* Sends pairs until there were enough, some of them together. */
+/* Sends pairs until there are enough, some of them together. */
 static void send_pairs(int parent, int second)
 {
     int round, pause;
@@ -72,7 +72,7 @@ static int any(int mid, int tid, int tag)
     return (tid == -1 || tid == found_tid) && tag == found_tag;
 }
 
-/* How often the second one is there and the first one is not. */
+/* Counts how often the second message is there and the first one is not. */
 static void poll_pairs(const char *how, int tid, int (*take)(int))
 {
     int first = 0, second = 0, wrong = 0;
@@ -84,7 +84,7 @@ static void poll_pairs(const char *how, int tid, int (*take)(int))
         }
         first += take(TAG_A);
     }
-    /* By a direct link PVM 3.4.6 errs once in many thousands. */
+    /* With a direct link PVM 3.4.6 fails once in many thousands. */
     printf("%s: %s\n", how, wrong <= ROUNDS / 1000 ? "in order" : "not in order");
     while (first < ROUNDS)
         first += take(TAG_A);
@@ -111,7 +111,7 @@ static void poll_with_handler(int tid)
     pvm_delmhf(handler);
 }
 
-/* What is there already is found without a look at what comes. */
+/* A queued message is found without handling new ones. */
 static void queue_first(int tid)
 {
     int handler = pvm_addmhf(-1, TAG_H, -1, handle);

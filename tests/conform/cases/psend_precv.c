@@ -1,4 +1,4 @@
-/* psend and precv: types, lengths, truncation, and that the active buffers stay as they are. */
+/* psend and precv: types, lengths, truncation, and that the active buffers stay unchanged. */
 #include "case.h"
 
 static int me;
@@ -40,7 +40,7 @@ int main(void)
     SHOW(pvm_psend(me, 5, letters, 3, PVM_STR));
     SHOW(pvm_psend(me, 5, letters, 3, 12));
     SHOW(pvm_psend(me, 5, letters, 3, -1));
-    pvm_setopt(PvmAutoErr, 0); /* PVM prints for each function on the way */
+    pvm_setopt(PvmAutoErr, 0); /* PVM prints for each function in the call chain */
     SHOW(pvm_psend(me, -5, letters, 3, PVM_BYTE));
     SHOW(pvm_psend(0, 5, letters, 3, PVM_BYTE));
     SHOW(pvm_psend(-1, 5, letters, 3, PVM_BYTE));

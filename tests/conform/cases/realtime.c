@@ -1,4 +1,4 @@
-/* Real-time signals, which have no names, reach tasks too; numbers that are no signals go nowhere. */
+/* Real-time signals, which have no names, reach tasks too; invalid numbers do nothing. */
 #include "case.h"
 #include <signal.h>
 
@@ -11,7 +11,7 @@ static void hear(int number)
     heard = number;
 }
 
-/* Tells each signal that comes. */
+/* Prints each signal that arrives. */
 static void child(void)
 {
     sigset_t all, before;

@@ -1,4 +1,4 @@
-/* Matching by source and tag, order of arrival, and what the receives do to the old buffer. */
+/* Matching by source and tag, order of arrival, and what receives do to the old buffer. */
 #include "case.h"
 
 static void put(int tag, int value)
@@ -41,7 +41,7 @@ int main(void)
     SHOW(pvm_nrecv(me, 1) > 0);
     SHOW(value());
     SHOW(pvm_getrbuf() > 0);
-    SHOW(pvm_nrecv(me, 1)); /* nothing, and the old buffer is gone */
+    SHOW(pvm_nrecv(me, 1)); /* nothing, and the old buffer is freed */
     SHOW(pvm_getrbuf());
     SHOW(pvm_probe(me + 1, -1));
     SHOW(pvm_nrecv(me + 1, -1));

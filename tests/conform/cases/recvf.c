@@ -1,4 +1,4 @@
-/* A matcher of one's own. */
+/* A matching function of the user. */
 #include "case.h"
 
 static int calls;
@@ -48,7 +48,7 @@ int main(void)
     SHOW(first != NULL);
     put(100, 0);
     put(7, 0);
-    put(300, 5); /* a matcher is asked about every context */
+    put(300, 5); /* the function is called for every context */
     put(200, 0);
     put(300, 0);
     put(9, 0);

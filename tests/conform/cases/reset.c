@@ -1,5 +1,5 @@
-/* The console's reset ends every task but those that ask for PvmNoReset, and clears what lasting
-   mailboxes nobody owns. */
+/* The console's reset ends every task except those that ask for PvmNoReset, and clears the mailbox
+ * entries without an owner. */
 //@ fresh
 //@ timeout 30
 //@ differs D14: count: 3 => count: 2
@@ -11,7 +11,7 @@
 
 enum { READY = 1, GONE = 2, STILL = 3 };
 
-/* A task of a kind, which waits to be ended. */
+/* Runs a task of a kind, which waits to be ended. */
 static void child(char *kind)
 {
     int parent = pvm_parent();

@@ -1,4 +1,4 @@
-/* Whatever the route options say, messages arrive; both ways, all encodings. */
+/* With every route option messages arrive, in both directions and all encodings. */
 #include "case.h"
 
 static int echo(int route)

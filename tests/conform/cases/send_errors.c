@@ -1,4 +1,4 @@
-/* Who a message may go to, and what happens when there is nobody. */
+/* The tids to which a message may go, and sends to tasks that do not exist. */
 #include "case.h"
 
 int main(void)
@@ -17,7 +17,7 @@ int main(void)
     SHOW(pvm_send(0x40000001, 1));
     SHOW(pvm_send(me, -1));
     SHOW(pvm_send(me, 0x80010001));
-    SHOW(pvm_send(me | 0x3ffff, 1)); /* nobody there: no error */
+    SHOW(pvm_send(me | 0x3ffff, 1)); /* no such task: no error */
     SHOW(pvm_send(0x3ffc0001, 1));   /* no such host: no error */
     SHOW(pvm_mcast(tids, 0, 1));
     SHOW(pvm_mcast(tids, -1, 1));

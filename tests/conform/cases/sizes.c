@@ -1,4 +1,4 @@
-/* Messages of every kind of size come back as they were sent. */
+/* Messages of all sizes come back unchanged. */
 #include "case.h"
 
 static int echo(void)

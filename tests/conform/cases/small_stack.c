@@ -1,4 +1,5 @@
-/* Messages on a thread with little stack. How much the calls need is printed where it is more than it should be. */
+/* Messages on a thread with a small stack. The stack use of the calls is printed if it is too
+ * large. */
 #include "case.h"
 #include <pthread.h>
 
@@ -8,7 +9,7 @@
 static unsigned char stack[STACK_BYTES] __attribute__((aligned(4096)));
 static int own, other;
 
-/* So much of a stack has been used. */
+/* Returns how much of the stack has been used. */
 static int used(void)
 {
     int byte = 0;

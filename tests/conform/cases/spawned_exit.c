@@ -1,4 +1,5 @@
-/* A spawned task that has called pvm_exit exists until its process ends; another is gone at once. */
+/* A spawned task that has called pvm_exit exists until its process ends; any other task is removed
+ * at once. */
 #include "case.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* pvm_start_pvmd of a daemon that refuses. */
+/* pvm_start_pvmd of a daemon that refuses to start. */
 //@ nodaemon
 #include "case.h"
 

@@ -1,5 +1,5 @@
 /* A tasker that dies: tasks that it was to start have ended, those that it had started live on, and
-   the daemon starts tasks by itself again. */
+ * the daemon starts tasks by itself again. */
 //@ fresh
 //@ timeout 40
 //@ differs 2.12: pvm_pstat(first): -31 => pvm_pstat(first): 0
@@ -10,7 +10,7 @@
 
 enum { REGISTERED = 1, ASKED = 2, HERE = 3, GONE = 4, WHAT = 5 };
 
-/* Starts the first task that it is asked for, and none after it. */
+/* Starts the first task that is requested, and none after it. */
 static void tasker(void)
 {
     static struct tasker_order order;
@@ -29,7 +29,7 @@ static void tasker(void)
         pause();
 }
 
-/* Says that it is here, answers once more, ends. */
+/* Reports that it runs, answers once more, and ends. */
 static void child(void)
 {
     case_signal(pvm_parent(), HERE);
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     SHOW(case_receive(-1, GONE, 5) > 0);
     SHOW(pvm_pstat(second[0]));
     SHOW(pvm_pstat(second[1]));
-    /* What lives answers. */
+    /* The living task answers. */
     SHOW(pvm_pstat(first));
     SHOW(case_signal(first, WHAT));
     SHOW(case_receive(first, WHAT, 5) > 0);

@@ -1,5 +1,5 @@
-/* Traces: what each call tells of itself. Of a task that came by itself, so that nothing inside the
- * library is told of beside. */
+/* Traces: the events of each call. The task was not spawned, so that no calls inside the library
+ * are traced. */
 //@ fresh
 #include "trace.h"
 
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
             pvm_setopt(PvmAutoErr, 0);
             parts[part].calls();
             pvm_exit();
-            pvm_parent(); /* a new task, of which nobody wants to know */
+            pvm_parent(); /* a new task, which nobody traces */
             return 0;
         }
     }

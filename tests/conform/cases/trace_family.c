@@ -1,4 +1,4 @@
-/* Traces of spawned tasks, with what the daemon tells of them. The flag PvmTaskTrace means nothing;
+/* Traces of spawned tasks, with the events of the daemon. The flag PvmTaskTrace has no effect;
  * children of the children are traced as well. */
 //@ fresh
 //@ unordered

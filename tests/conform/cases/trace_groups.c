@@ -1,4 +1,4 @@
-/* Traces of the group calls. PVM 3.4.6 tells beside of what it does for them with its group server. */
+/* Traces of the group calls. PVM 3.4.6 also traces its communication with the group server. */
 //@ fresh
 //@ hostfile * ep=$DEBIAN_PVM/bin
 #include "trace.h"

@@ -1,4 +1,4 @@
-/* Traces of message handlers. PVM 3.4.6 runs them in other calls of a row than hpvm, and tells of what
+/* Traces of message handlers. PVM 3.4.6 runs them in other calls than hpvm, and also traces what
  * the library itself does around them. */
 //@ fresh
 //@ unordered

@@ -1,4 +1,5 @@
-/* The tables from which readers of traces have the names of events and of their data; XPVM shows and seeks these. */
+/* The tables with the names of events and of their data, for programs that read traces; XPVM shows
+ * and searches these. */
 #include "case.h"
 
 extern struct Pvmtevinfo pvmtevinfo[];

@@ -1,4 +1,4 @@
-/* Traces that wait for others, that are counted only, that are timed only. */
+/* Traces that are buffered, only counted, or only timed. */
 //@ fresh
 #include "trace.h"
 

@@ -1,9 +1,9 @@
-/* A registered tracer gets all later tasks, until it leaves. */
+/* A registered tracer gets the traces of all later tasks, until it leaves. */
 //@ fresh
 //@ unordered
 #include "trace.h"
 
-/* Of the library; no header declares them. */
+/* The library's; no header declares them. */
 extern struct Pvmtracer pvmtrc, pvmctrc;
 
 static void show(const char *who)

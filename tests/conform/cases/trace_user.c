@@ -1,4 +1,4 @@
-/* Events that a program makes itself, by PvmDataTrace. */
+/* Events of the program itself, by PvmDataTrace. */
 //@ fresh
 #include "trace.h"
 
@@ -74,7 +74,7 @@ static void told(void)
     printf(" %g", fraction);
 }
 
-/* To oneself: only what a program makes itself comes. */
+/* Traces to itself: only the program's own events arrive. */
 static void to_oneself(int wanted)
 {
     Pvmtmask mask;

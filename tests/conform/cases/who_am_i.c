@@ -1,4 +1,4 @@
-/* A task that has no parent; programs/console_parent.sh has the console spawn it. */
+/* A task without a parent; programs/console_parent.sh has the console spawn it. */
 #include "case.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-# aimk: where it runs make, and what it tells it.
+# aimk: the directory where it runs make, and make's arguments.
 #@ nodaemon
 #@ needs $DEBIAN_PVM/bin/aimk
 unset PVM_ARCH

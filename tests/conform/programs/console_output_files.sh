@@ -1,5 +1,5 @@
-# The output of jobs in files, and a host named by an address. PVM takes no file that is there; hpvm
-# replaces it, or makes it longer.
+# The output of jobs in files, and a host named by an address. PVM refuses a file that exists; hpvm replaces
+# it or appends to it.
 #@ fresh
 #@ differs 4.2: file: File exists => (nothing)
 #@ differs 4.2: more: File exists => (nothing)

@@ -1,4 +1,4 @@
-# ps lists programs that joined by themselves, and other consoles; itself with -x alone.
+# ps lists programs that joined by themselves, and other consoles; the console itself with -x only.
 #@ needs $DEBIAN_PVM/bin/task0
 #@ fresh
 . "$CONFORM/functions"

@@ -1,4 +1,4 @@
-# Start idioms: the console starts a daemon, a pipe leaves it running, halt ends it.
+# Ways to start: the console starts a daemon, a script in a pipe leaves it running, halt ends it.
 #@ nodaemon
 #@ needs /usr/bin/pvmd
 echo conf | pvm

@@ -2,7 +2,7 @@
 #@ runs hello_other
 #@ needs $DEBIAN_PVM/bin/hello.pvm
 #@ fresh
-# Records and kinds without times, what describes data, and what the library does by itself.
+# Records and kinds without times, without descriptions of data, and without events of the library itself.
 shown() {
     sed -E 's/^(pvm> )*//; s/^\[T[0-9]+:t[0-9a-f]+\] ?//' "$1" | awk '
         /mhf_invoke/ { skip = /^#/ }

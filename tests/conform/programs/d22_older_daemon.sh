@@ -1,5 +1,5 @@
-# D22: a daemon of PVM 3.4.6 of the same user is named at once by all, and stays as it is; another PVM_VMID has a
-# machine of its own.
+# D22: all programs report a daemon of PVM 3.4.6 of the same user at once and leave it unchanged; another
+# PVM_VMID has a machine of its own.
 #@ nodaemon
 #@ ours-only D22: skip
 . "$CONFORM/functions"

@@ -1,5 +1,5 @@
-# D22: where pvmd on another host is that of PVM 3.4.6 it is passed over for hpvm's in its own place, and named
-# where there is none.
+# D22: if pvmd on another host is that of PVM 3.4.6, hpvm's in its own directory is used instead; if there is
+# none, the error names it.
 #@ nodaemon
 #@ timeout 40
 #@ ours-only D22: skip

@@ -1,4 +1,4 @@
-# D23: every run logs, the second too; a log that is a link is left alone.
+# D23: every run writes a log, the second one too; a log that is a link is not written.
 #@ nodaemon
 #@ differs D23: second run logs: 0 => second run logs: 1
 . "$CONFORM/functions"

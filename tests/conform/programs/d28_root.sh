@@ -1,4 +1,4 @@
-# D28: root may run everything without a word.
+# D28: root may run everything without a setting.
 #@ nodaemon
 #@ ours-only D28: skip
 unset PVM_ALLOW_ROOT

@@ -1,4 +1,4 @@
-# D31: unknown switches and unreadable hostfiles are told of and give a status.
+# D31: unknown switches and unreadable hostfiles are reported and give an exit status.
 #@ nodaemon
 #@ ours-only D31: skip
 try() {

@@ -1,4 +1,4 @@
-# D35: PVMSOCK of a dead daemon is no obstacle while the file names a living one.
+# D35: a PVMSOCK of a dead daemon does no harm while the file names a living one.
 #@ fresh
 #@ ours-only D35: skip
 export PVMSOCK="$PVM_TMP/nobody"

@@ -1,4 +1,4 @@
-# What the daemon takes from its environment and its command line.
+# The variables and the options that the daemon reads.
 #@ nodaemon
 . "$CONFORM/functions"
 mkdir -p here there

@@ -1,5 +1,5 @@
-# A daemon with an id of its own for the machine, told on its standard input; and one that only says
-# which versions it is.
+# A daemon whose machine has an id of its own, read from standard input; and one that only prints its
+# versions.
 #@ nodaemon
 . "$CONFORM/functions"
 # It is in the pipe before the daemon starts, which does not wait for it.

@@ -1,4 +1,4 @@
-# pvmd by hand: what it prints, where its files are, its end.
+# pvmd started by hand: its output, its files, its end.
 #@ nodaemon
 . "$CONFORM/functions"
 uid=$(id -u)

@@ -1,4 +1,4 @@
-# fmaster1 and fspmd: Debian's Fortran programs have their wrappers within.
+# fmaster1 and fspmd: Debian's Fortran programs contain the wrappers.
 #@ runs fslave1
 #@ needs $DEBIAN_PVM/bin/fmaster1
 #@ fresh

@@ -1,9 +1,9 @@
-# ge, gexamp, gs.pvm, thb with tnb: groups that come together at a barrier.
+# ge, gexamp, gs.pvm, thb with tnb: groups that meet in a barrier.
 #@ runs tnb
 #@ needs $DEBIAN_PVM/bin/gexamp
 #@ fresh
 #@ unordered
-# ge looks its mates up while they are leaving already, so what it finds is chance.
+# ge looks other members up while they are already leaving, so the result is random.
 for program in ge gexamp gs.pvm; do
     for count in 1 2 5; do
         $DEBIAN_PVM/bin/$program $count > $program.$count 2>&1

@@ -3,7 +3,7 @@
 #@ fresh
 #@ timeout 40
 . "$CONFORM/functions"
-# A frozen group is there until its last member has left, which the first does not wait for.
+# A frozen group exists until its last member has left; the first member does not wait for that.
 is_over() {
     ! echo "ps -a" | pvm | grep -E 'rsg|gexample'
 }
@@ -19,5 +19,5 @@ echo 100 10 | $DEBIAN_PVM/bin/gexample
 wait_for is_over
 echo 7 20 | $DEBIAN_PVM/bin/gexample
 wait_for is_over
-# In which order the products are multiplied is chance.
+# The order in which the products are multiplied is random.
 $DEBIAN_PVM/bin/fgexample | sed -E 's/(9\.332621544394)[0-9]+/\1/'

@@ -1,11 +1,11 @@
-# mhf_server and mhf_tickle: handlers loaded, hit and deleted by messages.
+# mhf_server and mhf_tickle: handlers that messages load, call and delete.
 #@ needs $DEBIAN_PVM/bin/mhf_server
 #@ fresh
 . "$CONFORM/functions"
 $DEBIAN_PVM/bin/mhf_server > server.out 2>&1 &
 wait_for sh -c '$DEBIAN_PVM/bin/gmbi mhf_server | grep -q mhf_server'
-# Load handler 1 for tag 50 in context 7, hit it; another one for tag 51 in any context; end. A
-# person types slower than messages travel: a handler has to be there before its message.
+# Load handler 1 for tag 50 in context 7 and call it; load another one for tag 51 in any context; end. A
+# person types slower than messages travel, and a handler must exist before its message.
 (
     printf '%s\n' 1 50 7 1
     sleep 0.2

@@ -1,5 +1,5 @@
-# Every constant of PVM's headers has the same value in ours, every structure the same size; what
-# PVM's daemons say to one another is their own affair.
+# Every constant of PVM's headers has the same value in ours, and every structure the same size. What PVM's
+# daemons send to one another is not compared.
 #@ nodaemon
 #@ needs $DEBIAN_PVM/include/pvm3.h
 #@ needs $DEBIAN_PVM/include/pvmproto.h

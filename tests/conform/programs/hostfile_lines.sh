@@ -1,5 +1,5 @@
-# Lines of a hostfile: defaults, marks, comments, and those that cannot be read. What is told of them
-# in the log is each daemon's own.
+# Lines of a hostfile: defaults, marks, comments, and invalid lines. The messages in the log differ between
+# the daemons.
 #@ nodaemon
 . "$CONFORM/functions"
 host=$(hostname)

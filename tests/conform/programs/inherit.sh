@@ -1,4 +1,4 @@
-# inherita and inheritb: contexts pass on to children.
+# inherita and inheritb: children inherit contexts.
 #@ runs inherit2
 #@ needs $DEBIAN_PVM/bin/inherita
 #@ fresh

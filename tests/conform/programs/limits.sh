@@ -1,4 +1,5 @@
-# Debian's programs under limits of address space and file size, as batch systems set them for daemon and tasks.
+# Debian's programs with limits of address space and file size, as batch systems set them for daemons and
+# tasks.
 #@ nodaemon
 #@ runs slave1
 #@ needs $DEBIAN_PVM/bin/master1

@@ -1,4 +1,4 @@
-# What tasks print and nobody collects is in the log, a line for each of theirs.
+# Output of tasks that nobody collects is in the log, line by line.
 #@ fresh
 cat > sayer <<'S'
 #!/bin/sh

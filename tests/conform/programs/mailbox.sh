@@ -1,4 +1,4 @@
-# task0, task1, task_end, lmbi, gmbi, rme: services found through mailboxes.
+# task0, task1, task_end, lmbi, gmbi, rme: services that are found through mailboxes.
 #@ needs $DEBIAN_PVM/bin/task0
 #@ fresh
 . "$CONFORM/functions"

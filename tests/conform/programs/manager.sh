@@ -1,4 +1,4 @@
-# srm.pvm: a resource manager answers for the daemon.
+# srm.pvm: a resource manager answers in place of the daemon.
 #@ needs $DEBIAN_PVM/bin/srm.pvm
 #@ fresh
 . "$CONFORM/functions"

@@ -1,5 +1,5 @@
-# srm.pvm, started by the daemon, manages; killed, it is forgotten, and the daemon goes on. On PVM
-# 3.4 everything waits for a dead manager for ever.
+# srm.pvm, started by the daemon, is the resource manager; when it is killed it is forgotten, and the daemon
+# continues. On PVM 3.4 everything waits for a dead manager for ever.
 #@ needs $DEBIAN_PVM/bin/srm.pvm
 #@ ours-only 2.12: hangs
 #@ timeout 12

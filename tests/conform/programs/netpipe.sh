@@ -1,4 +1,4 @@
-# NPpvm measures, and checks what it sends and receives; the numbers vanish.
+# NPpvm measures, and checks what it sends and receives; the measured numbers are removed.
 #@ needs $DEBIAN_PVM/bin/NPpvm
 #@ fresh
 run() {

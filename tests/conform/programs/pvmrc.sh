@@ -1,4 +1,4 @@
-# .pvmrc: the console runs its lines first, in order, with errors and all.
+# .pvmrc: the console runs its lines first, in order, including invalid ones.
 #@ fresh
 #@ differs 4.1: unmatched "\ncommand too long => unmatched "
 #@ differs 4.1: unmatched '\ncommand too long => unmatched '

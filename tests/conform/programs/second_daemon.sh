@@ -1,4 +1,4 @@
-# D22: a second daemon says that there is one; PVM's starts and is found by nobody.
+# D22: a second daemon reports that there is one; PVM's starts, and nobody finds it.
 #@ nodaemon
 #@ ours-only D22: skip
 . "$CONFORM/functions"

@@ -1,4 +1,4 @@
-# spmd: three siblings pass a token round.
+# spmd: three siblings pass a token around.
 #@ needs $DEBIAN_PVM/bin/spmd
 #@ fresh
 #@ unordered

@@ -1,4 +1,4 @@
-# timing: round trips and bandwidth by the direct route; the numbers vanish.
+# timing: round trips and bandwidth along the direct route; the measured numbers are removed.
 #@ runs timing_slave
 #@ needs $DEBIAN_PVM/bin/timing
 #@ fresh

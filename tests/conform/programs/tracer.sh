@@ -1,4 +1,4 @@
-# tracer takes the events of hello.pvm and hello_other, trcsort puts them in order.
+# tracer collects the events of hello.pvm and hello_other, and trcsort sorts them.
 #@ runs hello_other
 #@ runs tracer
 #@ runs trcsort
@@ -7,8 +7,7 @@
 #@ fresh
 . "$CONFORM/functions"
 
-# Debian's trcsort opens each of its temporary files anew with O_EXCL, which cannot work. This takes
-# the flag away.
+# Debian's trcsort reopens each of its temporary files with O_EXCL, which cannot work. This removes the flag.
 cat > again.c <<'C'
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -30,11 +29,11 @@ int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 C
 cc -shared -fPIC -o again.so again.c
 
-# Records without times and numbers of buffers; tids as words.
+# Records without times and buffer numbers; tids as words.
 records() {
     grep '^"' "$1" | grep -v '^"host_' | sed -E 's/\{ [0-9]+, [0-9]+,/{ TIME,/; s/\b26[0-9]{4}\b/TID/g; s/("recv.1.1." . TIME, TID), [0-9]+/\1, N/'
 }
-# What stands before the records of a kind, without the words that describe the data.
+# The text before the records of a kind, without the descriptions of the data.
 kinds() {
     grep -v -e '^"' -e '^	//' -e '^ \*' -e '^$' "$1" | tr -d '\n' | sed 's/;;/;;\n/g' | grep -v '"host_' | sort -u
 }

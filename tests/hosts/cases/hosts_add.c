@@ -1,4 +1,5 @@
-/* pvm_addhosts by every kind of name, of hosts that are there, of hosts that are nowhere. */
+/* pvm_addhosts by every kind of name, of hosts that are in the machine, and of hosts that do not
+ * exist. */
 //@ hosts 1
 //@ timeout 60
 //@ differs D25: pvm_mstat("bravo"): -6 => pvm_mstat("bravo"): 0

@@ -1,4 +1,4 @@
-/* pvm_delhosts: what it says, what the tasks there and those who watch them see. */
+/* pvm_delhosts: its results, and what the tasks there and their watchers see. */
 //@ fresh
 //@ differs D25: bravo.hpvm.test: -6 => bravo.hpvm.test: -28
 #include "hosts.h"

@@ -1,4 +1,5 @@
-/* Direct routes: who gets a link, long messages both ways before anybody receives, deaths. */
+/* Direct routes: which tasks get a link, long messages both ways before anybody receives, deaths.
+ */
 //@ ours-only D3: skip
 //@ timeout 60
 #include "hosts.h"
@@ -8,7 +9,7 @@
 #define BYTES (2 << 20)
 #define MESSAGES 40
 
-/* Asks and is answered, so often, or until there is a link. */
+/* Sends requests and receives answers this many times, or until there is a link. */
 static int talk(int tid, int count)
 {
     int i;
@@ -39,7 +40,7 @@ static int child(void)
                     return 1;
             send_numbered(parent, 5, 0, 0);
             break;
-        case 6: /* dies with much behind it */
+        case 6: /* dies with many unreceived messages */
             for (i = 0; i < MESSAGES; i++)
                 send_numbered(parent, 7, i, i * 997);
             kill(getpid(), SIGKILL);
@@ -49,7 +50,7 @@ static int child(void)
                 send_numbered(parent, 9, i, i % 2 ? 300000 : 10);
             pvm_exit();
             return 0;
-        case 10: /* wants no links */
+        case 10: /* refuses links */
             pvm_setopt(PvmRoute, PvmDontRoute);
             pvm_initsend(PvmDataRaw);
             pvm_send(parent, 1);
@@ -58,7 +59,7 @@ static int child(void)
     }
 }
 
-/* How many messages of that tag came in order before the notify. */
+/* Counts how many messages with that tag arrived in order before the notify. */
 static int heard_before_end(int tid, int tag)
 {
     int count = 0, found, source;
@@ -128,7 +129,7 @@ int main(int argc, char **argv)
     SHOW(heard_before_end(leaving, 9));
 
     SHOW(pvm_notify(PvmRouteDelete, 71, 1, &talker));
-    /* With much on its way to it. */
+    /* Many messages are on their way to it. */
     pvm_sendsig(talker, SIGSTOP);
     for (i = 0; i < 8; i++)
         send_numbered(talker, 4, i, BYTES);

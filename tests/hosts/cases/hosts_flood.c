@@ -1,4 +1,4 @@
-/* Everybody sends to everybody while nobody receives: no send waits for a receiver. */
+/* All tasks send to all others while nobody receives: no send waits for a receiver. */
 //@ timeout 120
 #include "hosts.h"
 

@@ -1,4 +1,4 @@
-/* Groups over hosts: members, numbers, barriers, broadcast, gather, scatter, reduce, a death. */
+/* Groups over hosts: members, instances, barriers, broadcast, gather, scatter, reduce, a death. */
 //@ timeout 60
 #include "hosts.h"
 

@@ -1,5 +1,5 @@
-/* A task of another host is killed while it sends: what it had sent completely arrives, whole and in
- * order, nothing else, and the news of its end after that. */
+/* A task on another host is killed while it sends: the messages that it had sent completely arrive,
+ * whole and in order, and nothing else; the notification of its end follows. */
 //@ timeout 120
 #include "hosts.h"
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* Tasks that end with much on their direct links that nobody has taken: they do not wait, and it comes. */
+/* Tasks that end with many unreceived messages on their direct links: they do not wait, and the
+ * messages arrive. */
 //@ ours-only D3: skip
 //@ timeout 90
 #include "hosts.h"
@@ -7,14 +8,14 @@
 #define BYTES (1 << 20)
 #define MESSAGES 48
 
-/* After the C library's own handlers, where programs send their last words too. */
+/* After the C library's own exit handlers, in which programs send messages too. */
 static int parent;
 static void last_words(void)
 {
     send_numbered(parent, 9, MESSAGES, 10);
 }
 
-/* Answers until it is told to send much and to end in one of three ways. */
+/* Answers until it is told to send many messages and to end in one of three ways. */
 static int leaver(void)
 {
     int tag, i;
@@ -40,7 +41,7 @@ static int leaver(void)
     }
 }
 
-/* Is told of tasks, and says which of them have ended. */
+/* Gets tids, and reports which of these tasks have ended. */
 static void watcher(void)
 {
     int tid, ended = 0, tag, master = pvm_parent();
@@ -65,7 +66,8 @@ static void watcher(void)
     }
 }
 
-/* One that ends in that way: whether it had ended while this task took nothing, and what came of it. */
+/* Lets a task end in that way. Reports whether it had ended while this task received nothing, and
+ * what arrived. */
 static void leaves(int how, int eye)
 {
     int tid = spawn_on("bravo", "leaver"), i, linked, ended, count = 0, tag, source;

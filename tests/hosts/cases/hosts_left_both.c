@@ -1,4 +1,5 @@
-/* Two tasks that both ask for a link, the one while the other computes, and one ends with much untaken. */
+/* Two tasks that both ask for a link, one of them while the other computes, and one ends with many
+ * unreceived messages. */
 //@ ours-only D3: skip
 //@ timeout 90
 #include "hosts.h"
@@ -8,7 +9,7 @@
 #define MESSAGES 16
 #define LEAVERS 5
 
-/* Takes nothing in while its parent's link comes to be, and has a wish for one itself then. */
+/* Handles nothing while its parent's link is being made, and then asks for one itself. */
 static int leaver(void)
 {
     int tag, i, parent = pvm_parent();
@@ -28,7 +29,7 @@ static int leaver(void)
     return 0;
 }
 
-/* How many links the daemon has logged for tasks of this host since the case began. */
+/* Returns how many links the daemon has logged for tasks of this host since the case began. */
 static int links_made(void)
 {
     int count = -1;

@@ -1,4 +1,5 @@
-/* Tasks that end with much on their direct links, where nothing is encrypted. */
+/* Tasks that end with many unreceived messages on their direct links, where nothing is encrypted.
+ */
 //@ ours-only D3: skip
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 90

@@ -1,8 +1,9 @@
-/* Mailboxes from all hosts: entered on one, found on others, gone with their owners. */
+/* Mailboxes from all hosts: entries made on one host are found on others, and removed with their
+ * owners. */
 //@ fresh
 #include "hosts.h"
 
-/* Does what the master says: 1 puts, 2 looks, 3 waits for an entry, 4 deletes, 5 ends. */
+/* Executes the master's orders: 1 puts, 2 looks up, 3 waits for an entry, 4 deletes, 5 ends. */
 static void child(void)
 {
     int parent = pvm_parent(), order[3], result, value, count, i, waited;
@@ -104,7 +105,7 @@ int main(int argc, char **argv)
     have("charlie puts later", tids[2], 1, "later", 40, PvmMboxDefault);
     answer("bravo has waited", tids[1]);
     answer("delta has waited", tids[3]);
-    /* With its owner an entry goes, unless it is persistent. */
+    /* An entry is removed with its owner, unless it is persistent. */
     pvm_kill(tids[2]);
     case_gone(tids[2]);
     usleep(100000);

@@ -1,4 +1,4 @@
-/* pvm_mcast to tasks of all hosts: each once, in order with what was sent before and after. */
+/* pvm_mcast to tasks of all hosts: each gets it once, in order with earlier and later messages. */
 #include "hosts.h"
 
 #define TASKS 12
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         pvm_exit();
         return 0;
     }
-    tids[TASKS] = pvm_mytid(); /* oneself is left out */
+    tids[TASKS] = pvm_mytid(); /* the sender is left out */
     SHOW(case_spawn("child", TASKS, tids));
     for (i = 0; i < TASKS; i++) {
         pvm_initsend(PvmDataDefault);

@@ -1,4 +1,4 @@
-/* pvm_notify across hosts: exits of every kind, hosts that come and go, requests taken back. */
+/* pvm_notify across hosts: exits of every kind, hosts that join and leave, cancelled requests. */
 //@ fresh
 //@ timeout 40
 #include "hosts.h"
@@ -20,7 +20,7 @@ static void heard(int tag, double seconds)
     printf("tag %d: t%x, %d; length %d source %x context %d\n", tag, tid, count, info.len, info.src, info.ctx);
 }
 
-/* A watcher on another host: says what it is told about the task that it shall watch. */
+/* A watcher on another host: reports its notifications about the task that it watches. */
 static void watcher(void)
 {
     int tid, seen, parent = pvm_parent();
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     heard(12, PATIENCE);
     SHOW(pvm_notify(PvmTaskExit, 12, 1, tids + 1));
     heard(12, PATIENCE);
-    /* One host's task watches another's. */
+    /* A task on one host watches one on another. */
     far = spawn_on("charlie", "watcher");
     tids[0] = spawn_on("delta", "returns");
     pvm_initsend(PvmDataDefault);

@@ -1,4 +1,5 @@
-/* Order between tasks of different hosts, by way of the daemons, while others talk as well. */
+/* Order between tasks of different hosts along the default route, while other tasks send as well.
+ */
 //@ timeout 60
 #include "order.h"
 

@@ -1,4 +1,5 @@
-/* Order while routes become direct: what goes the new way must not overtake what goes the old. */
+/* Order while routes become direct: messages on the new route must not overtake those on the old
+ * one. */
 //@ ours-only D3: skip
 //@ timeout 60
 #include "order.h"

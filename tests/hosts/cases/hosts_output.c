@@ -1,4 +1,4 @@
-/* Output of tasks of other hosts: to a collector, through a child that collects, in whole lines. */
+/* Output of tasks on other hosts: to a collector, through a child that collects, in whole lines. */
 //@ unordered
 #include "hosts.h"
 

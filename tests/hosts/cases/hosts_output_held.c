@@ -1,4 +1,5 @@
-/* A collector of another host that takes nothing for a while holds up who prints; nothing is lost. */
+/* A collector on another host that receives nothing for a while delays the task that prints;
+ * nothing is lost. */
 //@ ours-only PVM lets all of it wait in memory: skip
 //@ timeout 90
 #include "hosts.h"
@@ -14,7 +15,7 @@ static double now(void)
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
-/* Prints, then says how long that took. */
+/* Prints, and then reports how long that took. */
 static int printer(void)
 {
     int parent = pvm_parent(), i;
@@ -30,7 +31,7 @@ static int printer(void)
     return 0;
 }
 
-/* So many whole lines of the printer are in the file. */
+/* Returns how many whole lines of the printer are in the file. */
 static int count_lines(FILE *file)
 {
     char line[200];
@@ -41,7 +42,7 @@ static int count_lines(FILE *file)
     return count;
 }
 
-/* Starts a printer there and takes nothing for three seconds. */
+/* Starts a printer there and receives nothing for three seconds. */
 static void collect(const char *host)
 {
     FILE *file = tmpfile();
@@ -61,7 +62,7 @@ static void collect(const char *host)
         printf("%d lines\n", lines);
 }
 
-/* Ends with a printer held up; the printer need not wait for ever. */
+/* Ends while a printer waits for it; the printer need not wait for ever. */
 static int deserter(void)
 {
     int tid, parent = pvm_parent();

@@ -1,4 +1,4 @@
-/* What the receiver sees of messages from other hosts: probe, nrecv, trecv, wildcards, contexts. */
+/* Receiving messages from other hosts: probe, nrecv, trecv, wildcards, contexts. */
 #include "hosts.h"
 
 int main(int argc, char **argv)
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     pvm_getminfo(pvm_getrbuf(), &info);
     printf("length %d context %d tag %d wait %d encoding %x source %d destination %d\n", info.len, info.ctx, info.tag,
            info.wid, info.enc, info.src == tids[1], info.dst == pvm_mytid());
-    /* Another context is another world. */
+    /* Messages of another context do not match. */
     ASK(2, 7, 9, 42);
     ASK(2, 8, 0, 43);
     SHOW(case_receive(tids[2], 8, PATIENCE) > 0);

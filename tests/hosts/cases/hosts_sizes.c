@@ -30,7 +30,7 @@ static int wrong(int size, int seed)
     return 0;
 }
 
-/* The other side sends back what it gets, in the form in which it came. */
+/* The other side sends back what it receives, in the same form. */
 static void echo(void)
 {
     int parent = pvm_parent(), form, route, size, length, tag, source;
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
         tid = spawn_on("charlie", "echo");
         for (form = 0; form < 4; form++) {
             for (right = s = 0; s < SIZES; s++) {
-                /* The longest once a route: PVM 3.4.6 takes seconds for it. */
+                /* The longest one only once on each route: PVM 3.4.6 takes seconds for it. */
                 if (sizes[s] > (8 << 20) && form != 1)
                     continue;
                 found = go(tid, form, routes[r], sizes[s], s + form);

@@ -1,8 +1,8 @@
-/* pvm_spawn over hosts: blocks, a named host, an architecture, the complement, and what fails. */
+/* pvm_spawn over hosts: blocks, a named host, an architecture, the complement, and errors. */
 //@ differs D25: flags 1 where `charlie.hpvm.test` count 1: 0; -6 => flags 1 where `charlie.hpvm.test` count 1: 1; c0000
 #include "hosts.h"
 
-/* Starts tasks, and shows on which hosts they are. */
+/* Starts tasks, and prints their hosts. */
 static void start(char *program, int flags, char *where, int count)
 {
     int tids[32], i, well;
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     start("no-such-program", PvmTaskDefault, "", 4);
     start("/etc/passwd", PvmTaskHost, "delta", 2);
     start("no-such-program", PvmTaskHost, "bravo", 1);
-    /* Last: where it works it moves the place where the next spawn begins. */
+    /* Last: where it works it changes the host at which the next spawn begins. */
     start(case_path(), PvmTaskHost, "charlie.hpvm.test", 1);
     pvm_exit();
     return 0;

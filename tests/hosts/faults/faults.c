@@ -1,12 +1,10 @@
-/* Tasks on all hosts that talk while hosts and tasks are lost, and their accounts.
- *
+/* Tasks on all hosts that exchange messages while hosts and tasks are lost, and their accounts.
  *   faults ROUTE LONGEST HOST...
- *
- * is the chief: it starts two workers a host. Every worker sends numbered messages of random sizes to
- * every other, checks number, order and content of those it gets, and counts what it is told of the
- * ends of tasks and hosts. The chief does what it reads, a line each: `settle` (no more messages; all
- * accounts must agree; then go on), `end`. It prints `running`, `exit N`, `lost TID`, `added TID`,
- * `settled dead=N,N lost=TID,TID messages=N`, `error TEXT`, `ended`.
+ * is the chief: it starts two workers on each host. Every worker sends numbered messages of random
+ * sizes to every other one, checks number, order and content of those that it receives, and counts
+ * the notifications of lost tasks and hosts. The chief reads commands, one on each line: `settle` (stop
+ * sending; all accounts must agree; then continue), `end`. It prints `running`, `exit N`, `lost TID`,
+ * `added TID`, `settled dead=N,N lost=TID,TID messages=N`, `error TEXT`, `ended`.
  */
 #include "hosts.h"
 #include <fcntl.h>
@@ -15,11 +13,12 @@
 #define HOSTS_MAX 16
 #define WORKERS_A_HOST 2
 #define WORKERS_MAX (HOSTS_MAX * WORKERS_A_HOST)
-/* Messages to one task that it has not told of. */
+/* The most messages to one task that it has not acknowledged. */
 #define WINDOW 24
-/* Seconds from one message of a worker to the next: there shall be much under way, but time for all else. */
+/* The seconds between two messages of a worker: many messages on their way, but time for everything
+ * else. */
 #define PACE 0.004
-/* A task tells the sender after so many. */
+/* A task acknowledges each time that this number of messages has arrived. */
 #define TELL 6
 
 enum { SETUP = 1, DATA, TOLD, ORDER, ACCOUNT, EXPECT, RIGHT, TASK_ENDED, HOST_LOST, HOST_ADDED };
@@ -137,7 +136,7 @@ static void report(void)
     pvm_send(here.chief, ACCOUNT);
 }
 
-/* Whether a worker has heard of all ends, and has got all messages of the living. */
+/* Returns whether a worker was told of all ends, and has all messages of the living tasks. */
 static int is_complete(int *sent, int *dead, int *lost)
 {
     for (int i = 0; i < here.count; i++) {
@@ -178,7 +177,7 @@ static double seconds(void)
     return now.tv_sec + now.tv_usec * 1e-6;
 }
 
-/* Handles one message; 0 when the worker shall end. */
+/* Handles one message. Returns 0 if the worker must end. */
 static int handle(int message)
 {
     int tag, source, order, from, told;
@@ -246,7 +245,7 @@ static void worker(void)
     setup();
     for (;;) {
         int message = pvm_trecv(-1, -1, &pause);
-        /* Without a daemon there is nothing to do any more. */
+        /* Without a daemon there is nothing left to do. */
         if (message < 0 || (message > 0 && !handle(message)))
             break;
         int to = rand() % here.count;
@@ -268,7 +267,7 @@ static void worker(void)
     pvm_exit();
 }
 
-/* ---- the chief ---- */
+/* ---- The chief ---- */
 
 static struct {
     int tids[WORKERS_MAX], ends[WORKERS_MAX], count, hosts, host[HOSTS_MAX], lost[HOSTS_MAX];
@@ -310,14 +309,14 @@ static void heard(int message)
     }
 }
 
-/* Handles what the chief is told of ends. */
+/* Handles the notifications of the chief. */
 static void hear_all(void)
 {
     int message;
     for (int tag = TASK_ENDED; tag <= HOST_ADDED; tag++) {
         while ((message = pvm_nrecv(-1, tag)) > 0)
             heard(message);
-        /* The daemon is gone. */
+        /* The daemon has ended. */
         if (message < 0)
             exit(1);
     }
@@ -334,7 +333,7 @@ static void order_all(int order)
     }
 }
 
-/* Waits for an account of every living worker. */
+/* Waits for the accounts of all living workers. */
 static int accounts(double patience)
 {
     int have[WORKERS_MAX] = {0}, words[3 * WORKERS_MAX + HOSTS_MAX], i, who, missing;
@@ -369,7 +368,7 @@ static int accounts(double patience)
     return missing < 0;
 }
 
-/* Tells each what the others have sent it, and waits until it has got that. */
+/* Tells each worker how much the others have sent it, and waits until it has received that. */
 static void complete(double patience)
 {
     int i, k, sent[WORKERS_MAX], dead_now[WORKERS_MAX], who, well;
@@ -409,7 +408,7 @@ static void complete(double patience)
     }
 }
 
-/* Everybody has heard of each end and each lost host once, and of no other. */
+/* Checks that everybody was told of each dead task and each lost host once, and of no other. */
 static void compare(void)
 {
     for (int i = 0; i < all.count; i++) {

@@ -1,20 +1,17 @@
-/* A switch between hosts that are network namespaces: it delays, drops, doubles and cuts, by the
- * numbers of a seed.
- *
+/* A switch between hosts that are network namespaces. It delays, drops, doubles and cuts frames, by a
+ * seed.
  *   switch SEED PROCESS...
- *
- * makes a TAP device `eth0` in the network namespace of each process and forwards frames between
- * them. Each line of its standard input is done at once and answered by `ok`:
- *
- *   delay MS JITTER_MS   each frame takes so long, and up to JITTER_MS more (then they may overtake)
- *   loss PERMILLE        so many frames of a thousand are dropped
- *   double PERMILLE      so many arrive twice
- *   lossy N PERMILLE     so many frames from or to the host number N (from 0) are dropped
- *   cut N                the host number N (from 0) is cut off from all others
- *   part N M             N and M do not reach each other
- *   hole N BYTES         frames longer than that from or to the host number N are lost
+ * makes a TAP device `eth0` in the network namespace of each process and forwards frames between them.
+ * It executes each line of its standard input at once, and answers with `ok`:
+ *   delay MS JITTER_MS   delay each frame by MS, and up to JITTER_MS more (frames may then overtake)
+ *   loss PERMILLE        drop this number of a thousand frames
+ *   double PERMILLE      deliver this number of a thousand frames twice
+ *   lossy N PERMILLE     drop this number of a thousand frames from or to host N (from 0)
+ *   cut N                cut host N (from 0) off from all others
+ *   part N M             drop all frames between N and M
+ *   hole N BYTES         drop longer frames from or to host N
  *   heal                 as at the start
- *   count                answers with the frames forwarded, dropped, doubled
+ *   count                answer with the numbers of frames forwarded, dropped and doubled
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,9 +30,9 @@
 
 #define PORTS_MAX 64
 #define FRAME_BYTES_MAX 2048
-/* Frames under way, in all; more are dropped, as a real switch would. */
+/* The most frames on their way; more are dropped, as by a real switch. */
 #define FRAMES_MAX 65536
-/* Frames taken from one port before the others have their turn. */
+/* The most frames that are read from one port before the others have their turn. */
 #define BURST 64
 #define ADDRESSES 256
 
@@ -48,14 +45,14 @@ struct frame {
 
 static int ports[PORTS_MAX], port_count;
 static char cut[PORTS_MAX][PORTS_MAX];
-/* The longest frame that passes. */
+/* The longest frame that passes a port. */
 static int longest[PORTS_MAX];
 static double delay_ms, jitter_ms, loss, doubled, lossy[PORTS_MAX];
 static struct frame heap[FRAMES_MAX];
 static int heap_count;
 static uint64_t next_number, forwarded, dropped, doubles, state;
 
-/* Where addresses were seen last. */
+/* The port at which each address was last seen. */
 static struct {
     char address[6];
     int port;
@@ -68,7 +65,7 @@ static double now_ms(void)
     return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
 }
 
-/* A number from 0 to 1 (xorshift). */
+/* Returns a random number from 0 to 1 (xorshift). */
 static double chance(void)
 {
     state ^= state << 13;
@@ -152,7 +149,7 @@ static void forward(int from, int to, const char *bytes, int length)
     }
 }
 
-/* The port where an address was seen, or -1. */
+/* Returns the port where an address was seen, or -1. */
 static int port_of(const char *address)
 {
     for (int i = 0; i < ADDRESSES; i++)
@@ -192,7 +189,7 @@ static void deliver(void)
     double now = now_ms();
     while (heap_count > 0 && heap[0].due <= now) {
         struct frame frame = pop();
-        /* A host that does not take it in time loses it. */
+        /* A host that does not accept the frame in time loses it. */
         if (write(ports[frame.to], frame.bytes, frame.length) < 0)
             dropped++;
         free(frame.bytes);
@@ -246,7 +243,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* A TAP device in the network namespace of a process. */
+/* Opens a TAP device in the network namespace of a process. */
 static int open_port(const char *process)
 {
     char path[64];
@@ -280,7 +277,7 @@ int main(int argc, char **argv)
     if (argc < 3 || argc - 2 > PORTS_MAX)
         return 2;
     state = strtoull(argv[1], NULL, 10) * 2654435761u + 88172645463325252u;
-    /* The ports stay in those network namespaces, the switch does not. */
+    /* The ports stay in those network namespaces, but the switch returns. */
     int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     for (int i = 2; i < argc; i++)
         ports[port_count++] = open_port(argv[i]);

@@ -1,10 +1,10 @@
-# Consoles on two hosts: what one does the other sees.
+# Consoles on two hosts: each sees what the other does.
 #@ hosts 1
 #@ timeout 40
 far() {
     "$PVM_RSH" "$1" pvm 2>&1
 }
-# hpvm says beside the error what it is about, and what helps.
+# hpvm also prints what the error is about, and advice.
 without_cure() {
     sed -E '/^(bravo|nowhere): /d; /^    try: /d'
 }

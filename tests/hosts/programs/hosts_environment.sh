@@ -1,4 +1,4 @@
-# Tasks of another host have that host's surroundings, and what PVM_EXPORT names from here.
+# Tasks on another host have that host's environment, and the variables that PVM_EXPORT names here.
 #@ fresh
 export FROM_HERE="a value" PVM_EXPORT=FROM_HERE
 cat > "$HOSTS_FOLDER/show" << 'END'

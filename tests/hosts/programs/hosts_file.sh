@@ -1,4 +1,4 @@
-# A hostfile: options of hosts, defaults, a host that is kept for later, one that is nowhere.
+# A hostfile: options of hosts, defaults, a host that is added later, one that does not exist.
 #@ nodaemon
 #@ timeout 60
 . "$CONFORM/functions"

@@ -1,4 +1,4 @@
-# A console on a slave halts the machine: all daemons and tasks end, and their files go.
+# A console on a slave halts the machine: all daemons and tasks end, and their files are removed.
 #@ fresh
 #@ differs 4.1: status 143 => status 0
 . "$CONFORM/functions"

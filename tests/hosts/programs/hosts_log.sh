@@ -1,5 +1,5 @@
-# Output that nobody collects goes to the first host's log, whichever host it comes from.
-# Sorted from the task on: a new second may begin between two lines.
+# Output that nobody collects goes to the first host's log, from all hosts. Sorted without the times, since a
+# new second may begin between two lines.
 #@ fresh
 . "$CONFORM/functions"
 for host in alfa bravo charlie delta; do

@@ -1,4 +1,4 @@
-# Debian's NPpvm between two hosts; the numbers vanish.
+# Debian's NPpvm between two hosts; the measured numbers are removed.
 #@ needs $DEBIAN_PVM/bin/NPpvm
 #@ timeout 60
 run() {

@@ -1,4 +1,5 @@
-# More hosts than the first daemon starts at a time: those that have come start others; where they cannot, it does.
+# More hosts than the first daemon starts at a time: hosts that have joined start others; if they cannot, the
+# first daemon does.
 #@ hosts 1
 #@ nodaemon
 #@ ours-only PVM 3.4.6 starts all hosts itself: skip
@@ -23,7 +24,7 @@ for name in slow alfa-only; do
     (echo halt | pvm) > /dev/null 2>&1
     wait
 done
-# What is the way to all hosts is told, and nothing of others.
+# The first daemon reports errors that concern all hosts, and no others.
 echo "---- nobody"
 PVM_RSH=/nowhere/rsh HPVM_STARTS_MAX=1 pvmd > said 2>&1 &
 wait_for_text said /

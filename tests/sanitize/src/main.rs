@@ -1,15 +1,15 @@
-//! Errors for the sanitizers to find: `planted none|use-after-free|race`.
+//! Planted errors that the sanitizers must find: `planted none|use-after-free|race`.
 use std::cell::UnsafeCell;
 use std::sync::mpsc::channel;
 use std::sync::{Barrier, Mutex};
 use std::thread::scope;
 
-/// How often each thread counts.
+/// The number of increments of each thread.
 const ROUNDS: u32 = 1000;
 
 struct Shared(UnsafeCell<u32>);
 
-// SAFETY: it is not sound, which is what it is for.
+// SAFETY: it is deliberately unsound.
 unsafe impl Sync for Shared {}
 
 fn main() {
@@ -21,7 +21,7 @@ fn main() {
     }
 }
 
-/// Threads that meet in every way of Rust's library that the tests use.
+/// Synchronizes threads in all ways of Rust's standard library that the tests use.
 fn nothing_wrong() {
     let count = Mutex::new(Box::new(0));
     let (sender, receiver) = channel::<Box<u32>>();
@@ -53,7 +53,7 @@ fn planted_use_after_free() {
 #[inline(never)]
 fn planted_race() {
     let shared = Shared(UnsafeCell::new(0));
-    // Or one could be over before the other begins.
+    // Otherwise one could end before the other begins.
     let both = Barrier::new(2);
     let (shared, both) = (&shared, &both);
     scope(|scope| {

@@ -1,15 +1,16 @@
-//! The Fortran side of the binary interface: `fpvm3.h`, and each way in which programs are linked.
+//! Checks the binary interface for Fortran: `fpvm3.h`, and each way in which programs are linked.
 use super::output;
-use crate::common::{Checks, Scratch, in_path, root};
+use crate::common::{Checks, in_path, root};
 use crate::contract::FORTRAN;
 use crate::debian_pvm;
+use crate::scratch;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Forms and standards in which the header has to be good.
+/// The source forms and standards in which the header must compile.
 const LANGUAGES: &[(&str, &str)] = &[
     ("f", "legacy"),
     ("f", "gnu"),
@@ -21,7 +22,7 @@ const LANGUAGES: &[(&str, &str)] = &[
     ("f90", "f2018"),
 ];
 
-/// Whether a header is one for Fortran.
+/// Returns whether a header is one for Fortran.
 pub fn is_header(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("fpvm3"))
 }
@@ -32,7 +33,7 @@ pub fn check(checks: &mut Checks, lib: &Path) -> Result<()> {
         checks.check("Fortran", Err(anyhow::anyhow!("gfortran is missing: cargo xtask setup test")));
         return Ok(());
     }
-    let scratch = Scratch::new("fortran")?;
+    let scratch = scratch::directory("fortran")?;
     checks.check("the names of Debian's libfpvm3.a", names_are_known());
     for language in LANGUAGES {
         checks.check(&format!("fpvm3.h in .{} files, {}", language.0, language.1), header(*language, scratch.path()));
@@ -49,8 +50,8 @@ fn archive_of_debian() -> Result<PathBuf> {
     files.into_iter().find(|file| file.ends_with("libfpvm3.a")).context("pvm-dev has no libfpvm3.a")
 }
 
-/// The contract has every name of Debian's archive; that our libraries have those of the contract
-/// is checked with the other names.
+/// Checks that the contract has every name of Debian's archive. That our libraries have the names of the contract is
+/// checked elsewhere.
 fn names_are_known() -> Result<()> {
     let table = output(
         Command::new("nm").args(["--extern-only", "--defined-only", "--format=posix"]).arg(archive_of_debian()?),
@@ -72,13 +73,13 @@ fn header((ending, standard): (&str, &str), scratch: &Path) -> Result<()> {
     output(&mut gfortran).map(drop)
 }
 
-/// The constants of a header: what stands in its `parameter` lines.
+/// Returns the constants of a header: the names in its `parameter` lines.
 fn constants(text: &str) -> BTreeSet<String> {
     let names = text.lines().filter_map(|line| line.trim().strip_prefix("parameter")?.split_once('='));
     names.map(|(name, _)| name.trim_matches([' ', '(']).to_uppercase()).collect()
 }
 
-/// A program that prints each constant, compiled with the headers of a folder.
+/// Compiles a program that prints each constant, with the headers of a folder. Returns the values.
 fn values(names: &BTreeSet<String>, include: &Path, program: &Path) -> Result<BTreeMap<String, String>> {
     let prints: String = names.iter().map(|name| format!("      print *, '{name}=', {name}\n")).collect();
     let source = program.with_extension("f");
@@ -106,7 +107,7 @@ fn same_constants(scratch: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ways to link.
+/// Returns the ways to link a program.
 fn ways(lib: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let archive = lib.join("libpvm3.a").display().to_string();
@@ -124,8 +125,7 @@ fn ways(lib: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
     ])
 }
 
-/// Links a program that does a few things without a daemon, together with a unit that refers to
-/// every name there is.
+/// Links and runs a program that does a few things without a daemon, together with a unit that refers to every name.
 fn links_and_runs(options: &[String], lib: &Path, number: usize, scratch: &Path) -> Result<()> {
     let subroutines: Vec<&str> = FORTRAN.iter().filter_map(|name| name.strip_suffix('_')).collect();
     let externals: String = subroutines.iter().map(|name| format!("      external {name}\n")).collect();

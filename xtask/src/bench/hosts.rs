@@ -1,7 +1,7 @@
-//! Between hosts: two network namespaces on one bridge, and how long it takes to add many.
+//! Measures between hosts: messages between two network namespaces on one bridge, and the time to add many hosts.
 //!
-//! The programs run inside a sandbox (`hosts::sandbox`), in which this command runs a second time and
-//! prints a line a value; the first one collects them.
+//! The programs run inside a sandbox (`hosts::sandbox`), in which this command runs a second time and prints one line
+//! for each value. The first command collects them.
 
 use super::plan::Effort;
 use super::runner::directory;
@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// As in `--only`.
+/// The name for `--only`.
 pub const NAME: &str = "hosts";
-/// The word with which the command is run inside the sandbox.
-pub const INSIDE: &str = "--inside";
-/// What begins a line with a value.
+/// The option with which the command is run inside the sandbox.
+const INSIDE: &str = "--inside";
+/// The first word of a line with a value.
 const VALUE: &str = "value";
 /// How long a program may take.
 const PROGRAM_TIME: Duration = Duration::from_secs(120);
@@ -32,15 +32,15 @@ const PROGRAM_TIME: Duration = Duration::from_secs(120);
 const PORT: &str = "7001";
 /// How many hosts are added at once.
 const ADDED: [usize; 2] = [3, 32];
-/// Sizes of messages.
+/// The sizes of messages, in bytes.
 const SIZES: [usize; 3] = [8, 1 << 20, 16 << 20];
 
-/// What is fair to Open MPI between two namespaces: with its defaults it looks for connections on every
-/// interface, and yields the core at each look while it waits.
+/// Fair options for Open MPI between two namespaces: with its defaults it looks for connections on every interface, and
+/// yields the core at each poll while it waits.
 const OPEN_MPI: &str = "--allow-run-as-root --bind-to none --mca pml ob1 --mca btl tcp,self \
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 0 -np 2";
 
-/// One of those who are compared; the order is that of the table.
+/// One of the compared systems; the order is that of the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Contestant {
     TcpSpinning,
@@ -91,7 +91,7 @@ impl Contestant {
         }
     }
 
-    /// What all daemons and tasks of its machine get.
+    /// Returns the environment of all daemons and tasks of its machine.
     fn environment(self) -> Vec<(String, String)> {
         let mut environment = Vec::new();
         if matches!(self, Hpvm { trusted: true, .. }) {
@@ -105,11 +105,11 @@ impl Contestant {
     }
 }
 
-/// Values by contestant, measure and size, in us or ms.
+/// Values by system, measure and size, in us or ms.
 #[derive(Default)]
 pub struct Values(BTreeMap<(Contestant, String, usize), Vec<f64>>);
 
-/// How much is done.
+/// The amount of work.
 struct Amount {
     rounds: usize,
     repetition_ms: &'static str,
@@ -128,7 +128,7 @@ fn program(name: &str) -> PathBuf {
     directory().join(name)
 }
 
-/// Measures, prints tables and verdicts; gives the verdicts.
+/// Measures, and prints tables and verdicts. Returns the verdicts.
 pub fn measure(effort: Effort, peers: bool) -> Result<Vec<Verdict>> {
     if let Some(obstacle) = sandbox::obstacle() {
         println!("between hosts: not measured: {obstacle}");
@@ -154,7 +154,7 @@ pub fn measure(effort: Effort, peers: bool) -> Result<Vec<Verdict>> {
     Ok(values.verdicts())
 }
 
-/// The second life of the command, in the sandbox.
+/// Runs the command inside the sandbox.
 pub fn inside(folder: &Path, effort: Effort, peers: bool) -> Result<()> {
     let amount = amount(effort);
     let there = |one: &Contestant| match one {
@@ -167,21 +167,21 @@ pub fn inside(folder: &Path, effort: Effort, peers: bool) -> Result<()> {
     let network = Network::new(folder, ADDED[1] + 1, Wiring::Bridge)?;
     for round in 0..amount.rounds {
         for turn in 0..all.len() {
-            // Another one begins each round: what follows whom must not matter.
+            // Another system begins each round, since it must not matter which one follows which.
             let contestant = all[(turn + round) % all.len()];
-            tell(contestant, messages(&network, contestant, &amount));
+            print_values(contestant, messages(&network, contestant, &amount));
         }
     }
     for contestant in all.into_iter().filter(|one| one.side().is_some() && one.route() == "default") {
         for count in ADDED {
-            tell(contestant, additions(&network, contestant, count, &amount));
+            print_values(contestant, additions(&network, contestant, count, &amount));
         }
     }
     Ok(())
 }
 
 /// Prints the values of a program.
-fn tell(contestant: Contestant, said: Result<String>) {
+fn print_values(contestant: Contestant, said: Result<String>) {
     match said {
         Ok(said) => {
             said.lines().for_each(|line| println!("{VALUE}\t{}\t{line}", contestant.name()));
@@ -190,7 +190,7 @@ fn tell(contestant: Contestant, said: Result<String>) {
     }
 }
 
-/// Ping-pong between the first two hosts.
+/// Measures ping-pong between the first two hosts.
 fn messages(network: &Network, contestant: Contestant, amount: &Amount) -> Result<String> {
     let (first, second) = (&network.hosts()[0], &network.hosts()[1]);
     let mut machine = Machine::new(contestant.side().unwrap_or(Side::Theirs), network, &contestant.environment())?;
@@ -221,7 +221,7 @@ fn messages(network: &Network, contestant: Contestant, amount: &Amount) -> Resul
     }
 }
 
-/// So many hosts are added by one call.
+/// Measures how long one call takes to add this number of hosts.
 fn additions(network: &Network, contestant: Contestant, count: usize, amount: &Amount) -> Result<String> {
     let side = contestant.side().context("a virtual machine")?;
     let mut machine = Machine::new(side, network, &contestant.environment())?;
@@ -232,7 +232,7 @@ fn additions(network: &Network, contestant: Contestant, count: usize, amount: &A
     said(command.args([&format!("add-{count}"), "default", "0", amount.additions]), &machine)
 }
 
-/// What a program prints. Fails, with what it complains about, when it fails or takes too long.
+/// Returns the output of a program. If it fails or takes too long, the error contains its messages.
 fn said(command: &mut Command, machine: &Machine) -> Result<String> {
     let (output, errors) = (machine.folder.join("values"), machine.folder.join("complaints"));
     command.stdin(Stdio::null()).stdout(std::fs::File::create(&output)?).stderr(std::fs::File::create(&errors)?);
@@ -248,7 +248,7 @@ fn said(command: &mut Command, machine: &Machine) -> Result<String> {
 }
 
 impl Values {
-    /// Takes a line with a value; whether it was one.
+    /// Reads a line with a value. Returns whether it was one.
     fn take(&mut self, line: &str) -> bool {
         let parts: Vec<&str> = line.split('\t').collect();
         let [VALUE, contestant, rest] = parts[..] else { return false };
@@ -267,7 +267,7 @@ impl Values {
         median(self.0.get(&(contestant, measure.to_owned(), size))?)
     }
 
-    /// The time of a message one way, in the form that has the fewest calls.
+    /// Returns the time of a message one way, in the form with the fewest calls.
     fn message(&self, contestant: Contestant, size: usize) -> Option<f64> {
         ["pingpong", "pingpong_mpi", "pingpong_psend"].iter().find_map(|measure| self.median(contestant, measure, size))
     }

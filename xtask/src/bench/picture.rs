@@ -1,4 +1,4 @@
-//! The picture: all that was measured, with the machine, the day and the version.
+//! Draws everything that was measured, with the machine, the day and the version.
 use super::samples::Samples;
 use super::systems::{MPIS, System};
 use super::tables::{GROUP_CALLS, GROUP_TASKS, LONG_SIZES, NETPIPE_SIZES, SHORT_SIZES, form_text, size_text};
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const WIDTH: u32 = 1280;
-/// Heights of the head, of the large charts above, and of the small ones, in pixels.
+/// The heights of the head, of the large charts above, and of the small ones, in pixels.
 const HEAD_HEIGHT: u32 = 64;
 const LARGE_HEIGHT: u32 = 520;
 const SMALL_HEIGHT: u32 = 340;
-/// Of a bar, and the space for the name in front of it.
+/// The height of a bar, and the space for the name before it.
 const BAR_HEIGHT: i32 = 17;
 const BAR_NAME_WIDTH: i32 = 215;
-/// Small charts side by side.
+/// The number of small charts side by side.
 const SMALL_ABREAST: usize = 3;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -28,24 +28,24 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// Values against sizes or numbers of tasks.
+/// A chart of values against sizes or numbers of tasks.
 struct Chart {
     title: String,
     x_title: &'static str,
     y_title: &'static str,
     x_text: fn(f64) -> String,
-    /// Else from 0.
+    /// Whether the axis is logarithmic; otherwise it begins at 0.
     y_log: bool,
     lines: Vec<Line>,
 }
 
-/// One value for each of several.
+/// A list of bars.
 struct Bars {
     title: String,
     rows: Vec<(String, System, f64)>,
 }
 
-/// How a system is drawn.
+/// Returns the color of a system.
 fn color(system: System) -> RGBColor {
     match system {
         System::Limit => BLACK,
@@ -67,7 +67,7 @@ fn number(value: f64) -> String {
     format!("{value}")
 }
 
-/// The lines of the two large charts, times one way in us; where several were measured at a size, the fastest counts.
+/// Returns the lines of the two large charts, times one way in us. Of several values for a size, the smallest counts.
 fn message_lines(samples: &Samples) -> Vec<Line> {
     let mpi = |one, other| vec![(one, "pingpong_mpi"), (other, "pingpong_mpi")];
     let psend = |system| vec![(system, "pingpong_psend")];
@@ -95,7 +95,7 @@ fn message_lines(samples: &Samples) -> Vec<Line> {
         .collect()
 }
 
-/// Latency and bandwidth.
+/// Returns the charts of latency and bandwidth.
 fn large_charts(samples: &Samples) -> Vec<Chart> {
     let lines = message_lines(samples);
     let speed = |line: &Line| Line {
@@ -118,7 +118,7 @@ fn large_charts(samples: &Samples) -> Vec<Chart> {
     ]
 }
 
-/// One measure of all systems.
+/// Returns the chart of one measure of all systems.
 fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], tasks: bool) -> Chart {
     let points = |system| {
         let point = |size: &usize| Some((*size as f64, samples.median(system, measure, *size)?));
@@ -135,7 +135,7 @@ fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], task
     }
 }
 
-/// Everything that no chart shows: a row for each form and system.
+/// Returns what no chart shows: a row for each form and system.
 fn all_bars(samples: &Samples) -> Vec<Bars> {
     let mut bars: BTreeMap<String, Vec<(String, System, f64)>> = BTreeMap::new();
     for (key, values) in &samples.0 {
@@ -162,7 +162,7 @@ fn all_bars(samples: &Samples) -> Vec<Bars> {
     bars.into_iter().map(|(title, rows)| Bars { title, rows }).collect()
 }
 
-/// Draws what was measured, below lines that say where and when; `false` when nothing was.
+/// Draws the values below lines about where and when they were measured. Returns false if there are none.
 pub fn draw(samples: &Samples, about: &[String], path: &Path) -> Result<bool> {
     let is_full = |chart: &Chart| chart.lines.iter().any(|line| !line.points.is_empty());
     let large: Vec<Chart> = large_charts(samples).into_iter().filter(is_full).collect();
@@ -240,7 +240,7 @@ impl Chart {
         builder.caption(&self.title, ("sans-serif", 18)).margin(12).x_label_area_size(44).y_label_area_size(64);
         // One size alone is no range.
         let sizes = (first..last.max(first * 2.0)).log_scale().base(2.0);
-        // The two scales are different types, so the rest is written as a macro.
+        // The two scales have different types, so the rest is a macro.
         macro_rules! draw {
             ($chart:expr) => {{
                 let mut chart = $chart.map_err(fail)?;
@@ -290,10 +290,10 @@ mod tests {
         ] {
             samples.add(System::Hpvm, measure, size, 1.5, unit);
         }
-        let path = std::env::temp_dir().join(format!("hpvm-picture-{}.svg", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("picture.svg");
         assert!(draw(&samples, &["a processor, 2026-01-31, version 9".into()], &path).unwrap());
         let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
         for part in [
             "2026-01-31",
             "bytes of a message",

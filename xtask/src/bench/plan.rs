@@ -14,32 +14,32 @@ pub enum Kind {
 /// Programs that run in turn on all systems.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
-    /// As in `--only`.
+    /// The name for `--only`.
     pub name: &'static str,
-    /// What the programs are told to measure.
+    /// The measure that the programs are told.
     pub measure: &'static str,
     /// How they are started.
     pub kind: Kind,
-    /// Who takes part.
+    /// The systems that take part.
     pub systems: &'static [System],
-    /// How often every system has its turn.
+    /// How often each system has its turn.
     pub rounds: usize,
     /// How often a program repeats each of its measurements.
     pub repetitions: usize,
     /// How long a repetition takes at least, in ms.
     pub repetition_ms: usize,
-    /// When to give a program up.
+    /// When a program is given up.
     pub time_max: Duration,
 }
 
 /// How much time there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// For the eyes of somebody who waits.
+    /// Some seconds, for a person who waits.
     Glance,
     /// `--short`
     Short,
-    /// For figures that shall hold.
+    /// Several minutes, for figures that are published.
     Full,
 }
 
@@ -47,19 +47,19 @@ use System::{Hpvm, Limit, Mpich, MpichCopy, OpenMpi, OpenMpiCopy, Pvm, PvmDirect
 
 /// How long a repetition takes at least in a full run, in ms.
 const REPETITION_MS: usize = 15;
-/// How long a task has its core while others wait for it, in ms. Where tasks crowd the cores, no repetition
-/// is to be shorter than a turn of each: before, it tells where the last one left them.
+/// How long a task keeps its core while others wait for it, in ms. With more tasks than cores, a repetition must last
+/// for a turn of each task; otherwise it depends on the state in which the previous one left them.
 const TURN_MS: usize = 3;
 
 const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, Mpich];
 const LONG_MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, OpenMpiCopy, Mpich, MpichCopy];
-/// MPICH is missing here: it spins, so that a step takes as long as the kernel's time slices.
+/// Without MPICH: it spins, so a step takes as long as the kernel's time slices.
 const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi];
 const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];
-/// Where the route makes no difference.
+/// For measures in which the route makes no difference.
 const TWO_PVMS: &[System] = &[Hpvm, Pvm];
 
-/// The groups, in the order in which they run.
+/// Returns the groups, in the order in which they run.
 pub fn groups(effort: Effort) -> Vec<Group> {
     let full = effort == Effort::Full;
     let rounds = |full_rounds, short_rounds| if full { full_rounds } else { short_rounds };

@@ -1,13 +1,14 @@
-//! Programs and daemons that the benchmark starts, and their certain end.
+//! Programs and daemons that the benchmark starts, and how they are certainly ended.
 //!
-//! Whatever we start carries a mark of its own in its environment, and so does all that it
-//! starts; what is still there when its time is over is found by the mark and killed. The kernel
-//! ends the programs when this process dies (`setpriv --pdeathsig`).
+//! Everything that the benchmark starts has a mark in its environment, and so has everything that these programs start.
+//! Processes that are left when their time is over are found by the mark and killed. The kernel ends the programs when
+//! this process ends (`setpriv --pdeathsig`).
 use super::systems::Vm;
-use crate::common::Scratch;
 use crate::debian_pvm;
+use crate::{processes, scratch};
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -15,10 +16,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
-/// The variable that marks what we started.
+/// The variable with the mark.
 const MARK: &str = "HPVM_BENCH";
-/// What our directories for scratch are called.
+/// The purpose in the names of our scratch directories.
 pub const SCRATCH: &str = "bench";
 /// How long a daemon may take to start or to end.
 const DAEMON_TIME_MAX: Duration = Duration::from_secs(10);
@@ -31,7 +33,7 @@ fn new_mark() -> String {
     format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A command that dies with us and knows nothing of a virtual machine the user may run.
+/// Returns a command that ends with this process, and that knows nothing of a virtual machine of the user.
 fn command(program: &Path, signal: &str, mark: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", signal, "--"]).arg(program).env(MARK, mark).stdin(Stdio::null());
@@ -43,35 +45,20 @@ fn command(program: &Path, signal: &str, mark: &str) -> Command {
     command
 }
 
-/// Kills what carries the mark, and waits until it is gone.
+/// Kills the processes with this mark, and waits until they have ended.
 fn sweep(mark: &str) {
-    let wanted = format!("{MARK}={mark}");
     let deadline = Instant::now() + GRACE;
     loop {
-        let mut found = false;
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes()) {
-                found = true;
-                signal(pid, Signal::KILL);
-            }
-        }
-        if !found || Instant::now() > deadline {
+        let left = processes::with_variable(MARK, OsStr::new(mark));
+        left.iter().for_each(|pid| processes::signal(*pid, Signal::KILL));
+        if left.is_empty() || Instant::now() > deadline {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn signal(pid: i32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // A process that has just ended is no error.
-        let _ = kill_process(pid, signal);
-    }
-}
-
-/// Waits for a child's end; `false` when the time is over first.
+/// Waits for a child's end. Returns false if the time is over first.
 fn wait_for(child: &mut Child, time: Duration) -> bool {
     let deadline = Instant::now() + time;
     while Instant::now() < deadline {
@@ -83,7 +70,7 @@ fn wait_for(child: &mut Child, time: Duration) -> bool {
     false
 }
 
-/// A program that runs in the background; ended when dropped.
+/// A program that runs in the background. Dropping it ends the program.
 pub struct Program {
     child: Child,
     mark: String,
@@ -91,7 +78,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `program`. What it prints as errors goes to a file in `scratch`.
+    /// Starts `program`. Its standard error goes to a file in `scratch`.
     pub fn start(
         program: &Path,
         arguments: &[String],
@@ -111,13 +98,12 @@ impl Program {
         Ok(Program { child, mark, errors })
     }
 
-    /// Waits for the end and returns what was printed. Fails when the program fails or takes
-    /// longer than `time`.
+    /// Waits for the end and returns the output. Fails if the program fails or takes longer than `time`.
     pub fn finish(mut self, time: Duration) -> Result<String> {
         let mut output = self.child.stdout.take().context("the output is read once")?;
         let (sender, receiver) = mpsc::channel();
-        // A thread of its own reads, so that this one can tell when the time is over; nobody
-        // wakes up while the program measures.
+        // A separate thread reads, so that this one notices when the time is over. Neither wakes while the program
+        // measures.
         std::thread::spawn(move || {
             let mut text = String::new();
             let _ = output.read_to_string(&mut text);
@@ -138,7 +124,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            signal(self.child.id() as i32, Signal::TERM);
+            processes::signal(self.child.id(), Signal::TERM);
             if !wait_for(&mut self.child, GRACE) {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
@@ -149,29 +135,22 @@ impl Drop for Program {
     }
 }
 
-/// The end of a text, for a message of one line.
+/// Returns the end of a text, for a message of one line.
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(3)..].join(" | ")
 }
 
-/// Removes directories of earlier runs that were killed: those whose process is no more.
+/// Removes the directories of earlier runs that were killed.
 pub fn remove_leftovers() {
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(rest) = name.strip_prefix(&format!("hpvm-{SCRATCH}-")) else { continue };
-        let pid = rest.split('-').next().and_then(|word| word.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
+    scratch::abandoned(SCRATCH).iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
 }
 
-/// A virtual machine of one host with a directory of its own; ended when dropped.
+/// A virtual machine of one host with a directory of its own. Dropping it ends the machine.
 pub struct Machine {
     daemon: Child,
     mark: String,
-    directory: Scratch,
+    directory: TempDir,
     library: PathBuf,
 }
 
@@ -180,7 +159,7 @@ impl Machine {
     pub fn start(vm: Vm) -> Result<Machine> {
         let library = vm.library_directory().with_context(|| format!("{} is not there", vm.name()))?;
         let mark = new_mark();
-        let directory = Scratch::new(SCRATCH)?;
+        let directory = scratch::directory(SCRATCH)?;
         let mut daemon = command(&vm.pvmd(), "TERM", &mark)
             .envs(environment(directory.path(), &library))
             .args(hostfile(vm, directory.path())?)
@@ -192,7 +171,7 @@ impl Machine {
         let output = daemon.stdout.take().context("the output is read once")?;
         let machine = Machine { daemon, mark, directory, library };
         let (sender, receiver) = mpsc::channel();
-        // The thread holds the pipe until the daemon's end: a daemon that prints more shall not die of it.
+        // The thread holds the pipe until the daemon's end, so that a daemon that prints more is not killed.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -207,17 +186,17 @@ impl Machine {
         }
     }
 
-    /// Where this machine's programs may put files.
+    /// Returns the directory for files of this machine's programs.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// What leads a program to this machine and its library.
+    /// Returns the variables with which a program finds this machine and its library.
     pub fn environment(&self) -> Vec<(String, String)> {
         environment(self.directory.path(), &self.library)
     }
 
-    /// The end of the daemon's log.
+    /// Returns the end of the daemon's log.
     pub fn log(&self) -> String {
         let logs = fs::read_dir(self.directory.path()).into_iter().flatten().flatten();
         let log = logs.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("/pvml."));
@@ -225,7 +204,7 @@ impl Machine {
     }
 }
 
-/// Debian's daemon does not look for its group server where Debian puts it (defect D4).
+/// Returns a hostfile for Debian's daemon, which does not look for its group server where Debian puts it (defect D4).
 fn hostfile(vm: Vm, directory: &Path) -> Result<Option<PathBuf>> {
     if vm == Vm::Ours {
         return Ok(None);
@@ -246,7 +225,7 @@ fn environment(directory: &Path, library: &Path) -> Vec<(String, String)> {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        signal(self.daemon.id() as i32, Signal::TERM);
+        processes::signal(self.daemon.id(), Signal::TERM);
         if !wait_for(&mut self.daemon, DAEMON_TIME_MAX) {
             eprintln!("bench: the daemon in {} does not end by SIGTERM", self.directory.path().display());
             let _ = self.daemon.kill();

@@ -1,10 +1,11 @@
-//! Runs the programs, all systems in turn, so that a noisy machine is noisy to all alike.
+//! Runs the programs of all systems in turn, so that noise of the machine affects all of them alike.
 use super::plan::{Group, Kind};
 use super::process::{Machine, Program, SCRATCH};
 use super::samples::Samples;
 use super::systems::{System, Vm};
-use crate::common::{Scratch, dist, root, sh};
+use crate::common::{dist, root, sh};
 use crate::debian_pvm;
+use crate::scratch;
 use anyhow::{Context, Result};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,20 +13,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How often a system may fail in a group before it is left out of it.
+/// How often a system may fail in a group before it is left out.
 const FAILURES_MAX: usize = 2;
-/// How long NPpvm's receiver gets to enrol before the transmitter looks for it.
+/// How long NPpvm's receiver has to enrol before the transmitter looks for it.
 const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
 /// The sizes of NPpvm that are shown, in bytes.
 const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
 const NETPIPE_PROGRAM: &str = "/usr/bin/NPpvm";
 
-/// Where programs and results lie.
+/// Returns the directory of programs and results.
 pub fn directory() -> PathBuf {
     root().join("target/bench")
 }
 
-/// Compiles the programs for the systems that are there.
+/// Compiles the programs for the systems that are installed.
 pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     let directory = directory();
     std::fs::create_dir_all(&directory)?;
@@ -42,7 +43,7 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     if systems.contains(&System::Hpvm) {
         pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }
-    // Ours has the functions of groups in libpvm3; Debian's program needs the other library too.
+    // Our libpvm3 contains the group functions; Debian's program needs the other library too.
     sh(pvm.args(["-Wl,--no-as-needed", "-lgpvm3", "-lpvm3"]))?;
     let compilers: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
     for (wrapper, program) in compilers {
@@ -51,18 +52,18 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     Ok(())
 }
 
-/// What went wrong, for the report.
+/// A failure, for the report.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Whose program failed.
+    /// The system whose program failed.
     pub system: System,
-    /// At what.
+    /// The measure.
     pub measure: String,
-    /// How.
+    /// The error.
     pub text: String,
 }
 
-/// Everything that came out.
+/// All results.
 #[derive(Default)]
 pub struct Outcome {
     /// The values.
@@ -72,14 +73,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Runs a group on the systems that are there.
+    /// Runs a group on the systems that are installed.
     pub fn run(&mut self, group: &Group, systems: &BTreeSet<System>) -> Result<()> {
         let members: Vec<System> = group.systems.iter().copied().filter(|system| systems.contains(system)).collect();
         let mut machines = Machines::default();
         let mut failures: BTreeMap<System, usize> = BTreeMap::new();
         for round in 0..group.rounds {
             for turn in 0..members.len() {
-                // Another one begins each round: what follows whom must not matter.
+                // Another system begins each round, since it must not matter which one follows which.
                 let system = members[(turn + round) % members.len()];
                 if failures.get(&system).is_some_and(|count| *count >= FAILURES_MAX) {
                     continue;
@@ -101,7 +102,7 @@ impl Outcome {
         let Kind::Ours(tasks) = group.kind else { return self.run_netpipe(group, system, machines) };
         let numbers = [group.repetition_ms.to_string(), group.repetitions.to_string()];
         let mut arguments = vec![group.measure.to_owned()];
-        let scratch = Scratch::new(SCRATCH)?;
+        let scratch = scratch::directory(SCRATCH)?;
         let program = if let Some(vm) = system.vm() {
             arguments.push(if system == System::PvmDirect { "direct" } else { "default" }.to_owned());
             arguments.extend(numbers);
@@ -122,7 +123,7 @@ impl Outcome {
         self.samples.add_output(system, &program.finish(group.time_max)?)
     }
 
-    /// Debian's NPpvm, the binary as it is: a receiver, then a transmitter that looks for it.
+    /// Runs Debian's unmodified NPpvm: a receiver, then a transmitter that looks for it.
     fn run_netpipe(&mut self, group: &Group, system: System, machines: &mut Machines) -> Result<()> {
         let machine = machines.get(system.vm().context("NPpvm is a PVM program")?)?;
         let start = |core: &str, more: &[&str]| {
@@ -165,7 +166,7 @@ impl Machines {
         Some(self.0.get(&vm)?.log())
     }
 
-    /// After a failure the next program gets a fresh machine.
+    /// Ends a machine after a failure: the next program gets a fresh one.
     fn end(&mut self, system: System) {
         if let Some(vm) = system.vm() {
             self.0.remove(&vm);

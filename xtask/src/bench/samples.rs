@@ -1,25 +1,25 @@
-//! What was measured.
+//! The measured values.
 use super::systems::System;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// What a value is a value of.
+/// What a value belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The measure, as the programs name it: `pingpong_psend`.
+    /// The measure, by the name that the programs use: `pingpong_psend`.
     pub measure: String,
-    /// Bytes, or tasks where the measure is about these.
+    /// The size in bytes, or the number of tasks.
     pub size: usize,
-    /// Whose value.
+    /// The system.
     pub system: System,
 }
 
 /// All values of one key.
 #[derive(Debug, Clone, Default)]
 pub struct Values {
-    /// In the order in which they came.
+    /// The values in the order of measurement.
     pub values: Vec<f64>,
-    /// The same for all: us, ms, M/s, %.
+    /// The unit of all values: us, ms, M/s, %.
     pub unit: String,
 }
 
@@ -28,8 +28,7 @@ pub struct Values {
 pub struct Samples(pub BTreeMap<Key, Values>);
 
 impl Samples {
-    /// Adds a program's output: lines of `name size value unit`. Fails on anything else, and when
-    /// there is nothing.
+    /// Adds a program's output: lines of `name size value unit`. Fails on anything else, and if there are none.
     pub fn add_output(&mut self, system: System, output: &str) -> Result<()> {
         if output.trim().is_empty() {
             bail!("the program printed no values");
@@ -56,14 +55,14 @@ impl Samples {
         self.0.get(&Key { measure: measure.to_owned(), size, system })
     }
 
-    /// The median, when the measure was taken.
+    /// Returns the median, if the measure was taken.
     pub fn median(&self, system: System, measure: &str, size: usize) -> Option<f64> {
         median(&self.get(system, measure, size)?.values)
     }
 
-    /// How one measure stands to another: the median of the ratios of values that were taken one
-    /// after the other, in the same round, so that a machine which is faster for some rounds than for
-    /// others is so for both. Where one side has fewer values the ratio of the medians.
+    /// Returns the ratio of two measures: the median of the ratios of values that were measured one after the other in
+    /// the same round. So a machine that is faster in some rounds than in others is so for both. If one side has fewer
+    /// values, returns the ratio of the medians.
     pub fn ratio(&self, ours: (System, &str), theirs: (System, &str), size: usize) -> Option<f64> {
         let (one, other) = (self.get(ours.0, ours.1, size)?, self.get(theirs.0, theirs.1, size)?);
         if one.values.len() != other.values.len() {
@@ -73,18 +72,18 @@ impl Samples {
         median(&ratios)
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     pub fn maximum(&self, system: System, measure: &str, size: usize) -> Option<f64> {
         self.get(system, measure, size)?.values.iter().copied().reduce(f64::max)
     }
 
-    /// Bandwidth in GB/s, from the time that a message takes one way.
+    /// Returns the bandwidth in GB/s, from the time of a message one way.
     pub fn bandwidth(&self, system: System, measure: &str, size: usize) -> Option<f64> {
         Some(size as f64 / self.median(system, measure, size)? * 1e-3)
     }
 }
 
-/// The middle value; of an even number of values, the middle between the two.
+/// Returns the middle value, or the mean of the two middle ones.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -110,7 +109,7 @@ mod tests {
     #[test]
     fn a_ratio_compares_what_was_measured_in_the_same_round() {
         let mut samples = Samples::default();
-        // The machine is four times slower in the second half: one side's medians are not the other's.
+        // The machine is four times slower in the second half, so one side's medians are not the other's.
         for (ours, theirs) in [(1.0, 2.0), (1.0, 2.0), (4.0, 8.0), (4.0, 8.0), (4.0, 2.0)] {
             samples.add(System::Hpvm, "a", 8, ours, "us");
             samples.add(System::OpenMpi, "b", 8, theirs, "us");

@@ -1,26 +1,26 @@
-//! The systems that are compared, and with which settings.
+//! The compared systems and their settings.
 use crate::common::dist;
 use crate::debian_pvm;
 use std::path::{Path, PathBuf};
 
-/// Where Debian's packages put what we compare with.
+/// The paths of the MPI programs in Debian.
 const OPEN_MPI_RUN: &str = "/usr/bin/mpirun.openmpi";
 const MPICH_RUN: &str = "/usr/bin/mpiexec.hydra";
 
-/// The settings that are the best for Open MPI's point-to-point messages inside a host.
+/// The best settings for Open MPI's point-to-point messages inside a host.
 const OPEN_MPI_BEST: &str = "--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 \
      --mca btl self,vader --mca btl_vader_eager_limit 32768";
 
-/// One of the systems; the order is that of the tables.
+/// A system; the order is that of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum System {
     /// Two processes that share memory, without any message system.
     Limit,
-    /// Ours.
+    /// hpvm.
     Hpvm,
     /// Debian's PVM 3.4.6 with its default route, through the daemon.
     Pvm,
-    /// The same with `PvmRouteDirect`.
+    /// Debian's PVM 3.4.6 with `PvmRouteDirect`.
     PvmDirect,
     /// Open MPI with single copies by the kernel.
     OpenMpi,
@@ -35,7 +35,7 @@ pub enum System {
 /// The four MPI settings.
 pub const MPIS: [System; 4] = [System::OpenMpi, System::OpenMpiCopy, System::Mpich, System::MpichCopy];
 
-/// Which virtual machine a PVM program runs on.
+/// The virtual machine on which a PVM program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vm {
     /// hpvm's daemon and library from `target/dist`.
@@ -48,7 +48,7 @@ pub enum Vm {
 pub type Launch = (&'static str, Vec<String>, Vec<(&'static str, &'static str)>);
 
 impl System {
-    /// As it stands in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             System::Limit => "limit",
@@ -62,7 +62,7 @@ impl System {
         }
     }
 
-    /// What is set, for those who want to check that it is fair.
+    /// Returns the settings, so that readers can check that they are fair.
     pub fn settings(self) -> String {
         match self {
             System::Limit => "two pinned processes spin on cache lines in shared memory; memcpy".into(),
@@ -81,7 +81,7 @@ impl System {
         }
     }
 
-    /// The virtual machine that its programs need.
+    /// Returns the virtual machine that the system's programs need.
     pub fn vm(self) -> Option<Vm> {
         match self {
             System::Hpvm => Some(Vm::Ours),
@@ -90,7 +90,7 @@ impl System {
         }
     }
 
-    /// Whether it is on this machine.
+    /// Returns whether the system is installed.
     pub fn is_there(self) -> bool {
         match self {
             System::Limit => true,
@@ -100,11 +100,11 @@ impl System {
         }
     }
 
-    /// For an MPI: how to start so many ranks.
+    /// Returns how to start this number of ranks, for an MPI.
     pub fn mpi_run(self, ranks: usize) -> Option<Launch> {
         let open_mpi = |more: &str| {
-            // With more ranks than cores a rank that waits must yield, else nothing moves; with
-            // as many, yielding makes every message slower.
+            // With more ranks than cores a waiting rank must yield, or nothing proceeds; with as many, yielding makes
+            // every message slower.
             let yields = if ranks > 2 { 1 } else { 0 };
             let words = format!("{OPEN_MPI_BEST} --mca mpi_yield_when_idle {yields} {more} -n {ranks}");
             Some((OPEN_MPI_RUN, words.split_whitespace().map(str::to_owned).collect(), vec![]))
@@ -123,7 +123,7 @@ impl System {
         }
     }
 
-    /// The compiler wrapper of an MPI, and what the compiled program is called.
+    /// Returns the compiler wrapper of an MPI, and the name of the compiled program.
     pub fn mpi_compiler(self) -> Option<(&'static str, &'static str)> {
         match self {
             System::OpenMpi | System::OpenMpiCopy => Some(("mpicc.openmpi", "openmpi_bench")),
@@ -134,7 +134,7 @@ impl System {
 }
 
 impl Vm {
-    /// The daemon.
+    /// Returns the path of the daemon.
     pub fn pvmd(self) -> PathBuf {
         match self {
             Vm::Ours => dist().join("bin/pvmd"),
@@ -142,7 +142,7 @@ impl Vm {
         }
     }
 
-    /// Where its `libpvm3.so.3` lies; `None` when the system is not installed.
+    /// Returns the directory of `libpvm3.so.3`; `None` if the system is not installed.
     pub fn library_directory(self) -> Option<PathBuf> {
         let has_library = |directory: &PathBuf| directory.join("libpvm3.so.3").exists();
         if !self.pvmd().exists() {
@@ -154,7 +154,7 @@ impl Vm {
         }
     }
 
-    /// As it stands in messages.
+    /// Returns the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Vm::Ours => "hpvm",

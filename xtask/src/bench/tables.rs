@@ -1,12 +1,12 @@
-//! Tables for people.
+//! Prints tables.
 use super::samples::Samples;
 use super::systems::System;
 use super::verdicts::{FORMS, best_mpi_bandwidth};
 use std::collections::BTreeSet;
 
-/// The sizes of the measure of latency, in bytes.
+/// The message sizes of the latency measures, in bytes.
 pub const SHORT_SIZES: [usize; 5] = [8, 64, 512, 4096, 16384];
-/// The sizes of the measure of bandwidth, in bytes.
+/// The message sizes of the bandwidth measures, in bytes.
 pub const LONG_SIZES: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 /// The sizes of a ring's token, in bytes.
 pub const RING_SIZES: [usize; 2] = [8, 4096];
@@ -14,9 +14,9 @@ pub const RING_SIZES: [usize; 2] = [8, 4096];
 /// The sizes of NetPIPE's messages, in bytes.
 pub const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
 
-/// How many members the groups have.
+/// The numbers of members of the groups.
 pub const GROUP_TASKS: [usize; 5] = [2, 4, 8, 16, 32];
-/// The calls of groups that are measured, and how a table names them.
+/// The group calls that are measured, and their names in tables.
 pub const GROUP_CALLS: [(&str, &str); 6] = [
     ("barrier", "pvm_barrier"),
     ("barrier_frozen", "pvm_barrier in a frozen group"),
@@ -26,11 +26,11 @@ pub const GROUP_CALLS: [(&str, &str); 6] = [
     ("gather_65536", "pvm_gather, 64 KiB each"),
 ];
 
-/// Width of a cell, and of the first column.
+/// The widths of a cell, and of the first column.
 const CELL: usize = 17;
 const HEAD: usize = 34;
 
-/// A size as people say it.
+/// Returns a size as text.
 pub fn size_text(bytes: usize) -> String {
     match bytes {
         small if small < 1 << 10 => format!("{small} B"),
@@ -39,7 +39,7 @@ pub fn size_text(bytes: usize) -> String {
     }
 }
 
-/// What the measures mean.
+/// Returns what a measure means.
 pub fn form_text(measure: &str) -> &str {
     let form = measure.split_once('_').map_or(measure, |parts| parts.1);
     match form {
@@ -62,19 +62,19 @@ pub fn form_text(measure: &str) -> &str {
     }
 }
 
-/// Whether the numbers of a measure are tasks; else they are bytes.
+/// Returns whether the sizes of a measure are tasks; otherwise they are bytes.
 fn counts_tasks(measure: &str) -> bool {
     measure.starts_with("spawn") || measure == "idle" || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
 }
 
-/// A table: one row a system and measure, one column a size.
+/// A table: one row for each system and measure, one column for each size.
 struct Table<'a> {
     title: &'a str,
     sizes: &'a [usize],
     measures: Vec<String>,
-    /// From the samples' median to what is shown.
+    /// Converts a median to the shown value.
     value: fn(usize, f64) -> f64,
-    /// What each size is compared with, to print a ratio behind each value.
+    /// Returns the value with which a size is compared; the ratio is printed after the value.
     reference: &'a dyn Fn(usize) -> Option<f64>,
 }
 
@@ -120,7 +120,7 @@ impl Table<'_> {
     }
 }
 
-/// Three significant digits.
+/// Returns a number with three significant digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
@@ -138,13 +138,13 @@ fn plain(_size: usize, median: f64) -> f64 {
     median
 }
 
-/// All tables.
+/// Prints all tables.
 pub fn print(samples: &Samples) {
     print_pair(samples);
     print_many(samples);
 }
 
-/// Latency and bandwidth between two tasks.
+/// Prints latency and bandwidth between two tasks.
 pub fn print_pair(samples: &Samples) {
     let limit = |size| {
         let measure = if size == 8 { "pingpong_line" } else { "pingpong_copy" };

@@ -4,13 +4,13 @@ use super::systems::{MPIS, System};
 use super::tables::{GROUP_CALLS, GROUP_TASKS, LONG_SIZES, RING_SIZES, size_text};
 use std::fmt;
 
-/// The forms of a packed message; the first word tells the encoding.
+/// The forms of a packed message; the first word is the encoding.
 pub const FORMS: [&str; 6] = ["raw_byte", "raw_int", "raw_double", "default_byte", "default_int", "default_double"];
 
-/// What counts as "the same" bandwidth.
+/// The ratio at which two bandwidths count as equal.
 const SAME_AS_RAW: f64 = 0.9;
 
-/// On which side of the bound the ratio must lie.
+/// The bound of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
     /// At most.
@@ -45,24 +45,24 @@ impl fmt::Display for Bound {
     }
 }
 
-/// One target: the same bound for one or more ratios.
+/// A target: the same bound for one or more ratios.
 pub struct Verdict {
     /// What is compared with what.
     pub text: String,
-    /// What holds for each ratio.
+    /// The bound of each ratio.
     pub bound: Bound,
-    /// What each is about, and its value; `None` when one side was not measured.
+    /// What each ratio is about, and its value; `None` if one side was not measured.
     pub ratios: Vec<(String, Option<f64>)>,
 }
 
-/// How a target stands.
+/// Whether a target is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// All ratios lie where they should.
+    /// All ratios are within the bound.
     Pass,
-    /// At least one does not.
+    /// At least one is not.
     Miss,
-    /// None misses, but one at least is unknown.
+    /// None misses the bound, but at least one is unknown.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for Standing {
 }
 
 impl Verdict {
-    /// How it stands.
+    /// Returns whether the target is met.
     pub fn standing(&self) -> Standing {
         if self.ratios.iter().flat_map(|ratio| ratio.1).any(|ratio| !self.bound.is_met(ratio)) {
             Standing::Miss
@@ -88,7 +88,7 @@ impl Verdict {
         }
     }
 
-    /// The worst of the ratios.
+    /// Returns the worst of the ratios.
     pub fn worst(&self) -> Option<f64> {
         let known = self.ratios.iter().filter_map(|ratio| ratio.1);
         known.reduce(|one, other| if self.bound.is_worse(one, other) { one } else { other })
@@ -114,19 +114,19 @@ fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
     Some(ours? / theirs?)
 }
 
-/// The highest bandwidth of any MPI with any of its settings, in GB/s.
+/// Returns the highest bandwidth of any MPI with any of its settings, in GB/s.
 pub fn best_mpi_bandwidth(samples: &Samples, size: usize) -> Option<f64> {
     let bandwidths = MPIS.iter().filter_map(|mpi| samples.bandwidth(*mpi, "pingpong_mpi", size));
     bandwidths.reduce(f64::max)
 }
 
-/// The shorter of the times of Debian's two routes.
+/// Returns the shorter time of Debian's two routes.
 fn best_pvm(samples: &Samples, measure: &str, size: usize) -> Option<f64> {
     let routes = [System::Pvm, System::PvmDirect];
     routes.iter().filter_map(|route| samples.median(*route, measure, size)).reduce(f64::min)
 }
 
-/// All targets of the measures that were taken.
+/// Returns all targets of the measures that were taken.
 pub fn verdicts(samples: &Samples) -> Vec<Verdict> {
     [latency(samples), bandwidth(samples), rate(samples), many(samples), groups(samples)]
         .into_iter()
@@ -169,7 +169,7 @@ fn latency(samples: &Samples) -> Vec<Verdict> {
 }
 
 fn bandwidth(samples: &Samples) -> Vec<Verdict> {
-    // Of two bandwidths, from two times for the same bytes.
+    // The ratio of two bandwidths, from two times for the same bytes.
     let to = |form: &str, theirs: (System, &str), size| {
         samples.ratio((System::Hpvm, &format!("pingpong_{form}")), theirs, size).map(f64::recip)
     };
@@ -261,10 +261,10 @@ fn many(samples: &Samples) -> Vec<Verdict> {
     ]
 }
 
-/// Barrier, reduction and gathering, of two tasks on two cores and of more.
+/// Returns the targets of barrier, reduce and gather, with two tasks on two cores and with more.
 fn groups(samples: &Samples) -> Vec<Verdict> {
     let to_open_mpi = |call: &str, tasks: usize| {
-        // Without a call of its own a frozen group is compared with the same call of MPI.
+        // MPI has no frozen groups: they are compared with the same call of MPI.
         let theirs = (System::OpenMpi, call.trim_end_matches("_frozen"));
         samples.ratio((System::Hpvm, call), theirs, tasks)
     };

@@ -1,13 +1,13 @@
-//! Which cases show what.
+//! Finds the cases that show something.
 use crate::conform::shown::{self, Shown};
 use anyhow::Result;
 use regex::Regex;
 
-/// How many cases are named. Of further ones not even the number is told, so that not every new case
-/// changes the document.
+/// The most cases that are named. The number of further cases is not shown, so that not every new case changes the
+/// document.
 const NAMED_MAX: usize = 4;
 
-/// All cases, those that use few functions first: they say most about each.
+/// All cases, those with few functions first: they say most about each of their functions.
 pub struct Evidence {
     pub cases: Vec<Shown>,
     /// The programs of Debian that cases run.
@@ -24,22 +24,22 @@ impl Evidence {
         Ok(Evidence { cases, programs })
     }
 
-    /// Whether there is a case of that name.
+    /// Returns whether there is a case with that name.
     pub fn has(&self, name: &str) -> bool {
         self.cases.iter().any(|case| case.name == name)
     }
 
-    /// The programs that use a function; Fortran's names end in an underscore.
+    /// Returns the programs that use a function; Fortran's names end in an underscore.
     pub fn using(&self, function: &str) -> Vec<&str> {
         self.names(|case| case.uses.contains(function))
     }
 
-    /// The scripts that run a program.
+    /// Returns the scripts that run a program.
     pub fn running(&self, program: &str) -> Vec<&str> {
         self.names(|case| case.runs.iter().any(|name| name == program))
     }
 
-    /// The cases in whose text one of these words stands.
+    /// Returns the cases whose text contains one of these words.
     pub fn with_words(&self, words: &[&str]) -> Vec<&str> {
         match pattern(words) {
             Some(pattern) => self.names(|case| pattern.is_match(&case.text)),
@@ -47,13 +47,13 @@ impl Evidence {
         }
     }
 
-    /// The scripts for the console in which a line begins with that command.
+    /// Returns the console scripts in which a line begins with that command.
     pub fn with_command(&self, command: &str) -> Vec<&str> {
         let begins = |line: &str| line.split_whitespace().next() == Some(command);
         self.names(|case| case.name.starts_with("console/") && case.text.lines().any(begins))
     }
 
-    /// The cases that name a defect in their directives.
+    /// Returns the cases that name a defect in their directives.
     pub fn of_defect(&self, defect: &str) -> Vec<&str> {
         self.names(|case| {
             case.differences.iter().any(|one| one.0 == defect)
@@ -66,14 +66,14 @@ impl Evidence {
     }
 }
 
-/// Finds one of these words where no letters of a longer one stand around it.
+/// Returns a pattern that finds one of these words, but not as a part of a longer word.
 fn pattern(words: &[&str]) -> Option<Regex> {
     let words: Vec<String> = words.iter().map(|word| regex::escape(word)).collect();
     let pattern = format!("(?:^|[^A-Za-z0-9_])(?:{})(?:$|[^A-Za-z0-9_])", words.join("|"));
     (!words.is_empty()).then(|| Regex::new(&pattern).expect("words and what stands around them"))
 }
 
-/// A list of cases as a table shows it.
+/// Returns a list of cases as a table shows it.
 pub fn listed(cases: &[&str]) -> String {
     let mut seen: Vec<&str> = Vec::new();
     for case in cases {

@@ -1,4 +1,4 @@
-//! What docs/compatibility.toml says.
+//! Reads docs/compatibility.toml.
 use super::evidence::Evidence;
 use crate::common::root;
 use crate::lint::files_under;
@@ -7,10 +7,10 @@ use regex::Regex;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// The defects of the original that are numbered.
+/// The number of the original's defects.
 const DEFECTS: u32 = 59;
 
-/// Everything in the file.
+/// The contents of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
@@ -26,7 +26,7 @@ pub struct Facts {
     pub defect: Vec<Defect>,
 }
 
-/// Names of the original that are not there.
+/// Names of the original that hpvm lacks.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Absent {
@@ -34,7 +34,7 @@ pub struct Absent {
     pub note: String,
 }
 
-/// What became of something.
+/// The status of something.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -44,7 +44,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// As the tables say it.
+    /// Returns the text in tables.
     pub fn text(self) -> &'static str {
         match self {
             Status::Works => "works",
@@ -65,11 +65,11 @@ pub struct Item {
     /// Cases beside those that are found by words.
     #[serde(default)]
     pub cases: Vec<String>,
-    /// The words to look for in place of the name.
+    /// The words to search in place of the name.
     pub seek: Option<Vec<String>>,
 }
 
-/// What became of a defect.
+/// The status of a defect.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -100,7 +100,7 @@ impl Facts {
         toml::from_str(&text).with_context(|| format!("cannot understand {}", path.display()))
     }
 
-    /// Whether the file agrees with the sources as far as a program can tell.
+    /// Checks that the file agrees with the sources as far as a program can tell.
     pub fn check(&self, evidence: &Evidence) -> Result<()> {
         let expected: Vec<String> = (1..=DEFECTS).map(|number| format!("D{number}")).collect();
         let found: Vec<&str> = self.defect.iter().map(|defect| &*defect.id).collect();
@@ -127,10 +127,10 @@ impl Facts {
 }
 
 impl Defect {
-    /// Whether what is said to be done is shown by something, and that is there.
+    /// Checks that a case or a test shows what the file says, and that it exists.
     fn check(&self, evidence: &Evidence) -> Result<()> {
         let shown = !evidence.of_defect(&self.id).is_empty() || !self.cases.is_empty() || !self.tests.is_empty();
-        ensure!(shown, "nothing shows it");
+        ensure!(shown, "no case and no test shows it");
         for test in self.tests.iter().filter_map(|test| test.strip_prefix("test ")) {
             let pattern = format!("fn {test}(");
             let mut sources = files_under(&["crates"], &["rs"])?.into_iter();
@@ -141,13 +141,13 @@ impl Defect {
     }
 }
 
-/// A command in the console's table.
+/// Matches a command in the console's table.
 const COMMAND: &str = r#"\bcommand\(\s*"([a-z]+)""#;
-/// An option of `pvm_setopt` in the header: a name with a number up to 25, in the part about them.
+/// Matches an option of `pvm_setopt` in the header: a name with a number up to 25, in the part about them.
 const OPTION: &str = r"(?m)^#define (Pvm(?:Self)?(?:Route|DebugMask|AutoErr|Output[A-Z][a-z]+|Trace(?:Tid|Code|Buffer|Options|Context)|FragSize|ResvTids|ShowTids|PollType|PollTime|NoReset)) \d+";
-/// An environment variable.
+/// Matches an environment variable.
 const VARIABLE: &str = r#""(H?PVM[A-Z_]+)""#;
-/// Where environment variables are read.
+/// The files that read environment variables.
 const VARIABLES_IN: &[&str] = &[
     "crates/libpvm3/src/spawn.rs",
     "crates/libpvm3/src/start.rs",
@@ -159,7 +159,7 @@ const VARIABLES_IN: &[&str] = &[
     "crates/pvmd/src/settings.rs",
 ];
 
-/// What a pattern finds in a file of the tree.
+/// Returns what a pattern finds in a file of the tree.
 fn quoted(file: &str, pattern: &str) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(root().join(file)).with_context(|| format!("cannot read {file}"))?;
     let pattern = Regex::new(pattern)?;

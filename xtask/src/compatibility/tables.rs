@@ -28,7 +28,7 @@ the cases that use something, those are named that use little else.
 | no | is not there; the remark says why |
 ";
 
-/// The whole document.
+/// Returns the whole document.
 pub fn document(facts: &Facts, pages: &[Page], evidence: &Evidence) -> String {
     let mut text = HEAD.to_owned();
     functions(&mut text, facts, pages, evidence);
@@ -53,7 +53,7 @@ pub fn document(facts: &Facts, pages: &[Page], evidence: &Evidence) -> String {
     text
 }
 
-/// Finds the cases of an item.
+/// Returns the cases of an item.
 type Finder = for<'a> fn(&Item, &'a Evidence) -> Vec<&'a str>;
 
 fn words_of(item: &Item) -> Vec<&str> {
@@ -63,7 +63,7 @@ fn words_of(item: &Item) -> Vec<&str> {
     }
 }
 
-/// Text in a cell of a table.
+/// Returns text for a cell of a table.
 fn cell(text: &str) -> String {
     text.trim_end().replace('|', "\\|").replace('\n', "<br>")
 }
@@ -84,7 +84,7 @@ fn page_of<'a>(pages: &'a [Page], name: &str) -> Option<&'a Page> {
     pages.iter().find(|page| page.names().iter().any(|known| known == name))
 }
 
-/// The defects that a text names.
+/// Returns the defects that a text names.
 fn defects_in(text: &str) -> String {
     let mut found: Vec<&str> = Vec::new();
     for group in DEFECT.find_iter(text) {

@@ -1,4 +1,4 @@
-//! What a case is, and how its directives read.
+//! Conformance cases and their directives.
 //!
 //! ```text
 //! @ fresh                      daemons of its own
@@ -27,16 +27,16 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a case may take where it does not say so.
+/// The time limit of a case without a directive.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 
-/// What runs a case.
+/// The kind of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A C program, linked to libpvm3.
     Program,
-    /// A Fortran program, linked to Debian's libfpvm3.a and libpvm3. Each is a second case
-    /// ([`Case::own`]) where the program of our side is made with our header and libraries.
+    /// A Fortran program, linked to Debian's libfpvm3.a and libpvm3. A second case ([`Case::own`]) uses our header and
+    /// libraries for the program of our side.
     Fortran,
     /// Lines for the console's standard input.
     Console,
@@ -44,7 +44,7 @@ pub enum Kind {
     Script,
 }
 
-/// What Debian's PVM does with a case that only hpvm does right.
+/// What Debian's PVM does with a case that only hpvm passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Theirs {
     Crashes,
@@ -63,7 +63,7 @@ pub struct Difference {
     pub always: bool,
 }
 
-/// One case.
+/// A case.
 #[derive(Debug)]
 pub struct Case {
     pub name: String,
@@ -80,7 +80,7 @@ pub struct Case {
     pub log: bool,
     pub unordered: bool,
     pub hosts: Option<usize>,
-    /// Why it runs on one host only.
+    /// Why the case runs on one host only.
     pub one_host: Option<String>,
     pub needs: Vec<PathBuf>,
     pub runs: Vec<String>,
@@ -88,7 +88,7 @@ pub struct Case {
     pub ours_only: Option<(String, Theirs)>,
 }
 
-/// All cases below `folder`, by name.
+/// Returns all cases below `folder`, sorted by name.
 pub fn find(folder: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (subfolder, extension, kind) in [
@@ -112,12 +112,12 @@ pub fn find(folder: &Path) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A shell script, wherever it lies.
+/// Returns the case of a shell script anywhere.
 pub fn script(source: &Path) -> Result<Vec<Case>> {
     of_source(&source.canonicalize()?, Kind::Script, "script")
 }
 
-/// The case of a file; two, where a Fortran program is made twice.
+/// Returns the case of a file, or two if a Fortran program is compiled twice.
 fn of_source(source: &Path, kind: Kind, subfolder: &str) -> Result<Vec<Case>> {
     let text = std::fs::read_to_string(source)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -127,7 +127,7 @@ fn of_source(source: &Path, kind: Kind, subfolder: &str) -> Result<Vec<Case>> {
         Kind::Console | Kind::Script => read(format!("{subfolder}/{stem}"), false)?,
         Kind::Fortran => {
             let with_ours = read(format!("{stem}.f own"), true)?;
-            // What Debian's library does not have cannot be linked to it.
+            // Names that Debian's library lacks cannot be linked to it.
             if matches!(with_ours.ours_only, Some((_, Theirs::Skip))) {
                 return Ok(vec![with_ours]);
             }
@@ -180,7 +180,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "log" => case.log = true,
         "unordered" => case.unordered = true,
         "hosts" => case.hosts = Some(rest.parse()?),
-        "one-host" if rest.is_empty() => bail!("wants a reason"),
+        "one-host" if rest.is_empty() => bail!("needs a reason"),
         "one-host" => case.one_host = Some(rest.to_string()),
         "needs" => case.needs.push(debian_pvm::expanded(rest).into()),
         "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
@@ -190,7 +190,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "own-differs" => {}
         "may-differ" => case.differences.push(difference(rest, false)?),
         "ours-only" => {
-            let (defect, theirs) = rest.split_once(": ").context("wants `Dn: crashes|hangs|skip`")?;
+            let (defect, theirs) = rest.split_once(": ").context("needs `Dn: crashes|hangs|skip`")?;
             let theirs = match theirs {
                 "crashes" => Theirs::Crashes,
                 "hangs" => Theirs::Hangs,
@@ -205,14 +205,14 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
 }
 
 fn pair(text: &str) -> Result<(String, String)> {
-    let (name, value) = text.split_once('=').context("wants NAME=VALUE")?;
+    let (name, value) = text.split_once('=').context("needs NAME=VALUE")?;
     let root = crate::common::root().display().to_string();
     Ok((name.to_string(), value.replace("{root}", &root)))
 }
 
 fn difference(text: &str, always: bool) -> Result<Difference> {
-    let (defect, lines) = text.split_once(": ").context("wants `Dn: A => B`")?;
-    let (theirs, ours) = lines.split_once(" => ").context("wants `Dn: A => B`")?;
+    let (defect, lines) = text.split_once(": ").context("needs `Dn: A => B`")?;
+    let (theirs, ours) = lines.split_once(" => ").context("needs `Dn: A => B`")?;
     let unescape = |text: &str| text.replace("\\n", "\n");
     Ok(Difference { defect: defect.to_string(), theirs: unescape(theirs), ours: unescape(ours), always })
 }

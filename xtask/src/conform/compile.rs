@@ -1,8 +1,8 @@
-//! Compiles the C and the Fortran cases.
+//! Compiles the C and Fortran cases.
 //!
-//! They are compiled with Debian's headers and linked to Debian's libraries, so that what runs on
-//! hpvm is what runs on PVM: the same file, relinked by nothing but `LD_LIBRARY_PATH`. Fortran cases
-//! have PVM's wrappers within then; so each is made a second time with our header and libraries.
+//! They are compiled with Debian's headers and linked to Debian's libraries, so that the same file runs on both
+//! systems: only `LD_LIBRARY_PATH` differs. Fortran cases then contain PVM's wrappers; so each is compiled a second
+//! time with our header and libraries.
 
 use super::case::{Case, Kind};
 use super::machine::{self, Side};
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Where the compiled cases lie: it is on the daemons' search path.
+/// Returns the folder of the compiled cases, which is on the daemons' search path.
 pub fn folder() -> PathBuf {
     common::root().join("target/conform/bin")
 }
 
-/// Where those lie that are made with our own header and libraries.
+/// Returns the folder of the cases that are compiled with our own header and libraries.
 fn own_folder() -> PathBuf {
     common::root().join("target/conform/own")
 }
 
-/// The program of a case on one side.
+/// Returns the program of a case on one side.
 pub fn program(case: &Case, side: Side) -> PathBuf {
     let folder = if case.own && side == Side::Ours { own_folder() } else { folder() };
     folder.join(case.source.file_stem().unwrap_or_default())
@@ -48,7 +48,7 @@ pub fn all(cases: &[Case]) -> Result<()> {
     Ok(())
 }
 
-/// Compiles what is made with our own header and libraries, which are there now.
+/// Compiles the cases that use our own header and libraries, which exist now.
 pub fn own(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(own_folder())?;
     let helpers = common::root().join("tests/conform");
@@ -68,7 +68,7 @@ pub fn c(helpers: &Path) -> Command {
     command
 }
 
-/// A line as for old programs: types of arguments that differ from call to call are as they are.
+/// Returns a command with options for old programs, in which the types of an argument may differ from call to call.
 fn fortran(helpers: &Path, side: Side) -> Command {
     let mut command = Command::new("gfortran");
     debian_pvm::compiles(&mut command)
@@ -78,7 +78,7 @@ fn fortran(helpers: &Path, side: Side) -> Command {
     command
 }
 
-/// Runs the compiler when what it makes is older than one of its inputs.
+/// Runs the compiler if `target` is older than one of its inputs.
 pub fn make(command: &mut Command, source: &Path, target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let newest = inputs.iter().map(|path| changed(path)).max().flatten().max(changed(source));
     if changed(target) > newest {

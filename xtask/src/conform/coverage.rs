@@ -1,4 +1,4 @@
-//! Which functions the cases call.
+//! Finds the functions that no case calls.
 
 use super::case::{Case, Kind};
 use super::compile;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What a case uses of libraries; of a script it is not known.
+/// Returns the library symbols that a case uses; those of a script are not known.
 pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
     match case.kind {
         Kind::Program => dynamic_names(&compile::program(case, Side::Theirs)),
@@ -25,7 +25,7 @@ fn dynamic_names(program: &Path) -> Result<BTreeSet<String>> {
     Ok(text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_string)).collect())
 }
 
-/// A Fortran program may have the wrappers within, so its source says what it calls.
+/// Returns the calls in a Fortran source, since the program may contain the wrappers.
 fn fortran_names(source: &str) -> BTreeSet<String> {
     let statements = source.lines().filter(|line| !line.starts_with(['!', 'c', 'C', '*']));
     let words = statements.flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric()));
@@ -33,7 +33,7 @@ fn fortran_names(source: &str) -> BTreeSet<String> {
     names.filter(|name| FORTRAN.contains(&&**name)).collect()
 }
 
-/// Says which functions no case calls; gives 1 if there are any.
+/// Reports the functions that no case calls. Returns 1 if there are any.
 pub fn report(cases: &[Case]) -> Result<usize> {
     let mut called = BTreeSet::new();
     for case in cases {
@@ -45,7 +45,7 @@ pub fn report(cases: &[Case]) -> Result<usize> {
         println!("ok       every function is called by some case");
         return Ok(0);
     }
-    failures::tell(format_args!("MISSING  no case calls {}", missing.join(" ")));
+    failures::report(format_args!("MISSING  no case calls {}", missing.join(" ")));
     Ok(1)
 }
 

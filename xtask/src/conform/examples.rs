@@ -1,4 +1,4 @@
-//! Which programs of Debian the cases run: all that its PVM packages bring must be among them.
+//! Finds the programs of Debian that no case runs: the cases must run all programs of its PVM packages.
 
 use super::case::{Case, Kind};
 use crate::debian_pvm;
@@ -10,14 +10,14 @@ const PACKAGE: &str = "pvm-examples";
 /// Programs of other packages that use PVM.
 const OTHERS: &[&str] = &["NPpvm", "pvm_gstat", "pvmgroups", "slsh", "tablix2", "tracer", "trcsort"];
 
-/// The programs that are to be run.
+/// Returns the programs that have to be run.
 pub fn programs() -> Result<Vec<String>> {
     let (files, folder) = (debian_pvm::files(PACKAGE)?, debian_pvm::programs());
     let package = files.iter().filter_map(|file| file.strip_prefix(&folder).ok()?.to_str());
     Ok(package.chain(OTHERS.iter().copied()).map(str::to_string).collect())
 }
 
-/// What a case runs; among it are words of scripts that are no programs.
+/// Returns the programs that a case runs, among other words of its script.
 pub fn run_by(case: &Case) -> Result<Vec<String>> {
     let mut run = case.runs.clone();
     if case.kind == Kind::Script {
@@ -26,7 +26,7 @@ pub fn run_by(case: &Case) -> Result<Vec<String>> {
     Ok(run)
 }
 
-/// Says which programs no case runs; gives 1 if there are any.
+/// Reports the programs that no case runs. Returns 1 if there are any.
 pub fn report(cases: &[Case]) -> Result<usize> {
     let mut run = Vec::new();
     for case in cases {
@@ -37,11 +37,11 @@ pub fn report(cases: &[Case]) -> Result<usize> {
         println!("ok       every program of {PACKAGE} and its like is run by some case");
         return Ok(0);
     }
-    failures::tell(format_args!("MISSING  no case runs {}", missing.join(" ")));
+    failures::report(format_args!("MISSING  no case runs {}", missing.join(" ")));
     Ok(1)
 }
 
-/// The words of a script's commands, paths by their last part.
+/// Returns the words of a script's commands; of a path, the last part.
 fn words(script: &str) -> Vec<String> {
     let commands = script.lines().filter(|line| !line.trim_start().starts_with('#'));
     let apart = |letter: char| !(letter.is_alphanumeric() || "._-".contains(letter));

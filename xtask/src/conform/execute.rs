@@ -1,4 +1,4 @@
-//! Runs one case on one side.
+//! Runs a case on one side.
 
 use super::case::{Case, Kind};
 use super::compile;
@@ -20,7 +20,7 @@ pub enum End {
 }
 
 impl End {
-    /// The last line of an output.
+    /// Returns the last line of an output.
     pub fn line(self) -> String {
         match self {
             End::Exit(code) => format!("exit: {code}\n"),
@@ -30,28 +30,28 @@ impl End {
     }
 }
 
-/// What a case gave on one side.
+/// The result of a case on one side.
 #[derive(Debug)]
 pub struct Outcome {
     pub end: End,
-    /// Normalised; the last line says how the program ended.
+    /// The normalised output; its last line tells how the program ended.
     pub text: String,
 }
 
-/// What runs cases on either side.
+/// Runs cases on either side.
 pub trait Runner {
     /// Runs a case.
     fn run(&mut self, case: &Case, side: Side) -> Result<Outcome>;
 }
 
-/// Runs cases one after the other and keeps a machine of each kind for those that can share.
+/// Runs cases one after the other. Keeps a machine of each kind for the cases that can share it.
 pub struct Worker {
     theirs: Option<Machine>,
     ours: Option<Machine>,
 }
 
 impl Worker {
-    /// No machine yet: they are started when a case needs them.
+    /// Makes a worker without machines; they are started when a case needs them.
     pub fn new() -> Worker {
         Worker { theirs: None, ours: None }
     }
@@ -80,7 +80,7 @@ impl Runner for Worker {
         };
         let outcome = execute(case, &machine)?;
         machine.tidy();
-        // A machine on which something went wrong is not worth keeping.
+        // A machine on which a case failed is not used again.
         if outcome.end == End::Exit(0) && machine.alive() {
             *place = Some(machine);
         }
@@ -88,7 +88,7 @@ impl Runner for Worker {
     }
 }
 
-/// What runs a case, and with what arguments; `compiled` is its program if it has to be compiled.
+/// Returns the program that runs a case, and its arguments. `compiled` is the program if it has to be compiled.
 pub fn program_of(case: &Case, side: Side, compiled: PathBuf) -> (PathBuf, Vec<PathBuf>) {
     match case.kind {
         Kind::Program | Kind::Fortran => (compiled, Vec::new()),
@@ -102,25 +102,25 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     let mut command = machine.command(&program);
     command.args(arguments);
     let input = match case.kind {
-        Kind::Console => Stdio::from(console_input(case, &machine.folder)?),
+        Kind::Console => Stdio::from(console_input(case, machine.folder())?),
         _ => Stdio::null(),
     };
-    let path = machine.folder.join("output");
+    let path = machine.folder().join("output");
     let output = File::create(&path)?;
     command.envs(case.env.iter().map(|(name, value)| (name, value)));
-    // The console's two streams are buffered differently, so their order says nothing.
+    // The console buffers its two streams differently, so their order says nothing.
     let errors = match case.kind {
-        Kind::Console => File::create(machine.folder.join("errors"))?,
+        Kind::Console => File::create(machine.folder().join("errors"))?,
         _ => output.try_clone()?,
     };
     if case.kind == Kind::Fortran {
-        // Or what the program prints would stand behind what the library says.
+        // Otherwise the program's output would follow that of the library.
         command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
     }
     command.stdin(input).stderr(errors).stdout(output);
     let end = wait(&mut command, case.timeout).with_context(|| case.name.clone())?;
     let mut text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-    if let Ok(errors) = std::fs::read_to_string(machine.folder.join("errors")) {
+    if let Ok(errors) = std::fs::read_to_string(machine.folder().join("errors")) {
         text = text + "---- standard error\n" + &errors;
     }
     if !text.is_empty() && !text.ends_with('\n') {
@@ -137,7 +137,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     Ok(Outcome { end, text })
 }
 
-/// The script without its directives.
+/// Opens the script without its directives.
 pub fn console_input(case: &Case, folder: &Path) -> Result<File> {
     let text = std::fs::read_to_string(&case.source)?;
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("#@ ")).collect();
@@ -171,7 +171,7 @@ fn ended(status: ExitStatus) -> End {
     }
 }
 
-/// The child leads a group; whatever it started by itself goes with it.
+/// Kills the child's process group, with everything that it has started.
 fn kill_group(child: &Child) {
     if let Some(id) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);

@@ -1,33 +1,34 @@
-//! A daemon of either kind in a folder of its own, and how all that belongs to it is ended.
+//! A daemon of either system in a folder of its own.
 
 use super::compile;
-use crate::{common, debian_pvm};
+use crate::{common, debian_pvm, processes, scratch};
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 use std::fmt;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How long a daemon may take to print its socket's path.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// The folders of machines: this, the runner's process id, a number.
-const FOLDER_PREFIX: &str = "hpvm-conform.";
-/// Names a tree to take in the place of `target/dist`.
+/// The purpose in the names of the machines' folders.
+const PURPOSE: &str = "conform";
+/// The variable with a tree to use instead of `target/dist`.
 pub const OURS_VARIABLE: &str = "CONFORM_OURS";
-/// How often a condition is looked at again.
+/// The interval of checks for a condition.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
-/// Whose PVM.
+/// The system under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// Debian's PVM 3.4.6.
     Theirs,
-    /// hpvm, as `cargo xtask build` lays it out.
+    /// hpvm, from the distribution tree.
     Ours,
 }
 
@@ -41,7 +42,7 @@ impl fmt::Display for Side {
 }
 
 impl Side {
-    /// The folder of `pvm3.h` and its kin.
+    /// Returns the folder of `pvm3.h` and its kin.
     pub fn headers(self) -> PathBuf {
         match self {
             Side::Theirs => debian_pvm::headers(),
@@ -49,7 +50,7 @@ impl Side {
         }
     }
 
-    /// What programs need to find the libraries of this side.
+    /// Returns the variables with which programs find the libraries of this side.
     pub fn environment(self) -> Vec<(String, String)> {
         match self {
             Side::Theirs => debian_pvm::environment().into(),
@@ -57,7 +58,7 @@ impl Side {
         }
     }
 
-    /// The folder of `pvm` and `pvmd`.
+    /// Returns the folder of `pvm` and `pvmd`.
     pub fn programs(self) -> PathBuf {
         match self {
             Side::Theirs => debian_pvm::programs(),
@@ -66,17 +67,17 @@ impl Side {
     }
 }
 
-/// `PATH` on a side: its own programs first, those that use PVM, the system's.
+/// Returns `PATH` on a side: its own programs first, then those that use PVM, then the system's.
 pub fn path(side: Side) -> String {
     format!("{}:{}:/usr/bin:/bin:/usr/sbin:/sbin", side.programs().display(), debian_pvm::programs().display())
 }
 
-/// hpvm's tree: `target/dist`, or what `CONFORM_OURS` names (an installed prefix, a debug build).
+/// Returns hpvm's tree: `target/dist`, or the one that `CONFORM_OURS` names (an installed prefix, a debug build).
 pub fn ours() -> PathBuf {
     std::env::var_os(OURS_VARIABLE).map_or_else(common::dist, PathBuf::from)
 }
 
-/// Fails where a side that is wanted is not there.
+/// Fails if a side that is needed is missing.
 pub fn require(only: Option<Side>) -> Result<()> {
     for side in [Side::Theirs, Side::Ours] {
         let daemon = side.programs().join("pvmd");
@@ -87,33 +88,35 @@ pub fn require(only: Option<Side>) -> Result<()> {
     Ok(())
 }
 
-/// A folder, the environment that points at it, and perhaps a daemon.
+/// A folder, the environment that refers to it, and perhaps a daemon.
 pub struct Machine {
     pub side: Side,
-    /// Both `HOME`'s parent and `PVM_TMP`.
-    pub folder: PathBuf,
+    /// `PVM_TMP` and the parent of `HOME`.
+    folder: TempDir,
     daemon: Option<Child>,
     daemon_env: Vec<(String, String)>,
 }
 
 impl Machine {
-    /// Makes the folder; starts nothing.
+    /// Makes the folder, and starts nothing.
     pub fn new(side: Side, daemon_env: &[(String, String)]) -> Result<Machine> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // Short: the path of Debian's socket has to fit into 108 bytes.
-        let folder = std::env::temp_dir().join(format!("{FOLDER_PREFIX}{}.{number}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| format!("{}", folder.display()))?;
-        std::fs::create_dir(folder.join("home"))?;
+        let folder = scratch::directory(PURPOSE)?;
+        std::fs::create_dir(folder.path().join("home"))?;
         Ok(Machine { side, folder, daemon: None, daemon_env: daemon_env.to_vec() })
     }
 
-    /// The home directory of everything that runs here.
-    pub fn home(&self) -> PathBuf {
-        self.folder.join("home")
+    /// Returns the folder: `PVM_TMP` and the parent of `HOME`.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
-    /// Whether the daemon that was started still runs.
+    /// Returns the home directory of everything that runs here.
+    pub fn home(&self) -> PathBuf {
+        self.folder().join("home")
+    }
+
+    /// Returns whether the daemon still runs.
     pub fn alive(&mut self) -> bool {
         matches!(self.daemon.as_mut().map(Child::try_wait), Some(Ok(None)))
     }
@@ -122,17 +125,17 @@ impl Machine {
     pub fn start(&mut self, hostfile: &[String]) -> Result<()> {
         let mut command = self.command(&self.side.programs().join("pvmd"));
         if !hostfile.is_empty() {
-            let path = self.folder.join("hostfile");
+            let path = self.folder().join("hostfile");
             std::fs::write(&path, hostfile.join("\n") + "\n")?;
             command.arg(path);
         }
-        let ready = self.folder.join("ready");
-        command.stdin(Stdio::null()).stdout(File::create(&ready)?).stderr(File::create(self.folder.join("stderr"))?);
+        let ready = self.folder().join("ready");
+        command.stdin(Stdio::null()).stdout(File::create(&ready)?).stderr(File::create(self.folder().join("stderr"))?);
         self.daemon = Some(command.spawn().with_context(|| format!("cannot start the daemon of {}", self.side))?);
         let end = Instant::now() + START_TIMEOUT;
         while !std::fs::read(&ready)?.contains(&b'\n') {
             if Instant::now() > end || !self.alive() {
-                let said = std::fs::read_to_string(self.folder.join("stderr"))?;
+                let said = std::fs::read_to_string(self.folder().join("stderr"))?;
                 bail!("the daemon of {} does not start: {said}", self.side);
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -140,7 +143,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A command in a process group of its own, with the environment of this machine and no other.
+    /// Returns a command in a process group of its own, with the environment of this machine and no other.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().process_group(0).current_dir(self.home());
@@ -148,7 +151,7 @@ impl Machine {
         command.env("PATH", path(self.side));
         let search = format!("{}:{}:/usr/bin:{}", compile::folder().display(), theirs.display(), self.home().display());
         command.env("PVM_PATH", search).env(debian_pvm::VARIABLE, debian_pvm::usr());
-        command.env("HOME", self.home()).env("PVM_TMP", &self.folder).env("PVM_ALLOW_ROOT", "1").env("LC_ALL", "C");
+        command.env("HOME", self.home()).env("PVM_TMP", self.folder()).env("PVM_ALLOW_ROOT", "1").env("LC_ALL", "C");
         command.env("CONFORM_BIN", compile::folder()).env("CONFORM", common::root().join("tests/conform"));
         command.env("CONFORM_INCLUDE", self.side.headers());
         command.envs(self.side.environment());
@@ -156,78 +159,57 @@ impl Machine {
         command
     }
 
-    /// The daemon's log.
+    /// Returns the daemon's log.
     pub fn log(&self) -> String {
         let name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("pvml.");
-        let mut entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut entries = std::fs::read_dir(self.folder()).into_iter().flatten().flatten();
         let log = entries.find(name).and_then(|entry| std::fs::read(entry.path()).ok());
         String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
     }
 
-    /// Kills what a case left behind; the daemon lives on.
+    /// Kills what a case left behind, but not the daemon.
     pub fn tidy(&self) {
-        let _ = std::fs::remove_file(self.folder.join("errors"));
+        let _ = std::fs::remove_file(self.folder().join("errors"));
         let daemon = self.daemon.as_ref().map(Child::id);
         for id in self.processes() {
             if Some(id) != daemon {
-                kill(id, rustix::process::Signal::KILL);
+                processes::signal(id, Signal::KILL);
             }
         }
     }
 
     fn processes(&self) -> Vec<u32> {
-        processes_of(&self.folder)
+        processes_of(self.folder())
     }
 }
 
-/// Processes whose environment names the folder: all that was ever started there.
+/// Returns the processes whose environment names the folder: all that were ever started there.
 fn processes_of(folder: &Path) -> Vec<u32> {
-    let mark = format!("PVM_TMP={}\0", folder.display());
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-    ids.filter(|id| {
-        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        environment.windows(mark.len()).any(|window| window == mark.as_bytes())
-    })
-    .collect()
+    processes::with_variable("PVM_TMP", folder.as_os_str())
 }
 
-/// Ends and removes what runners left that were killed themselves.
+/// Kills and removes what killed runners have left.
 pub fn sweep() {
-    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    for folder in entries.map(|entry| entry.path()) {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let Some(rest) = name.strip_prefix(FOLDER_PREFIX) else { continue };
-        let runner = rest.split('.').next().unwrap_or_default();
-        if runner.parse::<u32>().is_ok() && !Path::new("/proc").join(runner).exists() {
-            processes_of(&folder).into_iter().for_each(|id| kill(id, rustix::process::Signal::KILL));
-            let _ = std::fs::remove_dir_all(&folder);
-        }
+    for folder in scratch::abandoned(PURPOSE) {
+        processes_of(&folder).into_iter().for_each(|id| processes::signal(id, Signal::KILL));
+        let _ = std::fs::remove_dir_all(&folder);
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
         if let Some(daemon) = self.daemon.as_mut() {
-            kill(daemon.id(), rustix::process::Signal::TERM);
+            processes::signal(daemon.id(), Signal::TERM);
             let end = Instant::now() + END_TIMEOUT;
             while matches!(daemon.try_wait(), Ok(None)) && Instant::now() < end {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
         for id in self.processes() {
-            kill(id, rustix::process::Signal::KILL);
+            processes::signal(id, Signal::KILL);
         }
         if let Some(daemon) = self.daemon.as_mut() {
             let _ = daemon.wait();
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn kill(id: u32, signal: rustix::process::Signal) {
-    if let Some(id) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) {
-        // It may have ended meanwhile.
-        let _ = rustix::process::kill_process(id, signal);
     }
 }

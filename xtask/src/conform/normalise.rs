@@ -1,4 +1,4 @@
-//! Takes out of an output what may differ between two right runs.
+//! Removes from an output what may differ between two correct runs.
 
 use super::machine::Machine;
 use crate::common;
@@ -6,7 +6,7 @@ use regex::{Captures, Regex};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// A pattern, and what stands for all that matches it.
+/// A pattern, and its replacement.
 type Rule = (LazyLock<Regex>, &'static str);
 
 macro_rules! rule {
@@ -24,10 +24,10 @@ static RULES: [Rule; 4] = [
 
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([4-7][0-9a-f]{4})\b").expect("a right pattern"));
 
-/// Tids by order of appearance, and names for times, process ids, folders, the host.
+/// Numbers tids by their first appearance, and replaces times, process ids and folders by names.
 pub fn text(raw: &str, machine: &Machine) -> String {
     let mut text = raw.replace(&machine.home().display().to_string(), "HOME");
-    text = text.replace(&machine.folder.display().to_string(), "TMP");
+    text = text.replace(&machine.folder().display().to_string(), "TMP");
     text = text.replace(&common::root().display().to_string(), "ROOT");
     text = dates(user(&text));
     let mut seen: HashMap<String, usize> = HashMap::new();
@@ -38,13 +38,13 @@ pub fn text(raw: &str, machine: &Machine) -> String {
     .into_owned()
 }
 
-/// A word for the user in the names of files.
+/// Replaces the user in names of files.
 pub fn user(text: &str) -> String {
     let uid = rustix::process::geteuid().as_raw();
     text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID")
 }
 
-/// Words for times, process ids, ports.
+/// Replaces times, process ids and ports.
 pub fn dates(mut text: String) -> String {
     for (pattern, word) in &RULES {
         text = pattern.replace_all(&text, *word).into_owned();
@@ -52,7 +52,7 @@ pub fn dates(mut text: String) -> String {
     text
 }
 
-/// The lines in order.
+/// Sorts the lines.
 pub fn sorted(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();

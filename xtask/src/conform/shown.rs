@@ -5,30 +5,29 @@ use crate::common;
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// A case from outside.
+/// A case, as the table needs it.
 pub struct Shown {
     pub name: String,
-    /// Its source.
+    /// The source.
     pub text: String,
-    /// The functions and data of libraries that it uses, where it is a program.
+    /// The functions and data of libraries that a program uses.
     pub uses: BTreeSet<String>,
-    /// The programs that a script runs, and other words.
+    /// The programs that a script runs, and other words of it.
     pub runs: Vec<String>,
-    /// Where hpvm is to print something else: the defect, or the number of a rule; the original's
-    /// lines; hpvm's.
+    /// The expected differences: the defect or the number of a rule, the original's lines, hpvm's lines.
     pub differences: Vec<(String, String, String)>,
-    /// A case for hpvm alone: the defect, and what the original does with it.
+    /// For a case for hpvm alone: the defect, and what the original does with the case.
     pub ours_only: Option<(String, &'static str)>,
 }
 
-/// All cases, compiled.
+/// Returns all cases, compiled.
 pub fn all() -> Result<Vec<Shown>> {
     let cases = case::find(&common::root().join("tests/conform"))?;
     compile::all(&cases)?;
     cases.iter().map(shown).collect()
 }
 
-/// The programs of Debian that cases run.
+/// Returns the programs of Debian that cases run.
 pub fn programs() -> Result<Vec<String>> {
     examples::programs()
 }

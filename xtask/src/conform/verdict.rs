@@ -11,20 +11,20 @@ use similar::TextDiff;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// How a case came out.
+/// The result of a case.
 pub enum Verdict {
-    /// The same on both sides.
+    /// Both outputs are equal.
     Equal,
-    /// Different in just the ways that the contract wants; their names.
+    /// The outputs differ as the contract wants; the names of the differences.
     Expected(String),
-    /// Not run; why.
+    /// The case was not run, for this reason.
     Skipped(String),
-    /// Different; a diff.
+    /// The outputs differ; the diff.
     Differs(String),
 }
 
 impl Verdict {
-    /// What the case counts as.
+    /// Returns the counts of the case.
     pub fn counts(&self) -> Counts {
         match self {
             Verdict::Skipped(_) => Counts { skipped: 1, ..Counts::default() },
@@ -32,13 +32,13 @@ impl Verdict {
             Verdict::Differs(_) => Counts::one(false),
         }
     }
-    /// Prints how the case came out.
-    pub fn tell(&self, name: &str) {
+    /// Prints the result.
+    pub fn print(&self, name: &str) {
         match self {
             Verdict::Equal => println!("ok       {name}"),
             Verdict::Expected(defects) => println!("ok       {name} (expected difference {defects})"),
             Verdict::Skipped(reason) => println!("skipped  {name}: {reason}"),
-            Verdict::Differs(difference) => failures::tell(format_args!("DIFFERS  {name}\n{difference}")),
+            Verdict::Differs(difference) => failures::report(format_args!("DIFFERS  {name}\n{difference}")),
         }
     }
 }
@@ -54,14 +54,13 @@ pub fn judge(worker: &mut impl Runner, case: &Case) -> Result<Verdict> {
     let theirs = worker.run(case, Side::Theirs)?.text;
     let ours = worker.run(case, Side::Ours)?.text;
     match compare(case, &theirs, &ours) {
-        // The original does not print the same, or hangs, in one run of many: it gets a second chance.
-        // hpvm gets none.
+        // The original sometimes prints something else, or hangs: it gets a second chance. hpvm gets none.
         Verdict::Differs(_) => Ok(compare(case, &worker.run(case, Side::Theirs)?.text, &ours)),
         verdict => Ok(verdict),
     }
 }
 
-/// Compares what the two sides printed.
+/// Compares the outputs of both sides.
 fn compare(case: &Case, theirs: &str, ours: &str) -> Verdict {
     let expected = match expected(theirs, &case.differences) {
         Ok(expected) => expected,
@@ -78,7 +77,7 @@ fn compare(case: &Case, theirs: &str, ours: &str) -> Verdict {
     Verdict::Expected(defects.join(" "))
 }
 
-/// A case that Debian's PVM does not survive: hpvm against what is written down.
+/// Compares hpvm with the written expectation, for a case that Debian's PVM does not survive.
 fn ours_only(worker: &mut impl Runner, case: &Case, defect: &str, theirs: Theirs) -> Result<Verdict> {
     let path = case.source.with_extension("expected");
     let expected = std::fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
@@ -100,8 +99,7 @@ fn ours_only(worker: &mut impl Runner, case: &Case, defect: &str, theirs: Theirs
 /// A numbered tid, on several hosts with the number of its host.
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"t#\d+(@\d+)?").expect("a right pattern"));
 
-/// The text with each tid placed on the host on which it is in `output`: one and the same text is
-/// expected of one host and of several.
+/// Places each tid of the text on the host where it is in `output`, so that one text describes one host and several.
 fn placed(text: &str, output: &str) -> String {
     let placed = TID.find_iter(output).filter_map(|found| Some((found.as_str().split_once('@')?.0, found.as_str())));
     let places: HashMap<&str, &str> = placed.collect();
@@ -109,7 +107,7 @@ fn placed(text: &str, output: &str) -> String {
     TID.replace_all(text, place).into_owned()
 }
 
-/// What hpvm has to print, given what Debian's PVM printed.
+/// Returns what hpvm has to print, given the output of Debian's PVM.
 fn expected(theirs: &str, differences: &[Difference]) -> Result<String, String> {
     let mut text = format!("\n{theirs}");
     for difference in differences {

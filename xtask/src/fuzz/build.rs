@@ -1,4 +1,4 @@
-//! The engine, built twice: with what libFuzzer and AddressSanitizer need, and to count lines.
+//! Builds the engine twice: for libFuzzer and AddressSanitizer, and to count lines.
 use super::coverage::{Coverage, Source};
 use super::{Target, in_engine};
 use crate::build::target_directory;
@@ -7,28 +7,27 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What makes the compiler tell the engine which way a program goes, and what it compares.
+/// The compiler's flags for coverage and comparisons, which guide the engine.
 const TRACED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth";
-/// The same for what is written in C.
+/// The same for code written in C.
 const TRACED_C: &str = "-fsanitize=address -fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp";
-/// What makes a compiler of C count lines.
+/// The C compiler's flags to count lines.
 const COUNTED_C: &str = "-fprofile-instr-generate -fcoverage-mapping";
-/// For both.
+/// The flag for both builds.
 const FUZZING: &str = "--cfg fuzzing";
 
-/// What was built.
+/// The built programs.
 pub struct Engine {
     folder: PathBuf,
     fuzzer: PathBuf,
-    /// Feeds targets with files, and counts lines.
+    /// The program that passes files to targets and counts lines.
     pub replayer: PathBuf,
 }
 
 impl Engine {
-    /// Builds both programs. Of the sanitizers the compiler says that they are unfinished, so that it
-    /// has to be told that we know.
+    /// Builds both programs. The sanitizers are unstable in the compiler, which needs a variable to accept them.
     pub fn build() -> Result<Engine> {
         let folder = target_directory()?.join("fuzz");
         let triple = host()?;
@@ -48,29 +47,29 @@ impl Engine {
         Ok(Engine { folder, fuzzer, replayer })
     }
 
-    /// The engine around one target.
+    /// Returns a command that runs the engine on one target.
     pub fn fuzzer(&self, target: &str) -> Command {
         let mut command = Command::new(&self.fuzzer);
         command.env("HPVM_FUZZ_TARGET", target).current_dir(&self.folder);
         command
     }
 
-    /// What has been found to reach more, on this machine.
+    /// Returns the folder of inputs that the engine has found on this machine.
     pub fn corpus(&self, target: &str) -> PathBuf {
         self.folder.join("corpus").join(target)
     }
 
-    /// Where inputs are kept that did harm.
+    /// Returns the folder of inputs that did harm.
     pub fn finds(&self, target: &str) -> PathBuf {
         self.folder.join("finds").join(target)
     }
 
-    /// For files that nobody needs afterwards.
+    /// Returns a folder for temporary files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// All targets.
+    /// Returns all targets.
     pub fn targets(&self) -> Result<Vec<Target>> {
         let list = output(Command::new(&self.replayer).env("LLVM_PROFILE_FILE", self.folder.join("list.profraw")))?;
         let target = |line: &str| {
@@ -90,21 +89,22 @@ fn build(folder: &Path, triple: &str, flags: &str) -> Command {
     command
 }
 
-/// The compiler's name for this kind of machine. With it, what runs while compiling is not traced.
+/// Returns the compiler's name of this kind of machine. With it, cargo does not instrument code that runs while
+/// compiling.
 fn host() -> Result<String> {
     let version = compiler()?;
     let line = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(line.context("rustc names no host")?.to_owned())
 }
 
-/// The version of the compiler's LLVM, without what follows the first point.
+/// Returns the major version of the compiler's LLVM.
 pub fn llvm_version() -> Result<String> {
     let version = compiler()?;
     let llvm = version.lines().find_map(|line| line.strip_prefix("LLVM version: "));
     Ok(llvm.and_then(|llvm| llvm.split('.').next()).context("rustc names no LLVM")?.to_owned())
 }
 
-/// A program of the LLVM of the compiler's version: what counts runs changes its form with it.
+/// Returns a program of the compiler's LLVM version: the format of line counts changes with the version.
 pub fn tool(name: &str) -> Result<String> {
     let major = llvm_version()?;
     let versioned = format!("{name}-{major}");
@@ -115,7 +115,7 @@ pub fn tool(name: &str) -> Result<String> {
     Ok(versioned)
 }
 
-/// What `rustc -vV` says.
+/// Returns the output of `rustc -vV`.
 fn compiler() -> Result<String> {
     output(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))
 }

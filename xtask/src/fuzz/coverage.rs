@@ -1,6 +1,6 @@
-//! Which lines of a decoder its corpus reaches.
+//! Counts the lines of a decoder that its corpus reaches.
 use super::build::{Engine, tool};
-use super::{Target, in_tree};
+use super::{Target, unpacked};
 use crate::common::{output, root, sh};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -9,25 +9,25 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A part of a decoder: a file, and in it some functions, or all there is.
+/// A part of a decoder: a whole file, or some functions of a file.
 pub struct Source {
     file: String,
     functions: Vec<String>,
 }
 
-/// What was reached.
+/// The line coverage of a decoder.
 #[derive(Default)]
 pub struct Coverage {
-    /// Lines that were.
+    /// The number of lines that were reached.
     pub reached: usize,
-    /// All lines with code.
+    /// The number of all lines with code.
     pub lines: usize,
-    /// Those that were not: file and number.
+    /// The lines that were not reached: file and number.
     pub missed: Vec<String>,
 }
 
 impl Coverage {
-    /// Of a hundred lines, how many were reached.
+    /// Returns the share of lines that were reached, in percent.
     pub fn percent(&self) -> f64 {
         100.0 * self.reached as f64 / self.lines.max(1) as f64
     }
@@ -41,7 +41,7 @@ impl Source {
         Some(Source { file: file.to_owned(), functions })
     }
 
-    /// The lines that count; `None` for all of the file. Fails where it has no such function.
+    /// Returns the lines that count; `None` for the whole file. Fails if the file lacks a function.
     pub fn ranges(&self) -> Result<Option<Vec<RangeInclusive<usize>>>> {
         if self.functions.is_empty() {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Source {
     }
 }
 
-/// The lines of all functions of that name: from the one that names it to the brace that closes it.
+/// Returns the lines of all functions with that name, each up to its closing brace.
 fn lines_of(text: &str, function: &str) -> Vec<RangeInclusive<usize>> {
     let lines: Vec<&str> = text.lines().collect();
     let names = [format!("fn {function}("), format!("fn {function}<")];
@@ -76,14 +76,14 @@ fn lines_of(text: &str, function: &str) -> Vec<RangeInclusive<usize>> {
     ranges
 }
 
-/// Feeds the target with all that is known, and counts.
+/// Passes all known inputs to the target, and counts the lines.
 pub fn of(engine: &Engine, target: &Target) -> Result<Coverage> {
     let folder = engine.folder().join("counts");
     fs::create_dir_all(&folder)?;
     let (raw, merged) = (folder.join(format!("{}.raw", target.name)), folder.join(format!("{}.data", target.name)));
     sh(Command::new(&engine.replayer)
         .arg(&target.name)
-        .args([in_tree(&target.name), engine.corpus(&target.name)])
+        .args([unpacked(engine, &target.name)?, engine.corpus(&target.name)])
         .env("LLVM_PROFILE_FILE", &raw)
         .stderr(std::process::Stdio::null()))?;
     sh(Command::new(tool("llvm-profdata")?).args(["merge", "--sparse", "-o"]).args([&merged, &raw]))?;
@@ -98,7 +98,7 @@ pub fn of(engine: &Engine, target: &Target) -> Result<Coverage> {
 /// How often each line of each file was reached.
 type Counts = BTreeMap<PathBuf, BTreeMap<usize, u64>>;
 
-/// Reads the form of lcov: `SF:FILE`, then `DA:LINE,COUNT`.
+/// Reads the format of lcov: `SF:FILE`, then `DA:LINE,COUNT`.
 fn counts(text: &str) -> Counts {
     let mut counts = Counts::new();
     let mut file = PathBuf::new();

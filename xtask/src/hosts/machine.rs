@@ -1,12 +1,13 @@
-//! A virtual machine of either kind over several hosts.
+//! A virtual machine of either system over several hosts.
 
 use super::network::{Host, Network, is_daemon};
 use crate::conform::compile::folder;
 use crate::conform::machine::{POLL_INTERVAL, Side, path};
 use crate::debian_pvm;
+use crate::processes::signal;
 use crate::{common, machine::wait_until};
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -22,8 +23,8 @@ const ADD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a machine may take to halt before it is killed.
 const HALT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The remote shell, in the shape that PVM 3.4 expects: `rsh HOST [-l USER] COMMAND...`.
-/// What it is asked is written down; a test may look at it.
+/// The remote shell, as PVM 3.4 calls it: `rsh HOST [-l USER] COMMAND...`. It writes its arguments to a file, which
+/// tests may check.
 const REMOTE_SHELL: &str = r#"#!/bin/sh
 echo "$*" >> {folder}/rsh.log
 host=$1
@@ -40,18 +41,18 @@ exec nsenter -t "$2" --net --uts --mount --ipc -- env -i HOME="{folder}/$3/home"
     {environment} sh -c "cd; $5"
 "#;
 
-/// A machine; its drop ends it on all hosts.
+/// A machine. Dropping it ends the machine on all hosts.
 pub struct Machine<'a> {
     pub side: Side,
     pub network: &'a Network,
-    /// Has `HOST/home` and `HOST/tmp` (`PVM_TMP`).
+    /// The folder with `HOST/home` and `HOST/tmp` (`PVM_TMP`).
     pub folder: PathBuf,
     master: Option<Child>,
     environment: Vec<(String, String)>,
 }
 
 impl<'a> Machine<'a> {
-    /// Makes the folders; starts nothing.
+    /// Makes the folders, and starts nothing.
     pub fn new(side: Side, network: &'a Network, more: &[(String, String)]) -> Result<Machine<'a>> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -81,17 +82,17 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The host on which the machine begins.
+    /// Returns the host on which the machine begins.
     pub fn first(&self) -> &'a Host {
         &self.network.hosts()[0]
     }
 
-    /// The `PVM_TMP` of a host.
+    /// Returns the `PVM_TMP` of a host.
     pub fn temporary(&self, host: &Host) -> PathBuf {
         self.folder.join(&host.name).join("tmp")
     }
 
-    /// A command on a host, with the environment of this machine and no other.
+    /// Returns a command on a host, with the environment of this machine and no other.
     pub fn command(&self, host: &Host, program: &Path) -> Command {
         let mut command = host.command(program);
         let home = self.folder.join(&host.name).join("home");
@@ -101,7 +102,7 @@ impl<'a> Machine<'a> {
         command
     }
 
-    /// Starts the first daemon, then the others of the first `hosts`.
+    /// Starts the first daemon, and then the others of the first `hosts`.
     pub fn start(&mut self, hosts: usize, hostfile: &[String]) -> Result<()> {
         self.start_master(hostfile)?;
         let names: Vec<&str> = self.network.hosts()[1..hosts].iter().map(|host| host.name.as_str()).collect();
@@ -131,7 +132,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Adds hosts by the console.
+    /// Adds hosts through the console.
     pub fn add(&self, names: &[&str]) -> Result<()> {
         let said = self.console(self.first(), &format!("add {}\n", names.join(" ")), ADD_TIMEOUT)?;
         let wanted = format!("\n{} successful\n", names.len());
@@ -139,7 +140,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// What the console of a host says to some lines.
+    /// Returns the output of a host's console for some lines.
     pub fn console(&self, host: &Host, lines: &str, time: Duration) -> Result<String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -156,12 +157,12 @@ impl<'a> Machine<'a> {
         Ok(text)
     }
 
-    /// Whether the first daemon still runs.
+    /// Returns whether the first daemon still runs.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.master.as_mut().map(Child::try_wait), Some(Ok(None)))
     }
 
-    /// A daemon's log.
+    /// Returns a daemon's log.
     pub fn log(&self, host: &Host) -> String {
         let folder = host.path(&self.temporary(host));
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -169,7 +170,7 @@ impl<'a> Machine<'a> {
         logs.map(|entry| String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default()).into_owned()).collect()
     }
 
-    /// Kills what a case left behind; the daemons live on.
+    /// Kills what a case left behind, but not the daemons.
     pub fn tidy(&self) {
         for host in self.network.hosts() {
             let left = host.processes().into_iter().filter(|pid| !is_daemon(*pid));
@@ -177,13 +178,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// How many daemons run.
+    /// Returns how many daemons run.
     pub fn daemons(&self) -> usize {
         self.network.hosts().iter().filter(|host| host.daemon().is_some()).count()
     }
 }
 
-/// What all processes of a side get, on all hosts.
+/// Returns the environment of all processes of a side, on all hosts.
 fn environment(side: Side) -> Vec<(String, String)> {
     let tests = common::root().join("tests");
     let mut environment = vec![
@@ -202,13 +203,6 @@ fn environment(side: Side) -> Vec<(String, String)> {
     ];
     environment.extend(side.environment());
     environment
-}
-
-/// Sends a signal to a process, which may have ended meanwhile.
-pub fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, signal);
-    }
 }
 
 impl Drop for Machine<'_> {

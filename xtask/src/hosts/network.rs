@@ -2,84 +2,82 @@
 
 use super::switch::Switch;
 use crate::common::output;
+use crate::processes;
 use anyhow::{Context, Result, bail};
+use procfs::process::Process;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// The names of the first hosts; the others are numbered.
+/// The names of the first hosts; further hosts are numbered.
 const NAMES: &[&str] = &["alfa", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"];
-/// What the names end with where they are written in full.
+/// The domain in the full names.
 const DOMAIN: &str = "hpvm.test";
-/// The most hosts: the last part of the address is the number.
+/// The most hosts: the last part of an address is the host's number.
 const HOSTS_MAX: usize = 250;
 
-/// What a host's first process does: it becomes the host, then waits for our end.
+/// The first process of a host: sets the host up, then waits for the end of its input.
 const HOLDER: &str = r#"hostname "$1" && mount --bind "$2" /etc/hosts && ip link set lo up && echo ready && exec cat"#;
 
-/// One host.
+/// A host.
 pub struct Host {
-    /// Its name, which is also the name of its folders.
+    /// The name, which is also the name of the host's folders.
     pub name: String,
-    /// Keeps the namespaces; ends when its input does.
+    /// The process that keeps the namespaces; it ends when its input does.
     holder: Child,
 }
 
 impl Host {
-    /// The process whose namespaces are those of the host.
+    /// Returns the process whose namespaces are those of the host.
     pub fn holder(&self) -> u32 {
         self.holder.id()
     }
 
-    /// A command on this host. Its environment is the caller's matter.
+    /// Returns a command on this host. The caller sets the environment.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = enter(self.holder());
         command.arg("--").arg(program);
         command
     }
 
-    /// Runs a line of shell there.
+    /// Runs a line of shell on this host.
     pub fn sh(&self, line: &str) -> Result<String> {
         output(self.command(Path::new("/bin/sh")).args(["-c", line])).with_context(|| self.name.clone())
     }
 
-    /// All processes on this host but the one that keeps it.
+    /// Returns all processes on this host but the one that keeps it.
     pub fn processes(&self) -> Vec<u32> {
         let network = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let own = network(self.holder());
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-        ids.filter(|pid| *pid != self.holder() && network(*pid) == own && !is_zombie(*pid)).collect()
+        let is_alive = |process: &Process| process.stat().is_ok_and(|stat| stat.state != 'Z');
+        let is_here = |process: &Process| network(process.pid as u32) == own && is_alive(process);
+        let all = processes::all().filter(is_here).map(|process| process.pid as u32);
+        all.filter(|pid| *pid != self.holder()).collect()
     }
 
-    /// The daemon on this host, if one runs.
+    /// Returns the daemon on this host, if one runs.
     pub fn daemon(&self) -> Option<u32> {
         self.processes().into_iter().find(|pid| is_daemon(*pid))
     }
 
-    /// A path as this host sees it; its mounts are its own.
+    /// Returns a path as this host sees it, since its mounts are its own.
     pub fn path(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix("/").unwrap_or(path);
         Path::new("/proc").join(self.holder().to_string()).join("root").join(inside)
     }
 }
 
-/// The name of a process.
+/// Returns the name of a process.
 pub fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+    processes::find(pid).and_then(|process| process.stat().ok()).map(|stat| stat.comm).unwrap_or_default()
 }
 
-/// Whether a process is a daemon, by its program.
+/// Returns whether a process is a daemon, by its program.
 pub fn is_daemon(pid: u32) -> bool {
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = processes::find(pid).and_then(|process| process.exe().ok()).unwrap_or_default();
     program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pvmd"))
-}
-
-fn is_zombie(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    status.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
 }
 
 fn enter(pid: u32) -> Command {
@@ -95,16 +93,16 @@ impl Drop for Host {
     }
 }
 
-/// What the hosts are connected by.
+/// What connects the hosts.
 #[derive(Clone, Copy)]
 pub enum Wiring {
     /// The kernel's bridge, as fast as it goes.
     Bridge,
-    /// A program of ours that delays, drops, doubles and cuts, by the numbers of a seed.
+    /// A program of our own that delays, drops, doubles and cuts, by a seed.
     Switch(u64),
 }
 
-/// Hosts that reach one another.
+/// Hosts that can reach one another.
 pub struct Network {
     hosts: Vec<Host>,
     switch: Option<Mutex<Switch>>,
@@ -112,7 +110,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes so many hosts. `folder` has the files that they need.
+    /// Makes this number of hosts. `folder` contains the files that they need.
     pub fn new(folder: &Path, count: usize, wiring: Wiring) -> Result<Network> {
         if count > HOSTS_MAX {
             bail!("at most {HOSTS_MAX} hosts");
@@ -135,18 +133,18 @@ impl Network {
         Ok(network)
     }
 
-    /// The hosts; the first one is where machines begin.
+    /// Returns the hosts; machines begin on the first one.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// Tells the switch between the hosts something.
+    /// Sends a command to the switch between the hosts.
     pub fn tell_switch(&self, line: &str) -> Result<String> {
         let switch = self.switch.as_ref().context("these hosts are on a bridge")?;
-        switch.lock().expect("nobody panics while he talks to it").tell(line)
+        switch.lock().expect("no thread panics while it uses the switch").execute(line)
     }
 
-    /// Where scripts find the hosts: lines of address, process, name, address of IPv6.
+    /// Returns the file in which scripts find the hosts: lines with address, process, name and IPv6 address.
     pub fn places(&self) -> PathBuf {
         self.folder.join("places")
     }
@@ -160,7 +158,7 @@ impl Network {
     }
 
     fn bridge(&self) -> Result<()> {
-        // A bridge that waits before it forwards would make the first seconds silent.
+        // A bridge with a forwarding delay would drop everything in the first seconds.
         let mut lines = "link add bridge0 type bridge forward_delay 0 stp_state 0\nlink set bridge0 up\n".to_owned();
         for (index, host) in self.hosts.iter().enumerate() {
             let number = index + 1;
@@ -174,12 +172,12 @@ impl Network {
     }
 }
 
-/// The name of the host with that number, counted from 1.
+/// Returns the name of the host with that number, counted from 1.
 pub fn name(number: usize) -> String {
     NAMES.get(number - 1).map_or_else(|| format!("n{number:03}"), |name| name.to_string())
 }
 
-/// `/etc/hosts` for all: the name, the name in full, an alias, and another name for the same address.
+/// Returns `/etc/hosts` for all hosts: the name, the full name, an alias, and another name for the same address.
 fn names(count: usize) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for number in 1..=count {
@@ -190,7 +188,7 @@ fn names(count: usize) -> String {
     text
 }
 
-/// What gives a host its addresses. A kernel without IPv6 has hosts without it.
+/// Returns the commands that give a host its addresses. A kernel without IPv6 has hosts without it.
 pub fn addresses(number: usize) -> String {
     format!(
         "ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up; \

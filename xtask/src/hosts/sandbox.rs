@@ -1,35 +1,37 @@
-//! The sandbox: namespaces in which a command of ours runs again, and with which all that it started
-//! ends, whatever becomes of us.
+//! The sandbox: namespaces in which this program runs again, and with which everything that it started ends, whatever
+//! happens to this process.
 //!
-//! The command's second life is in a process namespace of its own: when its first process ends, or
-//! when we do, the kernel ends everything in it, and with the last process go the network devices and
-//! the mounts. So there is nothing to clean up, not even after a SIGKILL.
+//! The inner program is in a process namespace of its own. When the first process of the namespace ends, or when this
+//! process ends, the kernel ends everything in it. Network devices and mounts disappear with the last process. So
+//! nothing has to be cleaned up, not even after a SIGKILL.
 
 use crate::common::{in_path, output};
+use crate::scratch;
 use anyhow::{Context, Result};
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What the folders are called on which the sandboxes' file systems are mounted.
+/// The purpose in the names of the folders on which the sandboxes' file systems are mounted.
 const PLACE: &str = "hosts";
-/// Names the folder of the sandbox to the command inside, and says that it is inside.
+/// The variable with the folder of the sandbox. It also tells the command that it runs inside.
 const FOLDER_VARIABLE: &str = "HPVM_HOSTS_FOLDER";
-/// The first process inside: waits for the command, and takes in orphans meanwhile.
+/// The first process inside: waits for the command, and adopts orphans meanwhile.
 const FIRST_PROCESS: &str =
     r#"mount -t tmpfs -o size=75% none "$HPVM_HOSTS_FOLDER" && ip link set lo up && "$@"; exit $?"#;
 
-/// The folder for everything, when we are inside.
+/// Returns the folder for everything, if this process runs inside a sandbox.
 pub fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
 
-/// Why there can be no sandbox here; `None` where there can.
+/// Returns why no sandbox can be made here; `None` if one can.
 pub fn obstacle() -> Option<String> {
     if let Some(lacking) = ["unshare", "nsenter", "setpriv", "ip"].iter().find(|program| !in_path(program)) {
         return Some(format!("`{lacking}` is missing (see `cargo xtask setup test`)"));
     }
-    // Devices, mounts and names need the rights of a new user namespace, or root's.
+    // Devices, mounts and host names need the rights of a new user namespace, or root's.
     let probe = "mount -t tmpfs none /mnt && ip link add bridge0 type bridge && hostname probe";
     output(unshare().args(["sh", "-c", probe])).err().map(|error| {
         let text = format!("{error:#}");
@@ -37,7 +39,7 @@ pub fn obstacle() -> Option<String> {
     })
 }
 
-/// The start of a command that runs in new namespaces and ends with us.
+/// Returns the beginning of a command that runs in new namespaces and ends with this process.
 fn unshare() -> Command {
     unshare_as(!rustix::process::geteuid().is_root())
 }
@@ -52,38 +54,30 @@ fn unshare_as(user: bool) -> Command {
     command
 }
 
-/// Removes the folders of commands that were killed; they are empty outside of the sandbox.
+/// Removes the folders of commands that were killed; outside the sandbox they are empty.
 fn remove_leftovers() {
-    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(rest) = name.strip_prefix(&format!("hpvm-{PLACE}-")) else { continue };
-        let command = rest.split('-').next().and_then(|word| word.parse::<u32>().ok());
-        if command.is_some_and(|command| !Path::new("/proc").join(command.to_string()).exists()) {
-            let _ = std::fs::remove_dir(entry.path());
-        }
-    }
+    scratch::abandoned(PLACE).iter().for_each(|folder| drop(fs::remove_dir(folder)));
 }
 
-/// Runs this program again, inside, with these arguments; shows what it prints, and gives its last
-/// line.
+/// Runs this program again in a sandbox with these arguments, and shows its output. Returns the last line.
 pub fn run(arguments: &[&str]) -> Result<String> {
     run_with(arguments, |line| println!("{line}"))
 }
 
-/// [`run_with`] in a user namespace of its own, also for root: what the kernel keeps for each of those, such as
-/// the list of programs for programs of other machines, can be changed there.
+/// Does the same as [`run_with`] in a user namespace of its own, also for root. There, what the kernel keeps for each
+/// user namespace can be changed, such as the list of interpreters for foreign programs.
 pub fn run_as_user(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
     run_by(unshare_as(true), arguments, hear)
 }
 
-/// The same; each line that it prints is passed on. Fails when it fails without having said a line.
+/// Does the same as [`run`], but passes each line of the output to `hear`. Fails if the program fails without output.
 pub fn run_with(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
     run_by(unshare(), arguments, hear)
 }
 
 fn run_by(mut unshare: Command, arguments: &[&str], mut hear: impl FnMut(&str)) -> Result<String> {
     remove_leftovers();
-    let place = crate::common::Scratch::new(PLACE)?;
+    let place = scratch::directory(PLACE)?;
     let mut child = unshare
         .args(["sh", "-c", FIRST_PROCESS, "sh"])
         .arg(std::env::current_exe()?)

@@ -1,4 +1,4 @@
-//! The scenarios of `tests/hosts`: cases as those of `conform`, on a machine of several hosts.
+//! The scenarios of `tests/hosts`: conformance cases on a machine of several hosts.
 
 use super::machine::Machine;
 use super::network::Network;
@@ -16,20 +16,20 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::LazyLock;
 
-/// Hosts of the machine where a case does not say it.
+/// The number of hosts of the machine, without a directive.
 pub const HOSTS: usize = 4;
 
-/// Where the compiled cases lie: it is on the daemons' search path.
+/// Returns the folder of the compiled cases, which is on the daemons' search path.
 pub fn programs() -> PathBuf {
     root().join("target/hosts/bin")
 }
 
-/// Where the scenarios lie.
+/// Returns the folder of the scenarios.
 pub fn folder() -> PathBuf {
     root().join("tests/hosts")
 }
 
-/// Scripts of `tests/conform` that are scenarios too: their tasks lie on all hosts here.
+/// Scripts of `tests/conform` that are scenarios too: their tasks are on all hosts here.
 const SHARED: &[&str] = &[
     "groups_barrier",
     "groups_bandwidth",
@@ -46,12 +46,12 @@ const SHARED: &[&str] = &[
     "timing",
 ];
 
-/// Those that take long, most of it on PVM 3.4.
+/// Scenarios that take long, mostly on PVM 3.4.
 const LONG: &[&str] =
     &["hosts_flood", "hosts_sizes", "script/groups_bandwidth", "script/groups_members", "script/tablix"];
 
-/// Programs of `tests/conform` that are run on several hosts where time is short: what they show may
-/// come out in another way there, and they are quick.
+/// Programs of `tests/conform` that the short form runs on several hosts: their results may differ there, and they are
+/// fast.
 const TELLING: &[&str] = &[
     "d8_scatter_buffer",
     "group_barrier",
@@ -64,7 +64,7 @@ const TELLING: &[&str] = &[
     "trace_family",
 ];
 
-/// Whether a scenario is left out where time is short.
+/// Returns whether the short form leaves a scenario out.
 pub fn is_for_later(case: &Case) -> bool {
     match case.source.starts_with(folder()) || case.kind != Kind::Program {
         true => LONG.contains(&case.name.as_str()),
@@ -72,7 +72,7 @@ pub fn is_for_later(case: &Case) -> bool {
     }
 }
 
-/// All scenarios.
+/// Returns all scenarios.
 pub fn all() -> Result<Vec<Case>> {
     let mut cases = case::find(&folder())?;
     for name in SHARED {
@@ -81,7 +81,7 @@ pub fn all() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The programs of `tests/conform`, for machines of several hosts.
+/// Returns the programs of `tests/conform`, for machines of several hosts.
 pub fn conformance() -> Result<Vec<Case>> {
     let mut cases = case::find(&root().join("tests/conform"))?;
     cases.retain(|case| case.kind == Kind::Program);
@@ -89,7 +89,7 @@ pub fn conformance() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The program of a case.
+/// Returns the program of a case.
 fn program(case: &Case) -> PathBuf {
     if !case.source.starts_with(folder()) {
         return compile::program(case, Side::Theirs);
@@ -103,7 +103,7 @@ pub fn compile(cases: &[Case]) -> Result<()> {
     let helpers = root().join("tests/conform");
     let headers = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
     for case in cases.iter().filter(|case| case.kind == Kind::Program) {
-        // One on a trusted network includes the other.
+        // The case for a trusted network includes the other one.
         let included = case.name.strip_suffix("_trusted").map(|name| case.source.with_file_name(format!("{name}.c")));
         let inputs: Vec<PathBuf> = headers.iter().cloned().chain(included).collect();
         let mut command = compile::c(&helpers);
@@ -114,16 +114,16 @@ pub fn compile(cases: &[Case]) -> Result<()> {
     Ok(())
 }
 
-/// Runs scenarios one after the other and keeps a machine of each kind for those that can share it.
+/// Runs scenarios one after the other. Keeps a machine of each kind for the cases that can share it.
 pub struct Stage<'a> {
     network: &'a Network,
     kept: Option<Machine<'a>>,
-    /// What all daemons and tasks get beside what a case says.
+    /// Variables of all daemons and tasks, beside those of a case.
     environment: Vec<(String, String)>,
 }
 
 impl<'a> Stage<'a> {
-    /// No machine yet.
+    /// Makes a stage without a machine.
     pub fn new(network: &'a Network, environment: Vec<(String, String)>) -> Stage<'a> {
         Stage { network, kept: None, environment }
     }
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
 impl Runner for Stage<'_> {
     fn run(&mut self, case: &Case, side: Side) -> Result<Outcome> {
         let whole = case.hosts.unwrap_or(HOSTS) == HOSTS && !case.fresh;
-        // One machine at a time: what runs on the hosts is told apart by the host alone.
+        // One machine at a time, since processes on the hosts are only distinguished by their host.
         let kept = self.kept.take().filter(|machine| whole && machine.side == side);
         let mut machine = match kept {
             Some(machine) => machine,
@@ -147,7 +147,7 @@ impl Runner for Stage<'_> {
         };
         let outcome = execute(case, &machine)?;
         machine.tidy();
-        // A machine on which something went wrong is not worth keeping.
+        // A machine on which a case failed is not used again.
         if whole && outcome.end == End::Exit(0) && machine.is_alive() && machine.daemons() == HOSTS {
             self.kept = Some(machine);
         }
@@ -185,14 +185,14 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     Ok(Outcome { end, text })
 }
 
-/// Contexts in words of Debian's examples: a daemon's consoles take some, too.
+/// Contexts in the output of Debian's examples: a daemon's consoles take some, too.
 static CONTEXT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(context:?) [0-9]{6,7}\b").expect("a right pattern"));
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([0-9a-f]{5,7})\b").expect("a right pattern"));
-/// Tids have the number of the host above this bit.
+/// The number of bits of a tid below the number of the host.
 const LOCAL_BITS: u32 = 18;
 
-/// Takes out what may differ between two right runs: dates, folders, tids. A task is named by its host
-/// and, where the order of lines counts, by the order of its appearance.
+/// Removes what may differ between two correct runs: dates, folders, tids. A task is named by its host and, if the
+/// order of lines matters, by the order of its first appearance.
 fn normal(raw: &str, machine: &Machine, numbered: bool) -> String {
     let mut text = raw.to_owned();
     for host in machine.network.hosts() {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A running switch; its drop ends it.
+/// A running switch. Dropping it ends the switch.
 pub struct Switch {
     child: Child,
     input: ChildStdin,
@@ -25,7 +25,7 @@ pub fn compile() -> Result<()> {
     sh(Command::new("cc").args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-o"]).arg(program()).arg(source))
 }
 
-/// Why there can be no switch here; `None` where there can.
+/// Returns why no switch can run here; `None` if one can.
 pub fn obstacle() -> Option<String> {
     let device = std::fs::File::options().read(true).write(true).open("/dev/net/tun");
     device.err().map(|error| format!("/dev/net/tun: {error}"))
@@ -44,17 +44,17 @@ impl Switch {
         let input = child.stdin.take().context("the input is taken once")?;
         let output = BufReader::new(child.stdout.take().context("the output is taken once")?);
         let mut switch = Switch { child, input, output };
-        switch.hear()?;
+        switch.answer()?;
         Ok(switch)
     }
 
-    /// Tells it something (its source lists the words) and waits until it has done so.
-    pub fn tell(&mut self, line: &str) -> Result<String> {
+    /// Sends a command (the source lists them) and waits until it was executed. Returns the answer.
+    pub fn execute(&mut self, line: &str) -> Result<String> {
         writeln!(self.input, "{line}")?;
-        self.hear()
+        self.answer()
     }
 
-    fn hear(&mut self) -> Result<String> {
+    fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         match line.trim().strip_prefix("ok") {

@@ -1,14 +1,14 @@
-//! The constants of the source, and the comments of those that are limits.
+//! The constants of the sources, and the comments of those that are limits.
 use super::value::{self, Value};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 
-/// How the comment begins that makes a constant a limit.
+/// The line of a comment that makes a constant a limit.
 pub const MARK: &str = "/// * Filled by:";
 
 /// A limit.
 pub struct Limit {
-    /// The file, from the root of the source tree.
+    /// The file, relative to the root of the source tree.
     pub file: String,
     /// The constant.
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Limit {
     pub default: String,
     /// What sets it.
     pub setting: String,
-    /// What happens then.
+    /// What happens when it is reached.
     pub reached: String,
     /// The test that reaches it.
     pub test: String,
@@ -37,12 +37,12 @@ struct Constant {
 #[derive(Default)]
 pub struct Constants {
     all: Vec<Constant>,
-    /// By name: where they stand in `all`.
+    /// The places in `all`, by name.
     names: HashMap<String, Vec<usize>>,
 }
 
 impl Constants {
-    /// Adds those of a file.
+    /// Adds the constants of a file.
     pub fn add(&mut self, file: &str, text: &str) -> Result<()> {
         let mut comment = Vec::new();
         let mut lines = text.lines().map(str::trim);
@@ -73,7 +73,7 @@ impl Constants {
         Ok(())
     }
 
-    /// Those that are limits.
+    /// Returns the limits.
     pub fn limits(&self) -> Result<Vec<Limit>> {
         let is_limit = |constant: &&Constant| constant.comment.iter().any(|line| line.starts_with("* Filled by:"));
         let limits = self.all.iter().filter(is_limit);
@@ -94,7 +94,7 @@ impl Constants {
         };
         for (key, _) in &items {
             let known = ["Filled by", "Default", "Setting", "Reached", "Test"].contains(&key.as_str());
-            ensure!(known, "nobody knows what `{key}:` is");
+            ensure!(known, "`{key}:` is unknown");
         }
         let (filled, setting) = (item("Filled by")?, item("Setting")?);
         let (reached, test) = (item("Reached")?, item("Test")?);
@@ -103,14 +103,14 @@ impl Constants {
     }
 
     fn value(&self, constant: &Constant, depth: usize) -> Result<Value> {
-        ensure!(depth < 10, "constants go round in a circle");
+        ensure!(depth < 10, "constants refer to one another in a circle");
         value::evaluate(&constant.expression, &|name| {
             let found = self.nearest(name, &constant.file).with_context(|| format!("there is no {name}"))?;
             self.value(found, depth + 1)
         })
     }
 
-    /// The constant of that name: of the same file, else of the same crate, else the only one.
+    /// Returns the constant with that name: of the same file, else of the same crate, else the only one.
     fn nearest(&self, name: &str, file: &str) -> Option<&Constant> {
         let all: Vec<&Constant> = self.names.get(name)?.iter().map(|place| &self.all[*place]).collect();
         let home = |file: &str| file.split('/').take(2).collect::<Vec<_>>().join("/");
@@ -119,7 +119,7 @@ impl Constants {
     }
 }
 
-/// What follows `const ` in a line that declares a constant of some visibility.
+/// Returns what follows `const ` in a line that declares a constant of any visibility.
 fn declaration(line: &str) -> Option<&str> {
     let line = match line.strip_prefix("pub") {
         Some(rest) => rest.split_once("const ")?.1,
@@ -129,7 +129,7 @@ fn declaration(line: &str) -> Option<&str> {
     (ends > 0 && line[ends..].starts_with(':')).then_some(line)
 }
 
-/// The items of a comment's list.
+/// Returns the items of a comment's list.
 fn items(comment: &[String]) -> Result<Vec<(String, String)>> {
     let mut items: Vec<(String, String)> = Vec::new();
     for line in comment {
@@ -145,7 +145,7 @@ fn items(comment: &[String]) -> Result<Vec<(String, String)>> {
     Ok(items)
 }
 
-/// Links of the comments lead nowhere on the page.
+/// Removes links, which lead nowhere on the page.
 fn without_links(text: &str) -> String {
     text.replace("[`", "`").replace("`]", "`")
 }

@@ -1,4 +1,4 @@
-//! The values of constants, from their expressions.
+//! Computes the values of constants from their expressions.
 use anyhow::{Context, Result, bail, ensure};
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use std::time::Duration;
 pub enum Value {
     /// A number.
     Number(u128),
-    /// A time.
+    /// A duration.
     Time(Duration),
 }
 
 impl Value {
-    /// For people. The name of the constant tells the unit.
+    /// Returns the value as text. The name of the constant tells the unit.
     pub fn with_unit(self, name: &str) -> String {
         match self {
             Value::Number(bytes) if name.contains("BYTES") => with_prefix(bytes),
@@ -43,8 +43,8 @@ fn with_commas(number: u128) -> String {
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// Evaluates an expression of numbers, other constants (`find`), `<<`, `*`, `+`, `-` and parentheses, or
-/// a time that is made of one.
+/// Evaluates an expression of numbers, other constants (`find`), `<<`, `*`, `+`, `-` and parentheses, or a duration
+/// made of one.
 pub fn evaluate(expression: &str, find: &dyn Fn(&str) -> Result<Value>) -> Result<Value> {
     let made_of = |unit: &str| {
         let inner = expression.strip_prefix("Duration::from_")?.strip_prefix(unit)?;
@@ -72,7 +72,7 @@ fn number(expression: &str, find: &dyn Fn(&str) -> Result<Value>) -> Result<u128
     Ok(value)
 }
 
-/// Numbers, last names of paths, signs; types after `as` are left out.
+/// Returns the tokens: numbers, last names of paths, operators. Types after `as` are left out.
 fn tokens(expression: &str) -> Result<Vec<String>> {
     let mut tokens = Vec::new();
     let mut rest = expression.trim_start();
@@ -94,7 +94,7 @@ fn tokens(expression: &str) -> Result<Vec<String>> {
     Ok(tokens)
 }
 
-/// Signs that bind more strongly come later.
+/// The operators; those that bind more strongly come later.
 const SIGNS: [&[&str]; 3] = [&["<<", ">>"], &["+", "-"], &["*"]];
 
 struct Reader<'a> {

@@ -1,10 +1,11 @@
-//! Whether the pages are whole and agree with the headers.
+//! Checks that the pages are complete and agree with the headers.
 use super::SECTION;
 use super::markup::{Block, blocks, references};
 use super::page::{Page, fortran_name};
 use crate::build::files_of;
-use crate::common::{Checks, Scratch, in_path, output, root};
+use crate::common::{Checks, in_path, output, root};
 use crate::contract::{DATA, FORTRAN, FUNCTIONS};
+use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,12 +15,12 @@ use std::process::Command;
 /// The longest line of an example, in columns: a terminal's 80 without the margins.
 const COLUMNS_MAX: usize = 73;
 
-/// How far tables are moved in, in columns.
+/// The indent of tables, in columns.
 const VERBATIM_INDENT: usize = 4;
-/// What the names of our own pages contain; others are those of the system.
+/// Words in the names of our own pages; other pages are the system's.
 const OWN_WORDS: &[&str] = &["pvm", "gs_", "gstid", "aimk"];
 
-/// What concerns all pages together.
+/// Checks all pages together.
 pub fn all_pages(checks: &mut Checks, pages: &[Page]) -> Result<()> {
     checks.check("no name is on two pages", no_name_twice(pages));
     let names: BTreeSet<String> = pages.iter().flat_map(Page::names).collect();
@@ -31,9 +32,9 @@ pub fn all_pages(checks: &mut Checks, pages: &[Page]) -> Result<()> {
     Ok(())
 }
 
-/// What concerns one page.
+/// Checks each page by itself.
 pub fn each_page(checks: &mut Checks, pages: &[Page], chosen: &[&Page]) -> Result<()> {
-    let scratch = Scratch::new("pages")?;
+    let scratch = scratch::directory("pages")?;
     let others = known(pages)?;
     for page in chosen {
         let name = &page.name;
@@ -67,18 +68,18 @@ fn none_missing<'a>(public: impl Iterator<Item = &'a str>, names: &BTreeSet<Stri
     Ok(())
 }
 
-/// What the libraries promise, Fortran's names as programs write them.
+/// Returns the names that the libraries export, Fortran's as programs write them.
 fn public_names() -> impl Iterator<Item = &'static str> {
     let data = DATA.iter().map(|(name, _)| name);
     FUNCTIONS.iter().chain(data).chain(FORTRAN).map(|name| name.trim_end_matches('_'))
 }
 
-/// The pages that are kept as roff, such as `pvm.1`.
+/// Returns the pages that are kept as roff, such as `pvm.1`.
 fn hand_written() -> Result<Vec<String>> {
     Ok(files_of(&root().join("man"))?.iter().map(|path| crate::machine::name_of(path)).collect())
 }
 
-/// All pages, as `name(section)`. That every public name has one is checked apart.
+/// Returns all pages, as `name(section)`. That every public name has one is checked elsewhere.
 fn known(pages: &[Page]) -> Result<BTreeSet<String>> {
     let calls = pages.iter().flat_map(Page::names).chain(public_names().map(str::to_owned));
     let calls = calls.map(|name| format!("{name}({SECTION})"));
@@ -101,7 +102,7 @@ fn names_exist(file: &str, pages: &[Page]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a page of that name would be one of ours.
+/// Returns whether a page with that name would be one of ours.
 fn is_ours(name: &str) -> bool {
     OWN_WORDS.iter().any(|word| name.to_lowercase().contains(word))
 }
@@ -114,7 +115,7 @@ fn mentioned_exist(texts: &[&str], known: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// All running texts of a page.
+/// Returns all texts of a page.
 fn texts(page: &Page) -> Vec<&str> {
     let mut texts = vec![&*page.description];
     texts.extend([&page.returns, &page.differences].into_iter().flatten().map(String::as_str));
@@ -125,7 +126,7 @@ fn texts(page: &Page) -> Vec<&str> {
     texts
 }
 
-/// The name that a declaration declares.
+/// Returns the name that a declaration declares.
 fn declared_name(declaration: &str) -> Option<String> {
     let pattern = Regex::new(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[\d*\])*(?:\(|$)").expect("a pattern");
     pattern.captures(declaration).map(|found| found[1].to_owned())
@@ -189,7 +190,7 @@ fn lines_fit(page: &Page) -> Result<()> {
     Ok(())
 }
 
-/// groff, and mandoc where it is installed, have nothing to say.
+/// Checks that groff, and mandoc if it is installed, have no complaints.
 fn groff(page: &Path) -> Result<()> {
     ensure!(in_path("groff"), "groff is missing: cargo xtask setup test");
     let ended = Command::new("groff")

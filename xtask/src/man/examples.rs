@@ -1,7 +1,8 @@
-//! Examples: each compiles, and does what its page says.
+//! Checks that each example compiles, and prints what its page says.
 use super::page::Page;
-use crate::common::{Checks, Scratch, dist, output, root};
+use crate::common::{Checks, dist, output, root};
 use crate::machine::{Machine, Whose, wait_until};
+use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
@@ -10,12 +11,12 @@ use std::time::Duration;
 
 /// How long an example may run.
 const RUN_TIME_MAX: Duration = Duration::from_secs(20);
-/// Where a machine searches programs to spawn, below the home directory.
+/// The directory in which a machine searches programs to spawn, below the home directory.
 const SPAWN_DIRECTORY: &str = "pvm3/bin";
 
 /// Compiles all examples, since they may start one another, and runs the chosen ones.
 pub fn check(checks: &mut Checks, pages: &[Page], chosen: &[&Page]) -> Result<()> {
-    let programs = Scratch::new("examples")?;
+    let programs = scratch::directory("examples")?;
     for page in pages {
         if let Some(source) = &page.example {
             let compiled = compile(source, programs.path());
@@ -35,7 +36,7 @@ pub fn check(checks: &mut Checks, pages: &[Page], chosen: &[&Page]) -> Result<()
     Ok(())
 }
 
-/// The name of a program: `hello` when it begins with `/* hello.c: …`.
+/// Returns the name of a program: `hello` if it begins with `/* hello.c: ...`.
 fn program_name(source: &str) -> Result<&str> {
     let first = source.trim_start().lines().next().unwrap_or_default();
     let file = first.strip_prefix("/* ").and_then(|rest| rest.split_once(".c")).map(|(name, _)| name);
@@ -67,14 +68,14 @@ fn runs_in_fortran(source: &str, name: &str, directory: &Path) -> Result<()> {
     run(&program, directory).map(drop)
 }
 
-/// Runs a program, and compares what it prints.
+/// Runs a program, and compares its output.
 fn prints(source: &str, wanted: &str, programs: &Path) -> Result<()> {
     let (text, complaints) = run(&programs.join(program_name(source)?), programs)?;
     ensure!(text == wanted.trim_start_matches('\n'), "it printed\n{text}{complaints}");
     Ok(())
 }
 
-/// Runs a program to its end on a machine of its own; what it prints, and its complaints.
+/// Runs a program to its end on a machine of its own. Returns its standard output and standard error.
 fn run(program: &Path, programs: &Path) -> Result<(String, String)> {
     let machine = Machine::start(Whose::Ours, "example")?;
     let architecture = output(&mut machine.command(&dist().join("bin/pvmgetarch")))?;

@@ -1,4 +1,4 @@
-//! The little markup of the texts of pages.
+//! The markup of the texts of pages.
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -20,24 +20,24 @@ pub enum Block {
 pub enum Span {
     /// Plain text.
     Roman(String),
-    /// A name, or what is to be typed.
+    /// A name, or text that is typed.
     Bold(String),
-    /// A place-holder.
+    /// A placeholder.
     Italic(String),
 }
 
-/// What stands between a term and its text.
+/// The text between a term and its description.
 const TERM_END: &str = " :: ";
-/// How far lines are moved in that are shown as they are.
+/// The indent of verbatim lines.
 const VERBATIM_INDENT: &str = "    ";
-/// How far the further lines of an item are moved in.
+/// The indent of the further lines of an item.
 const ITEM_INDENT: &str = "  ";
 
 /// The name of a page with its section, as in `pvm_send(3)`.
 static REFERENCE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b([A-Za-z_][A-Za-z0-9_.]*)\(([1-8])\)").expect("a pattern"));
 
-/// The pages that a text names, with their sections.
+/// Returns the pages that a text names, with their sections.
 pub fn references(text: &str) -> Vec<(String, String)> {
     REFERENCE.captures_iter(text).map(|found| (found[1].to_owned(), found[2].to_owned())).collect()
 }
@@ -115,7 +115,7 @@ pub fn spans(text: &str) -> Vec<Span> {
     spans
 }
 
-/// Unmarked text: names of pages in bold.
+/// Adds unmarked text, with names of pages in bold.
 fn plain_spans(text: &str, spans: &mut Vec<Span>) {
     let mut end = 0;
     for found in REFERENCE.captures_iter(text) {

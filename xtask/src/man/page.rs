@@ -1,20 +1,20 @@
-//! A page as it is written: one file of `man/calls`.
+//! The source of a page: one file of `man/calls`.
 use anyhow::{Context, Result, ensure};
 use pvm_core::codes::Code;
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// One manual page of section 3.
+/// A manual page of section 3.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
     /// The name of the page, and of its first call.
     pub name: String,
-    /// Further C names that the page tells of.
+    /// Further C names that the page describes.
     #[serde(default)]
     pub also: Vec<String>,
-    /// What comes after the name in the first line.
+    /// The text after the name in the first line.
     pub summary: String,
     /// The headers that declare the names.
     #[serde(default = "usual_headers")]
@@ -25,17 +25,17 @@ pub struct Page {
     /// Calls in Fortran.
     #[serde(default)]
     pub fortran: Vec<String>,
-    /// What it is for.
+    /// The description.
     pub description: String,
-    /// What the calls return.
+    /// The return values.
     pub returns: Option<String>,
-    /// What is different on purpose.
+    /// Intended differences from PVM 3.4.6.
     pub differences: Option<String>,
-    /// A whole program.
+    /// A complete program.
     pub example: Option<String>,
-    /// What the program prints.
+    /// The output of the program.
     pub example_output: Option<String>,
-    /// A whole program in Fortran.
+    /// A complete program in Fortran.
     pub fortran_example: Option<String>,
     /// Other pages, with their sections.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct Page {
     /// The arguments of all calls of the page.
     #[serde(default)]
     pub argument: Vec<Argument>,
-    /// What can go wrong.
+    /// The errors.
     #[serde(default)]
     pub error: Vec<Failure>,
     /// Sections with titles of their own.
@@ -57,19 +57,19 @@ pub struct Page {
 pub struct Argument {
     /// Its name in the synopsis.
     pub name: String,
-    /// What it is, with its unit.
+    /// The description, with the unit.
     pub text: String,
 }
 
-/// A way in which a call can fail.
+/// An error of a call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The name of the code in `pvm3.h`.
     pub code: String,
-    /// When it happens.
+    /// When the error happens.
     pub when: Option<String>,
-    /// Whether nothing is printed for it, whatever `PvmAutoErr` says.
+    /// Whether no message is printed for it, whatever `PvmAutoErr` says.
     #[serde(default)]
     pub silent: bool,
 }
@@ -84,7 +84,7 @@ pub struct Section {
     pub text: String,
 }
 
-/// When `PvmSysErr` comes, unless the page says otherwise.
+/// When `PvmSysErr` happens, unless the page says otherwise.
 const NO_DAEMON: &str = "no daemon can be reached, or it has ended.";
 
 fn usual_headers() -> Vec<String> {
@@ -92,20 +92,20 @@ fn usual_headers() -> Vec<String> {
 }
 
 impl Failure {
-    /// The code that is meant.
+    /// Returns the code.
     pub fn number(&self) -> Result<Code> {
         codes()
             .find(|code| format!("Pvm{code:?}") == self.code)
             .with_context(|| format!("{} is no error code", self.code))
     }
-    /// When it happens.
+    /// Returns when the error happens.
     pub fn when(&self) -> Option<&str> {
         self.when.as_deref().or_else(|| (self.code == "PvmSysErr").then_some(NO_DAEMON))
     }
 }
 
 impl Page {
-    /// All names but that of the page: C and Fortran.
+    /// Returns all names but that of the page: C and Fortran.
     pub fn further_names(&self) -> Vec<String> {
         let fortran = self.fortran.iter().filter_map(|call| fortran_name(call)).map(str::to_owned);
         let mut names = self.also.clone();
@@ -116,18 +116,18 @@ impl Page {
         }
         names
     }
-    /// All names.
+    /// Returns all names.
     pub fn names(&self) -> Vec<String> {
         [vec![self.name.clone()], self.further_names()].concat()
     }
 }
 
-/// Every error code.
+/// Returns every error code.
 pub fn codes() -> impl Iterator<Item = Code> {
     (1..pvm_core::codes::TEXTS.len() as i32).filter_map(|number| Code::from_number(-number))
 }
 
-/// The name in `call pvmfsend(tid, tag, info)`.
+/// Returns the name in `call pvmfsend(tid, tag, info)`.
 pub fn fortran_name(call: &str) -> Option<&str> {
     call.strip_prefix("call ").and_then(|rest| rest.split('(').next())
 }

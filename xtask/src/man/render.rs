@@ -1,4 +1,4 @@
-//! A page as roff, for `man`.
+//! Renders a page as roff, for `man`.
 use super::SECTION;
 use super::markup::{Block, Span, blocks, spans};
 use super::page::{Failure, Page, codes, fortran_name};
@@ -6,27 +6,27 @@ use regex::Regex;
 use roff::{Inline, Roff, bold, italic, roman};
 use std::sync::LazyLock;
 
-/// What stands at the head and the foot of each page.
+/// The head and the foot of each page.
 const DATE: &str = "November 21, 2026";
 const SOURCE: &str = concat!("hpvm ", env!("CARGO_PKG_VERSION"));
 const MANUAL: &str = "Parallel Virtual Machine";
 /// The width of a synopsis, in columns: a terminal's 80 without the margins.
 const SYNOPSIS_COLUMNS: usize = 72;
-/// How far the further lines of a prototype are moved in, in columns.
+/// The indent of the further lines of a prototype, in columns.
 const SYNOPSIS_INDENT: usize = 8;
-/// Stands in a section for the table of all errors.
+/// The placeholder of the table of all errors in a section.
 const ERROR_TABLE: &str = "{errors}";
-/// What every page points to.
+/// A page to which every page refers.
 const INTRODUCTION: &str = "pvm_intro(3)";
 
 /// A word of a declaration.
 static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").expect("a pattern"));
 
-/// The page as `man` reads it.
+/// Returns the page in the format of `man`.
 pub fn page(page: &Page) -> String {
     let mut roff = Roff::new();
     roff.control("TH", [&*page.name.to_uppercase(), SECTION, DATE, SOURCE, MANUAL]);
-    // No hyphens in names, no stretched blanks; tilde and circumflex as they are typed.
+    // No hyphens in names, no stretched blanks; tilde and circumflex as typed.
     roff.control("nh", []).control("nr", ["HY", "0"]).control("ad", ["l"]).control("tr", [r"~\(ti^\(ha"]);
     roff.control("SH", ["NAME"]).text([roman(format!("{} - {}", page.names().join(", "), page.summary))]);
     synopsis(&mut roff, page);
@@ -72,7 +72,7 @@ fn synopsis(roff: &mut Roff, page: &Page) {
     roff.control("fi", []);
 }
 
-/// A declaration or a call, on as many lines as it takes; arguments italic, all else bold.
+/// Writes a declaration or a call, wrapped if necessary; arguments are italic, everything else is bold.
 fn prototype(roff: &mut Roff, text: &str, is_argument: impl Fn(&str) -> bool) {
     for line in wrapped(text) {
         let mut inlines = Vec::new();
@@ -87,7 +87,7 @@ fn prototype(roff: &mut Roff, text: &str, is_argument: impl Fn(&str) -> bool) {
     }
 }
 
-/// Breaks a declaration behind commas.
+/// Breaks a declaration after commas.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -130,7 +130,7 @@ fn errors(roff: &mut Roff, page: &Page) {
     }
 }
 
-/// When an error comes, as a sentence.
+/// Returns when an error happens, as a sentence.
 fn sentence(failure: &Failure) -> String {
     let when = failure.when().unwrap_or_default();
     let mut letters = when.chars();
@@ -166,7 +166,7 @@ fn see_also(roff: &mut Roff, page: &Page) {
     roff.control("SH", ["SEE ALSO"]).text(inlines(spans(&pages.join(", "))));
 }
 
-/// A section with a title, in the markup of pages.
+/// Writes a section with a title, in the markup of pages.
 fn section(roff: &mut Roff, title: &str, text: &str) {
     roff.control("SH", [&*title.to_uppercase()]);
     for (number, block) in blocks(text).into_iter().enumerate() {
@@ -193,7 +193,7 @@ fn section(roff: &mut Roff, title: &str, text: &str) {
     }
 }
 
-/// Every code with its number and its text.
+/// Writes the table of all codes with their numbers and texts.
 fn error_table(roff: &mut Roff) {
     let line = |number: String, name: String, text: &str| format!("{number:>4}  {name:<17}{text}");
     let lines: Vec<String> = std::iter::once(line("0".into(), "PvmOk".into(), pvm_core::codes::text(0)))

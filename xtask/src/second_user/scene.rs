@@ -1,5 +1,6 @@
-//! Two users, a directory for temporary files that both may write, and the programs they start.
-use crate::common::{Scratch, dist, output, root};
+//! Two users, a directory for temporary files that both may write, and the programs that they start.
+use crate::common::{dist, output, root};
+use crate::scratch;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::{self, Permissions};
@@ -9,28 +10,29 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
-/// A user that no system has.
+/// The id of a user that no system has.
 pub const ORDINARY_USER: u32 = 61_234;
-/// Another one.
+/// The id of the other user.
 pub const STRANGER: u32 = 61_235;
 /// How long a daemon may take to be ready.
 const START_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a process may take to end when asked to.
+/// How long a process may take to end on request.
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Who does something.
+/// A user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The user whose machine it is about.
+    /// The user who owns the machine.
     Us,
-    /// The other one.
+    /// The other user.
     Stranger,
 }
 
-/// The programs, where both users can read them, wherever the source tree is.
-pub fn programs() -> Result<Scratch> {
-    let programs = Scratch::new("second-user-programs")?;
+/// Copies the programs to a directory where both users can read them.
+pub fn programs() -> Result<TempDir> {
+    let programs = scratch::directory("second-user-programs")?;
     fs::set_permissions(programs.path(), Permissions::from_mode(0o755))?;
     for program in ["pvm", "pvmd"] {
         fs::copy(dist().join("bin").join(program), programs.path().join(program))?;
@@ -48,18 +50,18 @@ pub fn programs() -> Result<Scratch> {
     Ok(programs)
 }
 
-/// The place where all happens; gone with the value.
+/// The directories of both users. Dropping it removes them.
 pub struct Scene {
-    directory: Scratch,
+    directory: TempDir,
     programs: PathBuf,
     user: u32,
     made: String,
 }
 
 impl Scene {
-    /// A new place, where the machine will be that user's.
-    pub fn new(user: u32, programs: &Scratch) -> Result<Scene> {
-        let directory = Scratch::new("second-user")?;
+    /// Makes the directories; the machine will belong to `user`.
+    pub fn new(user: u32, programs: &TempDir) -> Result<Scene> {
+        let directory = scratch::directory("second-user")?;
         let path = directory.path();
         fs::set_permissions(path, Permissions::from_mode(0o755))?;
         for (name, owner, mode) in [("tmp", 0, 0o1777), ("us", user, 0o700), ("stranger", STRANGER, 0o700)] {
@@ -72,28 +74,28 @@ impl Scene {
         fs::write(&made, "")?;
         Ok(Scene { directory, programs: programs.path().to_path_buf(), user, made })
     }
-    /// The user whose machine it is about.
+    /// Returns the user who owns the machine.
     pub fn user(&self) -> u32 {
         self.user
     }
-    /// A file as old as the scene.
+    /// Returns a file that is as old as the directories.
     pub fn made(&self) -> &str {
         &self.made
     }
-    /// The directory for temporary files.
+    /// Returns the directory for temporary files.
     pub fn temporary(&self) -> PathBuf {
         self.directory.path().join("tmp")
     }
-    /// Our home.
+    /// Returns our home directory.
     pub fn home(&self) -> PathBuf {
         self.directory.path().join("us")
     }
-    /// One of the scene's programs.
+    /// Returns the path of one of the copied programs.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
 
-    /// A program of the scene, or of the system, in a user's name.
+    /// Returns a command that a user runs: one of the copied programs, or one of the system.
     pub fn command(&self, who: Who, program: &str) -> Command {
         let own = self.program(program);
         let mut command = if own.exists() { Command::new(own) } else { Command::new(program) };
@@ -109,7 +111,7 @@ impl Scene {
         }
         command
     }
-    /// Runs a program to its end; an error when it fails.
+    /// Runs a program to its end. Fails if the program fails.
     pub fn output(&self, who: Who, program: &str, arguments: &[&str]) -> Result<String> {
         output(self.command(who, program).args(arguments))
     }
@@ -120,7 +122,7 @@ impl Scene {
         let socket = process.line().context("the daemon does not start")?;
         Ok(Daemon { process, socket: PathBuf::from(socket) })
     }
-    /// Starts a task of ours that stays.
+    /// Starts a task of ours that waits.
     pub fn waiting_task(&self) -> Result<Process> {
         let mut process = Process::start(self.command(Who::Us, "task").arg("stay").stdin(Stdio::piped()))?;
         let tid: i32 = process.line()?.parse()?;
@@ -129,7 +131,7 @@ impl Scene {
         }
         Ok(process)
     }
-    /// Has the stranger play daemon at that socket.
+    /// Lets the stranger listen on that socket like a daemon.
     pub fn listen(&self, socket: &Path) -> Result<Process> {
         let mut process = Process::start(self.command(Who::Stranger, "stranger").arg("listen").arg(socket))?;
         process.line()?;
@@ -137,7 +139,7 @@ impl Scene {
     }
 }
 
-/// A process that is ended with the value.
+/// A process. Dropping it ends the process.
 pub struct Process {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -149,23 +151,23 @@ impl Process {
         let said = BufReader::new(child.stdout.take().context("the process has an output")?);
         Ok(Process { child, said })
     }
-    /// Its number.
+    /// Returns the process id.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
-    /// The next line that it prints.
+    /// Returns the next line of the output.
     fn line(&mut self) -> Result<String> {
-        // A process that neither prints nor ends is ended by someone who waits.
+        // A process that neither prints nor ends is killed in time.
         let watch = Watch::start(self.child.id(), START_WAIT_MAX)?;
         let mut line = String::new();
         self.said.read_line(&mut line)?;
         drop(watch);
         if line.is_empty() {
-            bail!("the process said nothing");
+            bail!("the process printed nothing");
         }
         Ok(line.trim_end().to_owned())
     }
-    /// Ends it, and gives the lines that it had printed.
+    /// Ends the process. Returns the remaining lines of its output.
     pub fn stop(mut self) -> Result<Vec<String>> {
         self.end();
         let mut rest = String::new();
@@ -195,37 +197,37 @@ impl Drop for Process {
     }
 }
 
-/// Kills a process that is not done in time.
+/// Kills a process after a time.
 struct Watch(Child);
 
 impl Watch {
     fn start(process: u32, time: Duration) -> Result<Watch> {
         let order = format!("exec >/dev/null; sleep {}; kill -KILL {process}", time.as_secs());
-        // In a group of its own, so that the shell and its sleep end together.
+        // A group of its own, so that the shell and its sleep end together.
         Ok(Watch(Command::new("sh").args(["-c", &order]).process_group(0).spawn()?))
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Its time may have come just now; then there is nothing left to end.
+        // The time may be over just now; then there is nothing left to end.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// A daemon that is ended with the value.
+/// A daemon. Dropping it ends the daemon.
 pub struct Daemon {
     process: Process,
     socket: PathBuf,
 }
 
 impl Daemon {
-    /// Its socket.
+    /// Returns the path of its socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
-    /// Its number.
+    /// Returns its process id.
     pub fn process(&self) -> u32 {
         self.process.process()
     }

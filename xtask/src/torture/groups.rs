@@ -1,19 +1,19 @@
 //! Groups whose members are killed, leave and are replaced: `tests/torture/groups.c`.
 use super::{Plan, WATCHDOG};
 use crate::common::Checks;
-use crate::machine::{END_TIME_MAX, Machine, Talker};
+use crate::machine::{END_TIME_MAX, LineProcess, Machine};
 use anyhow::{Result, bail, ensure};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Members of the group.
+/// The number of members of the group.
 const MEMBERS: u64 = 6;
-/// Barriers wait for substitutes of the dead in seconds; those that died between two barriers would
-/// make up most of the time.
+/// The time that barriers wait for a replacement of a dead member, in seconds. Members that die between two barriers
+/// would otherwise take most of the test's time.
 const IMPATIENT: &[(&str, &str)] = &[("HPVM_BARRIER_PATIENCE", "1")];
 
-/// Runs it, and looks at what is left.
+/// Runs the test, and checks what is left.
 pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
     let mut machine = Machine::start_with(plan.whose, "torture-groups", IMPATIENT)?;
     let total = rounds(plan, program, &machine);
@@ -30,9 +30,9 @@ fn rounds(plan: &Plan, program: &Path, machine: &Machine) -> Result<String> {
     let mut command = machine.command(program);
     command.arg("chief").arg(format!("seconds={}", plan.seconds)).arg(format!("seed={}", plan.seed));
     command.arg(format!("members={MEMBERS}")).stderr(Stdio::null());
-    let mut chief = Talker::start(&mut command)?;
+    let mut chief = LineProcess::start(&mut command)?;
     let time = Duration::from_secs(plan.seconds + 3 * plan.patience) + WATCHDOG;
-    match chief.hear(time)?.as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
+    match chief.next_line(time)?.as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
         Some(("total", text)) => {
             let text = text.to_owned();
             ensure!(chief.end(END_TIME_MAX)?, "the chief failed at its end");

@@ -1,24 +1,24 @@
-//! Neighbours that break every rule beside the torture: `tests/torture/hostile.c`.
+//! Neighbours beside the torture that break every rule of shared memory: `tests/torture/hostile.c`.
 use super::memory::Limits;
 use super::{Plan, compile, traffic};
 use crate::common::Checks;
-use crate::machine::{Machine, Talker};
+use crate::machine::{LineProcess, Machine};
 use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
-/// Bytes that one neighbour may leave with one task in a second.
+/// The bytes that one neighbour may leave with one task in a second.
 const KEPT_A_SECOND_MAX: u64 = 64 << 10;
-/// By how much the daemon's private memory may grow: it serves neighbours that ask for much and read nothing.
+/// How much the daemon's private memory may grow: it serves neighbours that request much and read nothing.
 const DAEMON_GROWTH_MAX: u64 = 4 << 20;
-/// Descriptors of a process that a neighbour may cost while it lives: connection, process, segment, doorbell.
+/// The descriptors that a living neighbour may cost a process: connection, process, segment, doorbell.
 const DESCRIPTORS_A_NEIGHBOUR: usize = 6;
-/// How long a neighbour may go on beyond its time: its last life must end.
+/// How long a neighbour may run beyond its time, since its last life must end.
 const LAST_LIFE: Duration = Duration::from_secs(20);
 
-/// By how much memory may grow in a run of so many seconds beside so many neighbours. What a neighbour sends with
-/// words of nobody stays with its receiver, as with PVM 3.4: that is bounded by what it sends. The daemon keeps
-/// nothing of those that have gone.
+/// Returns how much memory may grow in a run of this length beside these neighbours. Messages of a neighbour without a
+/// valid context stay with their receiver, as in PVM 3.4: that is bounded by what the neighbour sends. The daemon keeps
+/// nothing for neighbours that have ended.
 pub fn limits(hostiles: u64, seconds: u64) -> Limits {
     let usual = Limits::default();
     let sent = hostiles * seconds * KEPT_A_SECOND_MAX;
@@ -32,11 +32,11 @@ pub fn limits(hostiles: u64, seconds: u64) -> Limits {
     }
 }
 
-/// The neighbours of one run.
-pub struct Hostiles(Vec<Talker>);
+/// The neighbours of a run.
+pub struct Hostiles(Vec<LineProcess>);
 
 impl Hostiles {
-    /// Starts as many as the plan wants.
+    /// Starts the neighbours of the plan.
     pub fn start(plan: &Plan, machine: &Machine) -> Result<Hostiles> {
         if plan.hostiles == 0 {
             return Ok(Hostiles(Vec::new()));
@@ -45,23 +45,23 @@ impl Hostiles {
         let start = |number: u64| {
             let (seconds, seed) = (plan.seconds.to_string(), (plan.seed + number).to_string());
             let mut command = machine.command(&program);
-            Talker::start(command.args([seconds, seed]).stderr(std::process::Stdio::null()))
+            LineProcess::start(command.args([seconds, seed]).stderr(std::process::Stdio::null()))
         };
         Ok(Hostiles((0..plan.hostiles).map(start).collect::<Result<_>>()?))
     }
 
-    /// Lets them end, and tells what they did.
+    /// Waits for their end, and prints what they did.
     pub fn end(&mut self) {
-        for (number, talker) in self.0.drain(..).enumerate() {
-            match talker.hear(LAST_LIFE) {
+        for (number, process) in self.0.drain(..).enumerate() {
+            match process.next_line(LAST_LIFE) {
                 Ok(Some(line)) => println!("  neighbour {number}: {line}"),
-                other => println!("  neighbour {number} said nothing: {other:?}"),
+                other => println!("  neighbour {number} printed nothing: {other:?}"),
             }
         }
     }
 }
 
-/// Runs the torture with neighbours that break the rules: nobody else loses anything, the daemon least.
+/// Runs the torture beside such neighbours, and checks that nobody else loses anything.
 pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
     let Plan { hostiles, tasks, seconds, seed, .. } = plan;
     println!("torture: {tasks} tasks, {hostiles} hostile neighbours, {seconds} s, seed {seed}");

@@ -1,69 +1,70 @@
 //! Memory and descriptors of a machine's processes, as the kernel counts them.
 use anyhow::{Context, Result, bail};
+use procfs::process::{FDTarget, Process};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// How long idle tasks may take to give memory back.
+/// How long idle tasks may take to return memory.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(8);
-/// Until the first look, which the later ones are compared with.
+/// The time before the first measurement, with which later ones are compared.
 const SETTLE_TIME_MIN: Duration = Duration::from_secs(1);
-/// Unit of `st_blocks`, in bytes.
+/// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// One process.
+/// The resources of a process.
 #[derive(Clone, Copy, Default, Debug)]
 struct Use {
     private_bytes: u64,
-    /// As the task counts it itself; 0 for others.
+    /// The heap in use, as the task itself counts it; 0 for other processes.
     heap_bytes: u64,
-    /// This process's share of memory that several have mapped.
+    /// The process's share of memory that several processes have mapped.
     shared_bytes: u64,
     descriptors: usize,
     mappings: usize,
 }
 
-/// All processes of a machine.
+/// The resources of all processes of a machine.
 #[derive(Clone, Default, Debug)]
 struct Look {
     /// The daemon, the chief, and the tasks that are never killed.
     survivors: BTreeMap<u32, Use>,
     tasks: u64,
     shared_bytes: u64,
-    /// What the anonymous files hold, which open descriptors lead to.
+    /// The size of the anonymous files to which open descriptors refer.
     memory_file_bytes: u64,
 }
 
-/// By how much everything may have grown since the first look; memory in bytes.
+/// How much everything may have grown since the first measurement; memory in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The heap of a task that lives through it all, as far as it is in use.
+    /// The heap in use of a task that is never killed.
     pub heap: u64,
-    /// Its private memory: what malloc keeps after a peak included.
+    /// The private memory of such a task, including what malloc keeps after a peak.
     pub private: u64,
-    /// A daemon's private memory.
+    /// The private memory of a daemon.
     pub daemon: u64,
-    /// The shared memory of all processes together, for each task. An idle task keeps some MiB for its next
-    /// messages, sometimes more of them, sometimes fewer.
+    /// The shared memory of all processes together, for each task. An idle task keeps a varying number of MiB for its
+    /// next messages.
     pub shared: u64,
-    /// Descriptors of a process.
+    /// The descriptors of a process.
     pub descriptors: usize,
-    /// Its mappings: segments of the dead must not stay mapped.
+    /// The mappings of a process: segments of dead tasks must not stay mapped.
     pub mappings: usize,
 }
 
 impl Default for Limits {
-    /// Of tasks and daemons that all keep to the rules.
+    /// Returns the limits for tasks and daemons that all keep to the rules.
     fn default() -> Limits {
         Limits { heap: 1 << 20, private: 16 << 20, daemon: 1 << 20, shared: 1 << 20, descriptors: 2, mappings: 64 }
     }
 }
 
-/// Compares every look with the first one.
+/// Compares every measurement with the first one.
 pub struct Watch {
     daemons: Vec<u32>,
-    /// How much each may have gained.
+    /// How much everything may have grown.
     pub limits: Limits,
     settle_time: Duration,
     first: Option<Look>,
@@ -71,14 +72,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// For the machine of these daemons. Idle tasks may take at most `patience` to give memory back.
+    /// Makes a watch for the machine of these daemons. Idle tasks may take at most `patience` to return memory.
     pub fn new(daemons: Vec<u32>, patience: Duration) -> Watch {
         let (limits, settle_time) = (Limits::default(), patience.min(SETTLE_TIME_MAX));
         Watch { daemons, limits, settle_time, first: None, last: None }
     }
 
-    /// Looks at the processes in a line of the chief (`ROUND PID:KIND:HEAP …`), again and again until
-    /// all is back to the first look's values. Gives a text of what there is.
+    /// Measures the processes in a line of the chief (`ROUND PID:KIND:HEAP ...`), repeatedly until everything is back
+    /// at the values of the first measurement. Returns a description.
     pub fn look(&mut self, line: &str) -> Result<String> {
         let began = Instant::now();
         std::thread::sleep(SETTLE_TIME_MIN);
@@ -98,11 +99,11 @@ impl Watch {
         }
     }
 
-    /// A text about the last look. Each was compared when it was taken.
+    /// Returns a description of the last measurement. Each was compared when it was made.
     pub fn verdict(&self) -> Result<String> {
         match &self.last {
             Some(look) => Ok(format!("at the end: {}", self.describe(look))),
-            None => bail!("memory was never looked at"),
+            None => bail!("memory was never measured"),
         }
     }
 
@@ -112,7 +113,8 @@ impl Watch {
         let daemons: Vec<String> = self.daemons.iter().map(|daemon| format!("{daemon}:daemon:0")).collect();
         for word in line.split_whitespace().skip(1).chain(daemons.iter().map(String::as_str)) {
             let [pid, kind, heap] = word.split(':').collect::<Vec<_>>()[..] else { bail!("not PID:KIND:HEAP: {word}") };
-            let mut used = used_by(pid, &mut files).with_context(|| format!("process {pid}, a {kind}"))?;
+            let process = Process::new(pid.parse()?).with_context(|| format!("process {pid}, a {kind}"))?;
+            let mut used = used_by(&process, &mut files).with_context(|| format!("process {pid}, a {kind}"))?;
             used.heap_bytes = heap.parse()?;
             look.shared_bytes += used.shared_bytes;
             look.tasks += 1;
@@ -179,31 +181,25 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn used_by(pid: &str, files: &mut BTreeMap<u64, u64>) -> Result<Use> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+fn used_by(process: &Process, files: &mut BTreeMap<u64, u64>) -> Result<Use> {
+    let rollup = process.smaps_rollup()?.memory_map_rollup;
+    let shared = rollup.iter().find_map(|map| map.extension.map.get("Pss_Shmem"));
     let mut used = Use {
-        private_bytes: kibibytes_after(&status, "RssAnon:")? << 10,
-        shared_bytes: kibibytes_after(&rollup, "Pss_Shmem:")? << 10,
-        mappings: fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().count(),
+        private_bytes: process.status()?.rssanon.context("no RssAnon")? << 10,
+        shared_bytes: *shared.context("no Pss_Shmem")?,
+        mappings: process.maps()?.len(),
         ..Use::default()
     };
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        let path = entry?.path();
+    for descriptor in process.fd()? {
+        let descriptor = descriptor?;
         used.descriptors += 1;
-        let target = fs::read_link(&path).unwrap_or_default();
-        if target.to_string_lossy().starts_with("/memfd:") {
-            if let Ok(meta) = fs::metadata(&path) {
+        if matches!(descriptor.target, FDTarget::MemFD(_)) {
+            if let Ok(meta) = fs::metadata(format!("/proc/{}/fd/{}", process.pid, descriptor.fd)) {
                 files.insert(meta.ino(), meta.blocks() * BLOCK_BYTES);
             }
         }
     }
     Ok(used)
-}
-
-fn kibibytes_after(text: &str, name: &str) -> Result<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 #[cfg(test)]
@@ -235,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_process_can_be_looked_at() {
-        let used = used_by("self", &mut BTreeMap::new()).unwrap();
+        let used = used_by(&Process::myself().unwrap(), &mut BTreeMap::new()).unwrap();
         assert!(used.private_bytes > 0 && used.descriptors >= 3);
     }
 }

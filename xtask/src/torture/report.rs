@@ -1,4 +1,4 @@
-//! What a run came to, in words.
+//! Reports the result of a run.
 use crate::common::{in_path, root};
 use crate::machine::{END_TIME_MAX, Machine, wait_until};
 use anyhow::{Context, Result, bail};
@@ -24,7 +24,7 @@ impl Total {
         self.0.get(name).copied().unwrap_or_default()
     }
 
-    /// The report.
+    /// Prints the totals.
     pub fn print(&self) {
         println!(
             "  messages   {} sent, {} received; the rest went to tasks that died",
@@ -51,7 +51,7 @@ impl Total {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Returns `1234567` as `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -64,15 +64,15 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// No process of the machine is left.
+/// Checks that no process of the machine is left.
 pub fn all_have_ended(machine: &Machine) -> Result<()> {
     if !wait_until(END_TIME_MAX, || machine.processes().is_empty()) {
-        bail!("{} processes live on", machine.processes().len());
+        bail!("{} processes are still running", machine.processes().len());
     }
     Ok(())
 }
 
-/// After a hang: where every process stands, as far as a debugger is at hand.
+/// Writes the stack of every process to a file after a hang, if there is a debugger.
 pub fn stacks(processes: &[u32]) {
     if !in_path("gdb") {
         return;
@@ -86,7 +86,7 @@ pub fn stacks(processes: &[u32]) {
     }
     let file = root().join("target/torture/stacks");
     if fs::write(&file, text).is_ok() {
-        println!("  where the processes stand: {}", file.display());
+        println!("  stacks of the processes: {}", file.display());
     }
 }
 

@@ -1,4 +1,4 @@
-//! hpvm and its tests for each kind of host.
+//! Builds hpvm and its tests for each kind of host.
 
 use super::kinds::{Extent, Kind, folder};
 use crate::build::{SONAME, is_newer, shared_library};
@@ -9,14 +9,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program of the tests.
+/// The name of the test program.
 pub const TEST: &str = "unlike";
 
-/// Everything but the tests, for all machines but this one.
+/// Builds everything but the tests, for all machines but this one.
 pub fn all(extent: Extent) -> Result<()> {
     for (kind, _) in extent.foreign() {
         let libraries = format!("/usr/{}/lib", kind.tools);
-        // They are found without a word in the environment, by the program and all that it starts.
+        // The program and everything that it starts find these without an environment variable.
         let line = format!(
             "exec {}-gcc -Wl,--dynamic-linker={libraries}/{} -Wl,--disable-new-dtags -Wl,-rpath,{libraries}",
             kind.tools, kind.loader
@@ -39,7 +39,7 @@ pub fn all(extent: Extent) -> Result<()> {
     extent.foreign().try_for_each(|(kind, _)| library(kind))
 }
 
-/// The shared library, if it is older than what it is made of.
+/// Links the shared library, if it is older than its parts.
 fn library(kind: &Kind) -> Result<()> {
     let archive = kind.programs().join("libpvm3.a");
     let lib = kind.libraries();
@@ -54,7 +54,7 @@ fn library(kind: &Kind) -> Result<()> {
     Ok(())
 }
 
-/// The test programs for all machines.
+/// Builds the test programs for all machines.
 pub fn test_programs(extent: Extent) -> Result<()> {
     let sources = crate::build::files_of(&root().join("tests/unlike"))?;
     let header = root().join("include/pvm3.h");

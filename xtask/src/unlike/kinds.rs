@@ -5,25 +5,24 @@ use std::path::PathBuf;
 
 /// A kind of host.
 pub struct Kind {
-    /// Debian's name for it.
+    /// Debian's name of the architecture.
     pub name: &'static str,
-    /// Rust's name for it; none for the machine that this runs on.
+    /// Rust's name of it; none for the machine on which this runs.
     pub target: Option<&'static str>,
-    /// In front of the names of the tools that make programs for it; also the folder of its libraries.
+    /// The prefix of the names of its compiler tools, which is also the folder of its libraries.
     pub tools: &'static str,
-    /// What loads its programs, in that folder.
+    /// The dynamic linker of its programs, in that folder.
     pub loader: &'static str,
-    /// qemu's name for it, where the processor cannot run its programs.
+    /// qemu's name of it, if the processor cannot run its programs.
     pub emulator: Option<&'static str>,
-    /// PVM's name for it.
+    /// PVM's name of it.
     pub arch: &'static str,
-    /// How it writes numbers, as PVM shows it.
+    /// Its data format, as PVM shows it.
     pub signature: u32,
 }
 
-/// The first is the machine that this runs on, and the host where machines begin. The first three are what the
-/// short form has: both orders of bytes, and both sizes of a `long`. `tests/unlike` has the same kinds in the
-/// same order.
+/// The first kind is the machine on which this runs, and on which the virtual machine begins. The short form has the
+/// first three: both byte orders, and both sizes of a `long`. `tests/unlike` has the same kinds in the same order.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "amd64",
@@ -63,39 +62,39 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-/// How much is built and run.
+/// Which kinds are built and run.
 #[derive(Clone, Copy)]
 pub struct Extent {
     /// The kinds of hosts; the first ones of [`KINDS`].
     pub kinds: &'static [Kind],
-    /// On how many of them the console is tried. It is as much work to compile as the daemon.
+    /// On how many of them the console is tried. Compiling it takes as long as compiling the daemon.
     pub consoles: usize,
 }
 
-/// All of it.
+/// The whole test.
 pub const WHOLE: Extent = Extent { kinds: KINDS, consoles: KINDS.len() };
-/// What `cargo xtask test` has time for.
+/// The short form for `cargo xtask test`.
 pub const SHORT: Extent = Extent { kinds: KINDS.split_at(3).0, consoles: 1 };
 
 impl Extent {
-    /// The kinds for which everything has to be built, and Rust's names for them.
+    /// Returns the kinds for which everything has to be built, and Rust's names of them.
     pub fn foreign(&self) -> impl Iterator<Item = (&'static Kind, &'static str)> {
         self.kinds.iter().filter_map(|kind| Some((kind, kind.target?)))
     }
 }
 
-/// Where everything of this command lies.
+/// Returns the folder of this command.
 pub fn folder() -> PathBuf {
     root().join("target/unlike")
 }
 
 impl Kind {
-    /// What is made for it: bin and lib.
+    /// Returns the folder of what is built for the kind: bin and lib.
     pub fn folder(&self) -> PathBuf {
         folder().join(self.name)
     }
 
-    /// Where its `pvmd` and `pvm` are.
+    /// Returns the folder of its `pvmd` and `pvm`.
     pub fn programs(&self) -> PathBuf {
         match self.target {
             Some(target) => folder().join("build").join(target).join("unlike"),
@@ -103,12 +102,13 @@ impl Kind {
         }
     }
 
-    /// Where its `libpvm3.so` is.
+    /// Returns the folder of its `libpvm3.so`.
     pub fn libraries(&self) -> PathBuf {
         if self.target.is_some() { self.folder().join("lib") } else { dist().join("lib") }
     }
 
-    /// The command that compiles and links for it. (To rustc a linker whose name ends in `ld` is no compiler.)
+    /// Returns the command that compiles and links for it. (rustc takes a linker whose name ends in `ld` for no
+    /// compiler.)
     pub fn compiler(&self) -> PathBuf {
         if self.target.is_some() { folder().join(format!("{}-cc", self.name)) } else { "cc".into() }
     }

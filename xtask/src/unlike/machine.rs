@@ -1,12 +1,13 @@
-//! A machine of one host of each kind.
+//! A virtual machine with one host of each kind.
 
 use super::build::TEST;
 use super::kinds::{Extent, KINDS, Kind};
 use crate::conform::execute::{End, wait};
 use crate::hosts::network::{Host, Network};
 use crate::machine::wait_until;
+use crate::processes::signal;
 use anyhow::{Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -14,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a daemon may take to say that it is there, and to end.
+/// How long a daemon may take to start, and to end.
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the console may take; most of it is qemu's.
+/// How long the console may take; qemu takes most of it.
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long the tests may take.
 const TESTS_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// The remote shell: `rsh HOST [-l USER] COMMAND...` runs the command on the host with what the programs of that
-/// kind of host need.
+/// The remote shell: `rsh HOST [-l USER] COMMAND...` runs the command on the host, in the environment of that kind of
+/// host.
 const REMOTE_SHELL: &str = r#"#!/bin/sh
 host=$1
 shift
@@ -33,7 +34,7 @@ set -- $entry
 exec nsenter -t "$2" --net --uts --mount --ipc -- env -i sh -c ". '{folder}/$host/environment'; cd; $command"
 "#;
 
-/// The machine; its drop ends it.
+/// The machine. Dropping it ends the machine.
 pub struct Machine<'a> {
     network: &'a Network,
     extent: Extent,
@@ -72,7 +73,7 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// What the console of a host says to some lines.
+    /// Returns the output of a host's console for some lines.
     fn console(&self, host: usize, lines: &str) -> Result<String> {
         let (input, said) = (self.folder.join("input"), self.folder.join("said"));
         fs::write(&input, lines)?;
@@ -85,7 +86,7 @@ impl<'a> Machine<'a> {
         Ok(text)
     }
 
-    /// A daemon's log.
+    /// Returns a daemon's log.
     fn log(&self, host: usize) -> String {
         let place = self.folder.join(&self.network.hosts()[host].name).join("tmp");
         let entries = fs::read_dir(place).into_iter().flatten().flatten();
@@ -93,7 +94,7 @@ impl<'a> Machine<'a> {
         logs.map(|entry| String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default()).into_owned()).collect()
     }
 
-    /// Whether the consoles show all kinds.
+    /// Checks that the consoles show all kinds.
     pub fn check_console(&self) {
         for (number, kind) in self.extent.kinds.iter().take(self.extent.consoles).enumerate() {
             let result = self.console(number, "conf\nquit\n").and_then(|said| self.check_table(&said));
@@ -102,7 +103,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The table of hosts: how many formats, and a line a host.
+    /// Checks the table of hosts: the number of formats, and the line of each host.
     fn check_table(&self, said: &str) -> Result<()> {
         ensure!(said.contains(&format!("{} hosts, 3 data formats", self.extent.kinds.len())), "{said}");
         for (host, kind) in self.network.hosts().iter().zip(self.extent.kinds) {
@@ -115,7 +116,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Runs the tests; they say line by line what they find.
+    /// Runs the tests, which print one line for each result.
     pub fn run_tests(&mut self, only: Option<&str>) -> Result<()> {
         let mut command = command(&self.folder, self.network, 0, &self.extent.kinds[0].folder().join("bin").join(TEST));
         command.arg("chief").arg(self.extent.kinds.len().to_string()).args(only).stdin(Stdio::null());
@@ -130,7 +131,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A command on a host, with the environment of its kind and no other.
+/// Returns a command on a host, with the environment of its kind and no other.
 fn command(folder: &Path, network: &Network, host: usize, program: &Path) -> Command {
     let (host, kind) = (&network.hosts()[host], &KINDS[host]);
     let mut command = host.command(program);
@@ -150,12 +151,6 @@ fn environment(folder: &Path, host: &Host, kind: &Kind) -> Vec<(&'static str, St
         ("PVM_ALLOW_ROOT", "1".to_owned()),
         ("LC_ALL", "C".to_owned()),
     ]
-}
-
-fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, signal);
-    }
 }
 
 impl Drop for Machine<'_> {

@@ -1,31 +1,31 @@
-//! The table of what was run: a row a type or a thing that tasks do, a column from a kind to a kind.
+//! The table of results: a row for each type and operation, a column for each pair of kinds.
 
 use super::kinds::Kind;
 use crate::counts::Counts;
 use crate::failures;
 use std::collections::BTreeMap;
 
-/// What was heard of the cells.
+/// The results so far.
 pub struct Matrix {
     kinds: &'static [Kind],
-    /// In the order in which they came.
+    /// The rows, in the order of their first results.
     rows: Vec<String>,
-    /// By row, from, to: what is wrong, if anything.
+    /// The error of a cell, if any, by row, sender and receiver.
     cells: BTreeMap<(String, usize, usize), Option<String>>,
-    /// What all kinds do at once, and what the consoles say.
+    /// The results of operations of all kinds together, and of the consoles.
     others: Vec<(String, Option<String>)>,
-    /// The tests came to their end.
+    /// Whether the tests came to their end.
     done: bool,
 }
 
 impl Matrix {
-    /// Nothing was heard yet.
+    /// Makes an empty table.
     pub fn new(kinds: &'static [Kind]) -> Matrix {
         Matrix { kinds, rows: Vec::new(), cells: BTreeMap::new(), others: Vec::new(), done: false }
     }
 
-    /// Takes a line of the tests; shows what is wrong, and what is no result.
-    pub fn hear(&mut self, line: &str) {
+    /// Handles a line of the tests. Prints errors, and lines that are no results.
+    pub fn handle_line(&mut self, line: &str) {
         let kinds = self.kinds;
         let kind = |name: &str| kinds.iter().position(|kind| kind.name == name);
         let outcome = |said: &str| (said != "ok").then(|| said.to_owned());
@@ -37,7 +37,7 @@ impl Matrix {
                 }
                 if said != "ok" {
                     let (from, to) = (kinds[from].name, kinds[to].name);
-                    failures::tell(format_args!("FAILED   {row} from {from} to {to}: {said}"));
+                    failures::report(format_args!("FAILED   {row} from {from} to {to}: {said}"));
                 }
                 self.cells.insert((row.to_owned(), from, to), outcome(said));
             }
@@ -65,11 +65,11 @@ impl Matrix {
             println!("{what}: {}", said.as_deref().unwrap_or("ok"));
         }
         if !self.done {
-            failures::tell("FAILED   the tests did not come to their end");
+            failures::report("FAILED   the tests did not come to their end");
         }
     }
 
-    /// How many passed, how many failed; `whole` if every cell is to be there.
+    /// Returns the counts; with `whole`, every cell must be there.
     pub fn counts(&self, whole: bool) -> Counts {
         let wanted = self.rows.len() * self.kinds.len() * self.kinds.len();
         let results = self.cells.values().chain(self.others.iter().map(|(_, said)| said));
@@ -96,10 +96,10 @@ mod tests {
         let mut matrix = Matrix::new(KINDS);
         for from in KINDS {
             for to in KINDS {
-                matrix.hear(&format!("cell\t{row}\t{}\t{}\tok", from.name, to.name));
+                matrix.handle_line(&format!("cell\t{row}\t{}\t{}\tok", from.name, to.name));
             }
         }
-        matrix.hear("done");
+        matrix.handle_line("done");
         matrix
     }
 
@@ -107,17 +107,17 @@ mod tests {
     fn a_whole_matrix_passes_and_each_fault_fails() {
         assert_eq!(whole("int").counts(true), Counts { passed: 16, failed: 0, skipped: 0 });
         let mut matrix = whole("int");
-        matrix.hear("cell\tint\ti386\ts390x\t7 is 8");
+        matrix.handle_line("cell\tint\ti386\ts390x\t7 is 8");
         assert_eq!(matrix.counts(true), Counts { passed: 15, failed: 1, skipped: 0 });
         let mut matrix = whole("int");
-        matrix.hear("all\tbarrier\tnobody comes");
+        matrix.handle_line("all\tbarrier\tnobody comes");
         assert_eq!(matrix.counts(true), Counts { passed: 16, failed: 1, skipped: 0 });
     }
 
     #[test]
     fn a_cell_that_was_not_run_fails() {
         let mut matrix = whole("int");
-        matrix.hear("cell\tlong\tamd64\tarm64\tok");
+        matrix.handle_line("cell\tlong\tamd64\tarm64\tok");
         assert_eq!(matrix.counts(true), Counts { passed: 17, failed: 15, skipped: 0 });
     }
 

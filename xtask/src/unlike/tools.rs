@@ -1,4 +1,4 @@
-//! The compilers, and what runs programs of other machines.
+//! The cross compilers, and the emulators of other machines.
 
 use super::kinds::Extent;
 use crate::common::{in_path, output};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::process::Command;
 
-/// From the system's package manager.
+/// The packages for the system's package manager.
 pub const PACKAGES: &[&str] = &[
     "gcc-aarch64-linux-gnu",
     "gcc-i686-linux-gnu",
@@ -19,14 +19,14 @@ pub const PACKAGES: &[&str] = &[
     "qemu-user-static",
 ];
 
-/// Rust's own library for each of the other machines.
+/// Rust's standard library for each of the other machines.
 pub const LIBRARIES: Part = Part {
     name: "unlike",
     packages: &["libstd-rust-web-dev:arm64", "libstd-rust-web-dev:i386", "libstd-rust-web-dev:s390x"],
 };
 const BINFMT: &str = "/proc/sys/fs/binfmt_misc";
 
-/// Why this cannot be run here.
+/// Returns why this cannot run here.
 pub fn obstacle(extent: Extent) -> Option<String> {
     let advice = "(see `cargo xtask setup unlike`)";
     if std::env::consts::ARCH != "x86_64" {
@@ -45,7 +45,7 @@ pub fn obstacle(extent: Extent) -> Option<String> {
     (!LIBRARIES.is_there()).then(|| format!("Rust for the other machines is missing {advice}"))
 }
 
-/// Inside the sandbox: tells the kernel how programs of the other machines are run, where it does not know.
+/// Tells the kernel, inside the sandbox, how to run programs of the other machines, if it does not know that.
 pub fn let_foreign_programs_run(extent: Extent) -> Result<()> {
     for (kind, _) in extent.foreign() {
         let program = kind.programs().join("pvmd");
@@ -60,11 +60,12 @@ pub fn let_foreign_programs_run(extent: Extent) -> Result<()> {
     Ok(())
 }
 
-/// The namespace's own list of such programs; kernels before 6.7 have but one, which is not ours to change.
+/// Adds an entry to the user namespace's list of interpreters. Kernels before 6.7 have only one list for all, which is
+/// not changed.
 fn register(emulator: &str) -> Result<()> {
     if !std::path::Path::new(BINFMT).join("register").exists() {
         output(Command::new("mount").args(["-t", "binfmt_misc", "binfmt_misc", BINFMT]))
-            .context("the kernel lets nobody say how programs of other machines are run")?;
+            .context("the kernel does not permit registering interpreters of foreign programs")?;
     }
     let line = fs::read_to_string(format!("/usr/lib/binfmt.d/qemu-{emulator}.conf"))?;
     fs::write(format!("{BINFMT}/register"), line.trim()).context("binfmt_misc")

@@ -1,4 +1,4 @@
-//! A barrier opens when so many have arrived, and nobody waits in one for members that are not there.
+//! Invariant: a barrier opens when enough members have arrived, and nobody waits in one for members that do not exist.
 use super::{Checks, Unsettled};
 use crate::program::TaskId;
 use crate::queue::Nanos;
@@ -7,12 +7,12 @@ use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 use std::collections::BTreeMap;
 
-/// The last time that a task has arrived at the barrier of a group.
+/// The last arrival of a task at the barrier of a group.
 struct Arrival {
     need: u16,
     at: Nanos,
     waits: bool,
-    /// When it has last heard that one has opened.
+    /// When the task last learnt that a barrier has opened.
     opened: Option<Nanos>,
 }
 
@@ -23,14 +23,14 @@ pub struct Barriers {
 }
 
 impl Checks {
-    /// A task arrives.
+    /// Notes the arrival of a task.
     pub fn arrived(&mut self, group: u64, task: TaskId, need: u16, now: Nanos) {
         let tasks = self.barriers.groups.entry(group).or_default();
         let opened = tasks.get(&task).and_then(|arrival| arrival.opened);
         tasks.insert(task, Arrival { need, at: now, waits: true, opened });
     }
 
-    /// It goes on.
+    /// Notes that a task has left a barrier.
     pub fn left_barrier(&mut self, group: u64, task: TaskId, tid: Tid, opened: bool, now: Nanos) {
         let Some(tasks) = self.barriers.groups.get_mut(&group) else { return };
         let Some(arrival) = tasks.get_mut(&task) else { return };
@@ -40,7 +40,7 @@ impl Checks {
         }
         arrival.opened = Some(now);
         let (need, since) = (usize::from(arrival.need), arrival.at);
-        // Those who have met this one have not heard of it yet, or have heard after it had arrived.
+        // The members of this barrier have not yet learnt that it has opened, or learnt it after this task arrived.
         let met = |arrival: &&Arrival| arrival.waits || arrival.opened.is_some_and(|at| at >= since);
         let count = tasks.values().filter(met).count();
         if count < need {
@@ -50,21 +50,22 @@ impl Checks {
 }
 
 impl World {
-    /// Whether the task waits in the barrier of that group.
+    /// Returns whether the task waits in the barrier of that group.
     fn meets_in(&self, task: TaskId, group: u64) -> bool {
         let one = &self.tasks[task];
         let asks = |request: &Request| matches!(request, Request::Barrier { group: other, .. } if *other == group);
         one.meets_in == Some(group) || one.open.as_ref().is_some_and(|open| asks(&open.request))
     }
 
-    /// Whoever waits in a barrier waits for a member who lives and may yet arrive.
+    /// Checks that each task in a barrier waits for a living member that may still arrive.
     pub fn barriers_can_open(&self) -> Unsettled {
         let lives = |task: &TaskId| self.tasks[*task].is_enrolled() && self.in_machine(*task);
         for (group, tasks) in &self.checks.barriers.groups {
             let waits = |task: &&TaskId| lives(task) && self.meets_in(**task, *group);
             let Some(task) = tasks.keys().find(waits) else { continue };
             let one = &self.tasks[*task];
-            let members = self.nodes[one.node].boards.get(group).into_iter().flat_map(|board| board.members.values());
+            let members =
+                self.nodes[one.node].group_memories.get(group).into_iter().flat_map(|memory| memory.members.values());
             let mut others = members.filter_map(|tid| self.by_tid.get(tid)).filter(|task| lives(task));
             if others.all(|other| self.meets_in(*other, *group)) {
                 let text = format!("{} waits in the barrier of group {group}, of which all have arrived", one.tid);

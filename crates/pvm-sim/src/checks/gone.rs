@@ -1,13 +1,13 @@
-//! After a halt, or after the loss of the master, nothing is left.
+//! Invariant: after a halt, or after the loss of the master, nothing is left.
 use super::Unsettled;
-use crate::node::Life;
+use crate::node::NodeState;
 use crate::program::Stage;
 use crate::world::World;
 
 impl World {
-    /// No daemon lives, and no task.
+    /// Checks that no daemon and no task lives.
     pub fn everything_is_gone(&self) -> Unsettled {
-        if let Some(node) = self.nodes.iter().find(|node| node.life != Life::Dead) {
+        if let Some(node) = self.nodes.iter().find(|node| node.state != NodeState::Dead) {
             return Err((format!("the daemon of {} still lives", node.tid), vec![node.tid]));
         }
         match self.tasks.iter().find(|task| task.stage != Stage::Dead) {

@@ -1,37 +1,37 @@
-//! Only hosts that something has befallen are removed.
+//! Invariant: only hosts with a fault are removed.
 use super::Checks;
-use crate::scenario::{Deed, Place};
+use crate::scenario::{Command, Place};
 use crate::world::World;
 use pvm_core::tid::Tid;
 use std::collections::BTreeSet;
 
-/// What can have cost hosts their place.
+/// The faults that may have removed hosts.
 #[derive(Default)]
-pub struct Befallen {
+pub struct Faults {
     hosts: BTreeSet<Place>,
-    /// It was the master, and others can seem lost to it.
+    /// Whether the master had a fault: then others may seem lost to it.
     master: bool,
 }
 
 impl Checks {
-    /// Something happens to hosts.
-    pub fn befalls(&mut self, deed: &Deed) {
-        let places = match deed {
-            Deed::Add(_) | Deed::Power(_) | Deed::Refuse(_) => return,
-            deed => deed.places(),
+    /// Notes a command that may remove hosts.
+    pub fn note_fault(&mut self, command: &Command) {
+        let places = match command {
+            Command::Add(_) | Command::Power(_) | Command::Refuse(_) => return,
+            command => command.places(),
         };
-        self.befallen.master |= places.contains(&1);
-        self.befallen.hosts.extend(places);
+        self.faults.master |= places.contains(&1);
+        self.faults.hosts.extend(places);
     }
 }
 
 impl World {
-    /// The master removes a host; there has to be a reason.
+    /// Checks that a host that the master removes had a fault.
     pub fn has_reason(&mut self, host: Tid) {
         let Some(node) = self.nodes.iter().find(|node| node.tid == host) else { return };
-        let befallen = &self.checks.befallen;
-        if !befallen.master && !befallen.hosts.contains(&node.place) {
-            self.checks.fail("innocent", &format!("{host} is removed, and nothing has befallen it"), &[host]);
+        let faults = &self.checks.faults;
+        if !faults.master && !faults.hosts.contains(&node.place) {
+            self.checks.fail("innocent", &format!("{host} is removed, though it had no fault"), &[host]);
         }
     }
 }

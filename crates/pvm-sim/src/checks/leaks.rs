@@ -1,16 +1,16 @@
-//! Nothing is remembered that nobody needs.
+//! Invariant: nothing is remembered that is no longer needed.
 use super::Unsettled;
-use crate::node::{Life, Node};
-use crate::program::{Part, Stage};
+use crate::node::{Node, NodeState};
+use crate::program::{ProgramRole, Stage};
 use crate::world::{OPERATOR, World};
 use pvm_core::proto::Request;
 
 impl World {
     fn living(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter().filter(|node| node.life != Life::Dead)
+        self.nodes.iter().filter(|node| node.state != NodeState::Dead)
     }
 
-    /// Nothing waits to be sent. (Some credit may be kept back while its task lives.)
+    /// Checks that nothing waits to be sent. Some credit may be kept back while its task lives.
     pub fn nothing_waits(&self) -> Unsettled {
         for node in self.living() {
             let open = if node.flows.held_bytes() > 0 {
@@ -31,17 +31,17 @@ impl World {
         }
     }
 
-    /// Has tasks end that have not; the operator is the last, and leaves no mailbox behind.
+    /// Ends tasks that have not ended. The operator is the last and leaves no mailbox behind.
     pub fn goes_on(&mut self) -> bool {
-        let lives = |part: Part| self.tasks.iter().any(|task| task.part == part && task.stage != Stage::Dead);
-        if lives(Part::Worker) {
+        let lives = |role: ProgramRole| self.tasks.iter().any(|task| task.role == role && task.stage != Stage::Dead);
+        if lives(ProgramRole::Worker) {
             return true;
         }
-        if !lives(Part::Operator) {
+        if !lives(ProgramRole::Operator) {
             return false;
         }
         let operator = &self.tasks[OPERATOR];
-        if operator.open.is_none() && operator.agenda.is_empty() {
+        if operator.open.is_none() && operator.planned_requests.is_empty() {
             match self.reset {
                 false => self.operate(Request::ResetInfo { name: None, index: None }),
                 true => self.signalled(OPERATOR, 0),
@@ -51,7 +51,7 @@ impl World {
         true
     }
 
-    /// Nothing is remembered of any task.
+    /// Checks that nothing is remembered of any task.
     pub fn nothing_leaks(&self) -> Unsettled {
         for node in self.living() {
             let mut left = node.machine.leftovers();
@@ -64,7 +64,7 @@ impl World {
             if !node.tasks.is_empty() {
                 left.push("tids");
             }
-            if !node.boards.is_empty() {
+            if !node.group_memories.is_empty() {
                 left.push("memory of groups");
             }
             if node.intake.holders().next().is_some() {

@@ -1,11 +1,11 @@
-//! What living tasks send to each other comes once, in order, and whole.
+//! Invariant: messages between living tasks arrive once, in order, and whole.
 use super::{Checks, Unsettled};
 use crate::program::TaskId;
 use crate::world::World;
 use pvm_core::tid::Tid;
 use std::collections::{HashMap, HashSet};
 
-/// How many messages a task has sent to another, and how many have come.
+/// How many messages a task has sent to another, and how many have arrived.
 #[derive(Default, Clone, Copy)]
 struct Count {
     sent: u64,
@@ -17,19 +17,19 @@ struct Count {
 pub struct Messages {
     /// By receiver and sender.
     counts: HashMap<(Tid, Tid), Count>,
-    /// Receivers who know that the sender is no more.
+    /// Receivers that know that the sender has ended.
     ended: HashSet<(Tid, Tid)>,
 }
 
 impl Checks {
-    /// A task has sent a message to another; which one from it to that one it is.
+    /// Notes that a task has sent a message to another. Returns the message's number between these two.
     pub fn sent(&mut self, src: Tid, dst: Tid) -> u64 {
         let count = self.messages.counts.entry((dst, src)).or_default();
         count.sent += 1;
         count.sent
     }
 
-    /// A message has come.
+    /// Notes that a message has arrived.
     pub fn message(&mut self, src: Tid, dst: Tid, number: Option<u64>) {
         let count = self.messages.counts.entry((dst, src)).or_default();
         let wanted = count.came + 1;
@@ -44,14 +44,14 @@ impl Checks {
         }
     }
 
-    /// A task has heard of the end of another.
+    /// Notes that a task has learnt of the end of another.
     pub fn heard_of_end(&mut self, dst: Tid, src: Tid) {
         self.messages.ended.insert((dst, src));
     }
 }
 
 impl World {
-    /// Everything that was sent between tasks of hosts that live has come.
+    /// Checks that all messages between tasks of living hosts have arrived.
     pub fn messages_have_come(&self) -> Unsettled {
         let missing = |((dst, src), count): &(&(Tid, Tid), &Count)| {
             let receives = |task: &TaskId| self.tasks[*task].is_enrolled() && self.in_machine(*task);

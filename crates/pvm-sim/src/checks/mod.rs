@@ -1,5 +1,4 @@
-//! What has to be true, one file each. Some of it is looked at whenever something happens, the rest
-//! when the machine should have settled.
+//! The invariants, one file for each. Some are checked at every event, the others when the machine should have settled.
 mod barriers;
 mod collected;
 mod gone;
@@ -15,33 +14,33 @@ use crate::world::World;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
 
-/// Something was not as it must be.
+/// The violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What had to be true.
+    /// The invariant.
     pub invariant: &'static str,
-    /// What is instead.
+    /// A description.
     pub text: String,
-    /// The hosts on which that is to be seen.
+    /// The hosts that are concerned.
     pub hosts: Vec<Tid>,
 }
 
-/// What is known of the run for its judgement.
+/// The state of all checks.
 #[derive(Default)]
 pub struct Checks {
-    /// The first thing that was not as it must be.
+    /// The first violation.
     pub violation: Option<Violation>,
     tables: tables::Tables,
     notifies: notifies::Notifies,
     messages: messages::Messages,
     requests: requests::Requests,
     barriers: barriers::Barriers,
-    befallen: innocent::Befallen,
+    faults: innocent::Faults,
     collections: collected::Collections,
 }
 
 impl Checks {
-    /// Something is not as it must be.
+    /// Notes a violation.
     pub fn fail(&mut self, invariant: &'static str, text: &str, hosts: &[Tid]) {
         let hosts = hosts.iter().map(|tid| tid.host()).collect();
         self.violation.get_or_insert(Violation { invariant, text: text.to_owned(), hosts });
@@ -53,7 +52,7 @@ impl Checks {
         }
     }
 
-    /// A frame has come to a host.
+    /// Notes that a frame has arrived at a host.
     pub fn frame(&mut self, to: Tid, from: Tid, frame: &Frame) {
         let result = self.tables.frame(to, from, frame);
         self.take("tables", result, &[to]);
@@ -63,28 +62,28 @@ impl Checks {
     }
 }
 
-/// A look at one of the things that have to settle.
-type Look = fn(&World) -> Unsettled;
-/// What is not settled.
+/// A check of one of the invariants that hold once the machine has settled.
+type Check = fn(&World) -> Unsettled;
+/// An error describes what has not settled.
 type Unsettled = Result<(), (String, Vec<Tid>)>;
 
 impl World {
-    /// What has not settled yet, after the world has become well.
+    /// Returns what has not settled, after all faults are over.
     pub fn unsettled(&self) -> Option<Violation> {
-        let parts: [(&'static str, Look); 7] = [
+        let parts: [(&'static str, Check); 7] = [
             ("requests", World::requests_are_answered),
             ("messages", World::messages_have_come),
             ("notifies", World::notifies_have_come),
             ("barriers", World::barriers_can_open),
             ("collected", World::output_has_come),
             ("leaks", World::nothing_waits),
-            // What compares all hosts with all comes last.
+            // The check that compares each host with each other one comes last.
             ("tables", World::tables_agree),
         ];
         parts.into_iter().find_map(|(invariant, part)| violation(invariant, part(self)))
     }
 
-    /// What is still remembered of tasks that have gone.
+    /// Returns what is still remembered of tasks that have ended.
     pub fn left_over(&mut self) -> Option<Violation> {
         if self.goes_on() {
             return violation("gone", Err(("there are still tasks".into(), Vec::new())));
@@ -92,7 +91,7 @@ impl World {
         violation("leaks", self.nothing_leaks())
     }
 
-    /// What is still there after the machine's end.
+    /// Returns what is still there after the machine's end.
     pub fn still_there(&self) -> Option<Violation> {
         violation("gone", self.everything_is_gone())
     }

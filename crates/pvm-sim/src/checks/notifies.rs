@@ -1,4 +1,4 @@
-//! Each notification comes exactly once, and is true.
+//! Invariant: each notification arrives exactly once, and is true.
 use super::{Checks, Unsettled};
 use crate::program::{Stage, TaskId};
 use crate::world::World;
@@ -8,79 +8,79 @@ use pvm_core::proto::{Message, Reply, Request};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often a message about something has to come, and has come.
+/// How often a message about something has to arrive, and has arrived.
 #[derive(Default, Clone, Copy)]
 struct Count {
     wanted: u32,
     came: u32,
 }
 
-/// What one call to `pvm_notify` has asked for. Each call has a tag of its own.
+/// A call of `pvm_notify`. Each call has a tag of its own.
 #[derive(Default)]
-struct Wish {
+struct Call {
     what: i32,
     about: BTreeMap<Tid, Count>,
-    /// What its host did not know at that time.
+    /// The tids that its host did not know at that time.
     unknown: BTreeSet<Tid>,
     cancelled: bool,
-    /// Of new hosts: how many messages, how many have come, and which hosts they told of.
+    /// For new hosts: the number of messages, how many have arrived, and which hosts they named.
     limit: i32,
     messages: i32,
     told: BTreeSet<Tid>,
-    /// New hosts of which it has to be told.
+    /// New hosts about which a message is due.
     owed: Vec<Tid>,
     granted: bool,
 }
 
-/// All wishes.
+/// All calls.
 #[derive(Default)]
 pub struct Notifies {
-    wishes: BTreeMap<(Tid, i32), Wish>,
-    /// Those who want to hear of new hosts, by host.
+    calls: BTreeMap<(Tid, i32), Call>,
+    /// The tasks that want to be told of new hosts, by host.
     additions: BTreeMap<Tid, Vec<(Tid, i32)>>,
     /// The last hosts that joined, as the master sees it.
     last_joined: Vec<Tid>,
 }
 
 impl Notifies {
-    /// A task asks.
+    /// Notes a request of a task.
     pub fn asked(&mut self, watcher: Tid, request: &Request) {
         let Request::Notify { what, tag, count, tids, .. } = request else { return };
         if what & NOTIFY_CANCEL != 0 {
             return;
         }
-        let wish = self.wishes.entry((watcher, *tag)).or_default();
-        (wish.what, wish.limit) = (*what, *count);
-        tids.iter().for_each(|tid| wish.about.entry(*tid).or_default().wanted += 1);
+        let call = self.calls.entry((watcher, *tag)).or_default();
+        (call.what, call.limit) = (*what, *count);
+        tids.iter().for_each(|tid| call.about.entry(*tid).or_default().wanted += 1);
         if *what == NOTIFY_HOST_ADD {
             self.additions.entry(watcher.host()).or_default().push((watcher, *tag));
         }
     }
 
-    /// It has its answer.
+    /// Notes the answer to a request.
     pub fn answered(&mut self, watcher: Tid, request: &Request, reply: &Reply) -> Result<(), String> {
         let Request::Notify { what, tag, .. } = request else { return Ok(()) };
         if *reply != Reply::Done {
             return Err(format!("{watcher} asked {request:?}: {reply:?}"));
         }
-        let Some(wish) = self.wishes.get_mut(&(watcher, *tag)) else { return Ok(()) };
-        wish.granted = true;
-        wish.cancelled |= what & NOTIFY_CANCEL != 0;
+        let Some(call) = self.calls.get_mut(&(watcher, *tag)) else { return Ok(()) };
+        call.granted = true;
+        call.cancelled |= what & NOTIFY_CANCEL != 0;
         Ok(())
     }
 
-    /// A host hears of new hosts, and tells those of its tasks that want to know.
+    /// Notes that a host was told of new hosts, and tells its tasks that asked for it.
     pub fn hosts_joined(&mut self, at: Tid, hosts: &[Tid]) {
         for key in self.additions.get(&at).into_iter().flatten() {
-            let Some(wish) = self.wishes.get_mut(key) else { continue };
-            let count = wish.limit < 0 || wish.owed.is_empty();
-            if wish.granted && !wish.cancelled && count {
-                wish.owed.extend(hosts);
+            let Some(call) = self.calls.get_mut(key) else { continue };
+            let count = call.limit < 0 || call.owed.is_empty();
+            if call.granted && !call.cancelled && count {
+                call.owed.extend(hosts);
             }
         }
     }
 
-    /// The master has told the first host of new hosts; it knows of them too.
+    /// Notes that the master has told the first host of new hosts; it knows of them too.
     pub fn master_tells(&mut self, master: Tid, hosts: &[Tid]) {
         if self.last_joined != hosts {
             self.last_joined = hosts.to_vec();
@@ -89,16 +89,16 @@ impl Notifies {
     }
 
     fn of_hosts(&mut self, key: (Tid, i32), body: &[u8]) -> Result<(), String> {
-        let Some(wish) = self.wishes.get_mut(&key) else { return Ok(()) };
+        let Some(call) = self.calls.get_mut(&key) else { return Ok(()) };
         let mut body = Reader::new(body);
         let count = body.int().unwrap_or(-1);
-        wish.messages += 1;
-        if wish.limit > 0 && wish.messages > wish.limit {
-            return Err(format!("{} got message {} of {} about new hosts", key.0, wish.messages, wish.limit));
+        call.messages += 1;
+        if call.limit > 0 && call.messages > call.limit {
+            return Err(format!("{} got message {} of {} about new hosts", key.0, call.messages, call.limit));
         }
         for _ in 0..count {
             let host = Tid(body.int().unwrap_or(0) as u32);
-            if !host.is_host() || !wish.told.insert(host) {
+            if !host.is_host() || !call.told.insert(host) {
                 return Err(format!("{} was told of the new host {host} twice", key.0));
             }
         }
@@ -110,36 +110,36 @@ impl Notifies {
 }
 
 impl Checks {
-    /// A daemon hears of a wish about tasks or hosts that it does not know (yet).
-    pub fn wishes_for(&mut self, watcher: Tid, tag: i32, unknown: impl Iterator<Item = Tid>) {
-        if let Some(wish) = self.notifies.wishes.get_mut(&(watcher, tag)) {
-            wish.unknown.extend(unknown);
+    /// Notes that a daemon was asked about tasks or hosts that it does not know (yet).
+    pub fn unknown_to_daemon(&mut self, watcher: Tid, tag: i32, unknown: impl Iterator<Item = Tid>) {
+        if let Some(call) = self.notifies.calls.get_mut(&(watcher, tag)) {
+            call.unknown.extend(unknown);
         }
     }
 
-    /// The master tells others of new hosts.
+    /// Notes that the master tells others of new hosts.
     pub fn master_tells(&mut self, master: Tid, hosts: &[Tid]) {
         self.notifies.master_tells(master, hosts);
     }
 }
 
 impl World {
-    /// A message of the daemon's own comes to a task: a notification.
+    /// Checks a notification: a message of the daemon itself to a task.
     pub fn notified(&mut self, watcher: Tid, message: &Message) {
         let key = (watcher, message.tag);
-        let Some(wish) = self.checks.notifies.wishes.get_mut(&key) else {
+        let Some(call) = self.checks.notifies.calls.get_mut(&key) else {
             return self.checks.fail("notifies", &format!("{watcher} did not ask for {message:?}"), &[watcher]);
         };
-        if wish.what == NOTIFY_HOST_ADD {
+        if call.what == NOTIFY_HOST_ADD {
             let result = self.checks.notifies.of_hosts(key, &message.body);
             return self.checks.take("notifies", result, &[watcher]);
         }
         let about = Tid(Reader::new(&message.body).int().unwrap_or(0) as u32);
-        let count = wish.about.entry(about).or_default();
+        let count = call.about.entry(about).or_default();
         count.came += 1;
-        let (twice, what, tag) = (count.came > count.wanted, wish.what, message.tag);
-        let unknown = wish.unknown.contains(&about);
-        let cancelled = wish.cancelled || self.is_cancelling(watcher, tag);
+        let (twice, what, tag) = (count.came > count.wanted, call.what, message.tag);
+        let unknown = call.unknown.contains(&about);
+        let cancelled = call.cancelled || self.is_cancelling(watcher, tag);
         let gone = unknown || self.is_gone(what, about);
         if twice {
             let text = format!("{watcher} was told of {about} once too often (tag {tag})");
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Whether the task is just asking to cancel that wish.
+    /// Returns whether the task is just asking to cancel that call.
     fn is_cancelling(&self, watcher: Tid, tag: i32) -> bool {
         let open = self.by_tid.get(&watcher).and_then(|task| self.tasks[*task].open.as_ref());
         let cancels = |request: &Request| match request {
@@ -163,7 +163,7 @@ impl World {
         open.is_some_and(|open| cancels(&open.request))
     }
 
-    /// Whether what is watched is no more.
+    /// Returns whether the watched task or host has ended.
     fn is_gone(&self, what: i32, about: Tid) -> bool {
         if self.checks.is_removed(about.host()) {
             return true;
@@ -174,30 +174,30 @@ impl World {
         self.by_tid.get(&about).is_none_or(|task| self.has_ended(*task))
     }
 
-    /// Whether a process has ended, or is no task any more although it goes on.
+    /// Returns whether a process has ended, or has left the machine although it runs on.
     fn has_ended(&self, task: TaskId) -> bool {
         let task = &self.tasks[task];
         task.stage == Stage::Dead || (task.stage == Stage::Left && task.cookie.is_none())
     }
 
-    /// Every task that lives was told of everything that it wanted to know.
+    /// Checks that every living task has all notifications that it asked for.
     pub fn notifies_have_come(&self) -> Unsettled {
-        for ((watcher, tag), wish) in &self.checks.notifies.wishes {
+        for ((watcher, tag), call) in &self.checks.notifies.calls {
             let lives =
                 self.by_tid.get(watcher).is_some_and(|task| self.tasks[*task].is_enrolled() && self.in_machine(*task));
-            if !lives || !wish.granted {
+            if !lives || !call.granted {
                 continue;
             }
-            let untold = wish.owed.iter().find(|host| !wish.told.contains(host));
-            let full = wish.limit > 0 && wish.messages >= wish.limit;
-            if let (Some(host), false, false) = (untold, wish.cancelled, full) {
+            let untold = call.owed.iter().find(|host| !call.told.contains(host));
+            let full = call.limit > 0 && call.messages >= call.limit;
+            if let (Some(host), false, false) = (untold, call.cancelled, full) {
                 return Err((
                     format!("{watcher} was not told of the new host {host} (tag {tag})"),
                     vec![watcher.host()],
                 ));
             }
-            for (about, count) in &wish.about {
-                let due = wish.cancelled || wish.unknown.contains(about) || self.is_gone(wish.what, *about);
+            for (about, count) in &call.about {
+                let due = call.cancelled || call.unknown.contains(about) || self.is_gone(call.what, *about);
                 let wanted = if due { count.wanted } else { 0 };
                 if count.came != wanted {
                     let text =

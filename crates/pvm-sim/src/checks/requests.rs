@@ -1,4 +1,4 @@
-//! Every request is answered once, with an answer that can be true.
+//! Invariant: every request is answered once, with an answer that can be true.
 use super::{Checks, Unsettled};
 use crate::program::{Open, Stage};
 use crate::queue::SECOND;
@@ -8,12 +8,12 @@ use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What answers have said.
+/// What the answers have said.
 #[derive(Default)]
 pub struct Requests {
-    /// Tids of which spawns have told.
+    /// The tids that spawns have returned.
     spawned: BTreeSet<Tid>,
-    /// Contexts, and to whom they belong.
+    /// Contexts and their owners.
     contexts: BTreeMap<i32, Tid>,
     /// Tasks that have ended.
     ended: BTreeSet<Tid>,
@@ -81,7 +81,7 @@ impl Requests {
             (Request::MailboxInfo { .. }, Reply::Mailboxes(_)) => {}
             (Request::JoinGroup(_) | Request::Group(_), Reply::Group { .. }) => {}
             (Request::Tickle(_), Reply::Ints(_)) => {}
-            // Of a host that is just ending.
+            // The host is just ending.
             (Request::Spawn(_), Reply::Error(Code::SysErr)) => {}
             (Request::Spawn(_) | Request::NewContext | Request::Config, other) => {
                 return Err(format!("{tid} asked {request:?} and got {other:?}"));
@@ -94,12 +94,12 @@ impl Requests {
 }
 
 impl Checks {
-    /// A task asks.
+    /// Notes a request of a task.
     pub fn asked(&mut self, tid: Tid, request: &Request) {
         self.notifies.asked(tid, request);
     }
 
-    /// A task has its answer.
+    /// Checks the answer to a request.
     pub fn replied(&mut self, tid: Tid, request: &Request, reply: &Reply) {
         let result = self.requests.answered(tid, request, reply);
         self.take("requests", result, &[tid]);
@@ -107,27 +107,27 @@ impl Checks {
         self.take("notifies", result, &[tid]);
     }
 
-    /// A task has ended, or its host has.
+    /// Notes that a task or its host has ended.
     pub fn task_ended(&mut self, tid: Tid) {
         self.requests.ended.insert(tid);
     }
 }
 
 impl World {
-    /// Whether a request may stay without an answer as things are.
+    /// Returns whether a request may stay unanswered in the current state.
     fn may_wait(&self, open: &Open) -> bool {
         match &open.request {
             Request::ExitStatus(tid) => self
                 .by_tid
                 .get(tid)
                 .is_some_and(|task| self.tasks[*task].stage != Stage::Dead && self.in_machine(*task)),
-            // What it waits for is looked at by itself.
+            // Another invariant covers this wait.
             Request::Barrier { .. } => true,
             _ => false,
         }
     }
 
-    /// Nobody waits for an answer; the operator has done all that it had to.
+    /// Checks that nobody waits for an answer, and that the operator has sent all its requests.
     pub fn requests_are_answered(&self) -> Unsettled {
         for (number, task) in self.tasks.iter().enumerate() {
             let Some(open) = &task.open else { continue };
@@ -137,7 +137,7 @@ impl World {
                 return Err((text, vec![task.tid.host()]));
             }
         }
-        match self.tasks[crate::world::OPERATOR].agenda.is_empty() {
+        match self.tasks[crate::world::OPERATOR].planned_requests.is_empty() {
             true => Ok(()),
             false => Err(("the operator has not done all that it had to".into(), vec![Tid::host_number(1)])),
         }

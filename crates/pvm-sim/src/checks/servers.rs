@@ -1,9 +1,9 @@
-//! Nobody serves the machine beside another.
+//! Invariant: at most one task has each office of the machine.
 use crate::program::TaskId;
 use crate::world::World;
 
 impl World {
-    /// A task has become the tracer of the machine: no other is.
+    /// Checks that no other task is the tracer when one becomes it.
     pub fn serves_alone(&mut self, task: TaskId) {
         let serves = |other: &TaskId| {
             *other != task && self.tasks[*other].serves && self.tasks[*other].is_enrolled() && self.in_machine(*other)

@@ -1,17 +1,17 @@
-//! All hosts have the same table, and in it are the hosts that live.
+//! Invariant: all hosts have the same table, and it contains the living hosts.
 use super::{Checks, Unsettled};
 use crate::network::NodeId;
-use crate::node::Life;
+use crate::node::NodeState;
 use crate::program::TaskId;
 use crate::world::{MASTER, World};
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What hosts were told of the table.
+/// What hosts were told about the table.
 #[derive(Default)]
 pub struct Tables {
-    /// What each version has changed: who came, who went.
+    /// The change of each version: the hosts that were added and removed.
     changes: BTreeMap<u64, (Vec<Tid>, Vec<Tid>)>,
     /// The version of each host.
     versions: BTreeMap<Tid, u64>,
@@ -22,7 +22,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// A host hears of a change: of each, in order, and of the same as all others.
+    /// Checks a change that a host is told: each change arrives in order, and is the same for all hosts.
     pub fn frame(&mut self, to: Tid, from: Tid, frame: &Frame) -> Result<(), String> {
         match frame {
             Frame::Welcome { version, .. } => drop(self.versions.insert(to, *version)),
@@ -44,36 +44,37 @@ impl Tables {
 }
 
 impl Checks {
-    /// A daemon has started for a host that has not been there before.
+    /// Notes that a daemon has started for a host that is new.
     pub fn daemon_started(&mut self, tid: Tid, node: NodeId) {
         if self.tables.daemons.insert(tid, node).is_some() {
             self.fail("tables", &format!("{tid} is the number of two hosts"), &[tid]);
         }
     }
 
-    /// A host has forgotten another.
+    /// Notes that a host has forgotten another.
     pub fn forgotten(&mut self, by: Tid, host: Tid) {
         if by == Tid::host_number(1) {
             self.tables.removed.insert(host);
         }
     }
 
-    /// Whether the master has removed the host, or it was never there.
+    /// Returns whether the master has removed the host, or it never existed.
     pub fn is_removed(&self, host: Tid) -> bool {
         self.tables.removed.contains(&host) || !self.tables.daemons.contains_key(&host)
     }
 }
 
 impl World {
-    /// Whether the host of a task lives and belongs to the machine.
+    /// Returns whether the host of a task lives and belongs to the machine.
     pub fn in_machine(&self, task: TaskId) -> bool {
         let node = &self.nodes[self.tasks[task].node];
-        node.life != Life::Dead && !self.checks.is_removed(node.tid)
+        node.state != NodeState::Dead && !self.checks.is_removed(node.tid)
     }
 
-    /// All living hosts are in the master's table and have the same.
+    /// Checks that all living hosts are in the master's table and have the same table.
     pub fn tables_agree(&self) -> Unsettled {
-        let living: Vec<NodeId> = (0..self.nodes.len()).filter(|node| self.nodes[*node].life != Life::Dead).collect();
+        let living: Vec<NodeId> =
+            (0..self.nodes.len()).filter(|node| self.nodes[*node].state != NodeState::Dead).collect();
         let expected: Vec<Tid> = living.iter().map(|node| self.nodes[*node].tid).collect();
         let masters = self.nodes[MASTER].machine.host_list();
         for node in living {

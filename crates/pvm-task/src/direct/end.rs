@@ -16,8 +16,9 @@ use crate::types::Filter;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
+use pvm_net::polling::poll_one;
 use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::PollFlags;
 use rustix::net::Shutdown;
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -542,8 +543,7 @@ impl End {
         if !self.heard_hello || self.turned || self.closed || self.returns {
             return false;
         }
-        let connection = &mut [PollFd::new(&self.link, PollFlags::RDHUP)];
-        rustix::event::poll(connection, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+        poll_one(&self.link, PollFlags::RDHUP, Duration::ZERO) == Ok(true)
     }
 
     /// Whether nothing has got through for too long. `waits`: what comes counts too, for one who waits for the last
@@ -568,10 +568,8 @@ fn parts_of(header: &[u8; HEADER_BYTES]) -> (Meta, u32) {
 
 /// Waits until the socket is ready; says whether it was in time.
 fn ready(link: &Link, flags: PollFlags, time: Duration) -> bool {
-    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    let result = rustix::event::poll(&mut [PollFd::new(link, flags)], Some(&timeout));
     // An interruption is no stall.
-    result != Ok(0)
+    poll_one(link, flags, time) != Ok(false)
 }
 
 #[cfg(test)]

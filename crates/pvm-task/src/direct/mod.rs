@@ -23,6 +23,7 @@ use pvm_core::proto::{Direct, Request};
 use pvm_core::tid::Tid;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Block, FAR, Meta};
+use pvm_net::polling::timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::Shutdown;
@@ -275,9 +276,8 @@ impl Directs {
             flags.set(PollFlags::OUT, Some(end.peer) == peer || !end.is_flushed());
             list.push(PollFd::from_borrowed_fd(end.fd(), flags));
         }
-        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         // Interrupted or not, the caller looks again.
-        let _ = rustix::event::poll(&mut list, Some(&timeout));
+        let _ = rustix::event::poll(&mut list, Some(&timespec(time)));
         let readable: Vec<Tid> = std::iter::zip(&self.ends, &list)
             .filter(|(_, fd)| fd.revents().intersects(!PollFlags::OUT))
             .map(|(end, _)| end.peer)

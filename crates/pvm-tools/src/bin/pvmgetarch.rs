@@ -1,9 +1,9 @@
-//! `pvmgetarch`: prints the name that PVM has for this kind of machine (contract 5.8).
+//! `pvmgetarch`: prints PVM's name of this kind of machine (contract 5.8).
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-/// Names of Linux machines by processor and size of a pointer in bits.
+/// Returns PVM's name of a Linux machine with this processor and this pointer size in bits.
 fn linux_name(processor: &str, bits: u32) -> Option<&'static str> {
     Some(match (processor, bits) {
         ("x86", _) => "LINUX",

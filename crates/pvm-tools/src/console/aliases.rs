@@ -1,7 +1,7 @@
-//! Own names for commands.
+//! Aliases of the user for commands.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Aliases that lead back to themselves.
+/// Aliases that refer to one another in a circle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loop;
 
@@ -10,28 +10,28 @@ pub struct Loop;
 pub struct Aliases(BTreeMap<String, Vec<String>>);
 
 impl Aliases {
-    /// Defines or replaces one.
+    /// Defines or replaces an alias.
     pub fn define(&mut self, name: &str, words: &[String]) {
         self.0.insert(name.to_owned(), words.to_vec());
     }
 
-    /// Forgets one.
+    /// Removes an alias.
     pub fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// A line for each.
+    /// Returns the list of aliases, one on each line.
     pub fn list(&self) -> String {
         self.0.iter().map(|(name, words)| format!("{name}\t{}\n", words.join(" "))).collect()
     }
 
-    /// The names.
+    /// Returns the names of the aliases.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Replaces the first word as long as it is an alias. One that begins with its own name means
-    /// the command of that name.
+    /// Replaces the first word as long as it is an alias. An alias that begins with its own name means the command of
+    /// that name.
     pub fn resolve(&self, mut words: Vec<String>) -> Result<Vec<String>, Loop> {
         let mut seen = BTreeSet::new();
         while let Some((name, meaning)) = words.first().and_then(|word| self.0.get_key_value(word)) {

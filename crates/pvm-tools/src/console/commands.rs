@@ -1,4 +1,4 @@
-//! The commands that need few words.
+//! The short commands.
 use super::{Call, Flow, options, trace};
 use crate::control::{self, own_message};
 use crate::shape;
@@ -13,11 +13,11 @@ use serde_bytes::ByteBuf;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long `reset` waits for tasks to go before it clears their mailboxes.
+/// How long `reset` waits for tasks to end before it clears their mailboxes.
 const RESET_WAIT: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// How often `reset` checks whether they have ended.
 const RESET_PAUSE: Duration = Duration::from_millis(10);
-/// Signals that have a name in `sig`.
+/// The signals that `sig` accepts by name.
 const SIGNALS: [(&str, i32); 9] = [
     ("HUP", 1),
     ("INT", 2),
@@ -29,22 +29,22 @@ const SIGNALS: [(&str, i32); 9] = [
     ("CONT", 18),
     ("STOP", 19),
 ];
-/// The signal of `kill`.
+/// The signal that `kill` sends.
 const TERMINATE: i32 = 15;
 
 type Outcome = io::Result<Flow>;
 
 fn go(result: io::Result<()>) -> Outcome {
-    result.map(|()| Flow::Go)
+    result.map(|()| Flow::Continue)
 }
 
 fn byte_names(names: &[String]) -> Vec<ByteBuf> {
     names.iter().map(|name| ByteBuf::from(name.as_bytes())).collect()
 }
 
-/// The hosts for which the words stand: `n[1-3]` is three.
+/// Returns the hosts that the words name: `n[1-3]` is three.
 fn expanded(words: &[String]) -> Vec<String> {
-    // What cannot be read is shown as it is, with the code that it gets.
+    // A word that cannot be read is shown unchanged, with its error code.
     words.iter().flat_map(|word| hostfile::lines(word).unwrap_or_else(|_| vec![word.clone()])).collect()
 }
 
@@ -78,7 +78,7 @@ pub fn alias(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     match &call.words[1..] {
         [name, words @ ..] if !words.is_empty() => {
             aliases.define(name, words);
-            Ok(Flow::Go)
+            Ok(Flow::Continue)
         }
         _ => {
             let list = aliases.list();
@@ -89,7 +89,7 @@ pub fn alias(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
 
 pub fn unalias(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     call.console.aliases.forget(&call.words[1]);
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 pub fn echo(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
@@ -102,7 +102,7 @@ pub fn export(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         call.console.variables.export(name);
     }
     if call.words.len() > 1 {
-        return Ok(Flow::Go);
+        return Ok(Flow::Continue);
     }
     let list = format!("PVM_EXPORT={}\n", call.console.variables.export_list());
     go(call.print(&list))
@@ -112,7 +112,7 @@ pub fn unexport(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     for name in &call.words[1..] {
         call.console.variables.unexport(name);
     }
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 pub fn setenv(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
@@ -171,14 +171,14 @@ pub fn id(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
 }
 
 pub fn idump(_call: &mut Call<'_, '_>, _json: bool) -> Outcome {
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 pub fn version(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     go(call.print(&format!("{}\n", codes::PVM_VERSION)))
 }
 
-/// Sends a signal; reports a tid that can be no task's the way `pvm_sendsig` does.
+/// Sends a signal. Reports a tid that cannot be a task's as `pvm_sendsig` does.
 fn signal(call: &mut Call<'_, '_>, tid: Tid, signal: i32) -> io::Result<bool> {
     let result = match tid.is_task() {
         true => call.control.ask(Request::Signal { tid, signal }),
@@ -219,7 +219,7 @@ pub fn kill(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
             true => terminate_children(call, tid)?,
         }
     }
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 fn terminate_children(call: &mut Call<'_, '_>, parent: Tid) -> io::Result<()> {
@@ -242,7 +242,7 @@ pub fn sig(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     for word in &call.words[2..] {
         signal(call, shape::parse_tid(word), number)?;
     }
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 pub fn mstat(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
@@ -258,7 +258,7 @@ pub fn mstat(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         call.note(&[code]);
         call.print(&shape::host_status(name, code))?;
     }
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 pub fn pstat(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
@@ -279,7 +279,7 @@ pub fn pstat(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         call.note(&[code]);
         call.print(&shape::task_status(tid, code))?;
     }
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 pub fn put(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
@@ -294,7 +294,7 @@ pub fn put(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         }),
     };
     match result {
-        Ok(_) => Ok(Flow::Go),
+        Ok(_) => Ok(Flow::Continue),
         Err(code) => {
             call.note(&[code.number()]);
             if !matches!(code, Code::Denied | Code::Exists) {
@@ -327,7 +327,7 @@ fn reset_mailboxes(call: &mut Call<'_, '_>, request: Request) -> io::Result<()> 
     }
 }
 
-/// The tasks that a reset ends.
+/// Returns the tasks that a reset ends.
 fn not_spared(call: &mut Call<'_, '_>) -> Result<Vec<TaskInfo>, Code> {
     let pattern = ByteBuf::from(control::NO_RESET_CLASS);
     let spared: Vec<Tid> = match call.control.ask(Request::MailboxInfo { pattern })? {
@@ -374,7 +374,7 @@ pub fn tickle(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     })
 }
 
-/// A decimal, octal (`0…`) or hexadecimal (`0x…`) number; 0 for anything else.
+/// Reads a decimal, octal (`0...`) or hexadecimal (`0x...`) number; 0 for anything else.
 fn number_of_any_base(text: &str) -> i32 {
     let number = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
         (Some(digits), _) => u32::from_str_radix(digits, 16).map(|number| number as i32),

@@ -1,27 +1,26 @@
-//! Text that appears while a person types.
+//! Output that appears while a person types.
 //!
-//! The line editor knows a way to print meanwhile, but then loses keys that come in a burst until
-//! the next one is pressed. So the console moves the line itself: it clears it, prints, and shows
-//! prompt and line again with the cursor where it was. The editor counts from the prompt and does
-//! not notice.
+//! The line editor can print meanwhile, but then it loses keys that arrive in a burst until the next key is pressed. So
+//! the console redraws the line itself: it clears the line, prints the output, and shows prompt and line again with the
+//! cursor where it was. The editor counts columns from the prompt and does not notice.
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
-/// The editor notes a key just before it shows it: so long the line is left alone.
+/// The time in which the line is left alone after a key: the editor reports a key just before it shows it.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
 
-/// The line under way.
+/// The line that is being typed.
 #[derive(Debug, Default)]
 pub struct Typing {
     line: String,
-    /// Where the cursor stands in it, in bytes.
+    /// The position of the cursor in the line, in bytes.
     position: usize,
     noted: Option<Instant>,
     accepted: bool,
 }
 
 impl Typing {
-    /// Notes how the line is now.
+    /// Notes the current state of the line.
     pub fn note(&mut self, line: &str, position: usize) {
         line.clone_into(&mut self.line);
         self.position = position;
@@ -33,7 +32,7 @@ impl Typing {
         self.accepted = true;
     }
 
-    /// How long to wait before looking again, when the terminal may not show yet what was noted.
+    /// Returns how long to wait before the terminal certainly shows what was noted.
     pub fn unsettled(&self) -> Option<Duration> {
         let left = self.noted.map_or(Duration::ZERO, |noted| SETTLE_TIME.saturating_sub(noted.elapsed()));
         match (self.accepted, left.is_zero()) {
@@ -43,7 +42,7 @@ impl Typing {
         }
     }
 
-    /// What shows `text` above the line, on a terminal of so many columns (0: unknown).
+    /// Returns the bytes that show `text` above the line on a terminal of this width (0: unknown).
     pub fn with_text_above(&self, prompt: &str, text: &[u8], columns: usize) -> Vec<u8> {
         let columns = if columns == 0 { usize::MAX } else { columns };
         let cursor = prompt.width() + self.line.get(..self.position).map_or(0, UnicodeWidthStr::width);
@@ -52,7 +51,7 @@ impl Typing {
         shown.extend_from_slice(b"\r\x1b[J");
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             shown.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
-            // In raw mode a line feed only goes down.
+            // In raw mode a line feed does not return to the first column.
             shown.extend_from_slice(b"\r\n");
         }
         shown.extend_from_slice(prompt.as_bytes());
@@ -68,7 +67,7 @@ impl Typing {
     }
 }
 
-/// Moves the cursor up.
+/// Returns the bytes that move the cursor up.
 fn up(rows: usize) -> Vec<u8> {
     match rows {
         0 => Vec::new(),
@@ -95,7 +94,7 @@ mod tests {
     #[test]
     fn the_cursor_returns_to_its_place() {
         assert!(shown("echo", 2, 80).ends_with("pvm> echo\r\x1b[7C"));
-        // Two rows of ten columns, the cursor in the first and in the second.
+        // Two rows of ten columns, with the cursor in the first and in the second.
         assert!(shown("0123456789", 2, 10).starts_with("\r\x1b[J"));
         assert!(shown("0123456789", 2, 10).ends_with("0123456789\x1b[1A\r\x1b[7C"));
         assert!(shown("0123456789", 10, 10).starts_with("\x1b[1A\r\x1b[J"));

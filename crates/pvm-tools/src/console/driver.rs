@@ -1,4 +1,4 @@
-//! The console at work: start, `.pvmrc`, the loop, the end.
+//! Runs the console: start, `.pvmrc`, the loop, the end.
 use super::input::{Event, Input, Names};
 use super::{Console, Flow, Screen};
 use crate::control;
@@ -13,12 +13,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
 
-/// The file with the commands that every console begins with, in the home directory.
+/// The file in the home directory whose commands every console runs first.
 const RC_FILE: &str = ".pvmrc";
-/// The status of a console that could not do its work.
+/// The exit status of a console that could not run.
 const EXIT_FAILURE: u8 = 1;
 
-/// Runs a console; `arguments` are for the daemon, should one have to be started, a hostfile among them.
+/// Runs a console. `arguments` are for the daemon, if one has to be started, and include a hostfile.
 pub fn run(arguments: &[OsString], hostfile: Option<&Path>) -> ExitCode {
     let (session, daemon) = match machine::join_or_start(arguments) {
         Ok(joined) => joined,
@@ -33,7 +33,7 @@ pub fn run(arguments: &[OsString], hostfile: Option<&Path>) -> ExitCode {
     let result = Driver::new(session, daemon).and_then(Driver::run);
     match result {
         Ok(code) => code,
-        // Nobody reads any more: as quiet an end as that of other programs in a pipe.
+        // Nobody reads the output any more: the console ends silently, like other programs in a pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pvm: {error}");
@@ -47,7 +47,7 @@ fn failed(error: &MachineError) -> ExitCode {
     ExitCode::from(EXIT_FAILURE)
 }
 
-/// Prints to standard output at once.
+/// Prints to standard output and flushes it.
 fn say(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -75,7 +75,7 @@ impl Driver {
 
     fn run(mut self) -> io::Result<ExitCode> {
         let mut flow = self.run_commands_file()?;
-        while flow == Flow::Go {
+        while flow == Flow::Continue {
             flow = match self.next_line()? {
                 Next::Line(line) => {
                     if !self.input.is_terminal() {
@@ -98,22 +98,22 @@ impl Driver {
         self.input.restore_terminal();
         match flow {
             Flow::Halt => self.halt(),
-            Flow::Go | Flow::Quit => self.quit(),
+            Flow::Continue | Flow::Quit => self.quit(),
         }
     }
 
     fn run_commands_file(&mut self) -> io::Result<Flow> {
-        // Without a home the present directory stands for it.
+        // Without a home directory the current one is used.
         let home = std::env::var_os("HOME").map_or(PathBuf::from("."), PathBuf::from);
-        let Ok(text) = std::fs::read(home.join(RC_FILE)) else { return Ok(Flow::Go) };
+        let Ok(text) = std::fs::read(home.join(RC_FILE)) else { return Ok(Flow::Continue) };
         for line in String::from_utf8_lossy(&text).split_terminator('\n') {
             say(&format!("{line}\n"))?;
             let flow = self.execute(line)?;
-            if flow != Flow::Go {
+            if flow != Flow::Continue {
                 return Ok(flow);
             }
         }
-        Ok(Flow::Go)
+        Ok(Flow::Continue)
     }
 
     fn execute(&mut self, line: &str) -> io::Result<Flow> {
@@ -138,7 +138,7 @@ impl Driver {
             descriptors.extend(self.signals.descriptors());
             let ready = self.session.wait(&descriptors, None);
             drop(descriptors);
-            // SIGINT is for the command line alone, not for the console.
+            // SIGINT clears the command line and does not end the console.
             if let Some(signal) = self.signals.take().into_iter().find(|signal| *signal != SIGINT) {
                 return Ok(Next::Signal(signal));
             }
@@ -162,7 +162,7 @@ impl Driver {
 
     fn quit(self) -> io::Result<ExitCode> {
         say("\nConsole: exit handler called\n")?;
-        // A daemon that is gone by now changes nothing about the end.
+        // A daemon that has ended by now does not matter.
         let _ = self.session.leave();
         say("pvmd still running.\n")?;
         Ok(ExitCode::SUCCESS)
@@ -190,7 +190,7 @@ enum Next {
     DaemonGone,
 }
 
-/// What can be completed now.
+/// Returns the words that can be completed now.
 fn names(session: &mut Session, console: &Console) -> Names {
     let hosts = control::hosts(session).unwrap_or_default().0;
     let tasks = control::tasks(session, Tid::NONE).unwrap_or_default();

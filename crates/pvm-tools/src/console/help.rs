@@ -1,4 +1,4 @@
-//! The table of commands, and `help` made from it.
+//! The table of commands, and the text of `help`, which is made from it.
 use super::commands::{self as c};
 use super::{Call, Flow, listing, spawn};
 use std::fmt::Write;
@@ -6,21 +6,21 @@ use std::io;
 
 /// A command.
 pub struct Command {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The fewest words, its name counted.
+    /// The least number of words, including the name.
     pub words_min: usize,
-    /// The most words, if there is a limit.
+    /// The largest number of words, if there is a limit.
     pub words_max: Option<usize>,
-    /// Whether it takes `--json`.
+    /// Whether the command accepts `--json`.
     pub json: bool,
-    /// Whether `help` keeps silent about it.
+    /// Whether `help` omits the command.
     pub hidden: bool,
-    /// What it does, in a few words.
+    /// What the command does, in a few words.
     pub summary: &'static str,
-    /// How it is written, and what else is to say.
+    /// The syntax and further explanation.
     pub syntax: &'static str,
-    /// Does it. The flag says whether `--json` was given.
+    /// Runs the command. The flag tells whether `--json` was given.
     pub action: fn(&mut Call<'_, '_>, bool) -> io::Result<Flow>,
 }
 
@@ -43,7 +43,7 @@ const fn hidden(command: Command) -> Command {
     Command { hidden: true, ..command }
 }
 
-/// All commands by name.
+/// All commands, sorted by name.
 pub static COMMANDS: [Command; 29] = [
     command(
         "add",
@@ -169,7 +169,7 @@ const TRACE: &str = "trace
   or     trace buf [ bytes ]
   or     trace opt [ full | time | count ]";
 
-/// The command of that name.
+/// Returns the command with this name.
 pub fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == name)
 }
@@ -181,10 +181,10 @@ fn describe(command: &Command) -> String {
 fn help(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
     let text = text(call.arguments().first().map(String::as_str));
     call.print(&text)?;
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
-/// The help for a command, or the list of all.
+/// Returns the help for a command, or the list of all commands.
 pub fn text(name: Option<&str>) -> String {
     let mut text = String::new();
     match name {

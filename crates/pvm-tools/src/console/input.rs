@@ -1,5 +1,5 @@
-//! Lines from the terminal or a pipe. A thread reads, so that the console can show the output of
-//! jobs meanwhile.
+//! Lines from the terminal or a pipe. A separate thread reads them, so that the console can show the output of jobs
+//! meanwhile.
 use crate::console::display::Typing;
 use crate::console::{help, options};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -17,29 +17,29 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the console shows when it waits for a command.
+/// The prompt of the console.
 pub const PROMPT: &str = "pvm> ";
-/// Where the lines of earlier sessions are kept, in the home directory.
+/// The file in the home directory with the lines of earlier sessions.
 const HISTORY_FILE: &str = ".pvm_history";
-/// How many of them.
+/// The most lines that the history keeps.
 const HISTORY_LINES_MAX: usize = 1000;
 
-/// How long output waits for the line editor at most.
+/// The longest time that output waits for the line editor.
 const SETTLE_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// What the reader found.
+/// What the reader has read.
 #[derive(Debug)]
 pub enum Event {
-    /// A line without its end.
+    /// A line without its line feed.
     Line(String),
     /// The end of the input.
     End,
 }
 
-/// What can stand in a line, for completion.
+/// The words that can be completed.
 #[derive(Debug, Default, Clone)]
 pub struct Names {
-    /// Commands and aliases.
+    /// Names of commands and aliases.
     pub commands: Vec<String>,
     /// Hosts of the machine.
     pub hosts: Vec<String>,
@@ -47,22 +47,22 @@ pub struct Names {
     pub tids: Vec<String>,
 }
 
-/// What the console and the thread with the line editor both look at.
+/// The state that the console shares with the thread of the line editor.
 #[derive(Debug, Default)]
 struct Shared {
     names: Names,
-    /// The line under way, while a person types.
+    /// The line that is being typed, while a person types.
     typing: Option<Typing>,
 }
 
 type SharedState = Arc<Mutex<Shared>>;
 
-/// A panic of the other thread does not make the state less true.
+/// Locks the state. A panic of the other thread does not make the state invalid.
 fn lock(shared: &SharedState) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The reader's end that the console holds.
+/// The console's end of the reader.
 pub struct Input {
     /// One byte is readable here for each event.
     ready: OwnedFd,
@@ -72,7 +72,7 @@ pub struct Input {
     terminal: Option<rustix::termios::Termios>,
 }
 
-/// The reader's end that its thread holds.
+/// The thread's end of the reader.
 struct Reader {
     ready: OwnedFd,
     events: Sender<Event>,
@@ -80,7 +80,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads a line with `read` each time it is asked to, until the end.
+    /// Calls `read` for each request, until the end of the input.
     fn run(self, mut read: impl FnMut() -> Event) {
         while self.requests.recv().is_ok() {
             let event = read();
@@ -109,12 +109,12 @@ impl Input {
         Ok(input)
     }
 
-    /// Whether a person types.
+    /// Returns whether a person types.
     pub fn is_terminal(&self) -> bool {
         self.terminal.is_some()
     }
 
-    /// Asks for a line, with the prompt. `names` are what can be completed.
+    /// Requests a line and shows the prompt. `names` returns the words that can be completed.
     pub fn request(&mut self, names: impl FnOnce() -> Names) -> io::Result<()> {
         if self.is_terminal() {
             let names = names();
@@ -124,17 +124,17 @@ impl Input {
             out.write_all(PROMPT.as_bytes())?;
             out.flush()?;
         }
-        // A reader that has ended has left its last event.
+        // A reader that has ended has sent its last event.
         let _ = self.requests.send(());
         Ok(())
     }
 
-    /// Readable when [`Input::take`] has something.
+    /// Returns a descriptor that is readable when [`Input::take`] has an event.
     pub fn ready(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
-    /// What was read. Waits for it.
+    /// Returns the next event. Waits for it.
     pub fn take(&mut self) -> Event {
         let _ = rustix::io::read(&self.ready, &mut [0; 1]);
         let event = self.events.recv().unwrap_or(Event::End);
@@ -142,7 +142,7 @@ impl Input {
         event
     }
 
-    /// Shows text that nobody waits for; what a person types meanwhile stays whole.
+    /// Shows unexpected text. The line that a person is typing stays whole.
     pub fn show(&mut self, text: &[u8]) -> io::Result<()> {
         let shared = self.settled();
         let mut out = io::stdout().lock();
@@ -156,7 +156,7 @@ impl Input {
         out.flush()
     }
 
-    /// What is being typed, once the editor has shown it, or has finished a line that is accepted.
+    /// Returns the line that is being typed, once the editor has shown it or has finished an accepted line.
     fn settled(&self) -> MutexGuard<'_, Shared> {
         let end = Instant::now() + SETTLE_WAIT_MAX;
         loop {
@@ -172,7 +172,7 @@ impl Input {
         }
     }
 
-    /// Gives the terminal back as it was, also while a line is being edited.
+    /// Restores the terminal, even while a line is being edited.
     pub fn restore_terminal(&self) {
         if let Some(terminal) = &self.terminal {
             let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, terminal);
@@ -202,7 +202,7 @@ fn edit_lines(reader: Reader, shared: SharedState) -> io::Result<()> {
                 // A history that cannot be written is no reason to stop.
                 let _ = editor.append_history(history);
             }
-            // Several lines come at once when they are pasted.
+            // A paste may contain several lines.
             pasted.extend(text.split('\n').map(str::to_owned));
             Event::Line(pasted.pop_front().unwrap_or_default())
         });
@@ -245,7 +245,7 @@ struct Words {
 }
 
 impl Highlighter for Words {
-    /// The editor asks this at every change of the line and every move in it.
+    /// Notes the line. The editor calls this at every change of the line and every cursor movement.
     fn highlight_char(&self, line: &str, position: usize, _kind: CmdKind) -> bool {
         if let Some(typing) = &mut lock(&self.shared).typing {
             typing.note(line, position);
@@ -255,7 +255,7 @@ impl Highlighter for Words {
 }
 
 impl Validator for Words {
-    /// The editor asks this when a line is accepted, before it ends the line on the terminal.
+    /// Notes the accepted line. The editor calls this before it ends the line on the terminal.
     fn validate(&self, _context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         if let Some(typing) = &mut lock(&self.shared).typing {
             typing.accept();
@@ -279,7 +279,7 @@ impl Completer for Words {
     }
 }
 
-/// Where the last word of `line` begins and what it can become; `None` where file names stand.
+/// Returns where the last word of `line` begins and its completions; `None` where file names are completed.
 fn candidates(line: &str, names: &Names) -> Option<(usize, Vec<String>)> {
     let start = line.rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
     let word = &line[start..];

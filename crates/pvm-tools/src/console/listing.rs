@@ -1,4 +1,4 @@
-//! The commands that list.
+//! The commands that print lists.
 use super::{Call, Flow};
 use crate::control;
 use crate::{json, shape};
@@ -15,7 +15,7 @@ fn finish(call: &mut Call<'_, '_>, function: &str, result: Result<String, Code>)
         Ok(text) => call.print(&text)?,
         Err(code) => call.report(function, code)?,
     }
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
 pub fn conf(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
@@ -26,20 +26,20 @@ pub fn conf(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
     finish(call, "pvm_config", result)
 }
 
-/// What `ps` shows.
+/// The options of `ps`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PsOptions {
-    /// On every host.
+    /// Show tasks on all hosts.
     pub all_hosts: bool,
-    /// With parent and process id.
+    /// Show parent and process id.
     pub long: bool,
-    /// With the asking task itself.
+    /// Show the asking task too.
     pub every_task: bool,
-    /// On the host with that tid.
+    /// Show tasks on the host with this tid.
     pub host: Option<Tid>,
-    /// On the host with that name.
+    /// Show tasks on the host with this name.
     pub host_name: Option<String>,
-    /// Flags that there are not.
+    /// Flags that do not exist.
     pub unknown: Vec<char>,
 }
 
@@ -69,7 +69,7 @@ impl PsOptions {
     }
 }
 
-/// What `ps` lists: the tasks that `options` ask for, and the hosts for their names.
+/// Returns the tasks that `options` select, and the hosts for their names.
 pub fn select(
     control: &mut dyn control::Control,
     options: &PsOptions,
@@ -106,7 +106,7 @@ pub fn ps(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
     finish(call, "pvm_tasks", result)
 }
 
-/// The table of `ps`.
+/// Returns the table of `ps`.
 pub fn table(tasks: &[TaskInfo], hosts: &[Host], own: Tid, long: bool) -> String {
     let rows = tasks.iter().map(|task| shape::task_row(task, hosts, own, long));
     shape::task_head(long) + &rows.collect::<String>()

@@ -1,4 +1,4 @@
-//! The console: lines in, commands done, text out.
+//! The console: reads lines, runs commands, prints text.
 mod aliases;
 mod commands;
 mod display;
@@ -24,52 +24,52 @@ pub use spawn::send as send_spawn;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Where a command's text goes.
+/// Where the text of a command goes.
 pub struct Screen<'a> {
-    /// What was asked for.
+    /// Standard output.
     pub out: &'a mut dyn Write,
-    /// What went wrong.
+    /// Standard error.
     pub err: &'a mut dyn Write,
 }
 
-/// What comes after a command.
+/// What follows a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// The next command.
-    Go,
-    /// The console ends, the machine goes on.
+    /// The next command follows.
+    Continue,
+    /// The console ends, and the machine continues.
     Quit,
-    /// The machine ends, and the console with it.
+    /// The machine ends, and with it the console.
     Halt,
 }
 
-/// Whether the console has a command of that name.
+/// Returns whether the console has a command with this name.
 pub fn is_command(name: &str) -> bool {
     help::find(name).is_some()
 }
 
-/// The commands that `help` lists.
+/// Returns the commands that `help` lists.
 pub fn commands() -> impl Iterator<Item = &'static str> {
     help::COMMANDS.iter().filter(|command| !command.hidden).map(|command| command.name)
 }
 
-/// What the console remembers from command to command.
+/// The state that the console keeps from command to command.
 pub struct Console {
     aliases: Aliases,
-    /// Its environment.
+    /// The environment variables of the console.
     pub variables: Variables,
-    /// The jobs that it started.
+    /// The jobs that the console started.
     pub jobs: Jobs,
     mask: trace::Mask,
-    /// The context in which the output of jobs comes.
+    /// The context of messages with the output of jobs.
     output_context: i32,
-    /// The context in which their traces come.
+    /// The context of messages with the traces of jobs.
     trace_context: i32,
-    /// Whether a command has come to nothing, or not to all that was wanted.
+    /// Whether a command has failed, wholly or in part.
     failed: bool,
 }
 
-/// A command under way.
+/// A command that is being run.
 pub struct Call<'a, 'b> {
     console: &'a mut Console,
     control: &'a mut dyn Control,
@@ -79,7 +79,7 @@ pub struct Call<'a, 'b> {
 }
 
 impl Console {
-    /// A console whose jobs' output and traces come in these contexts.
+    /// Makes a console that receives the output and the traces of its jobs in these contexts.
     pub fn new(variables: Variables, output_context: i32, trace_context: i32) -> Console {
         Console {
             aliases: Aliases::default(),
@@ -92,7 +92,7 @@ impl Console {
         }
     }
 
-    /// The console of this task, with the environment of this process.
+    /// Makes the console of this task, with the environment of this process.
     pub fn on(session: &mut Session) -> io::Result<Console> {
         let mut new_context = || match session.request(Request::NewContext) {
             Ok(Reply::Int(context)) => Ok(context),
@@ -105,11 +105,11 @@ impl Console {
         Ok(console)
     }
 
-    /// What has come of its jobs, as far as it is to be shown.
+    /// Returns the output and traces of jobs that have arrived and are to be shown.
     pub fn take_output(&mut self, session: &mut Session) -> Vec<u8> {
         let mut text = Vec::new();
         let traces = Filter { src: ANY, tag: ANY, ctx: self.trace_context };
-        // Without a daemon nothing comes; who waits for it notices.
+        // Without a daemon no message arrives; whoever waits for the daemon notices that.
         while let Ok(Some(message)) = session.recv(traces, Some(Duration::ZERO)) {
             text.append(&mut self.jobs.handle_trace(message.tag, message.src, message.reader()));
         }
@@ -119,12 +119,12 @@ impl Console {
         text
     }
 
-    /// Whether a command has come to nothing, or not to all that was wanted.
+    /// Returns whether a command has failed, wholly or in part.
     pub fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Sets what the console wants of its own task.
+    /// Sets the options that the console needs for its own task.
     pub fn prepare(&self, control: &mut dyn Control) -> Result<(), Code> {
         for (option, value) in options::AT_START {
             control.set_option(option as i32, value)?;
@@ -132,37 +132,37 @@ impl Console {
         control.set_child_trace_mask(self.mask.characters())
     }
 
-    /// Does what a line says.
+    /// Runs a line.
     pub fn execute(&mut self, line: &str, control: &mut dyn Control, screen: &mut Screen<'_>) -> io::Result<Flow> {
         let words = match words::split(line) {
             Ok(words) => words,
             Err(error) => {
                 writeln!(screen.out, "{error}")?;
-                return Ok(Flow::Go);
+                return Ok(Flow::Continue);
             }
         };
         match self.aliases.resolve(words) {
             Ok(words) => self.dispatch(words, control, screen),
             Err(aliases::Loop) => {
                 writeln!(screen.out, "alias loop")?;
-                Ok(Flow::Go)
+                Ok(Flow::Continue)
             }
         }
     }
 
-    /// Does what the words say, without a look at aliases.
+    /// Runs the words without replacing aliases.
     fn dispatch(
         &mut self,
         mut words: Vec<String>,
         control: &mut dyn Control,
         screen: &mut Screen<'_>,
     ) -> io::Result<Flow> {
-        let Some(name) = words.first() else { return Ok(Flow::Go) };
+        let Some(name) = words.first() else { return Ok(Flow::Continue) };
         let Some(command) = help::find(name) else {
             let meant = suggest::nearest(name, &self.command_names());
             let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
             writeln!(screen.out, "{name}: not found{meant}")?;
-            return Ok(Flow::Go);
+            return Ok(Flow::Continue);
         };
         let before = words.len();
         if command.json {
@@ -172,12 +172,12 @@ impl Console {
         if words.len() < command.words_min || command.words_max.is_some_and(|max| words.len() > max) {
             self.failed = true;
             writeln!(screen.out, "{}: wrong #args", command.name)?;
-            return Ok(Flow::Go);
+            return Ok(Flow::Continue);
         }
         (command.action)(&mut Call { console: self, control, words: &words, screen }, json)
     }
 
-    /// The names that can begin a command line.
+    /// Returns the names that can begin a command line.
     pub fn command_names(&self) -> Vec<String> {
         commands().map(str::to_owned).chain(self.aliases.names().map(str::to_owned)).collect()
     }
@@ -194,7 +194,7 @@ impl Call<'_, '_> {
         writeln!(self.screen.err, "libpvm [{}]: {function}(): {code}", self.control.tid())
     }
 
-    /// Notes whether all that was wanted has been done: none of these is the number of a failure.
+    /// Notes whether the command has succeeded: none of these results may be a negative number.
     fn note(&mut self, results: &[i32]) {
         self.console.failed |= results.iter().any(|result| *result < 0);
     }
@@ -204,7 +204,7 @@ impl Call<'_, '_> {
         self.screen.out.write_all(text.as_bytes())
     }
 
-    /// The arguments.
+    /// Returns the arguments.
     fn arguments(&self) -> &[String] {
         &self.words[1..]
     }

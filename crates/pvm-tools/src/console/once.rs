@@ -1,4 +1,4 @@
-//! A command of the console as words of the command line: `pvm halt`, `pvm spawn -3 prog`.
+//! Runs a console command from the words of the command line: `pvm halt`, `pvm spawn -3 prog`.
 use super::{Console, Flow, Screen, help};
 use crate::machine;
 use crate::signals::{self, Signals};
@@ -7,7 +7,7 @@ use pvm_task::Session;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Does what the words say, and waits for the jobs of which it shows something.
+/// Runs the words, and waits for the jobs whose output is shown.
 pub fn run(words: &[String]) -> ExitCode {
     // These two need no machine.
     let text = match words.first().map(String::as_str) {
@@ -19,7 +19,7 @@ pub fn run(words: &[String]) -> ExitCode {
 }
 
 fn on_machine(words: &[String]) -> ExitCode {
-    // A machine that halts ends its tasks by a signal, and this is one.
+    // A machine that halts ends its tasks by a signal, and this process is one of them.
     let signals = Signals::catch();
     let session = match machine::join() {
         Ok(session) => session,
@@ -31,12 +31,12 @@ fn on_machine(words: &[String]) -> ExitCode {
     end(signals.and_then(|mut signals| Once::new(session)?.run(words, &mut signals)))
 }
 
-/// The status that says whether all went well.
+/// Returns the exit status, which tells whether everything succeeded.
 fn end(result: io::Result<bool>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Nobody reads any more.
+        // Nobody reads the output any more.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pvm: {error}");
@@ -74,7 +74,7 @@ impl Once {
             let text = self.console.take_output(&mut self.session);
             out.write_all(&text).and_then(|()| out.flush())?;
         }
-        // What was wanted is done; whether the farewell arrives makes no difference.
+        // The command is done; whether the farewell arrives makes no difference.
         let _ = self.session.leave();
         Ok(!self.console.has_failed())
     }

@@ -1,9 +1,9 @@
-//! `getopt` and `setopt`: the options of the console itself.
+//! `getopt` and `setopt`: the options of the console's own task.
 use crate::control::Control;
 use pvm_core::codes::Code;
 use pvm_task::OptionNumber::{self, *};
 
-/// The options that the console shows, in its order.
+/// The options that the console shows, in this order.
 const OPTIONS: [(&str, OptionNumber); 23] = [
     ("PvmRoute", Route),
     ("PvmDebugMask", DebugMask),
@@ -29,23 +29,23 @@ const OPTIONS: [(&str, OptionNumber); 23] = [
     ("PvmSelfTraceContext", SelfTraceContext),
     ("PvmNoReset", NoReset),
 ];
-/// How the console shows that output and traces of its own go nowhere.
+/// The value shown for output or traces of the console itself that go nowhere.
 const NOWHERE: i32 = -1;
 
-/// What the console begins with: daemon routes, reserved tags, full traces, spared by resets.
+/// The options that a console sets at its start: daemon routes, reserved tids, full traces, spared by resets.
 pub const AT_START: [(OptionNumber, i32); 4] = [(Route, 1), (ResvTids, 1), (TraceOptions, 1), (NoReset, 1)];
 
-/// The option of that name.
+/// Returns the option with this name.
 pub fn find(name: &str) -> Option<OptionNumber> {
     OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, option)| *option)
 }
 
-/// All names, for completion.
+/// Returns all names, for completion.
 pub fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Where output or traces go is shown as -1 while they go nowhere.
+/// Returns the value as it is shown: -1 for output or traces that go nowhere.
 fn shown(option: OptionNumber, value: i32) -> i32 {
     match option {
         OutputTid | TraceTid | SelfOutputTid | SelfTraceTid if value == 0 => NOWHERE,
@@ -53,7 +53,7 @@ fn shown(option: OptionNumber, value: i32) -> i32 {
     }
 }
 
-/// `getopt` for one option or all.
+/// Returns the text of `getopt` for one option or for all.
 pub fn describe(control: &mut dyn Control, wanted: Option<OptionNumber>) -> Result<String, Code> {
     let mut text = String::new();
     for (name, option) in OPTIONS.iter().filter(|(_, option)| wanted.is_none_or(|wanted| wanted == *option)) {
@@ -63,7 +63,7 @@ pub fn describe(control: &mut dyn Control, wanted: Option<OptionNumber>) -> Resu
     Ok(text)
 }
 
-/// `setopt`: what to print, and the error to report besides.
+/// Runs `setopt`. Returns the text to print, and the error to report as well.
 pub fn change(control: &mut dyn Control, name: &str, option: OptionNumber, value: i32) -> (String, Option<Code>) {
     let (before, error) = match control.set_option(option as i32, value) {
         Ok(before) => (shown(option, before), None),

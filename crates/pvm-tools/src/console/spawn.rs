@@ -21,7 +21,7 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
         Err(error) => {
             call.note(&[Code::BadParam.number()]);
             call.print(&format!("{error}\n"))?;
-            return Ok(Flow::Go);
+            return Ok(Flow::Continue);
         }
     };
     if options.by_address {
@@ -34,7 +34,7 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
     }
     let Some(job) = begin_job(call, &options)? else {
         call.note(&[Code::BadParam.number()]);
-        return Ok(Flow::Go);
+        return Ok(Flow::Continue);
     };
     match start(call, &options, rest, job) {
         Ok(tids) => {
@@ -49,10 +49,10 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
             call.report("pvm_spawn", code)?;
         }
     }
-    Ok(Flow::Go)
+    Ok(Flow::Continue)
 }
 
-/// Makes a job if the output is collected. `None` says that it cannot be.
+/// Makes a job if the output is collected.
 fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Option<Option<i32>>> {
     if options.output == Output::Log && options.trace.is_none() {
         return Ok(Some(None));
@@ -100,7 +100,7 @@ fn begin_trace(call: &mut Call<'_, '_>, options: &SpawnOptions, number: i32) -> 
     }
 }
 
-/// Starts the tasks; answers tids and codes.
+/// Starts the tasks. Returns tids and error codes.
 fn start(call: &mut Call<'_, '_>, options: &SpawnOptions, rest: &[String], job: Option<i32>) -> Result<Vec<i32>, Code> {
     if options.count < 1 {
         return Err(Code::BadParam);
@@ -124,7 +124,7 @@ fn start(call: &mut Call<'_, '_>, options: &SpawnOptions, rest: &[String], job: 
     send(call.control, request, job.map(|job| (call.console.output_context, job)))
 }
 
-/// Sends a spawn request whose tasks' output comes to this task, if `output` says where.
+/// Sends a spawn request. If `output` is given, the output of the tasks comes to this task.
 pub fn send(control: &mut dyn Control, mut request: Request, output: Option<(i32, i32)>) -> Result<Vec<i32>, Code> {
     if let (Request::Spawn(spawn), Some((context, tag))) = (&mut request, output) {
         spawn.children.output_tid = control.tid().0 as i32;
@@ -137,12 +137,12 @@ pub fn send(control: &mut dyn Control, mut request: Request, output: Option<(i32
     }
 }
 
-/// The place without its directory, and `:directory` or nothing.
+/// Splits a place into host or architecture, and `:directory` or nothing.
 fn split_place(place: &str) -> (&str, &str) {
     place.split_at(place.find(':').unwrap_or(place.len()))
 }
 
-/// The first of the hosts that has the address.
+/// Returns the first of the host names that has the address.
 fn name_of_address<'a>(address: &str, mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let address: std::net::IpAddr = address.parse().ok()?;
     names.find(|name| (*name, 0).to_socket_addrs().is_ok_and(|mut found| found.any(|found| found.ip() == address)))

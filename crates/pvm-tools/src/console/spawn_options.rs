@@ -3,7 +3,7 @@ use crate::words::leading_number;
 use pvm_core::codes;
 use std::path::PathBuf;
 
-/// Where the output of the job is to go.
+/// Where the output of the job goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// To the log of the daemon.
@@ -16,16 +16,16 @@ pub enum Output {
     Append(PathBuf),
 }
 
-/// What stands between `spawn` and the name of the program.
+/// The words between `spawn` and the name of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpawnOptions {
-    /// How many tasks.
+    /// The number of tasks.
     pub count: i32,
-    /// `PvmTask…` flags.
+    /// The flags, `PvmTask...`.
     pub flags: i32,
     /// Host or architecture, and `:directory`.
     pub place: String,
-    /// `--host=`: the place is an address, and has to become a name first.
+    /// Whether the place is an address (`--host=`), which has to be replaced by a name first.
     pub by_address: bool,
     /// Where the output goes.
     pub output: Output,
@@ -33,7 +33,7 @@ pub struct SpawnOptions {
     pub trace: Option<Trace>,
 }
 
-/// Where the trace of the job is to go.
+/// Where the trace of the job goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trace {
     /// `-@`
@@ -42,12 +42,12 @@ pub enum Trace {
     File(PathBuf),
 }
 
-/// Why the options cannot be followed.
+/// Why the options are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpawnError {
     /// No program is named.
     NoProgram,
-    /// An option that there is not.
+    /// The option does not exist.
     Unknown(String),
 }
 
@@ -60,7 +60,7 @@ impl std::fmt::Display for SpawnError {
     }
 }
 
-/// Reads the options; answers them and the rest of the words, which begins with the program.
+/// Reads the options. Returns them and the remaining words, which begin with the program.
 pub fn parse(words: &[String]) -> Result<(SpawnOptions, &[String]), SpawnError> {
     let mut options = SpawnOptions {
         count: 1,
@@ -80,7 +80,7 @@ pub fn parse(words: &[String]) -> Result<(SpawnOptions, &[String]), SpawnError> 
 }
 
 impl SpawnOptions {
-    /// Takes one option; `option` is the word without its dash.
+    /// Reads one option; `option` is the word without its dash.
     fn take(&mut self, word: &str, option: &str) -> Result<(), SpawnError> {
         if let Some(address) = option.strip_prefix("-host=") {
             self.flags |= codes::TASK_HOST;

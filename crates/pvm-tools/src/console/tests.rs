@@ -1,4 +1,4 @@
-//! The commands on a machine that answers as it is told.
+//! Runs the commands on a machine with prepared answers.
 use super::*;
 use crate::control::SpawnCall;
 use pvm_core::codes;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const OWN: Tid = Tid(0x40001);
 
-/// A machine of one host that remembers what it was asked.
+/// A machine of one host that records the requests.
 #[derive(Default)]
 struct Fake {
     asked: Vec<Request>,
@@ -100,7 +100,7 @@ impl Bench {
         Bench { console, fake }
     }
 
-    /// What a line prints: the text, the errors, what comes next.
+    /// Runs a line. Returns the text, the errors, and what follows.
     fn run(&mut self, line: &str) -> (String, String, Flow) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut screen = Screen { out: &mut out, err: &mut err };
@@ -108,10 +108,10 @@ impl Bench {
         (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), flow)
     }
 
-    /// The text alone, of a line without errors after which the console goes on.
+    /// Runs a line that has no errors and after which the console continues. Returns the text.
     fn out(&mut self, line: &str) -> String {
         let (out, err, flow) = self.run(line);
-        assert_eq!((err.as_str(), flow), ("", Flow::Go), "{line}");
+        assert_eq!((err.as_str(), flow), ("", Flow::Continue), "{line}");
         out
     }
 

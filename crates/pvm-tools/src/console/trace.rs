@@ -1,4 +1,4 @@
-//! `trace`: which events of spawned tasks are to be recorded.
+//! `trace`: chooses the events of spawned tasks that are recorded.
 use std::fmt::Write;
 
 /// The events that can be chosen, in the order of the table, with their numbers (`TEV_*`).
@@ -23,13 +23,13 @@ const EVENTS: [(&str, usize); 104] = [
     ("upkshort", 67), ("upkstr", 69), ("upkuint", 64), ("upkulong", 66), ("upkushort", 68),
     ("user_defined", 108), ("version", 70),
 ];
-/// The set that the monitor XPVM shows.
+/// The set of events that the monitor XPVM shows.
 const XPVM: &[u8; MASK_CHARACTERS] = b"FH@@HMDC@@HNAAB@@@@@@C@@@ICA@@@@@@@";
-/// Characters of a trace mask.
+/// The number of characters of a trace mask.
 const MASK_CHARACTERS: usize = 35;
-/// Events in one character: the lowest bits choose, `@` is none.
-const EVENTS_A_CHARACTER: usize = 4;
-/// Columns of the table.
+/// The number of events in one character: the lowest bits choose them, `@` chooses none.
+const EVENTS_PER_CHARACTER: usize = 4;
+/// The number of columns of the table.
 const COLUMNS: usize = 4;
 
 /// The chosen events.
@@ -37,30 +37,30 @@ const COLUMNS: usize = 4;
 pub struct Mask([u8; MASK_CHARACTERS]);
 
 impl Mask {
-    /// The set that XPVM shows, with which the console begins.
+    /// Returns the events that XPVM shows, which are chosen when the console starts.
     pub fn xpvm() -> Mask {
         Mask(*XPVM)
     }
 
-    /// As it travels to spawned tasks (`PVMTMASK`).
+    /// Returns the mask as spawned tasks get it (`PVMTMASK`).
     pub fn characters(&self) -> &[u8] {
         &self.0
     }
 
     fn has(&self, event: usize) -> bool {
-        self.0[event / EVENTS_A_CHARACTER] & (1 << (event % EVENTS_A_CHARACTER)) != 0
+        self.0[event / EVENTS_PER_CHARACTER] & (1 << (event % EVENTS_PER_CHARACTER)) != 0
     }
 
     fn set(&mut self, event: usize, on: bool) {
-        let bit = 1 << (event % EVENTS_A_CHARACTER);
-        let character = &mut self.0[event / EVENTS_A_CHARACTER];
+        let bit = 1 << (event % EVENTS_PER_CHARACTER);
+        let character = &mut self.0[event / EVENTS_PER_CHARACTER];
         match on {
             true => *character |= bit,
             false => *character &= !bit,
         }
     }
 
-    /// The table of all events, chosen ones marked, columns read downwards.
+    /// Returns the table of all events, with the chosen ones marked; the order runs down the columns.
     pub fn table(&self) -> String {
         let rows = EVENTS.len().div_ceil(COLUMNS);
         let mut text = String::new();
@@ -76,7 +76,7 @@ impl Mask {
         text
     }
 
-    /// Does what the words after `trace` (and `buf`, `opt`) say; answers what is to be printed.
+    /// Runs the words after `trace` (and `buf`, `opt`). Returns the text to print.
     pub fn change(&mut self, words: &[String]) -> String {
         let mut text = String::new();
         let mut on = true;
@@ -102,7 +102,7 @@ impl Mask {
     }
 }
 
-/// The name of a value of the option `PvmTraceOptions`.
+/// Returns the name of a value of the option `PvmTraceOptions`.
 pub fn option_name(value: i32) -> &'static str {
     match value {
         2 => "time",
@@ -111,7 +111,7 @@ pub fn option_name(value: i32) -> &'static str {
     }
 }
 
-/// The value of `PvmTraceOptions` of that name.
+/// Returns the value of `PvmTraceOptions` with this name.
 pub fn option_value(name: &str) -> Option<i32> {
     ["full", "time", "count"].iter().position(|known| *known == name).map(|index| index as i32 + 1)
 }

@@ -1,7 +1,7 @@
-//! How tasks end, in words and as an exit status.
+//! The ends of tasks, in words and as an exit status.
 use std::time::Duration;
 
-/// Added to the number of the signal that ended a task, as shells do.
+/// Shells add this to the number of the signal that ended a process.
 const EXIT_SIGNAL_BASE: i32 = 128;
 /// In a wait status: the signal, and whether there is a core file.
 const SIGNAL_MASK: i32 = 0x7f;
@@ -10,23 +10,23 @@ const CORE_BIT: i32 = 0x80;
 /// What ended a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It has ended itself, with that exit code.
+    /// The task exited with this code.
     Code(i32),
-    /// That signal has ended it.
+    /// A signal ended the task.
     Signal {
-        /// Its number.
+        /// The number of the signal.
         number: i32,
         /// Whether the system has written a core file.
         core: bool,
     },
-    /// Its host is lost.
+    /// The task's host was lost.
     Host,
-    /// Nobody can say.
+    /// The cause is not known.
     Unknown,
 }
 
 impl End {
-    /// Of a wait status.
+    /// Reads a wait status.
     pub fn of(wait_status: i32) -> End {
         match wait_status & SIGNAL_MASK {
             0 => End::Code(wait_status >> 8 & 0xff),
@@ -34,7 +34,7 @@ impl End {
         }
     }
 
-    /// The exit status that a shell would give.
+    /// Returns the exit status that a shell would give.
     pub fn exit_status(&self) -> u8 {
         match self {
             End::Code(code) => *code as u8,
@@ -43,22 +43,22 @@ impl End {
         }
     }
 
-    /// Whether it did not end as it should.
+    /// Returns whether the task did not end normally.
     pub fn is_failure(&self) -> bool {
         *self != End::Code(0)
     }
 
-    /// Whether its peers may wait for it in vain, since it could not say goodbye.
+    /// Returns whether other tasks may wait for it in vain, since it could not say that it ends.
     pub fn is_sudden(&self) -> bool {
         matches!(self, End::Signal { .. } | End::Host)
     }
 
-    /// Whether somebody asked it to end, as `pvm_kill` does.
+    /// Returns whether somebody asked it to end, as `pvm_kill` does.
     pub fn is_by_wish(&self) -> bool {
         matches!(self, End::Signal { number: 1 | 2 | 15, .. })
     }
 
-    /// What is said of it.
+    /// Returns a description.
     pub fn text(&self) -> String {
         match self {
             End::Code(code) => format!("has ended with exit code {code}"),
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// What a signal means.
+/// Returns the meaning of a signal.
 fn signal_name(number: i32) -> Option<&'static str> {
     Some(match number {
         1 => "hangup",
@@ -98,7 +98,7 @@ fn signal_name(number: i32) -> Option<&'static str> {
     })
 }
 
-/// How long something took, for people.
+/// Returns a duration as text.
 pub fn seconds(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds}.{} s", time.subsec_millis() / 100),

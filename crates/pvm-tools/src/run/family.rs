@@ -1,4 +1,4 @@
-//! All that has come of a run, wherever its output goes, and the end of it.
+//! The tasks that descend from a run, wherever their output goes, and how they are ended.
 use crate::control;
 use crate::control::Control;
 use pvm_core::codes::Code;
@@ -7,8 +7,8 @@ use pvm_core::tid::Tid;
 use pvm_task::Session;
 use std::collections::BTreeSet;
 
-/// Those of the tasks that have come of the `known` ones, or print for `runner`. `known` has them all afterwards: a
-/// task can outlive its parent.
+/// Returns the tasks that descend from the `known` ones, or print for `runner`. Adds them to `known`, since a task can
+/// outlive its parent.
 pub fn members(tasks: &[TaskInfo], runner: Tid, known: &mut BTreeSet<Tid>) -> Vec<Tid> {
     loop {
         let before = known.len();
@@ -25,12 +25,12 @@ pub fn members(tasks: &[TaskInfo], runner: Tid, known: &mut BTreeSet<Tid>) -> Ve
     tasks.iter().map(|task| task.tid).filter(|tid| known.contains(tid)).collect()
 }
 
-/// Sends a signal to all that has come of the run, and to their process groups. Who they were.
+/// Sends a signal to all tasks of the run and to their process groups. Returns these tasks.
 pub fn signal(session: &mut Session, runner: Tid, known: &mut BTreeSet<Tid>, signal: i32) -> Result<Vec<Tid>, Code> {
     let tasks = control::tasks(session as &mut dyn Control, Tid::NONE)?;
     let members = members(&tasks, runner, known);
     for &tid in &members {
-        // The answer says nothing and may come after much output.
+        // The answer carries no information and may come after much output.
         let ticket = session.task().begin(Request::SignalGroup { tid, signal })?;
         session.task().forget(ticket);
     }
@@ -64,7 +64,7 @@ mod tests {
         let mut known = BTreeSet::from([Tid(0x40003)]);
         let expected = [Tid(0x40002), Tid(0x40005), Tid(0x40004)];
         assert_eq!(members(&tasks, runner, &mut known), expected);
-        // Also when the parents are gone.
+        // This also holds once the parents have ended.
         assert_eq!(members(&tasks[2..3], runner, &mut known), [Tid(0x40005)]);
     }
 }

@@ -1,6 +1,7 @@
-//! A process beside `pvm run` that ends what it has started when it cannot do that any more: it was killed.
+//! A process beside `pvm run` that ends the tasks of the run if `pvm run` is killed.
 //!
-//! The two hold a pipe. What the guard has to know comes as lines; an end of the pipe without [`DONE`] is the news.
+//! A pipe connects the two. `pvm run` writes what the guard has to know as lines. If the pipe ends without [`DONE`],
+//! `pvm run` was killed.
 use super::{family, finish};
 use crate::cli;
 use crate::machine;
@@ -13,62 +14,62 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// The run has ended as it should.
+/// The run has ended normally.
 const DONE: &str = "done";
-/// In front of the name of a host that is to be given back, and of a task that has come of the run.
+/// Comes before the name of a host that is to be removed again, or before a task of the run.
 const HOST: &str = "host ";
 const TASK: &str = "task ";
-/// How long killed tasks may take to end, and how often it is looked whether they have.
+/// How long killed tasks may take to end, and how often that is checked.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 const KILL_PAUSE: Duration = Duration::from_millis(20);
-/// The status of a run that was killed; nobody reads it.
+/// The exit status of a run that was killed; nobody reads it.
 const EXIT_KILLED: u8 = 137;
 
 /// The guard of a run.
 pub struct Guard(Option<Child>);
 
 impl Guard {
-    /// Starts one for the run of that tid. Where there can be none the run goes on without.
+    /// Starts a guard for the run with that tid. If no guard can be started the run continues without one.
     pub fn start(runner: Tid) -> Guard {
         let started = std::env::current_exe().and_then(|program| {
             let mut command = Command::new(program);
             command.args(["guard", &runner.0.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null());
-            // What a terminal sends is not for it.
+            // Signals from the terminal must not reach it.
             command.process_group(0).spawn()
         });
         Guard(started.ok())
     }
 
-    /// A host that is to be given back.
+    /// Notes a host that is to be removed after the run.
     pub fn borrows(&mut self, host: &str) {
         self.say(&format!("{HOST}{host}"));
     }
 
-    /// A task of the run.
+    /// Notes a task of the run.
     pub fn knows(&mut self, task: Tid) {
         self.say(&format!("{TASK}{}", task.0));
     }
 
-    /// All has ended.
+    /// Notes that the run has ended, and waits for the guard's end.
     pub fn done(mut self) {
         self.say(DONE);
         if let Some(mut child) = self.0.take() {
             drop(child.stdin.take());
-            // It ends at once; how makes no difference.
+            // The guard ends at once; its status makes no difference.
             let _ = child.wait();
         }
     }
 
     fn say(&mut self, line: &str) {
         let pipe = self.0.as_mut().and_then(|child| child.stdin.as_mut());
-        // Somebody may have killed the guard.
+        // The guard may have been killed.
         let _ = pipe.map(|pipe| pipe.write_all(format!("{line}\n").as_bytes()));
     }
 }
 
-/// `pvm guard`: waits for the end of the run.
+/// Runs `pvm guard`: waits for the end of the run.
 pub fn run(arguments: &cli::Guard) -> ExitCode {
-    // It is to outlive what ends its run.
+    // The guard must outlive the signals that end its run.
     let _signals = Signals::catch_all(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT]);
     let (mut hosts, mut known) = (Vec::new(), BTreeSet::new());
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -87,7 +88,7 @@ pub fn run(arguments: &cli::Guard) -> ExitCode {
     }
 }
 
-/// Kills what the run has left, and does what the run would have done at its end.
+/// Kills the tasks that the run has left, and cleans up as the run would have done.
 fn end_all(runner: Tid, known: &mut BTreeSet<Tid>, hosts: &[String]) -> Result<(), machine::MachineError> {
     let mut session = match machine::join() {
         Err(machine::MachineError::None) => return Ok(()),

@@ -1,4 +1,4 @@
-//! `pvm run`: a program from its start to its end, as one command.
+//! `pvm run`: runs a program from its start to its end, as one command.
 mod ends;
 mod family;
 pub mod guard;
@@ -23,15 +23,15 @@ use std::path::Path;
 use std::process::{Child, ExitCode};
 use watch::{Outcome, Run};
 
-/// The name under which a run shows up among the tasks.
+/// The name of a run in lists of tasks.
 const NAME: &[u8] = b"pvm run";
-/// The status of a command that could not be found, as shells have it.
+/// The exit status if the program was not found, as in shells.
 const EXIT_NOT_FOUND: u8 = 127;
-/// The status of a run that failed for other reasons than its program.
+/// The exit status of a run that failed for another reason than its program.
 const EXIT_FAILURE: u8 = 1;
-/// The status when nobody reads the output any more: that of a death by SIGPIPE.
+/// The exit status if nobody reads the output any more: that of a death by SIGPIPE.
 const EXIT_NO_READER: u8 = 141;
-/// The status of a command line that cannot be understood.
+/// The exit status of an invalid command line.
 const EXIT_USAGE: u8 = 2;
 
 /// Runs a program.
@@ -78,7 +78,7 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
     ExitCode::from(outcome.status)
 }
 
-/// The hosts that the command line names; `None` when it names none.
+/// Returns the hosts that the command line names; `None` if it names none.
 fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
     match (arguments.hosts.as_slice(), &arguments.hostfile) {
         ([], Some(path)) => hosts::of_file(path).map(Some),
@@ -87,8 +87,8 @@ fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
     }
 }
 
-/// Adds the hosts, and says where the tasks are to run. A machine that was started for this inside
-/// of a Slurm job has the hosts of the job. `borrowed` are those to be given back.
+/// Adds the hosts. Returns where the tasks are to run. A machine that was started for this run inside a Slurm job gets
+/// the hosts of the job. `borrowed` receives the hosts that are removed again afterwards.
 fn with_hosts(
     session: &mut Session,
     wanted: Option<Vec<Wanted>>,
@@ -107,8 +107,8 @@ fn with_hosts(
     }
 }
 
-/// Leaves the machine, and ends it if it was made for this and nobody else is in it.
-/// `ending` are its own tasks that may not have ended quite, `borrowed` hosts that go with them.
+/// Leaves the machine, and halts it if it was started for this run and nobody else is in it. `ending` are tasks of the
+/// run that may not have ended completely, `borrowed` the hosts that are removed with them.
 fn finish(
     mut session: Session,
     daemon: Option<Child>,
@@ -120,13 +120,13 @@ fn finish(
         return Ok(());
     }
     if status == EXIT_NO_READER {
-        // Much output may wait for this task: another one gets its answers at once.
+        // Much output may wait for this task. Another task gets its answers at once.
         session.leave()?;
         session = machine::join()?;
     }
     match machine::is_to_end(&mut session, ending)? {
         true => {
-            // The machine ends its tasks by a signal, and this is one.
+            // The machine ends its tasks by a signal, and this process is one of them.
             let _signals = Signals::catch();
             machine::halt(session, daemon)?;
         }
@@ -140,23 +140,23 @@ fn finish(
     Ok(())
 }
 
-/// Why a program did not come to run.
+/// Why a program did not run.
 #[derive(Debug)]
 enum RunError {
-    /// There is none of that name.
+    /// There is no program with that name.
     NotFound(String),
-    /// Some task could not be started.
+    /// A task could not be started.
     Start(String, Code),
-    /// The machine refused.
+    /// The machine refused a request.
     Code(Code),
-    /// Some host could not be had.
+    /// A host could not be added.
     Hosts(String),
-    /// The system refused.
+    /// A system call failed.
     System(String, io::Error),
 }
 
 impl RunError {
-    /// What a spawn has answered in the place of a task.
+    /// Returns the error for a code that a spawn has returned in place of a tid.
     fn of_spawn(program: &OsStr, number: i32) -> RunError {
         let program = program.to_string_lossy().into_owned();
         match number == Code::NoFile.number() {
@@ -197,7 +197,7 @@ impl std::fmt::Display for RunError {
     }
 }
 
-/// The code of that number, as far as a spawn can give it.
+/// Returns the code with that number, if a spawn can return it.
 fn code_of(number: i32) -> Code {
     [Code::NoHost, Code::HostFail, Code::NoMem, Code::Denied, Code::BadParam, Code::DSysErr]
         .into_iter()

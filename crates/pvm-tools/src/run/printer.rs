@@ -1,20 +1,20 @@
-//! What tasks print, as a person is shown it.
+//! Shows the output of tasks.
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
-/// A line of which the end has not come waits for it while other tasks print, up to so many bytes.
+/// An unfinished line waits for its end while other tasks print, up to this many bytes.
 ///
 /// * Filled by: each task of the run
 /// * Setting: none, shorter lines stay whole
-/// * Reached: what has come is shown, and what others print may come in the middle
+/// * Reached: the part so far is shown, and output of other tasks may come before the rest
 /// * Test: `a_line_that_is_too_long_is_shown_in_pieces`
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// The last lines of a task that are kept for the report of its end, and how much of each, in bytes.
+/// How many last lines of a task are kept for the report of its end, and how much of each, in bytes.
 const TAIL_LINES: usize = 5;
 const TAIL_LINE_BYTES: usize = 200;
 
-/// Where a task has written to.
+/// The stream to which a task has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     /// The standard output.
@@ -23,7 +23,7 @@ pub enum Stream {
     Err,
 }
 
-/// What is on its way from the tasks to the caller's standard output and standard error.
+/// The output on its way from the tasks to the caller's standard output and standard error.
 #[derive(Default)]
 pub struct Printer {
     /// Lines that have not ended.
@@ -35,8 +35,8 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Takes what a task has written. Whole lines are shown, with the `tag` in front; without one, what is left is
-    /// shown at once where the task is `alone`, for then it cannot stand between the lines of others.
+    /// Accepts output of a task. Whole lines are shown, after the `tag`. Without a tag, an unfinished line is shown at
+    /// once if the task is `alone`, since it cannot come between the lines of other tasks.
     pub fn take(&mut self, task: Tid, stream: Stream, mut bytes: &[u8], tag: &str, alone: bool) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let mut line = self.open.remove(&(task, stream)).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Printer {
         }
     }
 
-    /// The task prints no more: what was left without an end is shown, and only after a tag does it get one.
+    /// Notes that the task prints no more. An unfinished line is shown; it gets a line feed only if it has a tag.
     pub fn end(&mut self, task: Tid, tag: &str) {
         for stream in [Stream::Out, Stream::Err] {
             let Some(mut line) = self.open.remove(&(task, stream)).filter(|line| !line.is_empty()) else { continue };
@@ -80,7 +80,7 @@ impl Printer {
         }
     }
 
-    /// The last lines of a task, without what a terminal would take for commands.
+    /// Returns the last lines of a task, without terminal control characters.
     pub fn last_lines(&self, task: Tid) -> Vec<String> {
         let shown = |line: &Vec<u8>| -> String {
             let text = String::from_utf8_lossy(line).into_owned();
@@ -89,9 +89,9 @@ impl Printer {
         self.tails.get(&task).map(|tail| tail.iter().map(shown).collect()).unwrap_or_default()
     }
 
-    /// Writes all that there is to show.
+    /// Writes everything that is to be shown.
     pub fn flush(&mut self) -> io::Result<()> {
-        // Without anybody who reads complaints the run goes on.
+        // A run continues even if nobody reads its messages.
         let _ = io::stderr().lock().write_all(&self.err);
         self.err.clear();
         let mut out = io::stdout().lock();

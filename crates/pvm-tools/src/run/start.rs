@@ -1,4 +1,4 @@
-//! Finding a program and starting its tasks.
+//! Finds a program and starts its tasks.
 use super::RunError;
 use crate::cli;
 use crate::console::send_spawn;
@@ -11,19 +11,19 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The tags of what tasks print; the context tells them from all else.
+/// The tag of messages with output of tasks; their context distinguishes them from all other messages.
 pub const OUTPUT_TAG: i32 = 1;
-/// The same for the standard error.
+/// The tag of messages with what tasks write to standard error.
 pub const ERRORS_TAG: i32 = 3;
-/// Where tasks look for programs that are in none of their host's own directories.
+/// The variable with the directory in which tasks search programs that are in none of their host's directories.
 const BESIDE: &str = "PVMSPAWNPATH";
-/// Variables that say who a task is: a child must not have those of its caller.
+/// Variables that identify a task: a child must not inherit those of its caller.
 const IDENTITY: [&str; 10] =
     ["PVMLINES", "PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK", BESIDE];
-/// Variables that belong to a host or its daemon: a child has those of the host where it runs.
+/// Variables that belong to a host or its daemon: a child gets those of the host where it runs.
 const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];
 
-/// Starts the tasks; answers tids and codes.
+/// Starts the tasks. Returns tids and error codes.
 pub fn spawn(
     session: &mut Session,
     arguments: &cli::Run,
@@ -88,7 +88,7 @@ fn start(
     send_spawn(session, request, Some((context, OUTPUT_TAG)))
 }
 
-/// Whether it is to be found without a search.
+/// Returns whether the program is a path and needs no search.
 pub fn is_path(program: &Path) -> bool {
     program.as_os_str().as_bytes().contains(&b'/')
 }
@@ -97,7 +97,7 @@ fn no_directory() -> io::Error {
     io::Error::from(io::ErrorKind::NotADirectory)
 }
 
-/// The first file of that name that can be executed: in `PATH`, beside `pvm`, in the current directory.
+/// Returns the first executable file with that name in `PATH`, beside `pvm`, or in the current directory.
 fn elsewhere(program: &Path, here: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));

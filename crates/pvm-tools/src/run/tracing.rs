@@ -1,4 +1,4 @@
-//! `pvm run --trace`: what the tasks do, as a timeline.
+//! `pvm run --trace`: writes a timeline of the tasks.
 use super::RunError;
 use crate::control;
 use crate::timeline::{self, Timeline};
@@ -14,7 +14,7 @@ const TRACE_TAG: i32 = 2;
 /// `PvmTraceFull`.
 const TRACE_FULL: i32 = 1;
 
-/// What comes of the traces of the tasks.
+/// The timeline that is being written from the traces of the tasks.
 pub struct Tracing {
     /// The file.
     pub path: PathBuf,
@@ -23,7 +23,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Begins a timeline, if one is wanted; all later children trace to this task.
+    /// Begins a timeline, if one is wanted. All later children send their traces to this task.
     pub fn start(session: &mut Session, path: Option<&PathBuf>, context: i32) -> Result<Option<Tracing>, RunError> {
         let Some(path) = path else { return Ok(None) };
         let failed = |error| RunError::System(path.display().to_string(), error);
@@ -46,10 +46,10 @@ impl Tracing {
         Ok(Some(Tracing { path: path.clone(), context, timeline }))
     }
 
-    /// Takes what has come.
+    /// Handles the trace messages that have arrived.
     pub fn take(&mut self, session: &mut Session) -> io::Result<()> {
         let filter = Filter { src: ANY, tag: TRACE_TAG, ctx: self.context };
-        // Without a daemon nothing more comes; the run notices that by itself.
+        // Without a daemon no more arrives; the run notices that by itself.
         while let Ok(Some(message)) = session.recv(filter, Some(Duration::ZERO)) {
             for part in parts(message.reader()) {
                 self.timeline.take(message.src, part)?;

@@ -1,4 +1,4 @@
-//! A run from the start of its tasks to their end.
+//! Watches a run from the start of its tasks to their end.
 use super::ends::{End, seconds};
 use super::guard::Guard;
 use super::input::Input;
@@ -19,16 +19,16 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The status of a run that took too long, as of `timeout`.
+/// The exit status of a run that took too long, as in `timeout`.
 const EXIT_TIMEOUT: u8 = 124;
-/// Added to the number of a signal.
+/// Shells add this to the number of a signal.
 const EXIT_SIGNAL_BASE: u8 = 128;
-/// How long tasks may take to end when they are asked to, before they are killed; and when that is tried again.
+/// How long tasks may take to end on request before they are killed, and how often killing is repeated.
 const END_GRACE: Duration = Duration::from_secs(2);
 const KILL_PAUSE: Duration = Duration::from_millis(500);
-/// How many tasks are named one by one.
+/// The most tasks that a message names one by one.
 const NAMED_MAX: usize = 8;
-/// At the second signal tasks are killed; at this one that is left to the guard.
+/// The second signal kills the tasks; this one leaves that to the guard.
 const SIGNALS_MAX: u32 = 3;
 
 /// A task of the run.
@@ -36,49 +36,49 @@ const SIGNALS_MAX: u32 = 3;
 struct Member {
     /// Whether its output has ended.
     silent: bool,
-    /// What was asked about how it ends; nothing after the answer.
+    /// The pending question how it ends; nothing after the answer.
     asked: Option<Ticket>,
 }
 
-/// What has come of a run.
+/// The result of a run.
 pub struct Outcome {
     /// The exit status.
     pub status: u8,
-    /// Tasks of the run that may not have ended quite.
+    /// Tasks of the run that may not have ended completely.
     pub ending: Vec<Tid>,
-    /// The rest is the guard's.
+    /// Whether the rest is left to the guard.
     pub is_left: bool,
 }
 
-/// A run that goes on.
+/// A run in progress.
 pub struct Run<'a> {
     session: &'a mut Session,
     guard: &'a mut Guard,
     arguments: &'a cli::Run,
-    /// The name in front of lines, if wanted.
+    /// The name before each line, if wanted.
     name: String,
     tracing: Option<Tracing>,
     signals: Signals,
     input: Option<Input>,
     printer: Printer,
-    /// The names of hosts, also of those that are lost.
+    /// The names of hosts, including lost ones.
     hosts: BTreeMap<Tid, String>,
-    /// The tasks that were asked for, in order.
+    /// The tasks that were started, in order.
     roots: Vec<Tid>,
-    /// All tasks of which was heard.
+    /// All tasks that have become known.
     tasks: BTreeMap<Tid, Member>,
-    /// All that have come of the run, also when they print elsewhere.
+    /// All tasks that descend from the run, even if they print elsewhere.
     known: BTreeSet<Tid>,
     began: Instant,
-    /// When the run has taken too long; when tasks that were asked to end are killed.
+    /// When the run has taken too long, or when tasks that were asked to end are killed.
     limit: Option<Instant>,
     kill_at: Option<Instant>,
-    /// What all tasks were sent last.
+    /// The last signal that was sent to all tasks.
     sent: Option<i32>,
     signals_taken: u32,
-    /// How many failures were told.
+    /// How many failures were reported.
     told: usize,
-    /// The status of the first task that failed.
+    /// The exit status of the first task that failed.
     status: u8,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
     pub fn watch(mut self) -> Outcome {
         let status = self.watch_to_the_end();
         if self.sent.is_some() && status != EXIT_NO_READER && self.session.is_connected() {
-            // Also those whose output goes elsewhere. Without a daemon there are none.
+            // This includes tasks whose output goes elsewhere. Without a daemon there are none.
             let _ = self.signal_all(SIGKILL);
         }
         self.take_traces();
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
         Outcome { status, ending: self.known.into_iter().collect(), is_left }
     }
 
-    /// Writes what the tasks have told. A file that cannot be written ends the timeline, not the run.
+    /// Writes the traces that have arrived. A file that cannot be written ends the timeline, not the run.
     fn take_traces(&mut self) {
         let Some(tracing) = &mut self.tracing else { return };
         if let Err(error) = tracing.take(self.session) {
@@ -169,7 +169,8 @@ impl<'a> Run<'a> {
     fn watch_to_the_end(&mut self) -> u8 {
         loop {
             if self.show_output().is_err() {
-                // Nobody reads any more: the tasks get what they would have got without us.
+                // Nobody reads the output any more: the tasks get the signal that they would have got without this
+                // command.
                 let _ = self.signal_all(SIGKILL);
                 return EXIT_NO_READER;
             }
@@ -209,7 +210,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A task of which was not heard before.
+    /// Notes a task that was not known before.
     fn meet(&mut self, tid: Tid) {
         if self.tasks.contains_key(&tid) {
             return;
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Shows the output that has come.
+    /// Shows the output that has arrived.
     fn show_output(&mut self) -> io::Result<()> {
         while let Some(OutputEvent { task, tag, kind, .. }) = self.session.next_output() {
             if tag == OUTPUT_TAG {
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
         self.printer.flush()
     }
 
-    /// What stands before the lines of a task.
+    /// Returns the text before the lines of a task.
     fn tag_of(&self, task: Tid) -> String {
         match self.roots.iter().position(|root| *root == task) {
             _ if !self.arguments.tag => String::new(),
@@ -254,7 +255,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Looks how those have ended that print no more.
+    /// Checks how the tasks have ended that print no more.
     fn take_answers(&mut self) {
         if let Some(input) = &mut self.input {
             input.take_answer(self.session);
@@ -276,10 +277,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells of a failure, and ends the others if that is wanted.
+    /// Reports a failure, and ends the other tasks if that is wanted.
     fn has_ended(&mut self, tid: Tid, end: &End) {
         let is_root = self.roots.contains(&tid);
-        // What others have started they may end as well.
+        // Other tasks may be ended by the task that started them.
         let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_wish() };
         if is_root && self.status == 0 {
             self.status = end.exit_status();
@@ -304,7 +305,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says how a task has failed.
+    /// Reports how a task has failed.
     fn tell(&mut self, tid: Tid, end: &End) {
         self.told += 1;
         if self.told > NAMED_MAX {
@@ -324,7 +325,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says why the host of a task was lost, if that is known.
+    /// Reports why the host of a task was lost, if that is known.
     fn tell_loss(&mut self, tid: Tid) {
         let Some(name) = self.hosts.get(&tid.host()) else { return };
         let start = format!("host {name} ");
@@ -334,7 +335,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Which task it is, for people.
+    /// Returns a description of the task.
     fn describe(&self, tid: Tid) -> String {
         let host = self.hosts.get(&tid.host()).cloned().unwrap_or_else(|| tid.host().to_string());
         match self.roots.iter().position(|root| *root == tid) {
@@ -343,12 +344,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The tasks that have not ended.
+    /// Returns the tasks that have not ended.
     fn running(&self) -> Vec<Tid> {
         self.tasks.iter().filter(|(_, task)| !task.silent).map(|(tid, _)| *tid).collect()
     }
 
-    /// Looks whether it is too late for something.
+    /// Checks the time limits.
     fn look_at_the_time(&mut self) {
         let now = Instant::now();
         if self.limit.is_some_and(|limit| limit <= now) {
@@ -371,7 +372,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks all to end, and kills them after a while.
+    /// Asks all tasks to end, and kills them after a while.
     fn end_all(&mut self) {
         self.kill_at = Some(Instant::now() + END_GRACE);
         let _ = self.signal_all(SIGTERM);
@@ -382,7 +383,7 @@ impl<'a> Run<'a> {
         let _ = self.signal_all(SIGKILL);
     }
 
-    /// The first signal goes to the tasks, the next one kills them. After a SIGQUIT nobody wants to wait.
+    /// Sends the first signal to the tasks, and kills them at the next one. After a SIGQUIT there is no waiting.
     fn pass_on(&mut self, signal: i32) {
         self.signals_taken += 1;
         if self.signals_taken > 1 {
@@ -394,7 +395,7 @@ impl<'a> Run<'a> {
         let _ = self.signal_all(signal);
     }
 
-    /// Sends a signal to all that has come of the run. Without a daemon there is nobody; the loop notices.
+    /// Sends a signal to all tasks that descend from the run. Without a daemon there are none; the loop notices that.
     fn signal_all(&mut self, signal: i32) -> Result<(), Code> {
         self.sent = Some(signal);
         self.known.extend(self.tasks.keys());

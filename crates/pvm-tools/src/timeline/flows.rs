@@ -1,13 +1,12 @@
-//! Which receive belongs to which send: messages of one sender, receiver, context and tag come in
-//! the order in which they were sent, so the oldest of each belong together. What the two tasks tell
-//! of it can come in any order.
+//! Matches receives with sends. Messages with equal sender, receiver, context and tag arrive in the order in which they
+//! were sent, so the oldest send belongs to the oldest receive. The reports of the two tasks may arrive in any order.
 use pvm_core::tid::Tid;
 use std::collections::{HashMap, VecDeque};
 
 /// A time in microseconds.
 pub type Point = i64;
 
-/// What a message can be told by.
+/// The values that identify a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Message {
     pub src: Tid,
@@ -16,14 +15,14 @@ pub struct Message {
     pub tag: i32,
 }
 
-/// Ends of arrows whose other ends are not known yet: sends, or receives, never both.
+/// Ends of arrows whose other ends are not known yet: either sends or receives, never both.
 #[derive(Default)]
 struct Loose {
     sends: VecDeque<Point>,
     receives: VecDeque<Point>,
 }
 
-/// The messages under way.
+/// The messages that only one side has reported.
 #[derive(Default)]
 pub struct Flows {
     loose: HashMap<Message, Loose>,
@@ -31,7 +30,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// A message was sent; when it was received, if that is known.
+    /// Notes that a message was sent. Returns when it was received, if that is known.
     pub fn sent(&mut self, message: Message, at: Point) -> Option<Point> {
         let loose = self.loose.entry(message).or_default();
         let received = loose.receives.pop_front();
@@ -41,7 +40,7 @@ impl Flows {
         received
     }
 
-    /// A message was received; when it was sent, if that is known.
+    /// Notes that a message was received. Returns when it was sent, if that is known.
     pub fn received(&mut self, message: Message, at: Point) -> Option<Point> {
         let loose = self.loose.entry(message).or_default();
         let sent = loose.sends.pop_front();
@@ -51,7 +50,7 @@ impl Flows {
         sent
     }
 
-    /// A number for the next arrow.
+    /// Returns the number of the next arrow.
     pub fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last

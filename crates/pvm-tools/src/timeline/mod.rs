@@ -1,9 +1,8 @@
-//! `pvm run --trace`: the events of a run as a timeline in the JSON form that Chrome and Perfetto
-//! show. A host is a process there, a task a thread; a call is a slice, a message an arrow from its
-//! send to its receive.
+//! `pvm run --trace`: writes the events of a run as a timeline in the JSON format that Chrome and Perfetto show. A host
+//! is a process, a task is a thread, a call is a slice, and a message is an arrow from its send to its receive.
 //!
-//! Slices are written as calls end, arrows when both ends are known; what is open at the end is
-//! closed then, so that the file is whole whatever became of the tasks.
+//! Slices are written when calls end, arrows when both ends are known. Open slices are closed at the end, so that the
+//! file is complete whatever happened to the tasks.
 mod arguments;
 mod flows;
 
@@ -15,11 +14,10 @@ use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Bits of the local part of a tid.
+/// The number of bits of the local part of a tid.
 const LOCAL_BITS: u32 = LOCAL_MASK.trailing_ones();
 
-/// The events that a timeline shows: all calls but those that pack and unpack, which are many and
-/// short.
+/// Returns the events that a timeline shows: all calls but those that pack and unpack, which are many and short.
 pub fn mask() -> [u8; MASK_CHARACTERS] {
     let packs = |event: &Event| ["pk", "upk"].iter().any(|start| event.name().starts_with(start));
     events::mask(events::all().filter(|event| !packs(event)))
@@ -28,16 +26,16 @@ pub fn mask() -> [u8; MASK_CHARACTERS] {
 /// A call that has begun.
 struct Open {
     event: Event,
-    /// Microseconds.
+    /// The time in microseconds.
     start: i64,
     record: Record,
 }
 
-/// What is known of a task.
+/// The state of a task.
 #[derive(Default)]
 struct Track {
     open: Vec<Open>,
-    /// When its last event was: its time does not go back, even where the clock did.
+    /// The time of its last event: time does not go back here, even if the clock did.
     last: i64,
     context: i32,
     named: bool,
@@ -46,7 +44,7 @@ struct Track {
 /// A timeline that is being written.
 pub struct Timeline<W: Write> {
     out: W,
-    /// Microseconds since 1970 that are 0 in the file.
+    /// The time, in microseconds since 1970, that is 0 in the file.
     base: i64,
     first: bool,
     tracks: BTreeMap<Tid, Track>,
@@ -54,7 +52,7 @@ pub struct Timeline<W: Write> {
 }
 
 impl<W: Write> Timeline<W> {
-    /// Begins to write; the time counts from `start`.
+    /// Begins to write; times count from `start`.
     pub fn new(mut out: W, start: Stamp) -> io::Result<Timeline<W>> {
         write!(out, "{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
         Ok(Timeline { out, base: start.microseconds(), first: true, tracks: BTreeMap::new(), flows: Flows::default() })
@@ -65,7 +63,7 @@ impl<W: Write> Timeline<W> {
         self.write(&json!({ "ph": "M", "name": "process_name", "pid": process(tid), "args": { "name": name } }))
     }
 
-    /// Takes a part of a trace message that `from` has sent.
+    /// Handles a part of a trace message from `from`.
     pub fn take(&mut self, from: Tid, part: Part) -> io::Result<()> {
         match part {
             Part::User(stamp, items) => self.user_event(from, stamp, &items),
@@ -80,7 +78,7 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// Closes what is open, and the file.
+    /// Closes the open slices and the file.
     pub fn finish(mut self) -> io::Result<()> {
         for tid in self.tracks.keys().copied().collect::<Vec<_>>() {
             let last = self.tracks[&tid].last;
@@ -97,7 +95,7 @@ impl<W: Write> Timeline<W> {
         Ok(())
     }
 
-    /// The task, and when that was, in microseconds.
+    /// Returns the task, and the time in microseconds.
     fn at(&mut self, tid: Tid, stamp: Stamp) -> (&mut Track, i64) {
         let at = stamp.microseconds() - self.base;
         let track = self.tracks.entry(tid).or_default();
@@ -129,7 +127,7 @@ impl<W: Write> Timeline<W> {
         Ok(())
     }
 
-    /// A call has ended, and with it those inside that have not told of their end.
+    /// Ends a call, and the calls inside it whose ends were not reported.
     fn finish_call(&mut self, record: Record) -> io::Result<()> {
         let (track, end) = self.at(record.tid, record.stamp);
         let Some(depth) = track.open.iter().rposition(|open| open.event == record.event) else { return Ok(()) };
@@ -178,14 +176,14 @@ impl<W: Write> Timeline<W> {
         self.instant(from, at, "user event", arguments::of_items(items))
     }
 
-    /// A handler takes a message.
+    /// Notes that a handler receives a message.
     fn handler(&mut self, record: Record) -> io::Result<()> {
         let (_, at) = self.at(record.tid, record.stamp);
         self.instant(record.tid, at, "message handler", arguments::of(&record))?;
         self.received(&record, at)
     }
 
-    /// What a call that has ended did to messages.
+    /// Follows the messages of a call that has ended.
     fn follow_messages(&mut self, open: &Open, exit: &Record, end: i64) -> io::Result<()> {
         let entry = &open.record;
         match exit.event {
@@ -236,7 +234,7 @@ impl<W: Write> Timeline<W> {
         self.write(&json!({
             "ph": "s", "id": id, "name": "message", "cat": "message", "pid": from.0, "tid": from.1, "ts": start,
         }))?;
-        // Clocks that differ must not turn the arrow round.
+        // Clocks that differ must not reverse the arrow.
         let end = end.max(start);
         self.write(&json!({
             "ph": "f", "bp": "e", "id": id, "name": "message", "cat": "message", "pid": to.0, "tid": to.1, "ts": end,
@@ -244,11 +242,11 @@ impl<W: Write> Timeline<W> {
     }
 }
 
-/// To whom a call has sent.
+/// Returns the receivers of a call's message.
 fn receivers(entry: &Record, exit: &Record) -> Vec<Tid> {
     match (entry.int(Datum::DST), entry.value(Datum::MDL).or(exit.value(Datum::MDL))) {
         (Some(one), _) => vec![Tid(one as u32)],
-        // Who sends to many is skipped, and each of them gets one.
+        // A sender in its own list of receivers gets no message; each other one gets one.
         (None, Some(Value::Ints(many))) => {
             let many: std::collections::BTreeSet<Tid> = many.iter().map(|tid| Tid(*tid as u32)).collect();
             many.into_iter().filter(|tid| *tid != entry.tid).collect()
@@ -257,12 +255,12 @@ fn receivers(entry: &Record, exit: &Record) -> Vec<Tid> {
     }
 }
 
-/// The number of the process that stands for a host.
+/// Returns the number of the process that represents a host.
 fn process(tid: Tid) -> u32 {
     tid.host().0 >> LOCAL_BITS
 }
 
-/// Process and thread of a task.
+/// Returns process and thread of a task.
 fn place(tid: Tid) -> (u32, u32) {
     (process(tid), tid.0 & LOCAL_MASK)
 }

@@ -8,7 +8,7 @@ fn record(tid: Tid, event: Event, moment: Moment, at: i32, values: &[i32]) -> Pa
     Part::Record(Record { event, moment, stamp: Stamp { seconds: 5, microseconds: at }, tid, values })
 }
 
-/// What becomes of these parts, as the file has it.
+/// Writes these parts as a timeline, and returns its events.
 fn timeline(parts: Vec<Part>) -> Vec<serde_json::Value> {
     let mut bytes = Vec::new();
     let mut timeline = Timeline::new(&mut bytes, Stamp { seconds: 5, microseconds: 0 }).unwrap();

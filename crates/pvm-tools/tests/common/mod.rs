@@ -1,22 +1,22 @@
-//! A virtual machine of its own for each test, and consoles on it.
-#![allow(dead_code)] // each test program uses its part
+//! A separate virtual machine for each test, and consoles on it.
+#![allow(dead_code)] // each test program uses some of it
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
-/// Debian's PVM, where `cargo xtask setup test` has unpacked it.
+/// The directory where `cargo xtask setup test` has unpacked Debian's PVM.
 pub const DEBIAN_PVM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/debian-pvm/usr");
-/// How long anything in these tests may take.
+/// The longest time that anything in these tests may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time for a console to do what a line says.
+/// The time for a console to run a line.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
 
-/// The console under test; its daemon is built beside it.
+/// Returns the path of the console under test; its daemon is built beside it.
 pub fn pvm() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -32,42 +32,46 @@ pub fn pvm() -> &'static Path {
     })
 }
 
-/// An own temporary directory, home and daemon; all of it goes with the value.
-pub struct Nest {
+/// A temporary directory with a home and a daemon; dropping it removes all of them.
+pub struct Sandbox {
     program: PathBuf,
-    pub directory: PathBuf,
+    directory: TempDir,
 }
 
-impl Nest {
-    /// For the console under test.
-    pub fn new() -> Nest {
-        Nest::of(pvm())
+impl Sandbox {
+    /// Makes one for the console under test.
+    pub fn new() -> Sandbox {
+        Sandbox::of(pvm())
     }
 
-    /// For that console.
-    pub fn of(program: &Path) -> Nest {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("pvm-tools-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(directory.join("home")).unwrap();
-        Nest { program: program.into(), directory }
+    /// Makes one for this console.
+    pub fn of(program: &Path) -> Sandbox {
+        let directory = tempfile::Builder::new().prefix("pvm-tools-").tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("home")).unwrap();
+        Sandbox { program: program.into(), directory }
     }
 
-    /// For Debian's console, if it is there. It starts `/usr/bin/pvmd` and no other, so that has to be installed.
-    pub fn of_debian() -> Option<Nest> {
+    /// Makes one for Debian's console, if it is there. That console always starts `/usr/bin/pvmd`, which must be
+    /// installed.
+    pub fn of_debian() -> Option<Sandbox> {
         let program = Path::new(DEBIAN_PVM).join("bin/pvm");
         let is_there = program.exists() && Path::new("/usr/bin/pvmd").exists();
         if !is_there {
             eprintln!("skipped: Debian's console is not installed");
         }
-        is_there.then(|| Nest::of(&program))
+        is_there.then(|| Sandbox::of(&program))
     }
 
-    /// A command that runs the console here.
+    /// Returns the directory.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns a command that runs the console here.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(arguments).env("PVM_TMP", &self.directory).env("HOME", self.directory.join("home"));
-        command.env("PVM_ALLOW_ROOT", "1").current_dir(&self.directory);
+        command.args(arguments).env("PVM_TMP", self.path()).env("HOME", self.path().join("home"));
+        command.env("PVM_ALLOW_ROOT", "1").current_dir(self.path());
         for name in
             ["PVM_VMID", "PVM_ROOT", "PVMSOCK", "XDG_RUNTIME_DIR", "PVM_EXPORT", "PVMHOSTFILE", "SLURM_JOB_NODELIST"]
         {
@@ -79,16 +83,16 @@ impl Nest {
             let libraries = folders.map(|entry| entry.path()).find(|path| path.join("libpvm3.so.3").exists());
             command.env("LD_LIBRARY_PATH", libraries.unwrap());
         }
-        // Nobody is to be called in earnest.
-        let shell = self.directory.join("rsh");
+        // No other host may really be called.
+        let shell = self.path().join("rsh");
         command.env("PVM_RSH", if shell.exists() { shell } else { "/bin/false".into() });
         command
     }
 
-    /// Makes a program that stands for a remote shell: each host is a directory here, and its name a
-    /// variable of what runs there. Gives its path.
+    /// Writes a program that replaces the remote shell, and returns its path. Each host is a directory here, whose name
+    /// is passed to the programs of the host in a variable.
     pub fn remote_shell(&self) -> String {
-        let here = self.directory.display();
+        let here = self.path().display();
         self.program(
             "rsh",
             &format!(
@@ -99,15 +103,15 @@ impl Nest {
         )
     }
 
-    /// The commands that the remote shell was given, a line each, the host first.
+    /// Returns the commands that the remote shell was given, one on each line, after the host.
     pub fn started(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.directory.join("started")).unwrap_or_default();
+        let text = std::fs::read_to_string(self.path().join("started")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Whether a daemon has made itself known on a host that the remote shell has reached.
+    /// Returns whether there is a daemon on a host that the remote shell has reached.
     pub fn has_daemon_on(&self, host: &str) -> bool {
-        let names = std::fs::read_dir(self.directory.join(host)).into_iter().flatten();
+        let names = std::fs::read_dir(self.path().join(host)).into_iter().flatten();
         names.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("pvmd."))
     }
 
@@ -135,7 +139,7 @@ impl Nest {
         console.end()
     }
 
-    /// The same, line by line: after some errors Debian's console drops what it has read already.
+    /// Runs a script line by line: after some errors Debian's console drops the lines that it has already read.
     pub fn script_slowly(&self, lines: &str) -> Output {
         let mut console = self.console(&[]);
         for line in lines.lines() {
@@ -145,23 +149,23 @@ impl Nest {
         console.end()
     }
 
-    /// Writes an executable shell script; its path.
+    /// Writes an executable shell script. Returns its path.
     pub fn program(&self, name: &str, text: &str) -> String {
         use std::os::unix::fs::PermissionsExt;
-        let path = self.directory.join(name);
+        let path = self.path().join(name);
         std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    /// Whether a daemon has made itself known here.
+    /// Returns whether there is a daemon here.
     pub fn has_daemon(&self) -> bool {
-        let names = std::fs::read_dir(&self.directory).unwrap();
+        let names = std::fs::read_dir(self.path()).unwrap();
         names.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("pvmd."))
     }
 }
 
-impl Drop for Nest {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         if self.has_daemon() {
             let mut halt = self.command(&[]);
@@ -172,11 +176,10 @@ impl Drop for Nest {
             }
             wait_until(|| !self.has_daemon());
         }
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Waits until something is true; whether it came true in time.
+/// Waits until the condition is true. Returns whether it became true in time.
 pub fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
@@ -188,7 +191,7 @@ pub fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Keeps what comes until the end.
+/// Collects the output until its end.
 fn keep(mut output: ChildStdout, printed: &Mutex<Vec<u8>>) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = output.read(&mut bytes) {
@@ -196,7 +199,7 @@ fn keep(mut output: ChildStdout, printed: &Mutex<Vec<u8>>) {
     }
 }
 
-/// A console that runs.
+/// A running console.
 pub struct Console {
     child: Child,
     printed: Arc<Mutex<Vec<u8>>>,
@@ -204,7 +207,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Writes into its input.
+    /// Writes to its input.
     pub fn say(&mut self, text: &str) {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
@@ -215,7 +218,7 @@ impl Console {
         assert!(wait_until(|| printed().contains(text)), "no {text:?} in {:?}", printed());
     }
 
-    /// Closes its input and takes what it printed.
+    /// Closes its input and returns its output.
     pub fn end(mut self) -> Output {
         drop(self.child.stdin.take());
         let mut output = self.child.wait_with_output().unwrap();
@@ -224,18 +227,18 @@ impl Console {
         output
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 }
 
-/// Standard output as text.
+/// Returns standard output as text.
 pub fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Standard error as text.
+/// Returns standard error as text.
 pub fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }

@@ -1,33 +1,33 @@
-//! The chief of the tasks: what it has said so far, and what it is told.
+//! The chief of the tasks: its output, and the commands for it.
 
-use crate::machine::Talker;
+use crate::machine::LineProcess;
 use anyhow::{Result, bail, ensure};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the accounts may take; the tasks' own limits are shorter.
+/// How long comparing the accounts may take; the tasks' own limits are shorter.
 const SETTLE_TIME: Duration = Duration::from_secs(150);
 /// How long the end may take.
 const END_TIME: Duration = Duration::from_secs(20);
 
 /// A running chief.
 pub struct Chief {
-    talker: Talker,
+    process: LineProcess,
     lines: Vec<String>,
 }
 
 impl Chief {
-    /// Starts it.
+    /// Starts the chief.
     pub fn start(command: &mut Command) -> Result<Chief> {
-        Ok(Chief { talker: Talker::start(command.stderr(Stdio::null()))?, lines: Vec::new() })
+        Ok(Chief { process: LineProcess::start(command.stderr(Stdio::null()))?, lines: Vec::new() })
     }
 
-    /// Waits until what it has said is enough.
+    /// Waits until the output so far is enough.
     pub fn wait(&mut self, what: &str, time: Duration, is_enough: impl Fn(&[String]) -> bool) -> Result<()> {
         let end = Instant::now() + time;
         while !is_enough(&self.lines) {
             let left = end.saturating_duration_since(Instant::now());
-            match self.talker.hear(left) {
+            match self.process.next_line(left) {
                 Ok(Some(line)) if line.starts_with("error ") => bail!("{line}; {:?}", self.lines),
                 Ok(Some(line)) => self.lines.push(line),
                 Ok(None) => bail!("waiting for {what}: the chief of the tasks has ended; {:?}", self.lines),
@@ -37,15 +37,15 @@ impl Chief {
         Ok(())
     }
 
-    /// How many lines begin so.
+    /// Returns how many lines begin with this text.
     pub fn count(&self, beginning: &str) -> usize {
         self.lines.iter().filter(|line| line.starts_with(beginning)).count()
     }
 
-    /// Has all accounts settled; what came out.
+    /// Has the tasks compare their accounts. Returns the result.
     pub fn settle(&mut self) -> Result<String> {
         let before = self.count("settled ");
-        self.talker.say("settle");
+        self.process.send("settle");
         self.wait("the accounts", SETTLE_TIME, |lines| {
             lines.iter().filter(|line| line.starts_with("settled ")).count() > before
         })?;
@@ -54,9 +54,9 @@ impl Chief {
 
     /// Ends all tasks.
     pub fn end(&mut self) -> Result<()> {
-        self.talker.say("end");
+        self.process.send("end");
         self.wait("the end", END_TIME, |lines| lines.iter().any(|line| line == "ended"))?;
-        ensure!(self.talker.end(END_TIME)?, "the chief ended badly");
+        ensure!(self.process.end(END_TIME)?, "the chief ended badly");
         Ok(())
     }
 }

@@ -1,35 +1,35 @@
-//! The faults: how each is prepared, how it happens, and what is awaited before the accounts.
+//! The faults: how each is prepared and made, and what is awaited before the accounts are compared.
 
 use super::Run;
 use super::chief::Chief;
 use super::links;
-use crate::hosts::machine::signal;
 use crate::hosts::network::name_of;
 use crate::machine::wait_until;
+use crate::processes::signal;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// By when a silent host must have been noticed: the default limit is 10 s, the rest is for a slow machine.
+/// The time in which a silent host must be noticed: the default limit is 10 s, the rest is for a slow machine.
 pub const NOTICE_TIME: Duration = Duration::from_secs(20);
-/// By when a closed connection must have been noticed.
+/// The time in which a closed connection must be noticed.
 const CLOSED_TIME: Duration = Duration::from_secs(5);
 /// How long a daemon is stopped.
 const STOPPED_TIME: Duration = Duration::from_secs(30);
-/// A cut that the machine must survive whole, and one that it must not.
+/// How long a host is cut off: the machine must survive the first cut whole, and lose the host in the second.
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
-/// How long tasks talk over bad links.
+/// How long tasks send messages over bad links.
 const TALK_TIME: Duration = Duration::from_secs(8);
 /// How long a host loses frames, and how many of a thousand.
 const LOSSY_TIME: Duration = Duration::from_secs(45);
 const LOSSY_SHARE: u32 = 300;
-/// By when what cannot be mended after that has been given up.
+/// The time after which connections that cannot recover from that have been given up.
 const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
-/// The longest frame that passes a black hole, and how long that is there: beyond the time after which a silent host
-/// is lost, and sometimes beyond that after which a connection that gets nothing through is ended.
+/// The longest frame that passes a black hole, and how long the hole exists: longer than a silent host is tolerated,
+/// and sometimes longer than a connection without progress.
 const HOLE_BYTES: u32 = 700;
 const HOLE_MS: [u64; 2] = [20_000, 45_000];
-/// How often connections are killed, and the time from one time to the next.
+/// How often connections are killed, and the interval.
 const KILLS: u32 = 6;
 const KILL_PAUSE: Duration = Duration::from_millis(1500);
 /// The size of the full disk, in KiB.
@@ -57,7 +57,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 16] = [
         Fault::TaskKilled,
         Fault::DaemonKilled,
@@ -77,7 +77,7 @@ impl Fault {
         Fault::DirectBlackHole,
     ];
 
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Fault::TaskKilled => "task-killed",
@@ -99,7 +99,7 @@ impl Fault {
         }
     }
 
-    /// What it is.
+    /// Returns a description.
     pub fn text(self) -> &'static str {
         match self {
             Fault::TaskKilled => "SIGKILL of a task in the middle of sending",
@@ -121,28 +121,28 @@ impl Fault {
         }
     }
 
-    /// The fault of that name.
+    /// Returns the fault with that name.
     pub fn of_name(name: &str) -> Result<Fault> {
         let names = || Fault::ALL.map(Fault::name).join(", ");
         Fault::ALL.into_iter().find(|fault| fault.name() == name).with_context(|| format!("faults: {}", names()))
     }
 
-    /// Whether a host goes.
+    /// Returns whether the fault costs a host.
     pub fn loses_host(self) -> bool {
         matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
     }
 
-    /// Whether a host may go or not.
+    /// Returns whether the fault may or may not cost a host.
     pub fn may_lose_host(self) -> bool {
         self == Fault::LossyHost
     }
 
-    /// Whether it is about the data links of daemons: then tasks have none of their own.
+    /// Returns whether the fault is about the data links of daemons: then tasks have no direct links.
     pub fn is_of_data_links(self) -> bool {
         matches!(self, Fault::DataLinkKilled | Fault::DataBlackHole)
     }
 
-    /// Whether tasks are to have direct links; `None` where that is left to the seed.
+    /// Returns whether tasks have direct links; `None` if the seed decides.
     pub fn is_direct(self) -> Option<bool> {
         match self {
             Fault::DirectLinkKilled | Fault::DirectBlackHole => Some(true),
@@ -151,7 +151,7 @@ impl Fault {
         }
     }
 
-    /// What must be so before the machine starts.
+    /// Prepares the fault before the machine starts.
     pub fn prepare(self, run: &Run) -> Result<()> {
         if self == Fault::FullDisk {
             let folder = run.machine.temporary(run.victim());
@@ -160,7 +160,7 @@ impl Fault {
         Ok(())
     }
 
-    /// It happens, and is over.
+    /// Makes the fault, and ends it.
     pub fn happen(self, run: &mut Run, chief: &mut Chief) -> Result<()> {
         match self {
             Fault::TaskKilled => {
@@ -212,7 +212,7 @@ impl Fault {
     }
 }
 
-/// The chief hears of the lost host and of its tasks.
+/// Waits until the chief is told of the lost host and of its tasks.
 fn lost(chief: &mut Chief, time: Duration) -> Result<()> {
     let count = |lines: &[String], beginning: &str| lines.iter().filter(|line| line.starts_with(beginning)).count();
     chief.wait("the host's loss", time, |lines| count(lines, "lost ") >= 1 && count(lines, "exit ") >= 2)
@@ -230,7 +230,7 @@ fn stop(run: &Run, chief: &mut Chief) -> Result<()> {
     noticed
 }
 
-/// The host is noticed as lost, and ends its part by itself; then the time of the cut goes by.
+/// Waits until the host is noticed as lost and has ended its processes, and until the time of the cut is over.
 fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
     let began = Instant::now();
     lost(chief, NOTICE_TIME)?;
@@ -239,7 +239,7 @@ fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
     Ok(())
 }
 
-/// Tasks talk over links that are made bad; the accounts are settled over them, too.
+/// Lets tasks send messages over bad links. The accounts are compared over these links, too.
 fn talk(run: &Run, lines: &[&str]) -> Result<()> {
     for line in lines {
         run.network.tell_switch(line)?;
@@ -248,15 +248,15 @@ fn talk(run: &Run, lines: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Long frames for one host vanish, short ones do not: its control link lives.
+/// Drops long frames for one host and passes short ones: its control link stays alive.
 fn black_hole(run: &mut Run) -> Result<()> {
     run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
-    std::thread::sleep(run.numbers.pause(HOLE_MS[0], HOLE_MS[1]));
+    std::thread::sleep(Duration::from_millis(run.random.u64(HOLE_MS[0]..HOLE_MS[1])));
     run.network.tell_switch("heal")?;
     Ok(())
 }
 
-/// The host's system ends connections of processes of that name, again and again.
+/// Has the host's kernel end connections of processes with that name, several times.
 fn kill_connections(run: &Run, program: &str) -> Result<()> {
     let mut killed = 0;
     for _ in 0..KILLS {
@@ -273,7 +273,7 @@ fn kill_connections(run: &Run, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// Not a byte more fits on the disk of the log, and there is much to log.
+/// Fills the disk of the log, and makes the daemon write much to its log.
 fn fill_disk(run: &Run) -> Result<()> {
     let (host, folder) = (run.victim(), run.machine.temporary(run.victim()));
     host.sh(&format!("cat /dev/zero > {}/filler 2> /dev/null; true", folder.display()))?;

@@ -7,18 +7,18 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often, at most.
+/// The most times that they are ended.
 const KILLS_MAX: u64 = 6;
-/// By when those links must stand again.
+/// The time in which these links must be connected again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);
-/// The least bytes that a data link has carried, which are also four times those of its control link.
+/// The least bytes that a data link has carried; it has also carried four times as much as its control link.
 const DATA_BYTES_MIN: u64 = 64 << 10;
-/// How long connections are ended at most while the host is cut off.
+/// The longest time in which connections are ended while the host is cut off.
 const CUT_MAX: Duration = Duration::from_secs(3);
-/// What a daemon's log says then.
+/// A word of the daemon's log when a data link is connected again.
 const AGAIN: &str = "stands again";
 
-/// Data links of the host are ended several times. Sometimes the other side hears nothing of it.
+/// Ends data links of the host several times. Sometimes the other side is not told.
 pub fn kill(run: &mut Run) -> Result<()> {
     let mut control = None;
     wait_until(AGAIN_TIME, || {
@@ -30,27 +30,27 @@ pub fn kill(run: &mut Run) -> Result<()> {
         Ok(connections(host)?.into_iter().filter(|one| !control.contains(&one.name())).collect())
     };
     let mut killed = 0;
-    for _ in 0..run.numbers.between(1, KILLS_MAX + 1) {
-        let unheard = run.numbers.between(0, 2) == 1;
+    for _ in 0..run.random.u64(1..KILLS_MAX + 1) {
+        let unheard = run.random.bool();
         if unheard {
             run.network.tell_switch(&format!("cut {}", run.victim))?;
         }
         let began = Instant::now();
         for link in data_links(run.victim())? {
-            // On a busy machine that takes seconds, and a host is lost that is cut off for long.
+            // On a busy machine that takes seconds, and a host that is cut off for long is lost.
             if unheard && began.elapsed() > CUT_MAX {
                 break;
             }
-            // There is somebody to talk to still when only some of them end.
-            if run.numbers.between(0, 3) > 0 {
+            // If only some of them end, the daemon can still reach somebody.
+            if run.random.u64(0..3) > 0 {
                 killed += end(run.victim(), &link)?;
             }
         }
         if unheard {
-            std::thread::sleep(run.numbers.pause(100, 1000));
+            std::thread::sleep(Duration::from_millis(run.random.u64(100..1000)));
             run.network.tell_switch("heal")?;
         }
-        std::thread::sleep(run.numbers.pause(100, 2500));
+        std::thread::sleep(Duration::from_millis(run.random.u64(100..2500)));
     }
     for link in data_links(run.victim())? {
         killed += end(run.victim(), &link)?;
@@ -63,7 +63,7 @@ pub fn kill(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A connection: its end here, its end there, what has gone over it.
+/// A connection: its address here, its address there, and the bytes that it has carried.
 struct Connection {
     near: String,
     far: String,
@@ -76,7 +76,7 @@ impl Connection {
     }
 }
 
-/// All connections of a daemon.
+/// Returns all connections of a daemon.
 fn connections(host: &Host) -> Result<Vec<Connection>> {
     let daemon = format!("pid={},", host.daemon().context("a daemon there")?);
     let said = host.sh("ss -tnpiHO state established")?;
@@ -90,8 +90,8 @@ fn connections(host: &Host) -> Result<Vec<Connection>> {
     Ok(lines.filter_map(connection).collect())
 }
 
-/// The names of the control links of a daemon: of the two connections to each other host messages go over one, and
-/// little over the other. `None` while that is not clear.
+/// Returns the names of the control links of a daemon: of the two connections to each other host, one carries messages,
+/// and the other little. Returns `None` while that is not clear.
 fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
     let mut peers: BTreeMap<String, Vec<Connection>> = BTreeMap::new();
     for one in connections(host)? {
@@ -107,7 +107,7 @@ fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
     Ok(control.filter(|links| links.len() == super::HOSTS - 1))
 }
 
-/// Has the kernel end a connection; how many that were.
+/// Has the kernel end a connection. Returns how many it has ended.
 fn end(host: &Host, Connection { near, far, .. }: &Connection) -> Result<usize> {
     let said = host.sh(&format!("ss -tnHK src '{near}' dst '{far}'"))?;
     Ok(said.lines().count())

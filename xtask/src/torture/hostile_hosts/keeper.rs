@@ -1,9 +1,10 @@
-//! Who adds hostile hosts again and again, and looks whether the machine goes on meanwhile.
+//! Adds hostile hosts again and again, and checks that the machine keeps working.
 use super::{CONSOLE_TIME, HONEST};
 use crate::common::Checks;
-use crate::hosts::machine::{Machine, signal};
+use crate::hosts::machine::Machine;
 use crate::hosts::network::Host;
 use crate::machine::wait_until;
+use crate::processes::{self, signal};
 use anyhow::{Result, bail, ensure};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -13,22 +14,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at the hosts.
+/// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the consoles of the honest hosts are asked.
+/// How often the consoles of the honest hosts are used.
 const ASK_INTERVAL: Duration = Duration::from_secs(4);
-/// Among so many lives at least one must end because the others want no more of it.
+/// Among this many lives at least one must end because the other hosts cut it off.
 const LIVES_FOR_A_CUT: usize = 8;
-/// The most that an honest daemon may hold at any time, in bytes.
+/// The most memory that an honest daemon may have at any time, in bytes.
 const PEAK_BYTES_MAX: u64 = 1 << 30;
 
-/// What has been seen.
+/// The observations so far.
 #[derive(Default)]
 struct Seen {
     added: usize,
     refused: usize,
     asked: usize,
-    /// What a console waited for longest.
+    /// The longest time that a console has waited.
     longest: Duration,
     peak_bytes: u64,
     peak_descriptors: usize,
@@ -41,45 +42,45 @@ pub struct Keeper<'a> {
     hostile: &'a [Host],
     daemons: &'a [u32],
     lives: PathBuf,
-    /// They are to be there.
+    /// Whether hostile hosts are wanted.
     wanted: AtomicBool,
-    /// The traffic is over.
+    /// Whether the traffic is over.
     over: AtomicBool,
-    /// Consoles that are adding some.
+    /// The number of consoles that are adding hosts.
     adding: AtomicUsize,
     seen: Mutex<Seen>,
 }
 
 impl<'a> Keeper<'a> {
-    /// One that waits to be told to begin.
+    /// Makes a keeper that waits for [`Keeper::admit`].
     pub fn new(machine: &'a Machine<'a>, hostile: &'a [Host], daemons: &'a [u32], folder: &Path) -> Keeper<'a> {
         let (wanted, over, adding) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
         let (lives, seen) = (folder.join("lives"), Mutex::default());
         Keeper { machine, hostile, daemons, lives, wanted, over, adding, seen }
     }
 
-    /// Hostile hosts may come.
-    pub fn go(&self) {
+    /// Lets hostile hosts join.
+    pub fn admit(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    /// They come no more, and those that are there end.
-    pub fn calm(&self) {
+    /// Ends the hostile hosts, and lets no more join.
+    pub fn pause(&self) {
         self.wanted.store(false, Ordering::SeqCst);
         let there = || self.hostile.iter().flat_map(Host::processes);
         there().for_each(|process| signal(process, Signal::KILL));
         wait_until(CONSOLE_TIME, || self.adding.load(Ordering::SeqCst) == 0 && there().next().is_none());
-        // One that was on its way.
+        // A host that was just starting.
         there().for_each(|process| signal(process, Signal::KILL));
     }
 
-    /// The traffic is over.
+    /// Ends everything after the traffic.
     pub fn stop(&self) {
-        self.calm();
+        self.pause();
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Does it all until it is over.
+    /// Adds, checks and measures until the traffic is over.
     pub fn keep(&self) {
         std::thread::scope(|scope| {
             scope.spawn(|| self.until_over(|| self.add_those_that_lack()));
@@ -106,8 +107,8 @@ impl<'a> Keeper<'a> {
     }
 
     fn add_those_that_lack(&self) {
-        // Counted before it looks whether they are wanted: who sees none of them being added, after
-        // they are wanted no more, sees none come.
+        // Counted before the check whether hosts are wanted: once they are not wanted and nobody is counted, no host
+        // can start any more.
         self.adding.fetch_add(1, Ordering::SeqCst);
         if self.wanted.load(Ordering::SeqCst) {
             self.add();
@@ -121,7 +122,7 @@ impl<'a> Keeper<'a> {
         if lacking.is_empty() {
             return;
         }
-        // What it says is of no interest: it may be gone again before the answer comes.
+        // The answer does not matter: the host may have left again before it arrives.
         match self.ask(self.machine.first(), &format!("add {}\n", lacking.join(" "))) {
             Ok(text) if text.contains(" successful") && !text.contains("\n0 successful") => {
                 self.seen(|seen| seen.added += 1)
@@ -131,7 +132,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Every honest host knows the honest hosts, and the tasks of all hosts can be listed.
+    /// Checks that every honest host knows the honest hosts, and can list the tasks of all hosts.
     fn ask_around(&self) {
         let honest = &self.machine.network.hosts()[..HONEST];
         for host in honest {
@@ -166,10 +167,10 @@ impl<'a> Keeper<'a> {
 
     fn measure(&self) {
         for daemon in self.daemons {
-            let status = fs::read_to_string(format!("/proc/{daemon}/status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-            let kibibytes = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
-            let descriptors = fs::read_dir(format!("/proc/{daemon}/fd")).map_or(0, Iterator::count);
+            let process = processes::find(*daemon);
+            let status = process.as_ref().and_then(|process| process.status().ok());
+            let kibibytes = status.and_then(|status| status.rssanon);
+            let descriptors = process.and_then(|process| process.fd_count().ok()).unwrap_or_default();
             self.seen(|seen| {
                 seen.peak_bytes = seen.peak_bytes.max(kibibytes.unwrap_or_default() << 10);
                 seen.peak_descriptors = seen.peak_descriptors.max(descriptors);
@@ -177,33 +178,33 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// How many lives there have been.
+    /// Returns how many lives there have been.
     pub fn lives(&self) -> usize {
-        self.tales().len()
+        self.reports_of_lives().len()
     }
 
-    fn tales(&self) -> Vec<String> {
+    fn reports_of_lives(&self) -> Vec<String> {
         fs::read_to_string(&self.lives).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// What the hostile hosts did, what became of them, and whether the machine went on.
+    /// Reports what the hostile hosts did, how they ended, and whether the machine kept working.
     pub fn report(&self, checks: &mut Checks) {
         let seen = std::mem::take(&mut *self.seen.lock().expect("nobody panics with it"));
-        let tales = self.tales();
+        let reports = self.reports_of_lives();
         let mut ends: BTreeMap<String, usize> = BTreeMap::new();
         let mut deeds: BTreeMap<String, u64> = BTreeMap::new();
-        for tale in &tales {
-            let (rest, end) = tale.rsplit_once("; ").unwrap_or((tale, "?"));
+        for report in &reports {
+            let (rest, end) = report.rsplit_once("; ").unwrap_or((report, "?"));
             *ends.entry(end.to_owned()).or_default() += 1;
             let done = rest.split_once(": ").map_or("", |(_, done)| done).split(", ");
             for (times, what) in done.filter_map(|deed| deed.split_once(' ')) {
                 *deeds.entry(what.to_owned()).or_default() += times.parse::<u64>().unwrap_or_default();
             }
         }
-        let cut_off = tales.iter().filter(|tale| tale.contains("; cut off")).count();
+        let cut_off = reports.iter().filter(|report| report.contains("; cut off")).count();
         println!(
             "  hostile    {} lives, {cut_off} cut off; {} adds, {} refused",
-            tales.len(),
+            reports.len(),
             seen.added,
             seen.refused
         );
@@ -216,8 +217,8 @@ impl<'a> Keeper<'a> {
             seen.asked,
             seen.longest.as_secs_f32()
         );
-        checks.check("hostile hosts: there were some, and some were cut off", enough(tales.len(), cut_off));
-        let spared: Vec<&String> = tales.iter().filter(|tale| tale.contains("NOT CUT OFF")).collect();
+        checks.check("hostile hosts: there were some, and some were cut off", enough(reports.len(), cut_off));
+        let spared: Vec<&String> = reports.iter().filter(|report| report.contains("NOT CUT OFF")).collect();
         checks.check(
             "hostile hosts: what is nonsense is cut off",
             (|| {
@@ -229,7 +230,7 @@ impl<'a> Keeper<'a> {
             "hostile hosts: the machine goes on",
             (|| {
                 ensure!(seen.trouble.is_empty(), "{} times; first: {}", seen.trouble.len(), seen.trouble[0]);
-                ensure!(seen.asked > 0, "nobody was asked");
+                ensure!(seen.asked > 0, "no console was used");
                 Ok(())
             })(),
         );

@@ -1,15 +1,15 @@
-//! A log tells of each cause, and does not tell it by the thousand.
+//! Checks that a log reports each cause, but not thousands of times.
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 
-/// Lines that one life of a hostile host may cost: that it came, that it was turned away, why it went.
+/// The lines that one life of a hostile host may cause: that it joined, that it was rejected, why it left.
 const LINES_A_LIFE_MAX: usize = 24;
-/// Lines beside those.
+/// The lines beside those.
 const LINES_MAX: usize = 60;
-/// Kinds of lines that are shown.
+/// The number of kinds of lines that are shown.
 const KINDS_SHOWN: usize = 12;
 
-/// Looks at a log; gives how many lines there are of what.
+/// Checks a log. Returns how many lines of each kind there are.
 pub fn look(host: &str, log: &str, lives: usize) -> Result<String> {
     let own: Vec<&str> = log.lines().filter_map(own_line).collect();
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
@@ -23,13 +23,13 @@ pub fn look(host: &str, log: &str, lives: usize) -> Result<String> {
     Ok(text)
 }
 
-/// What the daemon itself says: `[t80040000] MM/DD hh:mm:ss TEXT`. A line of a task has its tid in front of the text.
+/// Returns a line of the daemon itself: `[t80040000] MM/DD hh:mm:ss TEXT`. Output of a task has a tid before the text.
 fn own_line(line: &str) -> Option<&str> {
     let text = line.splitn(4, ' ').nth(3)?;
     (!text.starts_with("[t")).then_some(text)
 }
 
-/// Numbers, tids and addresses are not what makes a cause another.
+/// Replaces numbers, tids and addresses, since they do not distinguish causes.
 fn without_numbers(line: &str) -> String {
     let plain =
         |word: &str| if word.bytes().any(|byte| byte.is_ascii_digit()) { "#".to_owned() } else { word.to_owned() };

@@ -1,0 +1,136 @@
+//! The shared memory of groups: the members, and who waits in the barrier.
+use crate::network::NodeId;
+use crate::program::TaskId;
+use crate::world::World;
+use pvm_core::machine::{Barrier, GroupAction, Listing, Taken, Waiting};
+use pvm_core::proto::Request;
+use pvm_core::tid::Tid;
+use std::collections::BTreeMap;
+
+/// The number of members for a barrier: few, or all that the group has. The number of the group decides, so that most
+/// members agree.
+const FEW: usize = 2;
+
+/// The memory that a host keeps for a group.
+#[derive(Default)]
+pub struct GroupMemory {
+    /// The members by instance number.
+    pub members: BTreeMap<u32, Tid>,
+    generation: u32,
+    need: u16,
+    arrived: u16,
+    /// The members that have arrived on this host and wait.
+    here: BTreeMap<u32, TaskId>,
+    /// Whether members arrive through the daemon.
+    taken: bool,
+}
+
+impl GroupMemory {
+    fn seen(&self) -> Barrier {
+        let absent = self.members.len() as u32 - self.here.len() as u32;
+        Barrier { generation: self.generation, need: self.need, arrived: self.arrived, absent, arriving: 0 }
+    }
+    fn tids(&self) -> Vec<Tid> {
+        self.here.keys().filter_map(|instance| self.members.get(instance)).copied().collect()
+    }
+}
+
+impl World {
+    /// Executes an action of a daemon on the memory of a group.
+    pub fn act_on_group(&mut self, node: NodeId, group: u64, action: &GroupAction) {
+        let now = self.time(node);
+        let one = &mut self.nodes[node];
+        if *action == GroupAction::Make {
+            one.group_memories.insert(group, GroupMemory::default());
+            return one.machine.handle_group_made(group, true);
+        }
+        let Some(memory) = one.group_memories.get_mut(&group) else { return };
+        match action {
+            GroupAction::Joined { instance, tid } => drop(memory.members.insert(*instance, *tid)),
+            GroupAction::Gone { instance } => {
+                memory.members.remove(instance);
+                memory.here.remove(instance);
+            }
+            GroupAction::Close => {
+                self.barrier_is_over(node, group, false);
+                self.nodes[node].group_memories.remove(&group);
+            }
+            GroupAction::Look => {
+                let seen = memory.seen();
+                one.machine.handle_barrier(now, group, seen);
+            }
+            GroupAction::Take => {
+                let (need, arrived, here) = (memory.need, memory.arrived, memory.tids());
+                (memory.taken, memory.need, memory.arrived) = (true, 0, 0);
+                one.machine.handle_barrier_taken(group, Taken { need, arrived, here, doubtful: Vec::new() });
+            }
+            GroupAction::Release { opened } => self.barrier_is_over(node, group, *opened),
+            GroupAction::Give => memory.taken = false,
+            GroupAction::Fail(barrier) if *barrier == memory.seen() => {
+                self.barrier_is_over(node, group, false);
+                self.nodes[node].machine.handle_barrier_failed(group);
+            }
+            GroupAction::Fail(_) => one.machine.handle_barrier_changed(now, group),
+            // No group is frozen, and all tasks see all memory of their host.
+            GroupAction::Make | GroupAction::Freeze | GroupAction::Break | GroupAction::Show { .. } => {}
+        }
+    }
+
+    /// Reports to a daemon who waits in the barriers of its host.
+    pub fn list_barriers(&mut self, node: NodeId, listing: Listing) {
+        let one = &mut self.nodes[node];
+        let waiting = |memory: &GroupMemory| Waiting { need: memory.need, tids: memory.tids() };
+        let waiting = one.group_memories.iter().map(|(group, memory)| (*group, waiting(memory))).collect();
+        one.machine.handle_barriers_listed(listing, waiting);
+    }
+
+    /// Ends the waits in a host's memory: the barrier has opened, or has failed.
+    fn barrier_is_over(&mut self, node: NodeId, group: u64, opened: bool) {
+        let Some(memory) = self.nodes[node].group_memories.get_mut(&group) else { return };
+        memory.generation += 1;
+        (memory.need, memory.arrived) = (0, 0);
+        for task in std::mem::take(&mut memory.here).into_values() {
+            self.tasks[task].meets_in = None;
+            if self.tasks[task].is_enrolled() {
+                self.left_barrier(task, group, opened);
+                self.plan_step(task);
+            }
+        }
+    }
+
+    /// Lets a program arrive at the barrier of one of its groups.
+    pub fn some_barrier(&mut self, task: TaskId) {
+        let one = &mut self.tasks[task];
+        let (tid, node) = (one.tid, one.node);
+        let Some((_, group, instance)) = one.prng.pick(&one.joined).cloned() else { return self.plan_step(task) };
+        let memory = self.nodes[node].group_memories.get_mut(&group);
+        let Some(memory) = memory.filter(|memory| memory.members.get(&instance) == Some(&tid)) else {
+            return self.plan_step(task);
+        };
+        let size = memory.members.len();
+        let need = if group % 2 == 0 { size.min(FEW) } else { size } as u16;
+        if memory.taken {
+            self.checks.arrived(group, task, need, self.now);
+            return self.ask(task, Request::Barrier { group, count: need.into() });
+        }
+        if memory.need != 0 && memory.need != need {
+            return self.plan_step(task);
+        }
+        (memory.need, memory.arrived) = (need, memory.arrived + 1);
+        memory.here.insert(instance, task);
+        let full = memory.arrived >= need;
+        self.tasks[task].meets_in = Some(group);
+        self.checks.arrived(group, task, need, self.now);
+        if full {
+            self.barrier_is_over(node, group, true);
+        }
+    }
+
+    /// Notes that a program has left a barrier.
+    pub fn left_barrier(&mut self, task: TaskId, group: u64, opened: bool) {
+        let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
+        self.trace.number(u64::from(tid.0) << 1 | u64::from(opened));
+        self.trace.line(self.now, host, || format!("{tid} leaves the barrier of {group}: {opened}"));
+        self.checks.left_barrier(group, task, tid, opened, self.now);
+    }
+}

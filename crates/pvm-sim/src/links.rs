@@ -1,0 +1,415 @@
+//! Links between daemons, and the frames and messages on them.
+use crate::network::{Item, Kind, Link, LinkId, NodeId};
+use crate::node::NodeState;
+use crate::program::{QueuedMessage, Stage, TaskId};
+use crate::queue::{MICROSECOND, MILLISECOND};
+use crate::world::{Event, Phase, World};
+use pvm_core::flows::{Credit, Letter, Piece};
+use pvm_core::tid::Tid;
+use pvm_core::wire::{self, Frame};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+impl World {
+    // ----- Connecting
+
+    /// Connects a daemon to another.
+    pub fn open_link(&mut self, node: NodeId, host: Tid, addresses: &[SocketAddr]) {
+        let tid = self.nodes[node].tid;
+        self.trace.line(self.now, tid, || format!("connects to {host} at {addresses:?}"));
+        if self.nodes[node].links.contains_key(&host) || self.nodes[node].attempts.contains_key(&host) {
+            self.checks.fail("links", &format!("{tid} connects to {host} once more"), &[tid, host]);
+        }
+        self.last_attempt += 1;
+        let (number, end) = (self.last_attempt, self.now + self.scenario.timeout);
+        let Some(address) = addresses.first().copied() else {
+            return self.checks.fail("links", &format!("{tid} has no address of {host}"), &[tid, host]);
+        };
+        self.nodes[node].attempts.insert(host, (number, end, address));
+        let late = self.prng.span(50 * MICROSECOND, 2 * MILLISECOND);
+        self.queue.push(self.now + late, Event::Attempt { from: node, host, number });
+    }
+
+    /// Tries to connect to a host, perhaps again.
+    pub fn attempt(&mut self, node: NodeId, host: Tid, number: u64) {
+        let Some((newest, end, address)) = self.nodes[node].attempts.get(&host).copied() else { return };
+        if newest != number {
+            return;
+        }
+        let Some(other) = self.listeners.get(&address).copied() else {
+            return self.attempt_failed(node, host, "there is no such address");
+        };
+        let (from, to) = (self.nodes[node].place, self.nodes[other].place);
+        let passes = self.computers[to].powered && self.network.passes(from, to);
+        match self.nodes[other].state {
+            // The system of that host refuses the connection.
+            NodeState::Dead if passes => self.attempt_failed(node, host, "nobody listens"),
+            NodeState::Running if passes => {
+                let known = |one: NodeId, other: NodeId| {
+                    self.nodes[one].known.get(&self.nodes[other].tid) == Some(&self.nodes[other].key)
+                };
+                match known(node, other) && known(other, node) {
+                    true => {
+                        self.nodes[node].attempts.remove(&host);
+                        self.link(node, other);
+                    }
+                    false => self.attempt_failed(node, host, "the key is not known"),
+                }
+            }
+            _ if self.now >= end => self.attempt_failed(node, host, "no answer"),
+            _ => {
+                let again = (self.now + 100 * MILLISECOND).min(end);
+                self.queue.push(again, Event::Attempt { from: node, host, number });
+            }
+        }
+    }
+
+    fn attempt_failed(&mut self, node: NodeId, host: Tid, why: &str) {
+        let (now, tid) = (self.time(node), self.nodes[node].tid);
+        self.trace.line(self.now, tid, || format!("no link to {host}: {why}"));
+        self.nodes[node].attempts.remove(&host);
+        self.nodes[node].machine.handle_link_down(now, host);
+    }
+
+    fn link(&mut self, node: NodeId, other: NodeId) {
+        let (one, two) = (self.nodes[node].tid, self.nodes[other].tid);
+        self.trace.line(self.now, one, || format!("link to {two}"));
+        if self.nodes[other].links.contains_key(&one) {
+            self.checks.fail("links", &format!("{one} has connected to {two}, which has a link to it"), &[one, two]);
+        }
+        let link = self.links.len();
+        self.links.push(Link::new([node, other]));
+        self.nodes[node].links.insert(two, link);
+        self.nodes[other].links.insert(one, link);
+        self.push_item(link, 1, Kind::Control, Item::Up);
+        self.link_up(node, link, 0);
+    }
+
+    fn link_up(&mut self, node: NodeId, link: LinkId, end: usize) {
+        let (now, other) = (self.time(node), self.nodes[self.links[link].ends[1 - end]].tid);
+        self.links[link].up[end] = true;
+        self.nodes[node].machine.handle_link_up(now, other);
+        self.carry(node, other);
+        self.plan_channel(link, end, Kind::Data);
+    }
+
+    // ----- Closing
+
+    /// Forgets a host that no longer belongs to the machine, from the view of that daemon.
+    pub fn forget_host(&mut self, node: NodeId, host: Tid) {
+        let tid = self.nodes[node].tid;
+        self.trace.line(self.now, tid, || format!("forgets {host}"));
+        if self.phase != Phase::End && self.scenario.spares_hosts() {
+            let text = format!("{tid} has lost {host}, though nothing but data links broke");
+            self.checks.fail("links", &text, &[tid, host]);
+        }
+        self.nodes[node].known.remove(&host);
+        self.nodes[node].attempts.remove(&host);
+        self.nodes[node].data_expected.remove(&host);
+        self.nodes[node].data_calls.remove(&host);
+        self.nodes[node].flows.host_gone(host);
+        self.nodes[node].intake.host_gone(host);
+        self.poll_freed(node);
+        if let Some(link) = self.nodes[node].links.remove(&host) {
+            let end = self.links[link].end_of(node);
+            self.close(link, end, true);
+        }
+        self.checks.forgotten(tid, host);
+    }
+
+    /// Closes one end of a link. With `flush`, frames on their way on the control link still arrive.
+    fn close(&mut self, link: LinkId, end: usize, flush: bool) {
+        if std::mem::replace(&mut self.links[link].closed[end], true) {
+            return;
+        }
+        for kind in [Kind::Control, Kind::Data] {
+            self.links[link].towards(end, kind).clear();
+            if !flush {
+                self.links[link].towards(1 - end, kind).clear();
+            }
+            if !self.links[link].closed[1 - end] {
+                self.push_item(link, 1 - end, kind, Item::Close);
+            }
+        }
+    }
+
+    /// Ends a daemon. With `told`, its system closes its connections.
+    pub fn end_daemon(&mut self, node: NodeId, why: &str, told: bool) {
+        if self.nodes[node].state == NodeState::Dead {
+            return;
+        }
+        let tid = self.nodes[node].tid;
+        self.trace.line(self.now, tid, || why.to_owned());
+        let flush = why == "stops" || self.prng.chance(500);
+        self.nodes[node].state = NodeState::Dead;
+        self.nodes[node].deferred.clear();
+        let links: Vec<LinkId> = self.nodes[node].links.values().copied().collect();
+        if told {
+            for link in links {
+                let end = self.links[link].end_of(node);
+                self.close(link, end, flush);
+            }
+        }
+        let tasks: Vec<TaskId> = self.nodes[node].tasks.values().copied().collect();
+        for task in tasks {
+            self.task_is_dead(task);
+        }
+    }
+
+    /// Breaks the connections of a computer that has lost its power, as soon as somebody uses them.
+    pub fn reset_links(&mut self, node: NodeId) {
+        let links: Vec<LinkId> = self.nodes[node].links.values().copied().collect();
+        for link in links {
+            let end = self.links[link].end_of(node);
+            self.close(link, end, false);
+        }
+    }
+
+    // ----- Carrying
+
+    /// Queues a frame on the control link.
+    pub fn send_control(&mut self, node: NodeId, host: Tid, frame: Vec<u8>) {
+        let Some(link) = self.nodes[node].links.get(&host).copied() else {
+            let tid = self.nodes[node].tid;
+            let text = format!("{tid} sends to {host} without a link: {:?}", wire::decode::<Frame>(&frame));
+            return self.checks.fail("links", &text, &[tid, host]);
+        };
+        let end = self.links[link].end_of(node);
+        self.push_item(link, 1 - end, Kind::Control, Item::Frame(frame));
+    }
+
+    /// Sends an item to that end.
+    pub fn push_item(&mut self, link: LinkId, end: usize, kind: Kind, item: Item) {
+        let ends = self.links[link].ends;
+        if self.links[link].closed[end] {
+            return;
+        }
+        let (one, other) = (self.nodes[ends[0]].place, self.nodes[ends[1]].place);
+        let (count, pauses) = self.network.sent_again(&mut self.prng, one, other);
+        if kind == Kind::Control {
+            self.links[link].sent_again[1 - end] += count;
+        }
+        if pauses > self.scenario.timeout {
+            let at = self.now + self.scenario.timeout;
+            self.queue.push(at, Event::GiveUp { link, end: 1 - end });
+        }
+        let late = self.network.latency(&mut self.prng, one, other) + pauses;
+        if let Some(at) = self.links[link].towards(end, kind).push(self.now + late, item) {
+            self.queue.push(at, Event::Arrive { link, end, kind });
+        }
+    }
+
+    /// Plans the arrival of the first item of a channel.
+    pub fn plan_channel(&mut self, link: LinkId, end: usize, kind: Kind) {
+        let channel = self.links[link].towards(end, kind);
+        let Some((at, _)) = channel.items.front() else { return };
+        if !std::mem::replace(&mut channel.planned, true) {
+            let at = (*at).max(self.now);
+            self.queue.push(at, Event::Arrive { link, end, kind });
+        }
+    }
+
+    /// Resumes delayed traffic after the network has become better, some of it later than the rest.
+    pub fn unblock(&mut self) {
+        for link in 0..self.links.len() {
+            for (end, kind) in [(0, Kind::Control), (0, Kind::Data), (1, Kind::Control), (1, Kind::Data)] {
+                if !self.links[link].closed[end] {
+                    self.plan_channel(link, end, kind);
+                }
+            }
+        }
+    }
+
+    /// Lets the first item of a channel arrive, if it can.
+    pub fn arrive(&mut self, link: LinkId, end: usize, kind: Kind) {
+        let [one, other] = self.links[link].ends.map(|node| self.nodes[node].place);
+        let passes = self.network.passes(one, other);
+        let early = kind == Kind::Data && !(self.links[link].up[end] && self.links[link].data.reaches(end));
+        let channel = self.links[link].towards(end, kind);
+        channel.planned = false;
+        if !passes || early {
+            return;
+        }
+        let Some(item) = channel.pop() else { return };
+        self.plan_channel(link, end, kind);
+        let (node, from) = (self.links[link].ends[end], self.links[link].ends[1 - end]);
+        let host = self.nodes[from].tid;
+        let counted = matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Acknowledged(_));
+        match item {
+            Item::Up => self.link_up(node, link, end),
+            Item::Close => self.closed_by_other(node, link, end),
+            Item::Frame(frame) => self.frame_arrived(node, host, &frame),
+            Item::Piece(piece) => self.piece_arrived(node, host, &piece),
+            Item::Credit(credit) => {
+                self.nodes[node].flows.credit(credit.dst, credit.bytes);
+                self.carry(node, host);
+            }
+            Item::Acknowledged(position) => {
+                self.data_acknowledged(link, end, position, false);
+                self.carry(node, host);
+            }
+            Item::Greeting(position) => {
+                self.data_acknowledged(link, end, position, true);
+                self.carry(node, host);
+            }
+        }
+        if counted {
+            self.data_came(link, end);
+        }
+        // The sender's system has room again.
+        if kind == Kind::Data && self.nodes[from].state == NodeState::Running {
+            let tid = self.nodes[node].tid;
+            self.carry(from, tid);
+        }
+    }
+
+    /// Gives up a connection whose other end acknowledges nothing.
+    pub fn give_up(&mut self, link: LinkId, end: usize) {
+        if !self.links[link].closed[end] {
+            let node = self.links[link].ends[end];
+            self.closed_by_other(node, link, end);
+        }
+    }
+
+    fn closed_by_other(&mut self, node: NodeId, link: LinkId, end: usize) {
+        let (now, tid) = (self.time(node), self.nodes[node].tid);
+        let host = self.nodes[self.links[link].ends[1 - end]].tid;
+        self.trace.line(self.now, tid, || format!("finds the link to {host} closed"));
+        self.close(link, end, false);
+        if self.nodes[node].links.get(&host) == Some(&link) {
+            self.nodes[node].links.remove(&host);
+            self.nodes[node].machine.handle_link_down(now, host);
+        }
+    }
+
+    fn frame_arrived(&mut self, node: NodeId, host: Tid, frame: &[u8]) {
+        let now = self.time(node);
+        let frame: Frame = wire::decode(frame).expect("what was encoded");
+        self.checks.frame(self.nodes[node].tid, host, &frame);
+        self.nodes[node].machine.handle_heard(now, host);
+        self.nodes[node].machine.handle_host_frame(now, host, frame);
+    }
+
+    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &Piece<QueuedMessage>) {
+        let intake = &mut self.nodes[node].intake;
+        if let Piece::Start { letter, .. } = piece {
+            intake.expect(host, letter).expect("flows keep to their windows");
+        }
+        let whole = match piece {
+            Piece::Start { letter, first, body, .. } if *first == letter.bytes => Some((letter.clone(), body.clone())),
+            Piece::Start { transfer, letter, first, body } => {
+                intake.begin(host, *transfer, letter.clone(), body.clone(), *first).expect("flows keep to their rules");
+                None
+            }
+            Piece::Chunk { transfer, range, .. } => {
+                let place = intake.place(host, *transfer, range.len()).expect("flows keep to their rules");
+                assert_eq!(place.at, range.start);
+                intake.placed(host, *transfer, range.len())
+            }
+            Piece::Along { frame, .. } => {
+                self.frame_arrived(node, host, frame);
+                None
+            }
+        };
+        if let Some((letter, message)) = whole {
+            self.hand_out(node, host, &letter, &message);
+        }
+    }
+
+    /// Delivers a message that has arrived completely.
+    fn hand_out(&mut self, node: NodeId, from: Tid, letter: &Letter, message: &Rc<QueuedMessage>) {
+        for dst in letter.receivers() {
+            let task = self.nodes[node].tasks.get(&dst).copied();
+            let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));
+            let Some(task) = task else {
+                self.nodes[node].intake.dropped(dst, from, letter.bytes);
+                continue;
+            };
+            let one = &mut self.tasks[task];
+            one.daemon_ring.push_back(message.clone());
+            one.daemon_mark += 1;
+            let mark = one.daemon_mark;
+            self.nodes[node].intake.handed(dst, from, letter.bytes, mark);
+            self.plan_take(task);
+        }
+    }
+
+    /// Puts data on the link to a host as far as the link has room. Without a link, has one made.
+    pub fn carry(&mut self, node: NodeId, host: Tid) {
+        let Some(link) = self.nodes[node].links.get(&host).copied() else {
+            if self.nodes[node].flows.has_items(host) && self.nodes[node].known.contains_key(&host) {
+                let now = self.time(node);
+                self.nodes[node].machine.want_link(now, host);
+            }
+            return;
+        };
+        let end = self.links[link].end_of(node);
+        if !self.links[link].up[end] {
+            return;
+        }
+        self.pump(link, end);
+        while self.takes_data(link, end) {
+            let Some(piece) = self.nodes[node].flows.next(host) else { break };
+            self.send_data(link, end, Item::Piece(Rc::new(piece)));
+        }
+        self.poll_freed(node);
+    }
+
+    /// Returns credit to other hosts.
+    pub fn return_credit(&mut self, node: NodeId) {
+        while let Some(credit) = self.nodes[node].intake.poll_credit() {
+            let Credit { host, .. } = credit;
+            if let Some(link) = self.nodes[node].links.get(&host).copied() {
+                let end = self.links[link].end_of(node);
+                self.send_data(link, end, Item::Credit(credit));
+            }
+        }
+    }
+
+    /// Polls the queues of senders that had to wait.
+    fn poll_freed(&mut self, node: NodeId) {
+        for tid in self.nodes[node].flows.take_freed() {
+            if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {
+                self.plan_poll(task);
+            }
+        }
+    }
+
+    /// Plans that the daemon polls a task's queue soon.
+    pub fn plan_poll(&mut self, task: TaskId) {
+        if !std::mem::replace(&mut self.tasks[task].ring_planned, true) {
+            let late = self.short_time();
+            self.queue.push(self.now + late, Event::PollRing(task));
+        }
+    }
+
+    /// Polls the messages that a task has queued for other hosts. With `all`, the task has ended, and its messages go
+    /// before the report of its end.
+    pub fn poll_ring(&mut self, node: NodeId, task: TaskId, all: bool) {
+        let src = self.tasks[task].tid;
+        if !all {
+            self.tasks[task].ring_planned = false;
+        }
+        while all || self.nodes[node].flows.may_take(src) {
+            let Some(message) = self.tasks[task].ring.pop_front() else { return };
+            let own = self.nodes[node].tid;
+            let known = |tid: &Tid| tid.host() != own && self.nodes[node].known.contains_key(&tid.host());
+            let dsts: Vec<Tid> = message.to.iter().map(|(tid, _)| *tid).filter(known).collect();
+            let copy =
+                QueuedMessage { src, to: message.to.clone(), bytes: message.bytes, known_task: message.known_task };
+            let (meta, bytes) = ([0; 5], message.bytes);
+            let held = if bytes < 4096 { bytes } else { 0 };
+            match dsts.as_slice() {
+                [] => continue,
+                [dst] => self.nodes[node].flows.send(src, *dst, meta, bytes, held, copy),
+                several => self.nodes[node].flows.multicast(src, several, meta, bytes, held, copy),
+            }
+            let mut hosts: Vec<Tid> = dsts.iter().map(|tid| tid.host()).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            for host in hosts {
+                self.carry(node, host);
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! `cargo xtask abi`: checks that the libraries keep the binary interface of PVM 3.4.6.
+use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
+use crate::common::{Checks, dist, in_path, output, root};
+use crate::contract::{DATA, FORTRAN, FUNCTIONS};
+use crate::counts::Counts;
+use crate::debian_pvm;
+use crate::scratch;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+mod fortran;
+
+/// The libraries that may be needed: those of the system's C compiler.
+const NEEDED_MAY_BE: &[&str] =
+    &["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux"];
+/// Debian's packages with programs for PVM that hpvm does not replace.
+const PACKAGES: &[&str] = &["netpipe-pvm", "slang-pvm", "pvm-examples", "pvm-dev", "tablix2"];
+/// C and C++ at their strictest.
+const LANGUAGES: &[(&str, &str)] =
+    &[("cc", "c89"), ("cc", "c99"), ("cc", "c17"), ("c++", "c++98"), ("c++", "c++17"), ("c++", "c++20")];
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<()> {
+    build_unless_told(arguments)?;
+    counted(arguments)?.report()
+}
+
+/// Runs the command as a part of `cargo xtask test`.
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
+    let lib = dist().join("lib");
+    let mut checks = Checks::default();
+    let symbols = dynamic_symbols(&lib.join(SONAME))?;
+    check_symbols(&mut checks, &symbols);
+    check_libraries(&mut checks, &lib);
+    check_headers(&mut checks)?;
+    check_programs(&mut checks, &lib)?;
+    check_users(&mut checks, &symbols)?;
+    fortran::check(&mut checks, &lib)?;
+    checks.check("sources of pvm-examples compile with our headers as with theirs", sources_compile());
+    Ok(checks.counts())
+}
+
+/// A symbol of a dynamic symbol table.
+struct Symbol {
+    name: String,
+    kind: String,
+    bytes: u64,
+    defined: bool,
+    versioned: bool,
+}
+
+type Symbols = BTreeMap<String, Symbol>;
+
+fn dynamic_symbols(file: &Path) -> Result<Symbols> {
+    let table = output(Command::new("readelf").args(["--wide", "--dyn-syms"]).arg(file))?;
+    Ok(table.lines().filter_map(symbol).map(|symbol| (symbol.name.clone(), symbol)).collect())
+}
+
+/// Reads a line of readelf: number, value, size, type, binding, visibility, section, name.
+fn symbol(line: &str) -> Option<Symbol> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [number, _, size, kind, _, _, section, name, ..] = words[..] else { return None };
+    number.strip_suffix(':')?.parse::<u32>().ok()?;
+    let bytes = size.strip_prefix("0x").map_or_else(|| size.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())?;
+    Some(Symbol {
+        name: name.split('@').next().unwrap_or(name).to_owned(),
+        kind: kind.to_owned(),
+        bytes,
+        defined: section != "UND",
+        versioned: name.contains('@'),
+    })
+}
+
+fn check_symbols(checks: &mut Checks, symbols: &Symbols) {
+    let defined = |name: &str| -> Result<&Symbol> {
+        symbols.get(name).filter(|symbol| symbol.defined).with_context(|| format!("{SONAME} has no {name}"))
+    };
+    for name in FUNCTIONS.iter().chain(FORTRAN) {
+        let result = defined(name).and_then(|symbol| {
+            ensure!(symbol.kind == "FUNC", "is {}", symbol.kind);
+            Ok(())
+        });
+        checks.check(&format!("function {name}"), result);
+    }
+    for &(name, bytes) in DATA {
+        let result = defined(name).and_then(|symbol| {
+            ensure!(symbol.kind == "OBJECT", "is {}", symbol.kind);
+            ensure!(symbol.bytes == bytes, "has {} bytes, not {bytes}", symbol.bytes);
+            Ok(())
+        });
+        checks.check(&format!("data {name}"), result);
+    }
+    let versioned: Vec<&str> =
+        symbols.values().filter(|symbol| symbol.defined && symbol.versioned).map(|symbol| &*symbol.name).collect();
+    checks.check("no symbol has a version", is_none("versioned", &versioned));
+}
+
+fn is_none(what: &str, names: &[&str]) -> Result<()> {
+    ensure!(names.is_empty(), "{what}: {}", names.join(" "));
+    Ok(())
+}
+
+/// Returns the entries of a kind, such as NEEDED, in the dynamic section of a library.
+fn dynamic(file: &Path, heading: &str) -> Result<Vec<String>> {
+    let section = output(Command::new("readelf").args(["--wide", "--dynamic"]).arg(file))?;
+    let of_heading = section.lines().filter(|line| line.contains(&format!("({heading})")));
+    Ok(of_heading.filter_map(|line| line.split(['[', ']']).nth(1)).map(str::to_owned).collect())
+}
+
+fn check_libraries(checks: &mut Checks, lib: &Path) {
+    let (main, group) = (lib.join(SONAME), lib.join(GROUP_SONAME));
+    for (file, soname) in [(&main, SONAME), (&group, GROUP_SONAME)] {
+        let result = dynamic(file, "SONAME").and_then(|names| {
+            ensure!(names == [soname], "SONAME is {names:?}");
+            Ok(())
+        });
+        checks.check(&format!("the name in {soname}"), result);
+    }
+    let needed = dynamic(&main, "NEEDED").and_then(|names| {
+        let strange = |name: &&String| !NEEDED_MAY_BE.iter().any(|known| name.starts_with(known));
+        is_none("needs", &names.iter().filter(strange).map(|name| &**name).collect::<Vec<_>>())
+    });
+    checks.check("libpvm3 needs nothing but the system's C library", needed);
+    let group_needs = dynamic(&group, "NEEDED").and_then(|names| {
+        ensure!(names == [SONAME], "needs {names:?}");
+        let own: Vec<String> =
+            dynamic_symbols(&group)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
+        ensure!(own.is_empty(), "has symbols of its own: {own:?}");
+        Ok(())
+    });
+    checks.check("libgpvm3 only refers to libpvm3", group_needs);
+    checks.check("libpvm3.so.3 exports exactly the names in exports.map", shows_only_the_map(&main));
+    checks.check(
+        "libpvm3.a exports exactly the names in exports.map",
+        archive_shows_only_the_map(&lib.join("libpvm3.a")),
+    );
+}
+
+fn map() -> Result<BTreeSet<String>> {
+    Ok(exported(&root().join("crates/libpvm3/exports.map"))?.into_iter().collect())
+}
+
+fn differences(has: &BTreeSet<String>, should_have: &BTreeSet<String>) -> Result<()> {
+    let more: Vec<_> = has.difference(should_have).collect();
+    let less: Vec<_> = should_have.difference(has).collect();
+    ensure!(more.is_empty() && less.is_empty(), "too many: {more:?}, missing: {less:?}");
+    Ok(())
+}
+
+fn shows_only_the_map(library: &Path) -> Result<()> {
+    let has = dynamic_symbols(library)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
+    differences(&has, &map()?)
+}
+
+fn archive_shows_only_the_map(archive: &Path) -> Result<()> {
+    let table = output(Command::new("nm").args(["--extern-only", "--defined-only", "--format=posix"]).arg(archive))?;
+    let names = table.lines().filter(|line| !line.ends_with(':')).filter_map(|line| line.split_whitespace().next());
+    differences(&names.map(str::to_owned).collect(), &map()?)
+}
+
+fn check_headers(checks: &mut Checks) -> Result<()> {
+    let scratch = scratch::directory("headers")?;
+    let include = root().join("include");
+    let layout = root().join("tests/abi/layout.c");
+    for &(compiler, standard) in LANGUAGES {
+        let strict = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-c"];
+        let result = output(
+            Command::new(compiler)
+                .args(["-x", if compiler == "cc" { "c" } else { "c++" }])
+                .arg(format!("-std={standard}"))
+                .args(strict)
+                .arg(format!("-I{}", include.display()))
+                .arg(&layout)
+                .arg("-o")
+                .arg(scratch.path().join("layout.o")),
+        );
+        checks.check(&format!("headers, layouts and numbers in {standard}"), result.map(drop));
+    }
+    for header in files_of(&include)?.into_iter().filter(|header| !fortran::is_header(header)) {
+        let alone = scratch.path().join("alone.c");
+        std::fs::write(&alone, format!("#include \"{}\"\nint nothing;\n", header.display()))?;
+        let result = output(
+            Command::new("cc")
+                .args(["-std=c89", "-pedantic", "-Werror", "-c"])
+                .arg(&alone)
+                .arg("-o")
+                .arg(scratch.path().join("alone.o")),
+        );
+        checks.check(&format!("{} needs no other header before it", header.display()), result.map(drop));
+    }
+    Ok(())
+}
+
+fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
+    let scratch = scratch::directory("programs")?;
+    let archive = lib.join("libpvm3.a");
+    let with_static: Vec<&str> = vec!["-Wl,-Bstatic", "-lgpvm3", "-lpvm3", "-Wl,-Bdynamic"];
+    let whole_path = archive.to_string_lossy();
+    let ways: &[(&str, &str, Vec<&str>)] = &[
+        ("position independent, shared library", "cc", vec!["-fPIE", "-pie", "-lpvm3"]),
+        ("copy relocations, shared library", "cc", vec!["-fno-pic", "-no-pie", "-lpvm3"]),
+        ("copy relocations, both shared libraries", "cc", vec!["-fno-pic", "-no-pie", "-lgpvm3", "-lpvm3"]),
+        ("libpvm3.a by its path and nothing else", "cc", vec![&whole_path]),
+        ("-lgpvm3 -lpvm3, static", "cc", with_static),
+        ("a program without shared libraries", "cc", vec!["-static", &whole_path]),
+    ];
+    for (number, (name, compiler, options)) in ways.iter().enumerate() {
+        let program = scratch.path().join(format!("values{number}"));
+        checks.check(name, values_are_right(compiler, options, lib, &program, scratch.path()));
+    }
+    let copies = output(Command::new("readelf").args(["--wide", "--relocs"]).arg(scratch.path().join("values1")));
+    let copied = copies.and_then(|table| {
+        for name in ["pvm_errno", "pvmctrc", "pvmtevinfo"] {
+            let copied = table.lines().any(|line| line.contains("_COPY") && line.contains(name));
+            ensure!(copied, "the program has no copy of {name}: the check above says nothing");
+        }
+        Ok(())
+    });
+    checks.check("the program with copy relocations has some", copied);
+    checks.check("pvm3.pc finds headers and library", package_config(lib, scratch.path()));
+    checks.check("CMake finds headers and libraries", cmake(lib, scratch.path()));
+    Ok(())
+}
+
+fn values_are_right(compiler: &str, options: &[&str], lib: &Path, program: &Path, scratch: &Path) -> Result<()> {
+    output(
+        Command::new(compiler)
+            .arg(format!("-I{}", root().join("include").display()))
+            .arg(root().join("tests/abi/values.c"))
+            .arg(format!("-L{}", lib.display()))
+            .args(options)
+            .arg("-o")
+            .arg(program),
+    )?;
+    run_values(program, lib, scratch)
+}
+
+fn run_values(program: &Path, lib: &Path, scratch: &Path) -> Result<()> {
+    let ended =
+        Command::new(program).env("LD_LIBRARY_PATH", lib).env("PVM_TMP", scratch).env_remove("PVMSOCK").output()?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stdout).trim_end());
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    ensure!(complaint.is_empty(), "it complains: {complaint}");
+    Ok(())
+}
+
+fn package_config(lib: &Path, scratch: &Path) -> Result<()> {
+    if !in_path("pkg-config") {
+        bail!("pkg-config is missing: cargo xtask setup test");
+    }
+    let flags = output(
+        Command::new("pkg-config").env("PKG_CONFIG_PATH", lib.join("pkgconfig")).args(["--cflags", "--libs", "pvm3"]),
+    )?;
+    let program = scratch.join("by-package-config");
+    output(
+        Command::new("cc")
+            .arg(root().join("tests/abi/values.c"))
+            .args(flags.split_whitespace())
+            .arg("-o")
+            .arg(&program),
+    )?;
+    // Found by the path in the program, not by the environment.
+    run_values(&program, Path::new(""), scratch)
+}
+
+fn cmake(lib: &Path, scratch: &Path) -> Result<()> {
+    if !in_path("cmake") || !in_path("gfortran") {
+        bail!("cmake or gfortran is missing: cargo xtask setup test");
+    }
+    let built = scratch.join("cmake");
+    let found = format!("-Dpvm3_DIR={}", lib.join("cmake/pvm3").display());
+    output(Command::new("cmake").arg(found).arg("-S").arg(root().join("tests/abi")).arg("-B").arg(&built))?;
+    output(Command::new("cmake").arg("--build").arg(&built))?;
+    for program in ["c_shared", "c_static", "fortran_fpvm3", "fortran_static"] {
+        // Found by the path in the program, not by the environment.
+        run_values(&built.join(program), Path::new(""), scratch).with_context(|| program.to_owned())?;
+    }
+    Ok(())
+}
+
+/// Checks that programs of Debian find every name that they need.
+fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
+    let Some(theirs) = debian_symbols()? else {
+        checks.check("programs of Debian", Err(anyhow::anyhow!("not installed: cargo xtask setup test")));
+        return Ok(());
+    };
+    for package in PACKAGES {
+        let mut asked = BTreeSet::new();
+        for file in elf_files(package)? {
+            let wanted = dynamic_symbols(&file)?.into_values().filter(|symbol| !symbol.defined);
+            asked.extend(wanted.map(|symbol| symbol.name).filter(|name| theirs.contains(name)));
+        }
+        let missing: Vec<&str> = asked
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !symbols.get(*name).is_some_and(|symbol| symbol.defined))
+            .collect();
+        checks
+            .check(&format!("{} names that programs of {package} ask for", asked.len()), is_none("missing", &missing));
+    }
+    Ok(())
+}
+
+/// Checks that old C sources compile with our headers if they compile with Debian's.
+fn sources_compile() -> Result<()> {
+    let archives: Vec<PathBuf> = debian_pvm::files("pvm-examples")
+        .context("pvm-examples is missing: cargo xtask setup test")?
+        .into_iter()
+        .filter(|path| path.to_string_lossy().ends_with("examples.tar.gz"))
+        .collect();
+    let scratch = scratch::directory("sources")?;
+    for archive in &archives {
+        output(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(scratch.path()))?;
+    }
+    let mut refused = Vec::new();
+    for source in sources_below(scratch.path())? {
+        let compiles = |include: &Path| {
+            let mut cc = Command::new("cc");
+            cc.args(["-std=gnu89", "-w", "-fsyntax-only", "-I"]).arg(include).arg(&source);
+            output(&mut cc).is_ok()
+        };
+        if compiles(&debian_pvm::headers()) && !compiles(&root().join("include")) {
+            refused.push(source.display().to_string());
+        }
+    }
+    ensure!(refused.is_empty(), "refused: {}", refused.join(" "));
+    Ok(())
+}
+
+fn sources_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut sources = Vec::new();
+    for entry in directory.read_dir()? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources.extend(sources_below(&path)?);
+        } else if path.extension().is_some_and(|ending| ending == "c") {
+            sources.push(path);
+        }
+    }
+    Ok(sources)
+}
+
+/// Returns the names that Debian's two libraries define, or `None` if they are not installed.
+fn debian_symbols() -> Result<Option<BTreeSet<String>>> {
+    let Ok(files) = debian_pvm::files("libpvm3") else { return Ok(None) };
+    let mut names = BTreeSet::new();
+    for file in files.iter().filter(|file| file.to_string_lossy().ends_with(".so.3")) {
+        names.extend(dynamic_symbols(file)?.into_values().filter(|symbol| symbol.defined).map(|symbol| symbol.name));
+    }
+    Ok(Some(names))
+}
+
+fn elf_files(package: &str) -> Result<Vec<PathBuf>> {
+    use std::io::Read;
+    let is_elf = |path: &PathBuf| {
+        let mut magic = [0; 4];
+        std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+    };
+    let files = debian_pvm::files(package).with_context(|| format!("{package} is missing: cargo xtask setup test"))?;
+    // The old libraries themselves are replaced.
+    let is_old = |path: &PathBuf| ["libpvm3.so", "libgpvm3.so"].iter().any(|old| path.ends_with(old));
+    Ok(files.into_iter().filter(|path| is_elf(path) && !is_old(path)).collect())
+}

@@ -1,0 +1,289 @@
+//! `cargo xtask bench`: compares hpvm with Debian's PVM, Open MPI, MPICH and the hardware's limit, in one run.
+//!
+//! `docs/benchmarks.md` tells what is measured and how to read it.
+mod hosts;
+mod picture;
+mod plan;
+mod process;
+mod runner;
+mod samples;
+mod systems;
+mod tables;
+mod verdicts;
+
+use crate::build;
+use crate::common::{Progress, dist, root};
+use crate::hosts::sandbox;
+use anyhow::{Result, bail};
+use lexopt::prelude::*;
+use plan::Effort;
+use procfs::Current;
+use runner::Outcome;
+use samples::Samples;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use systems::{MPIS, System};
+use verdicts::{Standing, Verdict};
+
+const ALL: [System; 8] = [
+    System::Limit,
+    System::Hpvm,
+    System::Pvm,
+    System::PvmDirect,
+    System::OpenMpi,
+    System::OpenMpiCopy,
+    System::Mpich,
+    System::MpichCopy,
+];
+
+/// How long to check for other work on the machine.
+const LOOK_AT_LOAD: Duration = Duration::from_millis(500);
+/// The share of all cores that other work may take, in percent.
+const BUSY_PERCENT: f64 = 3.0;
+/// A time below this share of the limit's time was not measured under the same conditions.
+const DISTURBED_BELOW: f64 = 0.9;
+
+const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
+  --short      less than 90 s instead of several minutes
+  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe or hosts
+  --peers      leave hpvm out: how fast are the others here?
+  --as-it-is   take target/dist as it is, without building it first";
+
+struct Options {
+    effort: Effort,
+    only: BTreeSet<String>,
+    peers: bool,
+    inside: bool,
+}
+
+fn options(arguments: &[String]) -> Result<Options> {
+    let mut options = Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false };
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("short") => options.effort = Effort::Short,
+            Long("peers") => options.peers = true,
+            Long("as-it-is") => {}
+            Long("inside") => options.inside = true,
+            Long("only") => {
+                let name = parser.value()?.string()?;
+                if name != hosts::NAME && !plan::groups(options.effort).iter().any(|group| group.name == name) {
+                    bail!("there is no measure {name}\n{USAGE}");
+                }
+                options.only.insert(name);
+            }
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let options = options(arguments)?;
+    if let (true, Some(folder)) = (options.inside, sandbox::folder()) {
+        return hosts::inside(&folder, options.effort, options.peers);
+    }
+    if !options.peers {
+        build::build_unless_told(arguments)?;
+    }
+    let mut systems: BTreeSet<System> = ALL.into_iter().filter(|system| system.is_there()).collect();
+    if options.peers {
+        systems.remove(&System::Hpvm);
+    } else if !systems.contains(&System::Hpvm) {
+        bail!("{} is not there: run `cargo xtask build` first", dist().display());
+    }
+    let missing: Vec<&str> =
+        ALL.iter().filter(|system| !systems.contains(system)).map(|system| system.name()).collect();
+    if !missing.is_empty() {
+        println!("not measured, because not here: {} (see `cargo xtask setup bench`)", missing.join(", "));
+    }
+    warn_when_busy();
+    let start = Instant::now();
+    let outcome = measure(options.effort, &options.only, &systems)?;
+    println!("\nSettings");
+    for system in &systems {
+        println!("  {:17} {}", system.name(), system.settings());
+    }
+    tables::print(&outcome.samples);
+    warn_when_disturbed(&outcome.samples);
+    let mut verdicts = verdicts::verdicts(&outcome.samples);
+    if options.only.is_empty() || options.only.contains(hosts::NAME) {
+        verdicts.extend(hosts::measure(options.effort, options.peers)?);
+    }
+    if !options.only.is_empty() {
+        verdicts.retain(|verdict| verdict.worst().is_some());
+    }
+    print_verdicts(&verdicts);
+    save(&outcome, &verdicts, &systems)?;
+    println!("\n{:.0} s in all", start.elapsed().as_secs_f64());
+    let ours: Vec<_> = outcome.failures.iter().filter(|failure| failure.system == System::Hpvm).collect();
+    if let Some(failure) = ours.first() {
+        bail!("{} programs failed on hpvm, the first at {}: {}", ours.len(), failure.measure, failure.text);
+    }
+    Ok(())
+}
+
+/// Prints latency and bandwidth of hpvm beside the limit; takes some seconds.
+pub fn short_table() -> Result<()> {
+    let systems = BTreeSet::from([System::Limit, System::Hpvm]);
+    let outcome = measure(Effort::Glance, &BTreeSet::new(), &systems)?;
+    tables::print_pair(&outcome.samples);
+    warn_when_disturbed(&outcome.samples);
+    match outcome.failures.first() {
+        Some(failure) => bail!("{}: {}", failure.measure, failure.text),
+        None => Ok(()),
+    }
+}
+
+fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) -> Result<Outcome> {
+    process::remove_leftovers();
+    runner::compile(systems)?;
+    let mut outcome = Outcome::default();
+    for group in plan::groups(effort) {
+        if !only.is_empty() && !only.contains(group.name) {
+            continue;
+        }
+        let start = Instant::now();
+        let progress = Progress::begin(&format!("measuring {}", group.measure));
+        let result = outcome.run(&group, systems);
+        progress.end();
+        result?;
+        if effort != Effort::Glance {
+            println!("{:10} {:5.1} s", group.measure, start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(outcome)
+}
+
+/// Warns if other work on the machine makes the figures worthless.
+pub fn warn_when_busy() {
+    let before = processor_ticks();
+    std::thread::sleep(LOOK_AT_LOAD);
+    let after = processor_ticks();
+    if let (Some((busy_before, all_before)), Some((busy_after, all_after))) = (before, after) {
+        let share = 100.0 * (busy_after - busy_before) / (all_after - all_before).max(1.0);
+        if share > BUSY_PERCENT {
+            println!("WARNING: other work uses {share:.0} % of the machine: do not trust the figures");
+        }
+    }
+}
+
+/// Warns if messages seem faster than the limit of the machine: then the limit was measured while other work ran.
+fn warn_when_disturbed(samples: &Samples) {
+    let limit = |size| match size {
+        8 => samples.median(System::Limit, "pingpong_line", size),
+        size => samples.median(System::Limit, "pingpong_copy", size),
+    };
+    let is_faster = |size: &usize| {
+        let ours = samples.median(System::Hpvm, "pingpong_psend", *size);
+        ours.zip(limit(*size)).is_some_and(|(ours, limit)| ours < limit * DISTURBED_BELOW)
+    };
+    let sizes: Vec<String> = tables::SHORT_SIZES.into_iter().filter(is_faster).map(tables::size_text).collect();
+    if !sizes.is_empty() {
+        println!(
+            "\nWARNING: faster than the limit at {}: other work disturbed the measurement, try again without it",
+            sizes.join(", ")
+        );
+    }
+}
+
+/// Returns the ticks in which the cores worked, and all ticks, since the machine started.
+fn processor_ticks() -> Option<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<f64> =
+        text.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    // The fourth number is idle time, the fifth the time idle for a disk.
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    let all: f64 = ticks.iter().take(8).sum();
+    Some((all - idle, all))
+}
+
+fn print_verdicts(verdicts: &[Verdict]) {
+    println!("\nTargets (PASS, MISS; ---- where not everything was measured)");
+    for verdict in verdicts {
+        println!("  {verdict}");
+    }
+    let count = |standing| verdicts.iter().filter(|verdict| verdict.standing() == standing).count();
+    println!(
+        "{} targets met, {} missed, {} not measured",
+        count(Standing::Pass),
+        count(Standing::Miss),
+        count(Standing::Unknown)
+    );
+}
+
+/// Returns the first line of a command's output.
+fn first_line(program: &str, argument: &str) -> String {
+    let output = Command::new(program).arg(argument).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// Returns the processor's name.
+fn processor() -> String {
+    let info = procfs::CpuInfo::current().ok();
+    info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
+}
+
+/// Returns the text above the picture: version and day, machine.
+fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
+    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
+    let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    let commit = commit.map(|text| format!(" ({})", String::from_utf8_lossy(&text).trim())).unwrap_or_default();
+    let others = [open_mpi, mpich].into_iter().filter(|text| !text.is_empty()).map(|text| format!(", {text}"));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let (day, version) = (first_line("date", "+%F"), env!("CARGO_PKG_VERSION"));
+    vec![
+        format!("hpvm {version}{commit}, measured on {day}{}", others.collect::<String>()),
+        format!("{}, {cores} cores, Linux {}", processor(), first_line("uname", "-r")),
+    ]
+}
+
+fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
+    let measures: Vec<_> = outcome
+        .samples
+        .0
+        .iter()
+        .map(|(key, values)| {
+            json!({
+                "measure": key.measure, "size": key.size, "system": key.system.name(), "unit": values.unit,
+                "median": samples::median(&values.values), "values": values.values,
+            })
+        })
+        .collect();
+    let targets: Vec<_> = verdicts
+        .iter()
+        .map(|verdict| {
+            json!({
+                "target": verdict.text, "standing": verdict.standing().to_string(),
+                "bound": verdict.bound.to_string(), "worst": verdict.worst(),
+                "ratios": verdict.ratios.iter().map(|(about, ratio)| json!({"of": about, "ratio": ratio})).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let open_mpi = if systems.contains(&MPIS[0]) { first_line("mpirun.openmpi", "--version") } else { String::new() };
+    let mpich = if systems.contains(&MPIS[2]) { first_line("mpichversion", "-v") } else { String::new() };
+    let results = json!({
+        "processor": processor(),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "kernel": first_line("uname", "-r"),
+        "versions": {"Open MPI": open_mpi, "MPICH": mpich},
+        "settings": systems.iter().map(|system| (system.name().to_owned(), system.settings().into())).collect::<serde_json::Map<_, _>>(),
+        "measures": measures,
+        "targets": targets,
+        "failures": outcome.failures.iter().map(|failure| json!({
+            "system": failure.system.name(), "measure": failure.measure, "text": failure.text,
+        })).collect::<Vec<_>>(),
+    });
+    let directory = runner::directory();
+    std::fs::write(directory.join("results.json"), serde_json::to_string_pretty(&results)?)?;
+    println!("\n{}", directory.join("results.json").display());
+    let picture = directory.join("results.svg");
+    if picture::draw(&outcome.samples, &about(&open_mpi, &mpich), &picture)? {
+        println!("{}", picture.display());
+    }
+    Ok(())
+}

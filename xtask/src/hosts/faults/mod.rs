@@ -1,0 +1,326 @@
+//! `cargo xtask hosts --faults`: makes hosts, tasks and links fail while tasks on all hosts send messages.
+//!
+//! A run is one fault with one seed, in a sandbox of its own. `tests/hosts/faults` contains the tasks and their
+//! accounts. This module makes the fault and checks the state afterwards: the survivors' tables are equal, nothing
+//! hangs, a lost host can be added as a new one, and after the halt nothing is left.
+
+mod chief;
+mod kinds;
+mod links;
+
+use super::machine::Machine;
+use super::network::{Host, Network, Wiring};
+use super::{sandbox, scenario, switch};
+use crate::common::{Checks, root, sh};
+use crate::conform::machine::Side;
+use crate::counts::Counts;
+use crate::debian_pvm;
+use crate::failures;
+use crate::machine::wait_until;
+use anyhow::{Context, Result, bail, ensure};
+use chief::Chief;
+pub use kinds::Fault;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The number of hosts of the machine.
+const HOSTS: usize = 4;
+/// How long a console may take to answer.
+const CONSOLE_TIME: Duration = Duration::from_secs(20);
+/// How long everything may take to end after a halt.
+const END_TIME: Duration = Duration::from_secs(15);
+/// How long survivors may take to agree about the hosts.
+const AGREE_TIME: Duration = Duration::from_secs(10);
+/// The number of last lines of each log that are shown after a failure.
+const LOG_LINES: usize = 12;
+
+/// The runs.
+pub struct Plan {
+    /// The faults; all if there are none.
+    pub faults: Vec<Fault>,
+    /// The number of seeds for each fault.
+    pub seeds: u64,
+    /// The first seed.
+    pub first_seed: u64,
+    /// The number of runs at the same time.
+    pub jobs: usize,
+}
+
+/// Returns the path of the tasks' program.
+fn program() -> PathBuf {
+    scenario::programs().join("faults")
+}
+
+/// Compiles the tasks and the switch.
+pub fn compile() -> Result<()> {
+    let tests = root().join("tests");
+    std::fs::create_dir_all(scenario::programs())?;
+    let mut cc = Command::new("cc");
+    debian_pvm::compiles(&mut cc)
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-I"])
+        .arg(tests.join("conform"));
+    cc.arg("-I").arg(tests.join("hosts")).arg(tests.join("hosts/faults/faults.c"));
+    sh(cc.arg("-o").arg(program()).arg("-lpvm3"))?;
+    switch::compile()
+}
+
+/// Runs all faults with all seeds, each in a sandbox of its own, and prints a table.
+pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
+    if let Some(obstacle) = switch::obstacle() {
+        return Ok(Counts::skip(format_args!("faults: {obstacle}")));
+    }
+    compile()?;
+    let faults = if plan.faults.is_empty() { Fault::ALL.to_vec() } else { plan.faults.clone() };
+    let seeds = plan.first_seed..plan.first_seed + plan.seeds;
+    let runs: Vec<(Fault, u64)> = seeds.flat_map(|seed| faults.iter().map(move |fault| (*fault, seed))).collect();
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..plan.jobs {
+            scope.spawn(|| {
+                while let Some((fault, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = in_sandbox(*fault, *seed, side);
+                    outcomes.lock().expect("nobody panics with it").push((*fault, *seed, outcome));
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("nobody panics with it");
+    let mut checks = Checks::default();
+    println!("fault                                                 runs  good  seeds that failed");
+    for fault in faults {
+        let mine = outcomes.iter().filter(|outcome| outcome.0 == fault);
+        let failed: Vec<String> = mine.clone().filter(|outcome| !outcome.2).map(|one| one.1.to_string()).collect();
+        let count = mine.count();
+        println!("{:52} {count:5} {:5}  {}", fault.text(), count - failed.len(), failed.join(" "));
+        for index in 0..count {
+            let result = if index < failed.len() { Err(anyhow::anyhow!("see above")) } else { Ok(()) };
+            checks.check(fault.name(), result);
+        }
+    }
+    Ok(checks.counts())
+}
+
+fn in_sandbox(fault: Fault, seed: u64, side: Side) -> bool {
+    let seed = seed.to_string();
+    let mut words = vec!["hosts", "--one-fault", fault.name(), "--seed", &seed];
+    if side == Side::Theirs {
+        words.push("--theirs");
+    }
+    match sandbox::run(&words) {
+        Ok(last) => Counts::parse(&last).is_ok_and(|counts| counts == Counts::one(true)),
+        Err(error) => {
+            failures::report(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
+            false
+        }
+    }
+}
+
+/// Runs one fault, inside the sandbox.
+pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side) -> Result<()> {
+    let network = Network::new(folder, HOSTS, Wiring::Switch(seed))?;
+    let mut run = Run::new(&network, fault, seed, side)?;
+    let result = run.all();
+    match &result {
+        Ok(said) => println!("ok       {} seed {seed}: {said}", fault.name()),
+        Err(error) => {
+            failures::report(format_args!("FAILED   {} seed {seed}: {error:#}", fault.name()));
+            run.show_logs();
+        }
+    }
+    println!("hosts: {}", Counts::one(result.is_ok()));
+    Ok(())
+}
+
+/// A run in progress.
+pub struct Run<'a> {
+    network: &'a Network,
+    machine: Machine<'a>,
+    fault: Fault,
+    random: fastrand::Rng,
+    /// The host with the fault; never the first.
+    victim: usize,
+    /// Whether that host will be lost.
+    loses_victim: bool,
+}
+
+impl<'a> Run<'a> {
+    fn new(network: &'a Network, fault: Fault, seed: u64, side: Side) -> Result<Run<'a>> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let victim = random.usize(1..HOSTS);
+        // The seed decides whether data links are encrypted.
+        let trusted = fault.is_of_data_links() && seed % 2 == 0;
+        let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
+        let machine = Machine::new(side, network, trusted.as_slice())?;
+        Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host() })
+    }
+
+    fn victim(&self) -> &'a Host {
+        &self.network.hosts()[self.victim]
+    }
+
+    fn all(&mut self) -> Result<String> {
+        self.fault.prepare(self)?;
+        self.machine.start(HOSTS, &[])?;
+        let mut chief = self.chief()?;
+        chief.wait("running", Duration::from_secs(30), |lines| lines.iter().any(|line| line == "running"))?;
+        std::thread::sleep(Duration::from_millis(self.random.u64(300..1500)));
+        if self.fault == Fault::MasterKilled {
+            return self.without_master();
+        }
+        let fault = self.fault;
+        fault.happen(self, &mut chief)?;
+        let said = self.settled(&mut chief)?;
+        self.agreed(&self.present())?;
+        if self.loses_victim {
+            self.comes_back(&mut chief)?;
+        }
+        chief.end()?;
+        self.halt()?;
+        Ok(said)
+    }
+
+    fn chief(&mut self) -> Result<Chief> {
+        // PvmDontRoute or PvmRouteDirect (with which PVM 3.4 loses the order, D3); the longest message in bytes.
+        let chance = self.random.bool();
+        let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
+        let route = if direct { "3" } else { "1" };
+        let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
+        let mut command = self.machine.command(self.machine.first(), &program());
+        command.arg(route).arg(longest.to_string());
+        command.args(self.network.hosts().iter().map(|host| host.name.as_str()));
+        Chief::start(&mut command)
+    }
+
+    /// Returns the names of the hosts that must be in the table now.
+    fn present(&self) -> Vec<&'a str> {
+        let hosts = self.network.hosts().iter().enumerate();
+        let stays = |(index, _): &(usize, &Host)| !(self.loses_victim && *index == self.victim);
+        hosts.filter(stays).map(|(_, host)| host.name.as_str()).collect()
+    }
+
+    /// Checks that all accounts agree with each other and with the fault.
+    fn settled(&mut self, chief: &mut Chief) -> Result<String> {
+        let line = chief.settle()?;
+        let dead = line.split(' ').find_map(|word| word.strip_prefix("dead=")).unwrap_or_default();
+        let lost = line.split(' ').find_map(|word| word.strip_prefix("lost=")).unwrap_or_default();
+        let (host, first) = (format!("{:x}", (self.victim + 1) << 18), 2 * self.victim);
+        if self.fault.may_lose_host() {
+            self.loses_victim = !lost.is_empty();
+        }
+        match self.fault {
+            _ if self.loses_victim => {
+                ensure!(dead == format!("{first},{}", first + 1) && lost == host, "lost something else: {line}");
+            }
+            Fault::TaskKilled => {
+                ensure!(dead == first.to_string() || dead == (first + 1).to_string(), "another task died: {line}");
+                ensure!(lost.is_empty(), "a host was lost: {line}");
+            }
+            _ => ensure!(dead.is_empty() && lost.is_empty(), "something was lost: {line}"),
+        }
+        Ok(line)
+    }
+
+    /// Checks that the tables of these hosts are equal, and contain these names.
+    fn agreed(&self, names: &[&str]) -> Result<()> {
+        let mut said = String::new();
+        let agree = wait_until(AGREE_TIME, || match self.tables(names) {
+            Ok(tables) => {
+                let right = tables.iter().all(|table| *table == tables[0]);
+                let mut listed: Vec<&str> = tables[0].iter().map(|entry| entry.0.as_str()).collect();
+                let mut wanted = names.to_vec();
+                listed.sort_unstable();
+                wanted.sort_unstable();
+                said = format!("{tables:?}");
+                right && listed == wanted
+            }
+            Err(error) => {
+                said = format!("{error:#}");
+                false
+            }
+        });
+        ensure!(agree, "the tables of {names:?} differ: {said}");
+        Ok(())
+    }
+
+    /// Returns name and number of each host, as each of these hosts sees them.
+    fn tables(&self, names: &[&str]) -> Result<Vec<Vec<(String, String)>>> {
+        let table = |host: &Host| -> Result<Vec<(String, String)>> {
+            let said = self.machine.console(host, "conf\n", CONSOLE_TIME)?;
+            let rows = said.lines().skip_while(|line| !line.contains("DTID")).skip(1);
+            let rows = rows.map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let rows = rows.filter(|words| words.len() == 5).map(|words| (words[0].to_owned(), words[1].to_owned()));
+            Ok(rows.collect())
+        };
+        let hosts = self.network.hosts().iter().filter(|host| names.contains(&host.name.as_str()));
+        hosts.map(table).collect()
+    }
+
+    /// Checks that the lost host's processes have ended by themselves, and that it can be added as a new host.
+    fn comes_back(&mut self, chief: &mut Chief) -> Result<()> {
+        let victim = self.victim();
+        ensure!(
+            wait_until(END_TIME, || victim.processes().is_empty()),
+            "left running on the lost host: {:?}",
+            victim.processes().into_iter().map(super::network::name_of).collect::<Vec<_>>()
+        );
+        self.machine.add(&[&victim.name])?;
+        chief.wait("the host to be added", AGREE_TIME, |lines| {
+            lines.iter().filter(|line| line.starts_with("added ")).count() == 1
+        })?;
+        let all: Vec<&str> = self.network.hosts().iter().map(|host| host.name.as_str()).collect();
+        self.agreed(&all)?;
+        self.settled(chief).context("after the host's return")?;
+        Ok(())
+    }
+
+    /// Checks that after the loss of the first daemon everything ends and reports the reason.
+    fn without_master(&mut self) -> Result<String> {
+        let master = self.machine.first().daemon().context("a daemon")?;
+        crate::processes::signal(master, rustix::process::Signal::KILL);
+        let left = || self.network.hosts().iter().flat_map(Host::processes).collect::<Vec<u32>>();
+        // The chief is our child and ends when it finds that the daemon has ended.
+        let ended = wait_until(kinds::NOTICE_TIME, || left().is_empty());
+        let names: Vec<String> = left().into_iter().map(super::network::name_of).collect();
+        ensure!(ended, "left running: {names:?}");
+        let mut lines = Vec::new();
+        for host in &self.network.hosts()[1..] {
+            let log = self.machine.log(host);
+            let last = log.lines().rfind(|line| line.contains("master")).map(str::to_owned);
+            lines.push(last.with_context(|| format!("the log of {} does not tell of the master: {log}", host.name))?);
+        }
+        Ok(lines.remove(0))
+    }
+
+    fn halt(&mut self) -> Result<()> {
+        let present = self.network.hosts();
+        let host = &present[self.random.usize(..present.len())];
+        self.machine.console(host, "halt\n", CONSOLE_TIME)?;
+        let left = || self.network.hosts().iter().flat_map(Host::processes).collect::<Vec<u32>>();
+        let ended = wait_until(END_TIME, || left().is_empty());
+        let names: Vec<String> = left().into_iter().map(super::network::name_of).collect();
+        ensure!(ended, "left running after the halt from {}: {names:?}", host.name);
+        for host in self.network.hosts() {
+            let files = std::fs::read_dir(host.path(&self.machine.temporary(host)))?.flatten();
+            let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+            let left: Vec<String> = names.filter(|name| !name.starts_with("pvml.") && name != "filler").collect();
+            if !left.is_empty() {
+                bail!("left on {}: {left:?}", host.name);
+            }
+        }
+        Ok(())
+    }
+
+    fn show_logs(&self) {
+        for host in self.network.hosts() {
+            let log = self.machine.log(host);
+            let lines: Vec<&str> = log.lines().collect();
+            for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
+                println!("    {}: {line}", host.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! `cargo xtask torture`: tasks send and receive in every way while they are killed at random moments.
+//!
+//! `tests/torture` contains the tasks, and their accounts of what was sent and received. This module has their
+//! surroundings: the machine, the watchdog, the checks of memory and descriptors, and of what is left at the end.
+mod groups;
+mod hostile;
+mod hostile_hosts;
+mod memory;
+mod report;
+mod self_test;
+
+use crate::build;
+use crate::common::{Checks, dist, root, sh};
+use crate::counts::Counts;
+use crate::debian_pvm;
+use crate::hosts::sandbox;
+use crate::machine::{END_TIME_MAX, LineProcess, Machine, Whose};
+use anyhow::{Result, bail, ensure};
+use lexopt::prelude::*;
+use memory::Watch;
+use report::Total;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a wait of a task may take before it counts as a hang, in seconds.
+const PATIENCE_SECONDS: u64 = 30;
+/// The watchdog's additional time, for the case that the chief of the tasks hangs.
+const WATCHDOG: Duration = Duration::from_secs(30);
+/// The length of a round of traffic, after which memory is measured, in seconds.
+const ROUND_SECONDS: u64 = 8;
+/// The tasks of the run in which the daemon is killed.
+const TASKS_WITHOUT_DAEMON: u64 = 8;
+
+/// The options of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    whose: Whose,
+    seconds: u64,
+    round_seconds: u64,
+    seed: u64,
+    tasks: u64,
+    patience: u64,
+    /// The deliberate error, for the test of the test.
+    mutation: Option<&'static str>,
+    /// Whether tasks are killed.
+    killing: bool,
+    /// The number of tasks that break every rule of shared memory.
+    hostiles: u64,
+    /// The number of hosts that send well-formed frames with wrong contents.
+    hostile_hosts: u64,
+    /// Whether every round is reported.
+    talkative: bool,
+}
+
+impl Plan {
+    fn new(arguments: &[String]) -> Result<(Plan, bool)> {
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
+        let mut plan = Plan {
+            whose: Whose::Ours,
+            seconds: 30,
+            round_seconds: ROUND_SECONDS,
+            seed,
+            tasks: 32,
+            patience: PATIENCE_SECONDS,
+            mutation: None,
+            killing: true,
+            hostiles: 0,
+            hostile_hosts: 0,
+            talkative: true,
+        };
+        let mut self_test_only = false;
+        let mut parser = lexopt::Parser::from_args(arguments);
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("seconds") => plan.seconds = parser.value()?.parse()?,
+                Long("seed") => plan.seed = parser.value()?.parse()?,
+                Long("tasks") => plan.tasks = parser.value()?.parse()?,
+                Long("patience") => plan.patience = parser.value()?.parse()?,
+                Long("round") => plan.round_seconds = parser.value()?.parse()?,
+                Long("hostile") => plan.hostiles = parser.value()?.parse()?,
+                Long("hostile-hosts") => plan.hostile_hosts = parser.value()?.parse()?,
+                Long("no-kills") => plan.killing = false,
+                Long("theirs") => plan.whose = Whose::Theirs,
+                Long("as-it-is") => {} // there is nothing to build
+                Long("self-test") => self_test_only = true,
+                other => bail!(
+                    "{}\ntorture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--hostile N] \
+                     [--hostile-hosts N] [--no-kills] [--theirs] [--as-it-is] [--self-test]",
+                    other.unexpected()
+                ),
+            }
+        }
+        ensure!(plan.tasks >= 2, "at least 2 tasks");
+        plan.round_seconds = plan.round_seconds.min(plan.seconds / 2).max(1);
+        Ok((plan, self_test_only))
+    }
+
+    /// Returns how many tasks are never killed: their memory is compared.
+    fn immortals(&self) -> u64 {
+        if self.killing { (self.tasks / 4).max(2) } else { self.tasks }
+    }
+
+    fn chief(&self, machine: &Machine, program: &Path, lose_daemon: bool) -> Command {
+        self.chief_by(machine.command(program), &table(machine), lose_daemon)
+    }
+
+    /// Completes the command that starts the chief of the tasks.
+    fn chief_by(&self, mut command: Command, table: &Path, lose_daemon: bool) -> Command {
+        command.arg("chief").arg(table);
+        command.arg(format!("seconds={}", self.seconds)).arg(format!("round={}", self.round_seconds));
+        command.arg(format!("seed={}", self.seed)).arg(format!("tasks={}", self.tasks));
+        command.arg(format!("immortals={}", self.immortals())).arg(format!("patience={}", self.patience));
+        command
+            .arg(format!("lose={}", u32::from(lose_daemon)))
+            .arg(format!("strangers={}", self.hostiles + self.hostile_hosts));
+        if let Some(mutation) = self.mutation {
+            command.arg(format!("mutate={mutation}"));
+        }
+        command.stderr(Stdio::null());
+        command
+    }
+}
+
+/// Bodies from 256 KiB use the rendezvous, so that every path of a message is used: in the queue, in the heap,
+/// pipelined, rendezvous.
+const OFFERS: &[(&str, &str)] = &[("HPVM_OFFER_MIN", "262144")];
+
+/// Returns the file of accounts.
+fn table(machine: &Machine) -> PathBuf {
+    machine.directory().join("table")
+}
+
+/// Runs the command.
+pub fn run(arguments: &[String]) -> Result<()> {
+    if let Some(folder) = sandbox::folder() {
+        return hostile_hosts::inside(&folder, &Plan::new(arguments)?.0);
+    }
+    if !arguments.iter().any(|argument| argument == "--theirs" || argument == "--as-it-is") {
+        build::build()?;
+    }
+    counted(arguments)?.report()
+}
+
+/// Runs the command as a part of `cargo xtask test`. Returns an error only if the checks could not be run at all.
+/// `target/dist` must have been built.
+pub fn counted(arguments: &[String]) -> Result<Counts> {
+    let (plan, self_test_only) = Plan::new(arguments)?;
+    let program = compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
+    let mut checks = Checks::default();
+    if plan.hostile_hosts > 0 {
+        return hostile_hosts::counted(arguments);
+    }
+    if plan.hostiles > 0 {
+        hostile::run(&plan, &program, &mut checks)?;
+        return Ok(checks.counts());
+    }
+    self_test::run(&plan, &program, &mut checks)?;
+    if !self_test_only {
+        println!("torture: {} tasks, {} s, seed {}", plan.tasks, plan.seconds, plan.seed);
+        let outcome = traffic(&plan, &program)?;
+        outcome.report(&mut checks);
+        if plan.whose == Whose::Ours {
+            without_daemon(&plan, &program, &mut checks)?;
+            groups::run(&plan, &compile(plan.whose, "groups", &["groups.c"])?, &mut checks)?;
+        }
+    }
+    Ok(checks.counts())
+}
+
+/// Builds a program of tasks against the library with which it will run.
+fn compile(whose: Whose, name: &str, files: &[&str]) -> Result<PathBuf> {
+    let sources = root().join("tests/torture");
+    let directory = root().join("target/torture");
+    std::fs::create_dir_all(&directory)?;
+    let program = directory.join(if whose == Whose::Ours { name.into() } else { format!("{name}-theirs") });
+    let mut cc = Command::new("cc");
+    debian_pvm::compiles(&mut cc).args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]);
+    for file in files {
+        cc.arg(sources.join(file));
+    }
+    if whose == Whose::Ours {
+        cc.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
+    }
+    // Another run may just be starting tasks of this program.
+    let fresh = program.with_extension(std::process::id().to_string());
+    sh(cc.arg("-lpvm3").arg("-o").arg(&fresh))?;
+    std::fs::rename(&fresh, &program)?;
+    Ok(program)
+}
+
+/// The result of a run.
+pub struct Outcome {
+    /// The totals, or the first error that the tasks found.
+    traffic: Result<Total>,
+    /// Whether memory and descriptors returned to their first values.
+    memory: Result<String>,
+    /// Whether anything was left after the halt.
+    left: Result<()>,
+}
+
+impl Outcome {
+    fn report(self, checks: &mut Checks) {
+        match self.traffic {
+            Ok(total) => {
+                total.print();
+                checks.check("torture: messages and notifies", Ok(()));
+            }
+            Err(error) => checks.check("torture: messages and notifies", Err(error)),
+        }
+        match self.memory {
+            Ok(text) => {
+                println!("  {text}");
+                checks.check("torture: memory and descriptors return", Ok(()));
+            }
+            Err(error) => checks.check("torture: memory and descriptors return", Err(error)),
+        }
+        checks.check("torture: nothing is left after halt", self.left);
+    }
+}
+
+/// Runs traffic in rounds, measures memory after each, and halts the machine.
+pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
+    let mut machine = Machine::start_with(plan.whose, "torture", OFFERS)?;
+    let mut chief = LineProcess::start(&mut plan.chief(&machine, program, false))?;
+    let mut hostiles = hostile::Hostiles::start(plan, &machine)?;
+    let mut watch = Watch::new(vec![machine.daemon()], Duration::from_secs(plan.patience));
+    if plan.hostiles > 0 {
+        watch.limits = hostile::limits(plan.hostiles, plan.seconds);
+    }
+    let (traffic, trouble) = run_traffic(plan, &mut chief, &machine, &mut |line, _| (watch.look(line), false));
+    if traffic.is_ok() && !chief.end(END_TIME_MAX)? {
+        bail!("the chief of the tasks failed at its end");
+    }
+    let _ = chief.end(END_TIME_MAX);
+    drop(chief);
+    hostiles.end();
+    let _ = std::fs::remove_file(table(&machine));
+    let left = machine.halt().and_then(|()| machine.nothing_is_left());
+    let memory = trouble.and_then(|()| watch.verdict());
+    // hpvm must leave nothing; PVM 3.4 leaves files.
+    let left = if plan.whose == Whose::Ours { left } else { Ok(()) };
+    Ok(Outcome { traffic, memory, left })
+}
+
+/// The machine around the tasks, as far as reports need it.
+trait Surroundings {
+    /// Returns the end of the daemons' logs.
+    fn log_ends(&self) -> String;
+    /// Returns all processes.
+    fn all_processes(&self) -> Vec<u32>;
+}
+
+impl Surroundings for Machine {
+    fn log_ends(&self) -> String {
+        self.log()
+    }
+    fn all_processes(&self) -> Vec<u32> {
+        self.processes()
+    }
+}
+
+/// The result of a measurement after a round: a description or an error, and whether there must be another round.
+type Measurement = (Result<String>, bool);
+
+/// Reads the chief's output until the traffic is over, and measures memory after each round; `look` decides whether
+/// there is another round. Returns the totals, and the first error about memory.
+fn run_traffic(
+    plan: &Plan,
+    chief: &mut LineProcess,
+    surroundings: &dyn Surroundings,
+    look: &mut dyn FnMut(&str, Duration) -> Measurement,
+) -> (Result<Total>, Result<()>) {
+    let mut trouble = Ok(());
+    let began = Instant::now();
+    let patience = Duration::from_secs(plan.round_seconds + 2 * plan.patience) + WATCHDOG;
+    let traffic = loop {
+        let line = match chief.next_line(patience) {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                break Err(anyhow::anyhow!("the chief of the tasks ended; the log says\n{}", surroundings.log_ends()));
+            }
+            Err(error) => {
+                report::stacks(&surroundings.all_processes());
+                break Err(error);
+            }
+        };
+        if let Some(error) = line.strip_prefix("error ") {
+            if error.starts_with("hang") && plan.talkative {
+                report::stacks(&surroundings.all_processes());
+            }
+            let log = surroundings.log_ends();
+            chief.send("seen");
+            break Err(anyhow::anyhow!("{error}\nthe daemon's log says\n{log}"));
+        } else if let Some(rest) = line.strip_prefix("quiet ") {
+            let (look, more) = look(rest, began.elapsed());
+            if plan.talkative {
+                let text = look.as_ref().map_or_else(|error| error.to_string(), String::clone);
+                println!("  {:4} s  {text}", began.elapsed().as_secs());
+            }
+            if let (Err(error), true) = (look, trouble.is_ok()) {
+                trouble = Err(error);
+            }
+            chief.send(if more { "more" } else { "go on" });
+        } else if line.starts_with("total ") {
+            break Total::parse(&line);
+        }
+    };
+    (traffic, trouble)
+}
+
+/// Kills the daemon in the middle of the traffic.
+fn without_daemon(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
+    let plan = Plan { tasks: plan.tasks.min(TASKS_WITHOUT_DAEMON), ..plan.clone() };
+    let mut machine = Machine::start(plan.whose, "torture-orphans")?;
+    let mut chief = LineProcess::start(&mut plan.chief(&machine, program, true))?;
+    let heard = chief.next_line(Duration::from_secs(2 * plan.patience))?;
+    ensure!(heard.as_deref() == Some("running"), "the tasks do not run: {}", heard.unwrap_or_default());
+    machine.kill_daemon()?;
+    let ended = chief.end(END_TIME_MAX);
+    checks.check(
+        "torture: kill -9 of the daemon: every task notices and ends",
+        ended.and_then(|well| {
+            ensure!(well, "the chief ended badly: {:?}", chief.next_line(Duration::from_secs(1)));
+            report::all_have_ended(&machine)
+        }),
+    );
+    let _ = std::fs::remove_file(table(&machine));
+    checks.check("torture: kill -9 of the daemon: a new one takes its place", machine.start_daemon());
+    let left = machine.halt().and_then(|()| machine.nothing_is_left());
+    checks.check("torture: kill -9 of the daemon: nothing is left after the new one's halt", left);
+    Ok(())
+}
