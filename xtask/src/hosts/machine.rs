@@ -94,9 +94,11 @@ impl<'a> Machine<'a> {
 
     /// Returns a command on a host, with the environment of this machine and no other.
     pub fn command(&self, host: &Host, program: &Path) -> Command {
-        let mut command = host.command(program);
+        // Who enters a mount namespace stands at its root, which is no place for files.
+        let mut command = host.command(Path::new("/bin/sh"));
+        command.args(["-c", "cd && exec \"$0\" \"$@\""]).arg(program);
         let home = self.folder.join(&host.name).join("home");
-        command.env_clear().process_group(0).current_dir(&home);
+        command.env_clear().process_group(0);
         command.env("HOME", &home).env("PVM_TMP", self.temporary(host));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
