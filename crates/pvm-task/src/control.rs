@@ -1,9 +1,9 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
-use crate::direct::Directs;
+use crate::direct::DirectLinks;
 use crate::groups::Groups;
 use crate::receive::{Arriving, Envelope};
 use crate::task::State;
-use crate::wait::Bed;
+use crate::wait::Parker;
 use crate::{EnrollError, Environment};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
@@ -33,7 +33,7 @@ const QUIET_POLLS_MAX: u32 = 4096;
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fate {
     /// Somebody holds the ticket.
-    Wanted,
+    PostedReceive,
     /// It has come.
     Here(Reply),
     /// Nobody asks for it.
@@ -52,7 +52,7 @@ pub(crate) struct Member {
     pub resource_manager: Tid,
     pub endpoint: Endpoint,
     /// `None` when the daemon is gone.
-    pub link: Option<Link>,
+    pub daemon: Option<Link>,
     pub halting: bool,
     /// Requests that have not been answered, or whose answers have not been fetched.
     pub requests: Vec<(u32, Fate)>,
@@ -67,7 +67,7 @@ pub(crate) struct Member {
     /// The socket is worth a look whatever the port table says.
     pub look_at_socket: bool,
     /// Something has come since the task was about to sleep; there may be more.
-    pub stirring: bool,
+    pub may_have_more: bool,
     /// Since when nothing has come, as far as it matters: of a task that sleeps with much free
     /// memory.
     pub idle_since: Option<Instant>,
@@ -75,8 +75,8 @@ pub(crate) struct Member {
     pub posted: bool,
     /// The daemon carries a long message of this task.
     pub carried: bool,
-    pub direct: Directs,
-    pub bed: Bed,
+    pub direct: DirectLinks,
+    pub parker: Parker,
     pub groups: Groups,
 }
 
@@ -116,7 +116,7 @@ impl Member {
             dsig: welcome.dsig,
             resource_manager: welcome.resource_manager,
             endpoint,
-            link: Some(link),
+            daemon: Some(link),
             halting: false,
             requests: Vec::new(),
             next_wait: 1,
@@ -125,12 +125,12 @@ impl Member {
             frames_seen: 0,
             quiet_polls: 0,
             look_at_socket: true,
-            stirring: false,
+            may_have_more: false,
             idle_since: None,
             posted: false,
             carried: false,
-            direct: Directs::default(),
-            bed: Bed::default(),
+            direct: DirectLinks::default(),
+            parker: Parker::default(),
             groups: Groups::default(),
         };
         Ok((member, welcome.own))
@@ -139,30 +139,30 @@ impl Member {
     /// This process takes the place of its parent.
     pub fn inherit(&mut self) -> bool {
         let own = rustix::process::getpid();
-        let Some(link) = &mut self.link else { return false };
+        let Some(link) = &mut self.daemon else { return false };
         let Ok(process) = rustix::process::pidfd_open(own, PidfdFlags::empty()) else { return false };
         if link.send_to_daemon(&ToDaemon::Heir, &[process.as_fd()]).is_err() {
             return false;
         }
         self.endpoint.inherit();
         // Threads that slept are the parent's.
-        self.bed = Bed::default();
+        self.parker = Parker::default();
         self.look_at_socket = true;
         true
     }
 
     /// Says goodbye. What was sent before stays with its receivers.
     pub fn leave(mut self) -> Result<(), Code> {
-        self.bed.nudge();
+        self.parker.wake();
         self.send(&ToDaemon::Bye);
         self.send_last_frames();
-        self.link.take().map(drop).ok_or(Code::SysErr)
+        self.daemon.take().map(drop).ok_or(Code::SysErr)
     }
 
     /// Waits until the socket has taken what the daemon has to hear; a link that fails is gone.
     pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
-        while let Some(link) = self.link.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
+        while let Some(link) = self.daemon.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
             let (events, time) = writable(link, PollFlags::empty(), Duration::from_millis(100));
             ready(link, events, time);
             if link.flush().is_err() {
@@ -174,7 +174,7 @@ impl Member {
     /// Where the daemon listens.
     pub fn daemon_socket(&self) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
-        let address = rustix::net::getpeername(self.link.as_ref()?.as_fd()).ok()??;
+        let address = rustix::net::getpeername(self.daemon.as_ref()?.as_fd()).ok()??;
         let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
         Some(PathBuf::from(std::ffi::OsStr::from_bytes(address.path_bytes()?)))
     }
@@ -183,7 +183,7 @@ impl Member {
 
     /// Sends a frame; a link that fails is gone. Gives whether the frame was not too long.
     pub fn send(&mut self, frame: &ToDaemon) -> bool {
-        let Some(link) = &mut self.link else { return true };
+        let Some(link) = &mut self.daemon else { return true };
         match link.send_to_daemon(frame, &[]) {
             Ok(()) => true,
             Err(LinkError::TooLong) => false,
@@ -197,7 +197,7 @@ impl Member {
     /// Queues bytes to a connected peer. Where the peer must wake up while the call lasts, the daemon rings it then.
     #[inline]
     pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
-        let (link, mut lost) = (&mut self.link, false);
+        let (link, mut lost) = (&mut self.daemon, false);
         let mut ring =
             || lost |= link.as_mut().is_some_and(|link| link.send_to_daemon(&ToDaemon::Ring(to), &[]).is_err());
         let sent = self.endpoint.send_bytes_ringing(to.0, meta, body, &mut ring);
@@ -214,7 +214,7 @@ impl Member {
         if !self.send(&ToDaemon::Request { wait, request }) {
             return Err(Code::NoMem);
         }
-        if self.link.is_none() {
+        if self.daemon.is_none() {
             return Err(Code::SysErr);
         }
         self.requests.push((wait, fate));
@@ -223,10 +223,10 @@ impl Member {
 
     /// The daemon is gone: nothing that was asked will be answered.
     fn lose_daemon(&mut self) {
-        self.link = None;
+        self.daemon = None;
         self.requests.retain(|(_, fate)| matches!(fate, Fate::Here(_)));
-        self.direct.open_asks = 0;
-        self.bed.clear();
+        self.direct.open_requests = 0;
+        self.parker.forget_descriptors();
     }
 
     // ----- what comes
@@ -239,7 +239,7 @@ impl Member {
 
     /// Whether the socket may have something. No system call.
     #[inline]
-    pub fn control_stirs(&mut self) -> bool {
+    pub fn control_may_be_ready(&mut self) -> bool {
         self.quiet_polls += 1;
         self.look_at_socket || self.quiet_polls > QUIET_POLLS_MAX || self.frames() != self.frames_seen
     }
@@ -256,12 +256,12 @@ impl Member {
         self.quiet_polls = 0;
         self.frames_seen = self.frames();
         let mut count = 0;
-        while let Some(link) = &mut self.link {
+        while let Some(link) = &mut self.daemon {
             if count == FRAMES_IN_TURN_MAX {
                 self.look_at_socket = true;
                 break;
             }
-            if self.direct.waits_for.is_some() {
+            if self.direct.draining.is_some() {
                 self.look_at_socket = true;
                 break;
             }
@@ -291,10 +291,10 @@ impl Member {
                 self.unmet.retain(|(unmet, _)| *unmet != peer);
                 state.route_changed(peer, None);
             }
-            ToTask::Direct(direct) => self.add_direct(state, &direct, descriptors),
+            ToTask::Direct(direct) => self.on_direct_link(state, &direct, descriptors),
             ToTask::Ended(peer) => {
                 self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
-                self.peer_ended(state, peer);
+                self.on_peer_exit(state, peer);
             }
             ToTask::Halting => self.halting = true,
             ToTask::Group { id } => self.group_arrived(id, descriptors),
@@ -305,15 +305,15 @@ impl Member {
     fn answer(&mut self, state: &mut State, wait: u32, reply: Reply) {
         let Some(at) = self.requests.iter().position(|(number, _)| *number == wait) else { return };
         match &self.requests[at].1 {
-            Fate::Wanted => self.requests[at].1 = Fate::Here(reply),
+            Fate::PostedReceive => self.requests[at].1 = Fate::Here(reply),
             Fate::Here(_) => {}
             Fate::Unheeded => {
                 self.requests.swap_remove(at);
             }
             Fate::Direct(peer) => {
-                self.direct.open_asks -= 1;
+                self.direct.open_requests -= 1;
                 if matches!(reply, Reply::Error(_)) {
-                    self.direct.refused(*peer);
+                    self.direct.on_refused(*peer);
                 }
                 self.requests.swap_remove(at);
             }

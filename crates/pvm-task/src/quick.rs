@@ -189,7 +189,7 @@ fn lies_alike(kind: Kind, bytes: usize) -> bool {
 #[inline(always)]
 fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Quick {
     let (Some(member), Some(tiny)) = (member, tiny) else { return Quick::NotDone };
-    if tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
+    if tag < 0 || member.daemon.is_none() || member.endpoint.should_poll() {
         return Quick::NotDone;
     }
     match member.endpoint.send_tiny(to as u32, &tiny) {

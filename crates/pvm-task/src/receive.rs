@@ -1,11 +1,11 @@
 //! What arrives, and receiving it (contract 2.3).
 use crate::Task;
-use crate::direct::Wanted;
-use crate::direct::back::Turn;
+use crate::direct::PostedReceive;
+use crate::direct::fallback::RouteSwitch;
 use crate::message::{Large, Message, OWN_DSIG, Place};
 use crate::offers::{keep_offer, take_offer};
 use crate::queue::accepts;
-use crate::system::{TC_BACK, TC_TURN, is_system};
+use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
@@ -219,9 +219,11 @@ impl State {
         let (body, format) = (message.body(), message.format);
         self.store.free(entry as i32 + 1);
         match body {
-            Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.said.push(Turn::Onto(Tid(src as u32))),
-            Ok(body) if ctx == SYSCTX_TC && tag == TC_BACK => {
-                let repeats = self.turns.back(src, &mut Reader::of(&body, format));
+            Ok(_) if ctx == SYSCTX_TC && tag == TC_ROUTE_SWITCH => {
+                self.route_switches.pending.push(RouteSwitch::ToLink(Tid(src as u32)))
+            }
+            Ok(body) if ctx == SYSCTX_TC && tag == TC_FALLBACK => {
+                let repeats = self.route_switches.on_fallback(src, &mut Reader::of(&body, format));
                 self.handlers.expect_repeats(src, repeats);
             }
             Ok(body) if ctx == SYSCTX_TC => self.obey(tag, Reader::of(&body, format)),
@@ -310,10 +312,10 @@ impl Task {
     pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         // Also one without links may hear of one that the other side still has.
-        if member.direct.is_active() || !self.state.turns.said.is_empty() {
-            count += member.progress_direct(&mut self.state, count);
+        if member.direct.is_active() || !self.state.route_switches.pending.is_empty() {
+            count += member.progress_direct_links(&mut self.state, count);
         }
-        if member.control_stirs() {
+        if member.control_may_be_ready() {
             count += member.read_control(&mut self.state);
             self.tell_own_settings();
         }
@@ -325,7 +327,7 @@ impl Task {
     #[inline]
     fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
-            member.stirring |= count > delivered;
+            member.may_have_more |= count > delivered;
             if count > 0 {
                 member.idle_since = None;
             }
@@ -345,7 +347,7 @@ impl Task {
     pub(crate) fn note_news(&mut self) {
         self.state.news = true;
         if let Some(member) = &self.member {
-            member.bed.nudge();
+            member.parker.wake();
         }
     }
 
@@ -523,7 +525,7 @@ impl Task {
             return Some(delivered);
         }
         if count == 0 && member.direct.is_active() {
-            if let Some(delivered) = self.deliver_direct(filter, kind, target) {
+            if let Some(delivered) = self.deliver_from_link(filter, kind, target) {
                 return Some(delivered);
             }
         }
@@ -536,16 +538,21 @@ impl Task {
     /// A message that a link brings may go straight to its place.
     #[cold]
     #[inline(never)]
-    fn deliver_direct<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
+    fn deliver_from_link<T: Target + ?Sized>(
+        &mut self,
+        filter: &Filter,
+        kind: Kind,
+        target: &mut T,
+    ) -> Option<Delivered> {
         let room = target.room()?;
         let member = self.member.as_mut()?;
         let (state, own) = (&mut self.state, member.tid.0 as i32);
-        member.heed_turns(state);
+        member.handle_route_switches(state);
         let is_special = |envelope: &Envelope| !envelope.is_native() || state.is_special(envelope);
-        let mut wanted = Wanted { filter, own, room, is_special: &is_special, found: None };
-        member.direct.receive_straight(&mut wanted);
-        let found = wanted.found;
-        let others = member.settle_directs(state);
+        let mut posted = PostedReceive { filter, own, room, is_special: &is_special, found: None };
+        member.direct.receive_posted(&mut posted);
+        let found = posted.found;
+        let others = member.deliver_from_links(state);
         match found {
             Some((envelope, len)) => {
                 self.state.store.queue.see_all();

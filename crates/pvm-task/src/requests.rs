@@ -15,7 +15,7 @@ impl Task {
             return Err(Code::NotImpl);
         }
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
-        member.request(request, Fate::Wanted).map(Ticket)
+        member.request(request, Fate::PostedReceive).map(Ticket)
     }
 
     /// Sends a request whose answer nobody needs.
@@ -33,7 +33,7 @@ impl Task {
         let Some(at) = member.requests.iter().position(|(wait, _)| *wait == ticket.0) else {
             return Some(Err(Code::SysErr));
         };
-        if matches!(member.requests[at].1, Fate::Wanted) {
+        if matches!(member.requests[at].1, Fate::PostedReceive) {
             return None;
         }
         match member.requests.swap_remove(at).1 {
@@ -48,7 +48,7 @@ impl Task {
         let Some(member) = &mut self.member else { return };
         if let Some(at) = member.requests.iter().position(|(wait, _)| *wait == ticket.0) {
             match member.requests[at].1 {
-                Fate::Wanted => member.requests[at].1 = Fate::Unheeded,
+                Fate::PostedReceive => member.requests[at].1 = Fate::Unheeded,
                 _ => drop(member.requests.swap_remove(at)),
             }
         }

@@ -275,7 +275,7 @@ impl Task {
         }
         self.collect_returned_blocks();
         if far != 0 {
-            self.settle_route(to);
+            self.update_route(to);
         }
         Ok(Submit::Done)
     }
@@ -397,7 +397,7 @@ impl Task {
                 let sent = member.endpoint.send_bytes(daemon.0, meta, body);
                 member.conclude(daemon, sent)?;
                 self.collect_returned_blocks();
-                self.settle_route(to);
+                self.update_route(to);
             }
             Route::Direct => {
                 member.send_direct(to, meta, direct::Body::Bytes(body))?;
@@ -457,18 +457,18 @@ impl Task {
 
     /// After a message by the default route: a link may be wanted, or may have come to be. Multicasts
     /// make none.
-    pub(crate) fn settle_route(&mut self, to: Tid) {
+    pub(crate) fn update_route(&mut self, to: Tid) {
         let Some(member) = &mut self.member else { return };
-        let lacks = member.lacks_direct(to);
+        let lacks = member.needs_direct_link(to);
         if lacks {
             // The other task may have asked, and the link lie there already.
             member.look_at_socket = true;
         }
-        if lacks || member.direct.is_unsettled() {
+        if lacks || member.direct.has_pending() {
             self.collect_now();
         }
-        if let Some(member) = self.member.as_mut().filter(|member| lacks && member.lacks_direct(to)) {
-            member.want_direct(to);
+        if let Some(member) = self.member.as_mut().filter(|member| lacks && member.needs_direct_link(to)) {
+            member.request_direct_link(to);
         }
     }
 
@@ -488,7 +488,7 @@ impl Member {
         let dst = if dst.is_task() { dst } else { Tid(dst.0 | DAEMON_BIT) };
         let body = ByteBuf::from(body);
         self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, format, body }));
-        if self.link.is_none() { Err(Code::SysErr) } else { Ok(()) }
+        if self.daemon.is_none() { Err(Code::SysErr) } else { Ok(()) }
     }
 }
 

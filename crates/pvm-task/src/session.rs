@@ -130,11 +130,11 @@ impl Session {
     /// messages, output or news have come since the last `wait`.
     pub fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Vec<bool> {
         let task = &mut self.task;
-        task.prepare_sleep();
+        task.prepare_park();
         task.progress();
         let timeout = if task.take_news() { Some(Duration::ZERO) } else { timeout };
-        let ready = task.lie_down(timeout).sleep_with(others);
-        task.rise();
+        let ready = task.park(timeout).sleep_with(others);
+        task.unpark();
         task.progress();
         task.take_news();
         ready

@@ -12,12 +12,12 @@ const TC_SETTRCBUF: i32 = TC_FIRST + 7;
 const TC_SETTRCOPT: i32 = TC_FIRST + 8;
 const TC_SIBLINGS: i32 = TC_FIRST + 11;
 /// What comes from the sender after this comes on the direct link.
-pub(crate) const TC_TURN: i32 = TC_FIRST + 12;
+pub(crate) const TC_ROUTE_SWITCH: i32 = TC_FIRST + 12;
 /// What comes from the sender after this comes on the default route again. Body: how many messages the receiver is
 /// known to have taken from the link; whether the sender answers without having had one.
-pub(crate) const TC_BACK: i32 = TC_FIRST + 13;
+pub(crate) const TC_FALLBACK: i32 = TC_FIRST + 13;
 /// The last of the range.
-const TC_LAST: i32 = TC_BACK;
+const TC_LAST: i32 = TC_FALLBACK;
 
 /// The tags for which the library has handlers of its own, by their ids: connection request and
 /// answer, exit, no-operation, settings, siblings.

@@ -1,13 +1,13 @@
 //! The task: coming and going.
 use crate::buffers::Store;
 use crate::control::Member;
-use crate::direct::back::Turns;
+use crate::direct::fallback::RouteSwitches;
 use crate::handlers::Handlers;
 use crate::local_notify::LocalNotifies;
 use crate::options::Settings;
 use crate::output::Output;
 use crate::trace::Tracer;
-use crate::wait::Bed;
+use crate::wait::Parker;
 use crate::{EnrollError, Environment};
 use pvm_core::codes::{Code, native_dsig};
 use pvm_core::tid::Tid;
@@ -35,7 +35,7 @@ pub(crate) struct State {
     pub notifies: LocalNotifies,
     pub tracer: Tracer,
     /// What is said on the default route of direct links.
-    pub turns: Turns,
+    pub route_switches: RouteSwitches,
     /// Something came since somebody last asked.
     pub news: bool,
     /// See [`Task::has_met`].
@@ -56,7 +56,7 @@ impl Task {
             output: Output::default(),
             notifies: LocalNotifies::default(),
             tracer: Tracer::default(),
-            turns: Turns::default(),
+            route_switches: RouteSwitches::default(),
             news: false,
             met: false,
         };
@@ -91,7 +91,7 @@ impl Task {
 
     /// Whether it is enrolled and the daemon is there.
     pub fn is_connected(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.link.is_some())
+        self.member.as_ref().is_some_and(|member| member.daemon.is_some())
     }
 
     /// Whether something that was sent cannot be had for want of address space (`ulimit -v`), as far as was seen
@@ -148,7 +148,7 @@ impl Task {
     /// daemon was gone already (the task is not enrolled afterwards either way).
     pub fn leave(&mut self) -> Result<(), Code> {
         let Some(mut member) = self.member.take() else { return Ok(()) };
-        member.hand_over_directs(&mut self.state);
+        member.hand_over_links(&mut self.state);
         self.state.store.clear_queue();
         for message in &mut self.state.store.table {
             message.detach();
@@ -156,7 +156,7 @@ impl Task {
         self.state.handlers = Handlers::default();
         self.state.output = Output::default();
         self.state.notifies = LocalNotifies::default();
-        self.state.turns = Turns::default();
+        self.state.route_switches = RouteSwitches::default();
         self.state.settings.no_reset = None;
         self.state.settings.own.trace_tid = 0;
         self.state.news = true;
@@ -174,8 +174,8 @@ impl Task {
         if let Some(member) = &mut self.member {
             // Only the child's copies are closed. While one is open the daemon would not see the
             // parent's end.
-            drop(member.link.take());
-            member.bed = Bed::default();
+            drop(member.daemon.take());
+            member.parker = Parker::default();
             drop(std::mem::take(&mut member.direct));
         }
         // Dropping the rest would write to the parent's segment, which is not the child's to touch.
@@ -190,6 +190,6 @@ impl Task {
     pub fn descriptors(&mut self) -> Option<[BorrowedFd<'_>; 3]> {
         let member = self.member.as_mut()?;
         let links = member.direct.descriptor()?;
-        Some([member.link.as_ref()?.as_fd(), member.endpoint.bell(), links])
+        Some([member.daemon.as_ref()?.as_fd(), member.endpoint.bell(), links])
     }
 }

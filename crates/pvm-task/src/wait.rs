@@ -32,13 +32,13 @@ use std::time::{Duration, Instant};
 /// The first sleep of a task that holds much free memory; when nothing comes, it gives memory back.
 const TIDY_PAUSE: Duration = Duration::from_millis(100);
 /// How long a task without a daemon and without messages sleeps at a time.
-const LONELY_PAUSE: Duration = Duration::from_secs(1);
+const DISCONNECTED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest sleep until the task looks again by itself. Every peer has its doorbell, so one that breaks
 /// the rules can swallow what another has rung.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// How long a thread relies on another one that sleeps and does not wake up. Its wait may be over without a word:
 /// the handler of a signal has jumped out of it.
-const RELIANCE_MAX: Duration = SLEEP_MAX.saturating_mul(2);
+const JOIN_MAX: Duration = SLEEP_MAX.saturating_mul(2);
 /// The descriptors of the task itself on which it sleeps.
 const OWN_DESCRIPTORS_MAX: usize = 4;
 
@@ -50,30 +50,30 @@ struct Descriptors {
     /// Stands for all direct links.
     links: Option<OwnedFd>,
     /// Rung by other threads of this process.
-    nudge: OwnedFd,
+    wake: OwnedFd,
 }
 
 /// Where a thread of the task sleeps.
 #[derive(Default)]
-pub(crate) struct Bed {
+pub(crate) struct Parker {
     descriptors: Option<Arc<Descriptors>>,
     /// Who sleeps. When that thread comes to sleep again, it does so from the handler of a signal, or has jumped out
-    /// of its wait: then the bed is its own to use.
+    /// of its wait: then the parker is its own to use.
     sleeper: Option<Pid>,
     /// How often somebody lay down.
-    naps: u32,
+    parks: u32,
 }
 
-impl Bed {
+impl Parker {
     /// The descriptors have changed.
-    pub fn clear(&mut self) {
-        self.nudge();
+    pub fn forget_descriptors(&mut self) {
+        self.wake();
         self.descriptors = None;
     }
 
     /// Wakes the sleeper, if there is one.
     #[inline]
-    pub fn nudge(&self) {
+    pub fn wake(&self) {
         if self.sleeper.is_some() {
             self.ring();
         }
@@ -83,17 +83,17 @@ impl Bed {
     fn ring(&self) {
         if let Some(descriptors) = &self.descriptors {
             // Fails only when the counter is full; then it is readable all the same.
-            let _ = rustix::io::write(&descriptors.nudge, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&descriptors.wake, &1u64.to_ne_bytes());
         }
     }
 
-    fn hush(&self) {
+    fn clear_wake(&self) {
         if let Some(descriptors) = &self.descriptors {
-            let _ = rustix::io::read(&descriptors.nudge, &mut [0u8; 8]);
+            let _ = rustix::io::read(&descriptors.wake, &mut [0u8; 8]);
         }
     }
 
-    fn make(
+    fn descriptors(
         &mut self,
         socket: Option<BorrowedFd<'_>>,
         bell: BorrowedFd<'_>,
@@ -106,7 +106,7 @@ impl Bed {
             socket: socket.map(|socket| socket.try_clone_to_owned()).transpose()?,
             bell: bell.try_clone_to_owned()?,
             links: links.map(|links| links.try_clone_to_owned()).transpose()?,
-            nudge: above_standard(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?,
+            wake: above_standard(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?,
         });
         self.descriptors = Some(descriptors.clone());
         Ok(descriptors)
@@ -128,7 +128,7 @@ pub struct Waiter {
     patient: bool,
     deadline: Option<Instant>,
     /// Which sleep of another thread this one relies on, and since when.
-    relies: Option<(u32, Instant)>,
+    relied_on: Option<(u32, Instant)>,
 }
 
 /// What to do after an attempt that found nothing.
@@ -148,7 +148,7 @@ impl Waiter {
     #[inline]
     pub fn new(timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, patient: false, deadline, relies: None }
+        Waiter { phase: Phase::New, patient: false, deadline, relied_on: None }
     }
 
     /// A wait for other members of a group.
@@ -168,11 +168,11 @@ impl Waiter {
                 }
             }
         }
-        self.next_slowly(task)
+        self.next_slow(task)
     }
 
     #[cold]
-    fn next_slowly(&mut self, task: &mut Task) -> Step {
+    fn next_slow(&mut self, task: &mut Task) -> Step {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Step::TimedOut;
@@ -182,7 +182,7 @@ impl Waiter {
                 if let Some(member) = &mut task.member {
                     member.groups.forget_passed();
                 }
-                let crowded = task.member.as_mut().is_none_or(Member::leaves_the_core);
+                let crowded = task.member.as_mut().is_none_or(Member::should_yield_core);
                 let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded) };
                 self.phase = Phase::Spinning(spinner);
                 Step::Again
@@ -191,19 +191,19 @@ impl Waiter {
                 if self.deadline.is_some() && spinner.pause() == Wait::Again {
                     return Step::Again;
                 }
-                if let Some(naps) = task.nap_of_another() {
-                    let (seen, since) = self.relies.unwrap_or((naps, Instant::now()));
-                    if seen != naps || since.elapsed() < RELIANCE_MAX {
-                        self.relies = Some((naps, if seen == naps { since } else { Instant::now() }));
-                        return Step::Join(Some(left.map_or(RELIANCE_MAX, |left| left.min(RELIANCE_MAX))));
+                if let Some(parks) = task.parks_of_another() {
+                    let (seen, since) = self.relied_on.unwrap_or((parks, Instant::now()));
+                    if seen != parks || since.elapsed() < JOIN_MAX {
+                        self.relied_on = Some((parks, if seen == parks { since } else { Instant::now() }));
+                        return Step::Join(Some(left.map_or(JOIN_MAX, |left| left.min(JOIN_MAX))));
                     }
                 }
-                task.prepare_sleep();
+                task.prepare_park();
                 self.phase = Phase::Prepared;
                 Step::Again
             }
-            Phase::Prepared if task.member.as_ref().is_some_and(Member::cannot_sleep) => {
-                task.rise();
+            Phase::Prepared if task.member.as_ref().is_some_and(Member::must_not_sleep) => {
+                task.unpark();
                 self.phase = Phase::New;
                 Step::Again
             }
@@ -211,7 +211,7 @@ impl Waiter {
                 self.phase = Phase::Asleep;
                 task.state.store.tidy();
                 let left = Waiter::leave_time_to_tidy(task, left);
-                Step::Sleep(task.lie_down(left))
+                Step::Sleep(task.park(left))
             }
         }
     }
@@ -229,15 +229,15 @@ impl Waiter {
 
     /// After [`Sleep::sleep`].
     pub fn woke(&mut self, task: &mut Task) {
-        task.rise();
+        task.unpark();
         self.phase = Phase::Asleep;
     }
 
     /// The wait is over, whatever came of it. Must be called.
     #[inline]
     pub fn finish(self, task: &mut Task) {
-        if matches!(self.phase, Phase::Prepared) && !task.someone_sleeps() {
-            task.rise();
+        if matches!(self.phase, Phase::Prepared) && !task.another_thread_sleeps() {
+            task.unpark();
         }
     }
 }
@@ -247,7 +247,7 @@ pub struct Sleep {
     descriptors: Option<Arc<Descriptors>>,
     writing: bool,
     /// What the daemon says has to wait.
-    deaf: bool,
+    ignore_socket: bool,
     timeout: Option<Duration>,
 }
 
@@ -284,11 +284,11 @@ impl Sleep {
             count += 1;
         };
         add(&descriptors.bell, PollFlags::IN);
-        add(&descriptors.nudge, PollFlags::IN);
+        add(&descriptors.wake, PollFlags::IN);
         if let Some(links) = &descriptors.links {
             add(links, PollFlags::IN);
         }
-        if let Some(socket) = descriptors.socket.as_ref().filter(|_| !self.deaf) {
+        if let Some(socket) = descriptors.socket.as_ref().filter(|_| !self.ignore_socket) {
             add(socket, if self.writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN });
         }
         (list.map(|place| place.unwrap_or(PollFd::new(&descriptors.bell, PollFlags::empty()))), count)
@@ -308,14 +308,14 @@ impl Member {
     /// Whether others have a better use for the core than a wait: there are more of them than cores, or
     /// the daemon carries a long message of ours. Its answer cannot come soon, and a core that seems
     /// busy is not given to those who carry it.
-    fn leaves_the_core(&mut self) -> bool {
+    fn should_yield_core(&mut self) -> bool {
         std::mem::take(&mut self.carried) || self.endpoint.crowded()
     }
 
     /// Whether something has come since the task was about to sleep: one look does not take everything.
     /// Or a handler that ran meanwhile has slept itself: then nobody rings any more.
-    fn cannot_sleep(&self) -> bool {
-        self.stirring || !self.endpoint.is_napping()
+    fn must_not_sleep(&self) -> bool {
+        self.may_have_more || !self.endpoint.is_napping()
     }
 }
 
@@ -336,29 +336,29 @@ impl Task {
     }
 
     /// Whether another thread sleeps for this one too.
-    pub(crate) fn someone_sleeps(&self) -> bool {
-        self.nap_of_another().is_some()
+    pub(crate) fn another_thread_sleeps(&self) -> bool {
+        self.parks_of_another().is_some()
     }
 
-    fn nap_of_another(&self) -> Option<u32> {
-        let bed = &self.member.as_ref()?.bed;
-        bed.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| bed.naps)
+    fn parks_of_another(&self) -> Option<u32> {
+        let parker = &self.member.as_ref()?.parker;
+        parker.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| parker.parks)
     }
 
     /// For tests, which have one thread: who sleeps is another thread from now on.
     #[doc(hidden)]
     pub fn take_sleeper_for_another(&mut self) {
-        if let Some(sleeper) = self.member.as_mut().and_then(|member| member.bed.sleeper.as_mut()) {
+        if let Some(sleeper) = self.member.as_mut().and_then(|member| member.parker.sleeper.as_mut()) {
             *sleeper = Pid::INIT;
         }
     }
 
     /// Senders ring from now on.
-    pub(crate) fn prepare_sleep(&mut self) {
+    pub(crate) fn prepare_park(&mut self) {
         if let Some(member) = &mut self.member {
-            member.stirring = false;
+            member.may_have_more = false;
             member.endpoint.prepare_sleep();
-            member.groups.lie_down();
+            member.groups.prepare_park();
         }
     }
 
@@ -366,9 +366,9 @@ impl Task {
     /// ring. What has come meanwhile rings too, for the program has not heard of it.
     pub fn arm(&mut self) {
         // Who sleeps has done so, and what has rung is for him to hear.
-        if !self.someone_sleeps() {
-            self.rise();
-            self.prepare_sleep();
+        if !self.another_thread_sleeps() {
+            self.unpark();
+            self.prepare_park();
         }
         if let Some(member) = &mut self.member {
             member.look_at_socket = true;
@@ -381,34 +381,36 @@ impl Task {
     }
 
     /// The descriptors to sleep on, after a last look.
-    pub(crate) fn lie_down(&mut self, timeout: Option<Duration>) -> Sleep {
-        let lonely = Some(timeout.map_or(LONELY_PAUSE, |time| time.min(LONELY_PAUSE)));
+    pub(crate) fn park(&mut self, timeout: Option<Duration>) -> Sleep {
+        let disconnected = Some(timeout.map_or(DISCONNECTED_PAUSE, |time| time.min(DISCONNECTED_PAUSE)));
         let Some(member) = &mut self.member else {
-            return Sleep { descriptors: None, writing: false, deaf: false, timeout: lonely };
+            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: disconnected };
         };
-        let socket = member.link.as_ref().map(|link| link.as_fd());
-        // Where there is no room for descriptors, short naps take the place of being woken.
-        let Ok(descriptors) = member.bed.make(socket, member.endpoint.bell().as_fd(), member.direct.watched()) else {
+        let socket = member.daemon.as_ref().map(|link| link.as_fd());
+        // Where there is no room for descriptors, short parks take the place of being woken.
+        let Ok(descriptors) =
+            member.parker.descriptors(socket, member.endpoint.bell().as_fd(), member.direct.watched())
+        else {
             let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
-            return Sleep { descriptors: None, writing: false, deaf: false, timeout: nap };
+            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: nap };
         };
-        member.bed.sleeper = Some(gettid());
-        member.bed.naps = member.bed.naps.wrapping_add(1);
-        let crowded = member.link.as_ref().is_some_and(|link| link.is_crowded());
-        let writing = member.link.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
-        let deaf = member.direct.waits_for.is_some();
+        member.parker.sleeper = Some(gettid());
+        member.parker.parks = member.parker.parks.wrapping_add(1);
+        let crowded = member.daemon.as_ref().is_some_and(|link| link.is_crowded());
+        let writing = member.daemon.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
+        let ignore_socket = member.direct.draining.is_some();
         let longest = if crowded { pvm_link::CROWDED_PAUSE } else { SLEEP_MAX };
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
-        Sleep { descriptors: Some(descriptors), writing, deaf, timeout }
+        Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }
     }
 
     /// After sleeping, or when it was not needed after all.
-    pub(crate) fn rise(&mut self) {
+    pub(crate) fn unpark(&mut self) {
         if let Some(member) = &mut self.member {
             member.endpoint.awake();
-            self.state.news |= member.groups.rise();
-            if member.bed.sleeper.take().is_some() {
-                member.bed.hush();
+            self.state.news |= member.groups.unpark();
+            if member.parker.sleeper.take().is_some() {
+                member.parker.clear_wake();
                 member.look_at_socket = true;
             }
         }

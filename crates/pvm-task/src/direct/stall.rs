@@ -13,15 +13,15 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    pub fn ends(&mut self) {
+    pub fn reset(&mut self) {
         self.since = None;
     }
 
     /// Whether that is too long now. While nothing is tried again there is no stall: either nothing is under way, or the
     /// other side's system says that its task does not read. One who waits for what comes cannot know.
-    pub fn has_come(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
+    pub fn is_expired(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
         if !carried.retries && !waits {
-            self.ends();
+            self.reset();
             return false;
         }
         let (since, before) = *self.since.get_or_insert((now, carried));

@@ -16,7 +16,7 @@ pub const DECODER: &[Source] = &[
         "crates/pvm-task/src/control.rs",
         &["enter", "read_control", "handle", "answer", "meet", "deliver", "wait_for_welcome", "lose_daemon"],
     ),
-    part("crates/pvm-task/src/direct/mod.rs", &["add_direct", "peer_ended"]),
+    part("crates/pvm-task/src/direct/mod.rs", &["on_direct_link", "on_peer_exit"]),
     part("crates/pvm-task/src/groups/mod.rs", &["group_arrived"]),
 ];
 
@@ -51,24 +51,24 @@ fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let Ok((mut member, _)) = Member::enter(link, &environment, None) else { return Ok(()) };
     let mut task = Task::new(&environment);
     let fates = [
-        Fate::Wanted,
+        Fate::PostedReceive,
         Fate::Unheeded,
         Fate::Introduction(Tid(NAMES[0])),
         Fate::Introduction(Tid(NAMES[4])),
-        Fate::Wanted,
+        Fate::PostedReceive,
         Fate::Direct(Tid(NAMES[0])),
     ];
     let requests = fates.len();
     for fate in fates {
-        member.direct.open_asks += usize::from(matches!(fate, Fate::Direct(_)));
+        member.direct.open_requests += usize::from(matches!(fate, Fate::Direct(_)));
         // One who is not heard any more has hung up.
         let _ = member.request(Request::Config, fate);
     }
-    while !from.is_empty() && member.link.is_some() {
+    while !from.is_empty() && member.daemon.is_some() {
         for _ in 0..=from.arbitrary::<u8>()? % 4 {
             daemon.say(from)?;
         }
-        member.direct.waits_for = None;
+        member.direct.draining = None;
         member.read_control(&mut task.state);
         member.poll(&mut task.state);
         assert!(member.requests.len() <= requests);

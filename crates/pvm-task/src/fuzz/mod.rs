@@ -2,8 +2,8 @@
 mod control;
 
 use crate::direct::Body;
-use crate::direct::end::{End, News, Wanted};
-use crate::direct::kept::{Copy, Message};
+use crate::direct::link::{DirectLink, PostedReceive, ReadOutcome};
+use crate::direct::send_queue::{QueuedBody, QueuedMessage};
 use crate::message::Place;
 use crate::output::Output;
 use crate::receive::Envelope;
@@ -55,18 +55,18 @@ pub const TARGETS: &[Target] = &[
         name: "direct-link",
         run: direct_link,
         decoder: &[part(
-            "crates/pvm-task/src/direct/end.rs",
+            "crates/pvm-task/src/direct/link.rs",
             &[
                 "read",
                 "read_frames",
-                "go_on",
-                "read_straight",
+                "continue_message",
+                "read_posted",
                 "parts_of",
                 "envelope",
-                "turn",
-                "say_hello",
+                "on_route_switch",
+                "send_hello",
                 "interest",
-                "acknowledged",
+                "on_acknowledgement",
             ],
         )],
     },
@@ -193,7 +193,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         None => Link::clear(far),
         Some(secret) => other_side(far, secret, direct.calls),
     });
-    let mut end = End::new(&direct, near).expect("a link");
+    let mut end = DirectLink::new(&direct, near).expect("a link");
     let mut sent = 0;
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 10 {
@@ -203,16 +203,16 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
                 let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
                 let taken = if body.len() % 2 == 0 { sent } else { body.len() as u32 % 4 };
-                say(&mut far, &[&End::head(meta, body.len(), taken)[..], &body].concat());
+                say(&mut far, &[&DirectLink::header(meta, body.len(), taken)[..], &body].concat());
             }
-            4 => say(&mut far, &End::head([0; 6], from.arbitrary::<u32>()? as usize, sent)),
+            4 => say(&mut far, &DirectLink::header([0; 6], from.arbitrary::<u32>()? as usize, sent)),
             5 => {
-                end.turn();
+                end.on_route_switch();
                 let meta = [0, 5, 0, 0, 0, 0];
-                let mut body = Copy::reserve(Body::Bytes(&[5; 100]), &mut end.kept.spares).expect("memory");
+                let mut body = QueuedBody::reserve(Body::Bytes(&[5; 100]), &mut end.queue.pool).expect("memory");
                 body.fill(Body::Bytes(&[5; 100]));
-                let written = end.kept.all_written() && end.write(meta, body.body());
-                end.keep(Message { meta, body, length: 100 }, written);
+                let written = end.queue.all_written() && end.write(meta, body.body());
+                end.enqueue(QueuedMessage { meta, body, length: 100 }, written);
                 sent += u32::from(written);
                 let count: u32 = from.arbitrary::<u8>()?.into();
                 say(&mut far, &Link::frame_head(3, &(count % 8).to_le_bytes(), 0));
@@ -223,14 +223,14 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let filter = Filter { src: ANY, tag: from.arbitrary::<u8>()?.into(), ctx: 0 };
                 let is_special = |envelope: &Envelope| envelope.tag == 7;
                 let mut wanted =
-                    Wanted { filter: &filter, own: 1, room: &mut room, is_special: &is_special, found: None };
-                if end.read(&mut Vec::new(), Some(&mut wanted), &mut News::default()).is_err() {
+                    PostedReceive { filter: &filter, own: 1, room: &mut room, is_special: &is_special, found: None };
+                if end.read(&mut Vec::new(), Some(&mut wanted), &mut ReadOutcome::default()).is_err() {
                     return Ok(());
                 }
                 assert!(wanted.found.is_none_or(|(envelope, bytes)| envelope.tag == filter.tag && bytes <= room.len()));
             }
             _ => {
-                let (mut arrived, mut news) = (Vec::new(), News::default());
+                let (mut arrived, mut news) = (Vec::new(), ReadOutcome::default());
                 let result = end.read(&mut arrived, None, &mut news);
                 assert_eq!(arrived.len(), news.messages);
                 arrived.iter().for_each(|one| assert_eq!(one.envelope(1).src, 0x80001));
@@ -240,7 +240,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
         end.interest();
-        assert!(end.kept.bytes() <= 100 * end.kept.number() as usize);
+        assert!(end.queue.bytes() <= 100 * end.queue.sent_count() as usize);
         let _ = far.as_mut().map(Link::handshake);
     }
     Ok(())

@@ -219,12 +219,12 @@ impl Groups {
     }
 
     /// The task is about to sleep: who has what it waits for must ring.
-    pub fn lie_down(&self) {
-        self.waiting.iter().for_each(Waiting::lie_down);
+    pub fn prepare_park(&self) {
+        self.waiting.iter().for_each(Waiting::prepare_park);
     }
 
     /// It is awake. Says whether somebody else than the sleeper may have been rung for.
-    pub fn rise(&self) -> bool {
+    pub fn unpark(&self) -> bool {
         self.waiting.iter().for_each(|waiting| waiting.known.view.rise(waiting.instance));
         self.waiting.len() > 1
     }
@@ -244,7 +244,7 @@ impl Waiting {
         self.generation.is_some_and(|generation| self.known.view.passed(generation).is_some())
     }
 
-    fn lie_down(&self) {
+    fn prepare_park(&self) {
         self.known.view.lie_down(self.instance);
     }
 }
@@ -334,14 +334,14 @@ impl Task {
 
     /// From now on this task waits for other members: they ring it when they have what it waits for.
     fn wait_in(&mut self, known: &Rc<Known>, instance: u32, generation: Option<u32>) -> GroupWait {
-        let sleeps = self.someone_sleeps();
+        let sleeps = self.another_thread_sleeps();
         let Some(member) = &mut self.member else { return GroupWait(0) };
         let groups = &mut member.groups;
         groups.next_wait = groups.next_wait.wrapping_add(1);
         let waiting = Waiting { number: groups.next_wait, known: known.clone(), instance, generation };
         if sleeps {
             // Another thread sleeps for all of them already.
-            waiting.lie_down();
+            waiting.prepare_park();
         }
         groups.waiting.push(waiting);
         GroupWait(groups.next_wait)

@@ -7,7 +7,7 @@
 //!
 //! Each message says how many the sender has taken in from the other side; one who takes in much and sends nothing
 //! says so by itself now and then. What has not been acknowledged is kept, see `back`.
-use super::kept::{Copy, Kept, Message};
+use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
 use super::{Body, LENT_BYTES_MIN};
 use crate::queue::accepts;
@@ -59,13 +59,13 @@ mod kind {
 }
 
 /// A message that has come as a whole.
-pub(crate) struct Arrived {
+pub(crate) struct LinkMessage {
     pub peer: Tid,
     pub meta: Meta,
     pub body: Vec<u8>,
 }
 
-impl Arrived {
+impl LinkMessage {
     pub fn envelope(&self, own: i32) -> Envelope {
         envelope(self.peer, own, self.meta)
     }
@@ -77,7 +77,7 @@ fn envelope(peer: Tid, own: i32, meta: Meta) -> Envelope {
 }
 
 /// Somebody waits for a message, and has room for it.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct PostedReceive<'a> {
     pub filter: &'a Filter,
     pub own: i32,
     pub room: &'a mut [u8],
@@ -88,66 +88,66 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// A message of which a part has come.
-struct Current {
+struct PartialMessage {
     meta: Meta,
     bytes: usize,
     body: Vec<u8>,
 }
 
 /// One end of a direct link.
-pub(crate) struct End {
+pub(crate) struct DirectLink {
     pub peer: Tid,
-    link: Link,
+    connection: Link,
     /// This side begins.
     calls: bool,
-    said_hello: bool,
-    heard_hello: bool,
+    hello_sent: bool,
+    hello_received: bool,
     /// What is sent goes this way.
     pub carries: bool,
     /// The other side's turn has come: what it sends comes this way.
-    turned: bool,
-    current: Option<Current>,
+    peer_switched: bool,
+    partial: Option<PartialMessage>,
     /// Messages that are in the receiver's hands, not only read.
-    taken: Rc<Cell<u32>>,
+    received: Rc<Cell<u32>>,
     /// What the other side has been told of that, and bytes taken in since.
-    told: u32,
-    untold_bytes: usize,
+    reported: u32,
+    unreported_bytes: usize,
     /// The beginning of the message of which a part has been sent, and how many bytes of it and its body have.
-    head: Vec<u8>,
-    sent: usize,
+    header: Vec<u8>,
+    written: usize,
     /// All bytes sent.
-    sent_bytes: u64,
-    pub kept: Kept,
+    total_written: u64,
+    pub queue: SendQueue,
     /// How much was kept, in bytes and in messages, when it was seen through.
-    seen: (usize, usize),
+    polled_at: (usize, usize),
     /// The other side takes nothing at the moment.
-    stalled: bool,
+    blocked: bool,
     stall: Stall,
     /// Nothing can be sent any more.
-    mute: bool,
+    write_failed: bool,
     /// Nothing more is read.
-    pub closed: bool,
+    pub read_closed: bool,
     /// What is sent goes by the default route again, as soon as what was kept has gone.
-    pub returns: bool,
+    pub falling_back: bool,
     /// The other side has been told so.
-    pub said_back: bool,
+    pub fallback_sent: bool,
     /// There is more to read than was taken.
-    pub unfinished: bool,
+    pub has_more: bool,
     /// What is watched for on the socket.
     pub watched: PollFlags,
 }
 
 /// What a look at a link has brought.
 #[derive(Default)]
-pub(crate) struct News {
+pub(crate) struct ReadOutcome {
     pub messages: usize,
     /// The other side has said hello.
     pub usable: bool,
 }
 
-impl End {
-    pub fn new(direct: &Direct, socket: OwnedFd) -> Result<End, LinkError> {
-        let mut link = match &direct.secret {
+impl DirectLink {
+    pub fn new(direct: &Direct, socket: OwnedFd) -> Result<DirectLink, LinkError> {
+        let mut connection = match &direct.secret {
             None => Link::clear(socket),
             Some(secret) => {
                 // Both sides have the same key, and nobody else has it.
@@ -161,76 +161,76 @@ impl End {
                 }
             }
         };
-        link.set_frame_bytes_max(FRAME_BYTES_MAX);
-        link.set_queued_bytes_max(usize::MAX);
-        Ok(End {
+        connection.set_frame_bytes_max(FRAME_BYTES_MAX);
+        connection.set_queued_bytes_max(usize::MAX);
+        Ok(DirectLink {
             peer: direct.peer,
-            link,
+            connection,
             calls: direct.calls,
-            said_hello: false,
-            heard_hello: false,
+            hello_sent: false,
+            hello_received: false,
             carries: false,
-            turned: false,
-            current: None,
-            taken: Rc::default(),
-            told: 0,
-            untold_bytes: 0,
-            head: Vec::new(),
-            sent: 0,
-            sent_bytes: 0,
-            kept: Kept::default(),
-            seen: (0, 0),
-            stalled: false,
+            peer_switched: false,
+            partial: None,
+            received: Rc::default(),
+            reported: 0,
+            unreported_bytes: 0,
+            header: Vec::new(),
+            written: 0,
+            total_written: 0,
+            queue: SendQueue::default(),
+            polled_at: (0, 0),
+            blocked: false,
             stall: Stall::default(),
-            mute: false,
-            closed: false,
-            returns: false,
-            said_back: false,
-            unfinished: false,
+            write_failed: false,
+            read_closed: false,
+            falling_back: false,
+            fallback_sent: false,
+            has_more: false,
             watched: PollFlags::empty(),
         })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
+        self.connection.as_fd()
     }
 
     /// Whether the other side is known to read the link, and has yet to be told that all comes this
     /// way from now on.
-    pub fn may_turn(&self) -> bool {
-        self.heard_hello && !self.carries && !self.returns
+    pub fn may_switch(&self) -> bool {
+        self.hello_received && !self.carries && !self.falling_back
     }
 
     /// Whether it may come to be used.
-    pub fn is_unsettled(&self) -> bool {
-        !self.carries && !self.returns
+    pub fn has_pending(&self) -> bool {
+        !self.carries && !self.falling_back
     }
 
     /// Counts the messages taken in.
-    pub fn taken(&self) -> Rc<Cell<u32>> {
-        self.taken.clone()
+    pub fn received_count(&self) -> Rc<Cell<u32>> {
+        self.received.clone()
     }
 
     /// The other side's turn has come.
-    pub fn turn(&mut self) {
-        self.turned = true;
-        self.unfinished = true;
+    pub fn on_route_switch(&mut self) {
+        self.peer_switched = true;
+        self.has_more = true;
     }
 
     /// Whether what comes is read: what came before on the default route is there.
-    pub fn is_read(&self) -> bool {
-        self.turned && !self.closed
+    pub fn is_reading(&self) -> bool {
+        self.peer_switched && !self.read_closed
     }
 
     /// Whether the other side has yet to be told that what is sent does not come here any more.
-    pub fn is_unsaid(&self) -> bool {
-        self.returns && !self.said_back
+    pub fn owes_fallback(&self) -> bool {
+        self.falling_back && !self.fallback_sent
     }
 
     /// What is to be watched for on the socket. Before the turn what comes must not be read.
     pub fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, !self.closed && (!self.heard_hello || self.turned));
+        flags.set(PollFlags::IN, !self.read_closed && (!self.hello_received || self.peer_switched));
         flags.set(PollFlags::OUT, !self.is_flushed());
         flags
     }
@@ -240,70 +240,70 @@ impl End {
     /// Takes what has come. After an error nothing more comes; what came before is among `arrived`.
     pub fn read(
         &mut self,
-        arrived: &mut impl Extend<Arrived>,
-        wanted: Option<&mut Wanted<'_>>,
-        news: &mut News,
+        arrived: &mut impl Extend<LinkMessage>,
+        wanted: Option<&mut PostedReceive<'_>>,
+        outcome: &mut ReadOutcome,
     ) -> Result<(), LinkError> {
-        if self.closed {
+        if self.read_closed {
             return Ok(());
         }
         self.flush();
         // Not as soon as it was taken in: then an answer may carry it.
-        self.acknowledge_much();
-        self.read_frames(arrived, wanted, news)
+        self.acknowledge_if_due();
+        self.read_frames(arrived, wanted, outcome)
     }
 
     fn read_frames(
         &mut self,
-        arrived: &mut impl Extend<Arrived>,
-        mut wanted: Option<&mut Wanted<'_>>,
-        news: &mut News,
+        arrived: &mut impl Extend<LinkMessage>,
+        mut wanted: Option<&mut PostedReceive<'_>>,
+        outcome: &mut ReadOutcome,
     ) -> Result<(), LinkError> {
-        if !self.said_hello {
-            if !self.link.handshake()? {
+        if !self.hello_sent {
+            if !self.connection.handshake()? {
                 return Ok(());
             }
-            self.link.trust_as_it_is();
+            self.connection.trust_as_it_is();
             if self.calls {
-                self.say_hello()?;
+                self.send_hello()?;
             }
         }
-        self.unfinished = false;
+        self.has_more = false;
         let (mut messages, mut bytes) = (0, 0);
         while messages < MESSAGES_IN_TURN_MAX && bytes < BYTES_IN_TURN_MAX {
-            if self.current.is_some() {
-                let Some(whole) = self.go_on()? else { return Ok(()) };
+            if self.partial.is_some() {
+                let Some(whole) = self.continue_message()? else { return Ok(()) };
                 messages += 1;
                 bytes += whole.body.len();
-                news.messages += 1;
+                outcome.messages += 1;
                 arrived.extend([whole]);
                 continue;
             }
-            if self.heard_hello && !self.turned {
+            if self.hello_received && !self.peer_switched {
                 return Ok(());
             }
-            let Some(head) = self.link.receive()? else { return Ok(()) };
+            let Some(head) = self.connection.receive()? else { return Ok(()) };
             match (head.kind, <&[u8; HEADER_BYTES]>::try_from(head.header())) {
-                (kind::HELLO, _) if !self.heard_hello && head.body_bytes == 0 => {
-                    self.heard_hello = true;
-                    news.usable = true;
-                    if !self.said_hello {
-                        self.say_hello()?;
+                (kind::HELLO, _) if !self.hello_received && head.body_bytes == 0 => {
+                    self.hello_received = true;
+                    outcome.usable = true;
+                    if !self.hello_sent {
+                        self.send_hello()?;
                     }
                 }
                 (kind::TAKEN, _) if head.body_bytes == 0 => {
                     let count = head.header().try_into().map_err(|_| LinkError::Malformed)?;
-                    self.acknowledged(u32::from_le_bytes(count))?;
+                    self.on_acknowledgement(u32::from_le_bytes(count))?;
                 }
                 (kind::MESSAGE, Ok(header)) => {
                     let (words, count) = parts_of(header);
-                    self.acknowledged(count)?;
-                    self.current = Some(Current { meta: words, bytes: head.body_bytes, body: Vec::new() });
+                    self.on_acknowledgement(count)?;
+                    self.partial = Some(PartialMessage { meta: words, bytes: head.body_bytes, body: Vec::new() });
                     // One that came before may be what is waited for.
                     if let Some(wanted) = wanted.as_deref_mut().filter(|_| messages == 0) {
-                        self.read_straight(wanted)?;
+                        self.read_posted(wanted)?;
                         if wanted.found.is_some() {
-                            self.unfinished = self.link.has_unread();
+                            self.has_more = self.connection.has_unread();
                             return Ok(());
                         }
                     }
@@ -311,22 +311,22 @@ impl End {
                 _ => return Err(LinkError::Malformed),
             }
         }
-        self.unfinished = true;
+        self.has_more = true;
         Ok(())
     }
 
     /// The one who was called waits for the caller's: before, the caller's daemon may still read from
     /// the connection.
-    fn say_hello(&mut self) -> Result<(), LinkError> {
-        self.said_hello = true;
-        self.link.send(kind::HELLO, &[], &[])
+    fn send_hello(&mut self) -> Result<(), LinkError> {
+        self.hello_sent = true;
+        self.connection.send(kind::HELLO, &[], &[])
     }
 
     /// Goes on with the current message; gives it when it is whole.
-    fn go_on(&mut self) -> Result<Option<Arrived>, LinkError> {
-        let Some(Current { meta, bytes, body }) = &mut self.current else { return Ok(None) };
+    fn continue_message(&mut self) -> Result<Option<LinkMessage>, LinkError> {
+        let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(None) };
         let (meta, bytes) = (*meta, *bytes);
-        let mut done = bytes - self.link.body_left();
+        let mut done = bytes - self.connection.body_left();
         while done < bytes {
             let room = bytes.min(done + GROWTH_BYTES);
             let reserved = bytes.min(RESERVED_BYTES.max(2 * room));
@@ -335,7 +335,7 @@ impl End {
                 return Ok(None);
             }
             body.resize(room, 0);
-            match self.link.take(&mut body[done..room])? {
+            match self.connection.take(&mut body[done..room])? {
                 0 => {
                     body.truncate(done);
                     return Ok(None);
@@ -344,13 +344,13 @@ impl End {
             }
         }
         body.truncate(bytes);
-        Ok(self.current.take().map(|current| Arrived { peer: self.peer, meta, body: current.body }))
+        Ok(self.partial.take().map(|current| LinkMessage { peer: self.peer, meta, body: current.body }))
     }
 
     /// Reads the message that begins to where somebody waits for it, if it fits there. When its bytes
     /// keep one waiting it becomes one like the others.
-    fn read_straight(&mut self, wanted: &mut Wanted<'_>) -> Result<(), LinkError> {
-        let Some(Current { meta, bytes, body }) = &mut self.current else { return Ok(()) };
+    fn read_posted(&mut self, wanted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
+        let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
         let envelope = envelope(self.peer, wanted.own, *meta);
         let fits = accepts(wanted.filter, envelope.src, envelope.tag, envelope.ctx) && *bytes <= wanted.room.len();
         if !fits || (wanted.is_special)(&envelope) {
@@ -358,50 +358,50 @@ impl End {
         }
         let (bytes, mut done) = (*bytes, 0);
         while done < bytes {
-            let count = self.link.take(&mut wanted.room[done..bytes])?;
+            let count = self.connection.take(&mut wanted.room[done..bytes])?;
             done += count;
-            let stalls = count == 0 && !ready(&self.link, PollFlags::IN, STALL_TIME_MAX);
+            let stalls = count == 0 && !ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
             // Without memory for a copy it stays where it is.
             if stalls && body.try_reserve_exact(bytes).is_ok() {
                 body.extend_from_slice(&wanted.room[..done]);
                 return Ok(());
             }
         }
-        self.current = None;
-        self.took(bytes);
+        self.partial = None;
+        self.count_received(bytes);
         wanted.found = Some((envelope, bytes));
         Ok(())
     }
 
     /// A message is in the receiver's hands.
-    pub fn took(&mut self, bytes: usize) {
-        self.taken.set(self.taken.get().wrapping_add(1));
-        self.untold_bytes += bytes;
+    pub fn count_received(&mut self, bytes: usize) {
+        self.received.set(self.received.get().wrapping_add(1));
+        self.unreported_bytes += bytes;
         if bytes >= LENT_BYTES_MIN {
-            self.acknowledge_much();
+            self.acknowledge_if_due();
         }
     }
 
     /// The other side has taken in so many messages.
-    fn acknowledged(&mut self, count: u32) -> Result<(), LinkError> {
+    fn on_acknowledgement(&mut self, count: u32) -> Result<(), LinkError> {
         // What has gone another way is nobody's to acknowledge here.
-        if self.returns || self.kept.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
+        if self.falling_back || self.queue.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
     }
 
     /// Why nothing more is read: the other side's task has ended, and all that it sent here has come.
     pub fn has_ended(&self) -> bool {
-        self.link.has_ended() && !self.mute && self.heard_hello
+        self.connection.has_ended() && !self.write_failed && self.hello_received
     }
 
     /// Whether the other side has said hello: only then it can have sent, or read, anything.
-    pub fn is_mutual(&self) -> bool {
-        self.heard_hello
+    pub fn is_established(&self) -> bool {
+        self.hello_received
     }
 
     /// Ends the connection for all who hold it, the daemons among them.
-    pub fn shut(&self) {
+    pub fn shut_down(&self) {
         // It may have ended.
-        let _ = rustix::net::shutdown(&self.link, Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.connection, Shutdown::Both);
     }
 
     // ----- sending
@@ -413,51 +413,51 @@ impl End {
             return;
         }
         let before = self.progress();
-        self.mute = self.link.flush().is_err();
+        self.write_failed = self.connection.flush().is_err();
         let mut taken = true;
-        while let Some(message) = self.kept.unwritten().filter(|_| taken) {
-            let (meta, body) = (message.meta, std::mem::replace(&mut message.body, Copy::Bytes(Vec::new())));
+        while let Some(message) = self.queue.next_unwritten().filter(|_| taken) {
+            let (meta, body) = (message.meta, std::mem::replace(&mut message.body, QueuedBody::Bytes(Vec::new())));
             taken = self.write(meta, body.body());
-            self.kept.unwritten().expect("it is still there").body = body;
+            self.queue.next_unwritten().expect("it is still there").body = body;
             if taken {
-                self.kept.wrote();
+                self.queue.mark_written();
             }
         }
-        self.stalled &= self.progress() == before;
-        self.acknowledge_much();
+        self.blocked &= self.progress() == before;
+        self.acknowledge_if_due();
     }
 
     /// Whether nothing waits for the socket.
     pub fn is_flushed(&self) -> bool {
-        self.is_silent() || (!self.link.wants_write() && self.kept.all_written())
+        self.is_send_closed() || (!self.connection.wants_write() && self.queue.all_written())
     }
 
     /// Whether nothing is sent here any more.
-    pub fn is_silent(&self) -> bool {
-        self.mute || self.returns
+    pub fn is_send_closed(&self) -> bool {
+        self.write_failed || self.falling_back
     }
 
     /// Whether it is of no use any more, and that has not been seen to.
     pub fn is_broken(&self) -> bool {
-        self.mute && !self.returns
+        self.write_failed && !self.falling_back
     }
 
     /// Changes when something that was sent has gone to the socket.
     pub fn progress(&self) -> u64 {
-        self.sent_bytes.wrapping_sub(self.link.queued_bytes() as u64)
+        self.total_written.wrapping_sub(self.connection.queued_bytes() as u64)
     }
 
-    /// [`End::write_head`] by itself.
+    /// [`DirectLink::write_header`] by itself.
     #[cfg(any(test, fuzzing))]
-    pub fn head(meta: Meta, bytes: usize, taken: u32) -> Vec<u8> {
+    pub fn header(meta: Meta, bytes: usize, taken: u32) -> Vec<u8> {
         let mut head = Vec::new();
-        End::write_head(meta, bytes, taken, &mut head);
+        DirectLink::write_header(meta, bytes, taken, &mut head);
         head
     }
 
     /// Appends the header of a message to `into`: `bytes` is the length of its body, `taken` acknowledges the messages
     /// received so far.
-    pub fn write_head(meta: Meta, bytes: usize, taken: u32, into: &mut Vec<u8>) {
+    pub fn write_header(meta: Meta, bytes: usize, taken: u32, into: &mut Vec<u8>) {
         let mut header = [0; HEADER_BYTES];
         let words = meta.into_iter().take(WORDS).chain([taken]);
         for (place, word) in header.chunks_exact_mut(4).zip(words) {
@@ -468,93 +468,94 @@ impl End {
 
     /// Sends as much of the next message as the socket takes. Says whether that was all of it.
     pub fn write(&mut self, meta: Meta, body: Body<'_>) -> bool {
-        if self.is_silent() {
+        if self.is_send_closed() {
             return false;
         }
-        if self.head.is_empty() {
-            (self.told, self.untold_bytes) = (self.taken.get(), 0);
-            End::write_head(meta, body.len(), self.told, &mut self.head);
+        if self.header.is_empty() {
+            (self.reported, self.unreported_bytes) = (self.received.get(), 0);
+            DirectLink::write_header(meta, body.len(), self.reported, &mut self.header);
         }
-        let whole = self.head.len() + body.len();
+        let whole = self.header.len() + body.len();
         let mut step = Vec::new();
-        while self.sent < whole {
-            let lead = &self.head[self.sent.min(self.head.len())..];
-            let piece = body.from(self.sent.saturating_sub(self.head.len()), &mut step);
-            match self.link.offer(&[lead, piece]) {
+        while self.written < whole {
+            let lead = &self.header[self.written.min(self.header.len())..];
+            let piece = body.from(self.written.saturating_sub(self.header.len()), &mut step);
+            match self.connection.offer(&[lead, piece]) {
                 Ok(0) => return false,
                 Ok(count) => {
-                    self.sent += count;
-                    self.sent_bytes += count as u64;
+                    self.written += count;
+                    self.total_written += count as u64;
                 }
                 Err(_) => {
-                    self.mute = true;
+                    self.write_failed = true;
                     return false;
                 }
             }
         }
-        self.head.clear();
-        self.sent = 0;
-        self.stalled = false;
+        self.header.clear();
+        self.written = 0;
+        self.blocked = false;
         true
     }
 
     /// Tells what was taken in if that is much. Not within a message.
-    pub fn acknowledge_much(&mut self) {
-        let taken = self.taken.get();
-        let much = self.untold_bytes >= ACKNOWLEDGED_BYTES || taken.wrapping_sub(self.told) >= ACKNOWLEDGED_MESSAGES;
-        if much && self.head.is_empty() && !self.is_silent() {
-            (self.told, self.untold_bytes) = (taken, 0);
-            self.mute = self.link.send(kind::TAKEN, &taken.to_le_bytes(), &[]).is_err();
+    pub fn acknowledge_if_due(&mut self) {
+        let taken = self.received.get();
+        let much =
+            self.unreported_bytes >= ACKNOWLEDGED_BYTES || taken.wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES;
+        if much && self.header.is_empty() && !self.is_send_closed() {
+            (self.reported, self.unreported_bytes) = (taken, 0);
+            self.write_failed = self.connection.send(kind::TAKEN, &taken.to_le_bytes(), &[]).is_err();
         }
     }
 
     /// A message goes to those that are kept. `written`: the link has taken it.
-    pub fn keep(&mut self, message: Message, written: bool) {
-        self.stalled |= !written;
-        self.kept.push(message, written);
+    pub fn enqueue(&mut self, message: QueuedMessage, written: bool) {
+        self.blocked |= !written;
+        self.queue.push(message, written);
     }
 
     /// Whether the acknowledgements are to be read that may have come: who only sends does not read otherwise.
-    pub fn keeps_much(&mut self) -> bool {
-        let (bytes, messages) = (self.kept.bytes(), self.kept.len());
+    pub fn should_poll(&mut self) -> bool {
+        let (bytes, messages) = (self.queue.bytes(), self.queue.len());
         // Acknowledged since.
-        self.seen = (self.seen.0.min(bytes), self.seen.1.min(messages));
-        let much = bytes - self.seen.0 >= SEEN_BYTES || messages - self.seen.1 >= SEEN_MESSAGES;
+        self.polled_at = (self.polled_at.0.min(bytes), self.polled_at.1.min(messages));
+        let much = bytes - self.polled_at.0 >= SEEN_BYTES || messages - self.polled_at.1 >= SEEN_MESSAGES;
         if much {
-            self.seen = (bytes, messages);
+            self.polled_at = (bytes, messages);
         }
-        much && !self.closed
+        much && !self.read_closed
     }
 
     /// Whether a sender leaves its message here without waiting.
-    pub fn is_stalled(&self) -> bool {
-        self.stalled
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
     }
 
     /// What the connection has carried; nothing where it does not say.
     pub fn carried(&self) -> Carried {
-        self.link.carried().unwrap_or_default()
+        self.connection.carried().unwrap_or_default()
     }
 
     /// Whether the connection has ended before this side began to read it. The other side may have lost the link before
     /// it read this side's hello; then it sends nothing here, and nothing else tells of the end.
-    pub fn has_ended_unread(&self) -> bool {
-        if !self.heard_hello || self.turned || self.closed || self.returns {
+    pub fn has_ended_before_switch(&self) -> bool {
+        if !self.hello_received || self.peer_switched || self.read_closed || self.falling_back {
             return false;
         }
-        let connection = &mut [PollFd::new(&self.link, PollFlags::RDHUP)];
+        let connection = &mut [PollFd::new(&self.connection, PollFlags::RDHUP)];
         rustix::event::poll(connection, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     /// Whether nothing has got through for too long. `waits`: what comes counts too, for one who waits for the last
     /// words of a task that is dead.
     pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
-        if self.closed || (self.kept.is_empty() && !waits) {
-            self.stall.ends();
+        if self.read_closed || (self.queue.is_empty() && !waits) {
+            self.stall.reset();
             return false;
         }
         let carried = self.carried();
-        self.stall.has_come(carried, waits, now)
+        self.stall.is_expired(carried, waits, now)
     }
 }
 
@@ -575,5 +576,5 @@ fn ready(link: &Link, flags: PollFlags, time: Duration) -> bool {
 }
 
 #[cfg(test)]
-#[path = "end_tests.rs"]
+#[path = "link_tests.rs"]
 mod tests;

@@ -7,38 +7,38 @@ const ONE: Tid = Tid(0x40001);
 const TWO: Tid = Tid(0x80001);
 
 /// Both ends of a link: what the first has there is the second's.
-fn pair(secret: Option<[u8; 32]>) -> [End; 2] {
+fn pair(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let one = End::new(&Direct { peer: TWO, calls: true, secret }, near).unwrap();
-    let two = End::new(&Direct { peer: ONE, calls: false, secret }, far).unwrap();
+    let one = DirectLink::new(&Direct { peer: TWO, calls: true, secret }, near).unwrap();
+    let two = DirectLink::new(&Direct { peer: ONE, calls: false, secret }, far).unwrap();
     [one, two]
 }
 
 /// Takes what is there; the tags, or the end.
-fn tags(end: &mut End) -> Result<Vec<u32>, LinkError> {
+fn tags(end: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
     let mut arrived = Vec::new();
-    let result = end.read(&mut arrived, None, &mut News::default());
-    arrived.iter().for_each(|one| end.took(one.body.len()));
-    end.acknowledge_much();
-    let tags: Vec<u32> = arrived.iter().map(|one: &Arrived| one.meta[1]).collect();
+    let result = end.read(&mut arrived, None, &mut ReadOutcome::default());
+    arrived.iter().for_each(|one| end.count_received(one.body.len()));
+    end.acknowledge_if_due();
+    let tags: Vec<u32> = arrived.iter().map(|one: &LinkMessage| one.meta[1]).collect();
     if tags.is_empty() { result.map(|()| tags) } else { Ok(tags) }
 }
 
 /// Sends as a task does; what the socket does not take waits.
-fn send(end: &mut End, tag: u32, bytes: &[u8]) {
+fn send(end: &mut DirectLink, tag: u32, bytes: &[u8]) {
     let (meta, body) = ([0, tag, 0, 0, 0, 0], Body::Bytes(bytes));
-    let mut copy = Copy::reserve(body, &mut end.kept.spares).unwrap();
+    let mut copy = QueuedBody::reserve(body, &mut end.queue.pool).unwrap();
     copy.fill(body);
-    let written = end.kept.all_written() && end.write(meta, body);
-    end.keep(Message { meta, body: copy, length: bytes.len() }, written);
+    let written = end.queue.all_written() && end.write(meta, body);
+    end.enqueue(QueuedMessage { meta, body: copy, length: bytes.len() }, written);
 }
 
 /// Both have said hello, and have heard it.
-fn acquainted(secret: Option<[u8; 32]>) -> [End; 2] {
+fn acquainted(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     let [mut one, mut two] = pair(secret);
     let end = Instant::now() + Duration::from_secs(20);
-    while !(one.may_turn() && two.may_turn()) {
+    while !(one.may_switch() && two.may_switch()) {
         assert!(Instant::now() < end);
         assert_eq!(tags(&mut one), Ok(vec![]));
         assert_eq!(tags(&mut two), Ok(vec![]));
@@ -54,7 +54,7 @@ fn what_comes_on_the_link_waits_for_the_turn() {
         send(&mut one, 6, &[9; 100_000]);
         assert_eq!(tags(&mut two), Ok(vec![]));
         assert!(!two.interest().contains(PollFlags::IN));
-        two.turn();
+        two.on_route_switch();
         let mut came = Vec::new();
         let end = Instant::now() + Duration::from_secs(20);
         while came.len() < 2 {
@@ -70,35 +70,37 @@ fn what_comes_on_the_link_waits_for_the_turn() {
 fn nobody_is_heard_who_does_not_have_the_secret() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let mut one = End::new(&Direct { peer: TWO, calls: true, secret: Some([7; 32]) }, near).unwrap();
-    let mut two = End::new(&Direct { peer: ONE, calls: false, secret: Some([8; 32]) }, far).unwrap();
+    let mut one = DirectLink::new(&Direct { peer: TWO, calls: true, secret: Some([7; 32]) }, near).unwrap();
+    let mut two = DirectLink::new(&Direct { peer: ONE, calls: false, secret: Some([8; 32]) }, far).unwrap();
     let error = (0..100).find_map(|_| tags(&mut one).err().or(tags(&mut two).err()));
     assert!(matches!(error, Some(LinkError::Tls(_))), "{error:?}");
-    assert!(!one.may_turn() && !two.may_turn());
+    assert!(!one.may_switch() && !two.may_switch());
 }
 
 #[test]
 fn a_long_message_goes_straight_to_its_place_unless_another_comes_first() {
     let [mut one, mut two] = acquainted(None);
-    two.turn();
+    two.on_route_switch();
     let filter = Filter { src: ONE.0 as i32, tag: 6, ctx: 0 };
     send(&mut one, 6, &[3; 10_000]);
     send(&mut one, 6, &[4; 10_000]);
     let mut room = vec![0; 20_000];
     let nobody = |_: &Envelope| false;
-    let mut wanted = Wanted { filter: &filter, own: TWO.0 as i32, room: &mut room, is_special: &nobody, found: None };
-    let mut arrived: Vec<Arrived> = Vec::new();
-    two.read(&mut arrived, Some(&mut wanted), &mut News::default()).unwrap();
+    let mut wanted =
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_special: &nobody, found: None };
+    let mut arrived: Vec<LinkMessage> = Vec::new();
+    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     let (envelope, bytes) = wanted.found.unwrap();
     assert_eq!((envelope.src, envelope.tag, bytes), (ONE.0 as i32, 6, 10_000));
-    assert!(arrived.is_empty() && two.unfinished);
+    assert!(arrived.is_empty() && two.has_more);
     assert!(room[..10_000].iter().all(|byte| *byte == 3) && room[10_000] == 0);
     assert_eq!(tags(&mut two), Ok(vec![6]));
 
     send(&mut one, 5, b"");
     send(&mut one, 6, b"");
-    let mut wanted = Wanted { filter: &filter, own: TWO.0 as i32, room: &mut [], is_special: &nobody, found: None };
-    two.read(&mut arrived, Some(&mut wanted), &mut News::default()).unwrap();
+    let mut wanted =
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut [], is_special: &nobody, found: None };
+    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     assert!(wanted.found.is_none());
     assert_eq!(arrived.iter().map(|one| one.meta[1]).collect::<Vec<_>>(), [5, 6]);
 }
@@ -106,18 +108,19 @@ fn a_long_message_goes_straight_to_its_place_unless_another_comes_first() {
 #[test]
 fn a_message_that_stops_half_way_goes_on_as_one_of_the_others() {
     let [one, mut two] = acquainted(None);
-    two.turn();
+    two.on_route_switch();
     let body: Vec<u8> = (0..=255).cycle().take(5000).collect();
-    let frame = [&End::head([0, 6, 0, 0, 0, 0], 5000, 0), &body[..]].concat();
+    let frame = [&DirectLink::header([0, 6, 0, 0, 0, 0], 5000, 0), &body[..]].concat();
     assert_eq!(rustix::net::send(one.fd(), &frame[..2000], SendFlags::NOSIGNAL), Ok(2000));
     let filter = Filter { src: -1, tag: 6, ctx: 0 };
     let (mut room, nobody) = (vec![0; 5000], |_: &Envelope| false);
-    let mut wanted = Wanted { filter: &filter, own: TWO.0 as i32, room: &mut room, is_special: &nobody, found: None };
-    let mut arrived: Vec<Arrived> = Vec::new();
-    two.read(&mut arrived, Some(&mut wanted), &mut News::default()).unwrap();
+    let mut wanted =
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_special: &nobody, found: None };
+    let mut arrived: Vec<LinkMessage> = Vec::new();
+    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     assert!(wanted.found.is_none() && arrived.is_empty());
     rustix::net::send(one.fd(), &frame[2000..], SendFlags::NOSIGNAL).unwrap();
-    two.read(&mut arrived, None, &mut News::default()).unwrap();
+    two.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
     assert_eq!(arrived.pop().unwrap().body, body);
 }
 
@@ -129,10 +132,10 @@ fn the_dead_are_heard_to_their_last_word() {
         (0..4).for_each(|_| send(&mut one, 5, &[1; 30_000]));
         assert!(one.is_flushed());
         drop(one);
-        two.turn();
+        two.on_route_switch();
         assert_eq!(tags(&mut two), Ok(vec![5; 4]));
         assert_eq!(tags(&mut two), Err(LinkError::Closed));
-        assert!(two.has_ended() && two.kept.is_empty());
+        assert!(two.has_ended() && two.queue.is_empty());
     }
 }
 
@@ -140,22 +143,22 @@ fn the_dead_are_heard_to_their_last_word() {
 fn what_is_sent_is_kept_until_the_other_side_has_it() {
     for secret in [None, Some([7; 32])] {
         let [mut one, mut two] = acquainted(secret);
-        one.turn();
-        two.turn();
+        one.on_route_switch();
+        two.on_route_switch();
         (0..3).for_each(|tag| send(&mut one, tag, &[1; 1000]));
-        assert_eq!((one.kept.bytes(), one.kept.acknowledged()), (3000, 0));
+        assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (3000, 0));
         assert_eq!(tags(&mut two), Ok(vec![0, 1, 2]));
         // So little is not worth a word of its own.
         assert_eq!(tags(&mut one), Ok(vec![]));
-        assert_eq!(one.kept.bytes(), 3000);
+        assert_eq!(one.queue.bytes(), 3000);
         send(&mut two, 9, b"");
         assert_eq!(tags(&mut one), Ok(vec![9]));
-        assert_eq!((one.kept.bytes(), one.kept.acknowledged()), (0, 3));
-        assert_eq!(two.taken.get(), 3);
+        assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (0, 3));
+        assert_eq!(two.received.get(), 3);
 
         send(&mut one, 3, &vec![2; ACKNOWLEDGED_BYTES]);
         let end = Instant::now() + Duration::from_secs(20);
-        while one.kept.bytes() > 0 {
+        while one.queue.bytes() > 0 {
             assert!(Instant::now() < end);
             one.flush();
             tags(&mut two).unwrap();
@@ -166,16 +169,16 @@ fn what_is_sent_is_kept_until_the_other_side_has_it() {
             tags(&mut two).unwrap();
         }
         assert_eq!(tags(&mut one), Ok(vec![]));
-        assert!(one.kept.is_empty());
+        assert!(one.queue.is_empty());
     }
 }
 
 #[test]
 fn nobody_can_have_taken_what_was_not_sent() {
     let [mut one, mut two] = acquainted(None);
-    one.turn();
+    one.on_route_switch();
     send(&mut one, 5, b"one");
-    two.taken.set(2);
+    two.received.set(2);
     send(&mut two, 6, b"two");
     assert_eq!(tags(&mut one), Err(LinkError::Malformed));
     assert!(!one.has_ended());
@@ -187,17 +190,17 @@ fn a_link_is_given_up_on_which_nothing_gets_through_and_one_that_nobody_reads_is
     let second = |number| begin + Duration::from_secs(number);
     let carried = |acknowledged, received, retries| Carried { acknowledged, received, retries, ..Carried::default() };
     let mut stall = Stall::default();
-    let given_up = (0..60).find(|number| stall.has_come(carried(7, *number, true), false, second(*number)));
+    let given_up = (0..60).find(|number| stall.is_expired(carried(7, *number, true), false, second(*number)));
     assert_eq!(given_up, Some(STALL_LIMIT.as_secs()));
     // Something gets through now and then.
     let mut stall = Stall::default();
-    assert!((0..600).all(|number| !stall.has_come(carried(number / 8, 0, true), false, second(number))));
+    assert!((0..600).all(|number| !stall.is_expired(carried(number / 8, 0, true), false, second(number))));
     // Nothing is tried again; then it begins.
     let mut stall = Stall::default();
-    assert!((0..600).all(|number| !stall.has_come(carried(7, 0, false), false, second(number))));
-    assert!(!stall.has_come(carried(7, 0, true), false, second(600)));
+    assert!((0..600).all(|number| !stall.is_expired(carried(7, 0, false), false, second(number))));
+    assert!(!stall.is_expired(carried(7, 0, true), false, second(600)));
     // The last words of a dead task come as long as bytes come.
     let mut stall = Stall::default();
-    assert!((0..600).all(|number| !stall.has_come(carried(7, number / 8, false), true, second(number))));
-    assert!(stall.has_come(carried(7, 74, false), true, second(620)));
+    assert!((0..600).all(|number| !stall.is_expired(carried(7, number / 8, false), true, second(number))));
+    assert!(stall.is_expired(carried(7, 74, false), true, second(620)));
 }

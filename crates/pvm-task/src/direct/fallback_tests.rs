@@ -80,9 +80,9 @@ impl Side {
     fn progress(&mut self) {
         self.member().look_at_socket = true;
         // Who is about to sleep looks well.
-        self.task.prepare_sleep();
+        self.task.prepare_park();
         self.task.progress();
-        self.task.rise();
+        self.task.unpark();
     }
 
     /// Sends the next message of so many bytes.
@@ -106,7 +106,7 @@ impl Side {
 
     fn has_link(&mut self) -> bool {
         let peer = self.peer();
-        self.member().direct.place(peer).is_ok()
+        self.member().direct.position(peer).is_ok()
     }
 
     /// The socket of the link.
@@ -151,9 +151,9 @@ impl Both {
 
     /// All that is under way arrives.
     fn settle(&mut self) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while (self.0[0].received, self.0[1].received) != (self.0[1].sent, self.0[0].sent) {
-            assert!(Instant::now() < end, "lost: {} of {}", self.0[1].received, self.0[0].sent);
+            assert!(Instant::now() < deadline, "lost: {} of {}", self.0[1].received, self.0[0].sent);
             for side in 0..2 {
                 self.0[side].receive();
                 self.carry(side);
@@ -165,13 +165,13 @@ impl Both {
     fn linked(secret: Option<[u8; 32]>) -> Both {
         let mut both = Both::new();
         both.link(secret);
-        let end = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         let carries = |side: &mut Side| {
             let peer = side.peer();
-            side.member().direct.find(peer).is_some_and(|end| end.carries && end.is_read())
+            side.member().direct.find(peer).is_some_and(|link| link.carries && link.is_reading())
         };
         while !both.0.iter_mut().all(carries) {
-            assert!(Instant::now() < end);
+            assert!(Instant::now() < deadline);
             for side in 0..2 {
                 both.0[side].receive();
                 both.carry(side);
@@ -194,7 +194,7 @@ fn what_a_broken_link_has_not_delivered_comes_by_the_default_route_once() {
             both.0[0].send(100);
             both.0[1].receive();
             assert_eq!(both.0[1].received, 1, "by the link");
-            // Not acknowledged, but taken in; then some that lie in the socket, and more than that takes.
+            // Not acknowledged, but received in; then some that lie in the socket, and more than that takes.
             [100, 20_000, 0].into_iter().for_each(|bytes| both.0[0].send(bytes));
             both.0[1].receive();
             for _ in 0..100 {
@@ -214,20 +214,20 @@ fn a_link_that_one_side_has_lost_before_it_knew_of_the_other_loses_nothing() {
     for secret in [None, Some([7; 32])] {
         let mut both = Both::new();
         both.link(secret);
-        let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|end| end.carries);
-        let end = Instant::now() + Duration::from_secs(20);
+        let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|link| link.carries);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while !carries(&mut both.0[1]) {
-            assert!(Instant::now() < end);
+            assert!(Instant::now() < deadline);
             both.0[0].receive();
             both.0[1].receive();
-            if both.0[0].member().direct.find(TIDS[1]).is_some_and(|end| end.is_mutual()) {
-                // The other side was quicker: try again.
+            if both.0[0].member().direct.find(TIDS[1]).is_some_and(|link| link.is_established()) {
+                // The other side was quicker: try backoff.
                 both = Both::new();
                 both.link(secret);
             }
         }
         (0..3).for_each(|_| both.0[1].send(100));
-        assert!(!both.0[0].member().direct.find(TIDS[1]).unwrap().is_mutual());
+        assert!(!both.0[0].member().direct.find(TIDS[1]).unwrap().is_established());
         kill(&both.0[0].socket().unwrap());
         both.settle();
         for _ in 0..2 {
@@ -285,9 +285,9 @@ fn a_task_that_leaves_has_what_nobody_has_acknowledged_carried_by_its_daemon() {
         if let Some(socket) = socket {
             rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
         }
-        let end = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while both.0[1].received < 2 * count {
-            assert!(Instant::now() < end, "lost: {} of {}", both.0[1].received, 2 * count);
+            assert!(Instant::now() < deadline, "lost: {} of {}", both.0[1].received, 2 * count);
             both.0[1].receive();
         }
         both.0[1].receive();
@@ -304,32 +304,32 @@ fn who_sends_on_after_the_receivers_end_loses_nothing_of_its_own() {
     rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
     both.0[0].receive();
     assert!(!both.0[0].has_link());
-    let taken = &both.0[0].task.state.turns.links[&tid];
-    assert!(taken.ended);
+    let received = &both.0[0].task.state.route_switches.received[&tid];
+    assert!(received.ended);
     both.0[0].send(100);
 }
 
 #[test]
 fn a_link_is_asked_for_again_after_ever_longer_pauses() {
-    let mut again = Again::default();
-    assert!(!again.may_ask());
+    let mut backoff = Backoff::default();
+    assert!(!backoff.may_request());
     // One that never was used is not asked for twice.
-    again.broke(false);
-    assert!(!again.may_ask() && again.at.is_none());
+    backoff.on_break(false);
+    assert!(!backoff.may_request() && backoff.at.is_none());
     let mut pauses = Vec::new();
     for _ in 0..12 {
-        again.broke(true);
-        pauses.push(again.pause);
-        assert!(!again.may_ask());
+        backoff.on_break(true);
+        pauses.push(backoff.pause);
+        assert!(!backoff.may_request());
     }
     assert_eq!((pauses[0], pauses[1], pauses[11]), (PAUSE_FIRST, 2 * PAUSE_FIRST, PAUSE_MAX));
-    again.at = Some(Instant::now());
-    assert!(again.may_ask());
-    again.asked();
-    assert!(!again.may_ask());
+    backoff.at = Some(Instant::now());
+    assert!(backoff.may_request());
+    backoff.requested();
+    assert!(!backoff.may_request());
     // After one that broke, also one that did not come to be.
-    again.broke(false);
-    assert!(again.at.is_some());
+    backoff.on_break(false);
+    assert!(backoff.at.is_some());
 }
 
 #[test]
@@ -337,8 +337,8 @@ fn a_link_on_which_nothing_gets_through_is_given_up_and_one_with_a_slow_receiver
     let mut both = Both::linked(None);
     (0..80).for_each(|_| both.0[0].send(200_000));
     let now = Instant::now();
-    let end = both.0[0].member().direct.find(TIDS[1]).unwrap();
-    assert!(!end.has_stalled(false, now) && !end.has_stalled(false, now + Duration::from_secs(3600)));
+    let link = both.0[0].member().direct.find(TIDS[1]).unwrap();
+    assert!(!link.has_stalled(false, now) && !link.has_stalled(false, now + Duration::from_secs(3600)));
     both.settle();
 }
 
@@ -350,8 +350,8 @@ fn who_only_sends_keeps_little_while_the_other_side_takes_it() {
         for _ in 0..3000 {
             both.0[0].send(bytes);
             both.0[1].receive();
-            let kept = &both.0[0].member().direct.find(TIDS[1]).unwrap().kept;
-            (most, count) = (most.max(kept.bytes()), count.max(kept.len()));
+            let queue = &both.0[0].member().direct.find(TIDS[1]).unwrap().queue;
+            (most, count) = (most.max(queue.bytes()), count.max(queue.len()));
         }
         assert!(most <= 2 << 20 && count <= 1100, "{most} bytes, {count} messages");
     }

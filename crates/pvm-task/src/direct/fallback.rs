@@ -4,12 +4,12 @@
 //! sends all that was kept behind that. The other side knows how many it has taken in from the link; so many of
 //! those that follow are *repeats*, which it drops. It reads the link no more then, and goes back too. So nobody
 //! waits for an answer, nothing is lost, nothing comes twice, and the order stays (`docs/decisions/0023`).
-use super::kept::Copy;
-use super::{Directs, Happened, PATIENCE};
+use super::send_queue::QueuedBody;
+use super::{DirectLinks, PATIENCE, RouteEvent};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
 use crate::receive::Arriving;
-use crate::system::TC_BACK;
+use crate::system::TC_FALLBACK;
 use crate::task::{State, Task};
 use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
 use pvm_core::encoding::{Reader, Writer};
@@ -37,25 +37,25 @@ const LEAVE_PAUSE: Duration = Duration::from_millis(5);
 
 /// When a link may be asked for.
 #[derive(Default)]
-pub(crate) struct Again {
+pub(crate) struct Backoff {
     /// `None`: no more.
     at: Option<Instant>,
     /// How long the last pause was; zero where no link has broken.
     pause: Duration,
 }
 
-impl Again {
-    pub fn may_ask(&self) -> bool {
+impl Backoff {
+    pub fn may_request(&self) -> bool {
         self.at.is_some_and(|at| Instant::now() >= at)
     }
 
     /// It has been asked for.
-    pub fn asked(&mut self) {
+    pub fn requested(&mut self) {
         self.at = None;
     }
 
     /// The link has broken; or it did not come to be, after one that had.
-    fn broke(&mut self, was_used: bool) {
+    fn on_break(&mut self, was_used: bool) {
         if was_used || !self.pause.is_zero() {
             self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
             self.at = Some(Instant::now() + self.pause);
@@ -64,35 +64,35 @@ impl Again {
 }
 
 /// What a task knows of a link until the other side has gone back from it.
-pub(crate) struct Taken {
+pub(crate) struct ReceivedOnLink {
     pub count: Rc<Cell<u32>>,
     /// The other side's task has ended.
     pub ended: bool,
 }
 
 /// What other tasks have said on the default route about the links to them.
-pub(crate) enum Turn {
+pub(crate) enum RouteSwitch {
     /// What follows comes on the link.
-    Onto(Tid),
-    /// What follows comes on the default route again. Whether the other side is known to hear the same from here.
-    Back(Tid, bool),
+    ToLink(Tid),
+    /// What follows comes on the default route backoff. Whether the other side is known to hear the same from here.
+    ToDefault(Tid, bool),
 }
 
 /// The links of a task, as what comes on the default route needs to know them.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct RouteSwitches {
     /// By peer.
-    pub links: BTreeMap<i32, Taken>,
-    pub said: Vec<Turn>,
+    pub received: BTreeMap<i32, ReceivedOnLink>,
+    pub pending: Vec<RouteSwitch>,
 }
 
-impl Turns {
+impl RouteSwitches {
     /// A task has gone back from a link. Returns how many of the messages that follow are repeats.
-    pub fn back(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
+    pub fn on_fallback(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
         let (Some(acknowledged), Some(answers)) = (reader.int(), reader.int()) else { return 0 };
-        let link = self.links.remove(&peer);
+        let link = self.received.remove(&peer);
         let is_known = link.is_some() || answers != 0;
-        self.said.push(Turn::Back(Tid(peer as u32), is_known));
+        self.pending.push(RouteSwitch::ToDefault(Tid(peer as u32), is_known));
         // Who answers had no link any more, and has sent nothing on one.
         let repeats =
             link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
@@ -101,54 +101,55 @@ impl Turns {
     }
 }
 
-impl Directs {
+impl DirectLinks {
     /// A link has broken, or did not come to be.
-    pub(super) fn note_break(&mut self, peer: Tid, was_used: bool) {
-        if let Some(again) = self.asked.get_mut(&peer) {
-            again.broke(was_used);
+    pub(super) fn on_break(&mut self, peer: Tid, was_used: bool) {
+        if let Some(backoff) = self.backoffs.get_mut(&peer) {
+            backoff.on_break(was_used);
         }
     }
 
     /// The link that was asked for is not made.
-    pub(crate) fn refused(&mut self, peer: Tid) {
-        self.note_break(peer, false);
+    pub(crate) fn on_refused(&mut self, peer: Tid) {
+        self.on_break(peer, false);
     }
 
     /// Gives up links that stall, and links that have ended while this side did not read them. Looks once a second.
-    pub(super) fn look_for_stalls(&mut self) {
+    pub(super) fn close_stalled(&mut self) {
         let now = Instant::now();
-        if self.stalls_seen.is_some_and(|seen| now.duration_since(seen) < STALL_LOOKS) {
+        if self.stalls_checked.is_some_and(|seen| now.duration_since(seen) < STALL_LOOKS) {
             return;
         }
-        self.stalls_seen = Some(now);
-        for place in (0..self.ends.len()).rev() {
-            let end = &mut self.ends[place];
-            end.returns |= end.has_ended_unread();
-            let waits = self.waits_for == Some(end.peer);
-            if end.has_stalled(waits, now) {
+        self.stalls_checked = Some(now);
+        for at in (0..self.links.len()).rev() {
+            let link = &mut self.links[at];
+            link.falling_back |= link.has_ended_before_switch();
+            let waits = self.draining == Some(link.peer);
+            if link.has_stalled(waits, now) {
                 match waits {
                     // Its task is dead: what has not come by now does not come.
-                    true => self.remove(place),
-                    false => end.returns = true,
+                    true => self.remove(at),
+                    false => link.falling_back = true,
                 }
             }
         }
     }
 
     /// Waits as long as other sides take what was sent to them, up to a limit. Small rests are not waited for.
-    fn wait_for_takers(&mut self) {
+    fn wait_for_acknowledgements(&mut self) {
         let begin = Instant::now();
         let (mut since, mut before) = (begin, 0);
         while begin.elapsed() < TAKING_MAX && since.elapsed() < PATIENCE {
-            self.ends.iter_mut().for_each(|end| end.flush());
-            let waiting = self.ends.iter().filter(|end| !end.is_silent() && end.kept.bytes() > REPEATED_BYTES);
+            self.links.iter_mut().for_each(|link| link.flush());
+            let waiting =
+                self.links.iter().filter(|link| !link.is_send_closed() && link.queue.bytes() > REPEATED_BYTES);
             let (mut count, mut progress) = (0, 0_u64);
-            for end in waiting {
+            for link in waiting {
                 count += 1;
                 progress = progress
-                    .wrapping_add(end.progress())
-                    .wrapping_add(end.carried().acknowledged)
-                    .wrapping_add(u64::from(end.kept.acknowledged()));
+                    .wrapping_add(link.progress())
+                    .wrapping_add(link.carried().acknowledged)
+                    .wrapping_add(u64::from(link.queue.acknowledged()));
             }
             if count == 0 {
                 return;
@@ -165,62 +166,62 @@ impl Directs {
 
 impl Member {
     /// Sends on by the default route what was kept for links that are of no use any more, as far as there is memory.
-    pub(super) fn go_back(&mut self) {
-        for place in (0..self.direct.ends.len()).rev() {
-            let end = &mut self.direct.ends[place];
-            if end.is_broken() {
-                end.returns = true;
+    pub(super) fn fall_back(&mut self) {
+        for at in (0..self.direct.links.len()).rev() {
+            let link = &mut self.direct.links[at];
+            if link.is_broken() {
+                link.falling_back = true;
             }
-            if !end.returns {
+            if !link.falling_back {
                 continue;
             }
-            if end.is_unsaid() || !end.kept.is_empty() {
-                self.go_back_from(place);
+            if link.owes_fallback() || !link.queue.is_empty() {
+                self.fall_back_from(at);
             }
-            let end = &self.direct.ends[place];
-            if end.said_back && end.kept.is_empty() {
-                self.direct.ends[place].carries = false;
-                self.direct.watch(place);
-                if self.direct.ends[place].closed {
-                    self.direct.drop_end(place);
+            let link = &self.direct.links[at];
+            if link.fallback_sent && link.queue.is_empty() {
+                self.direct.links[at].carries = false;
+                self.direct.update_interest(at);
+                if self.direct.links[at].read_closed {
+                    self.direct.close_link(at);
                 }
             }
         }
     }
 
     /// Goes on with the way back from one link.
-    fn go_back_from(&mut self, place: usize) {
-        let (peer, daemon) = (self.direct.ends[place].peer, self.tid.host());
+    fn fall_back_from(&mut self, at: usize) {
+        let (peer, daemon) = (self.direct.links[at].peer, self.tid.host());
         if !self.endpoint.is_connected(daemon.0) {
             return self.introduce(daemon);
         }
-        if !self.direct.ends[place].said_back {
-            let acknowledged = self.direct.ends[place].kept.acknowledged();
-            if !self.say_back(peer, acknowledged, false) {
+        if !self.direct.links[at].fallback_sent {
+            let acknowledged = self.direct.links[at].queue.acknowledged();
+            if !self.send_fallback(peer, acknowledged, false) {
                 return;
             }
-            self.direct.ends[place].said_back = true;
-            self.direct.events.push(Happened::Ended(peer));
-            self.direct.note_break(peer, true);
+            self.direct.links[at].fallback_sent = true;
+            self.direct.events.push(RouteEvent::Ended(peer));
+            self.direct.on_break(peer, true);
         }
-        while let Some(message) = self.direct.ends[place].kept.first() {
+        while let Some(message) = self.direct.links[at].queue.first() {
             let mut meta = message.meta;
             meta[FAR] = peer.0;
             let sent = match &message.body {
-                Copy::Bytes(bytes) => self.endpoint.send_bytes(daemon.0, meta, bytes),
-                Copy::Blocks(blocks) => self.endpoint.send_blocks(daemon.0, meta, blocks),
+                QueuedBody::Bytes(bytes) => self.endpoint.send_bytes(daemon.0, meta, bytes),
+                QueuedBody::Blocks(blocks) => self.endpoint.send_blocks(daemon.0, meta, blocks),
             };
             if self.conclude(daemon, sent).is_err() {
                 return;
             }
-            self.direct.ends[place].kept.drop_first();
+            self.direct.links[at].queue.pop_front();
         }
     }
 
     /// Says on the default route that what follows comes there. Says whether there was memory for it.
-    fn say_back(&mut self, peer: Tid, acknowledged: u32, answers: bool) -> bool {
+    fn send_fallback(&mut self, peer: Tid, acknowledged: u32, answers: bool) -> bool {
         let daemon = self.tid.host();
-        let mut meta: Meta = [SYSCTX_TC, TC_BACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
+        let mut meta: Meta = [SYSCTX_TC, TC_FALLBACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
         meta[FAR] = peer.0;
         let body = Writer::new().int(acknowledged as i32).int(i32::from(answers)).finish();
         let sent = self.endpoint.send_bytes(daemon.0, meta, &body);
@@ -228,33 +229,36 @@ impl Member {
     }
 
     /// The other side has gone back from a link.
-    pub(super) fn heed_back(&mut self, peer: Tid, answered: bool) {
+    pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) {
         self.direct.arrived.retain(|arrived| arrived.peer != peer);
-        match self.direct.place(peer) {
-            Ok(place) => {
-                let end = &mut self.direct.ends[place];
-                (end.returns, end.closed) = (true, true);
-                if self.direct.waits_for == Some(peer) {
-                    self.direct.waits_for = None;
+        match self.direct.position(peer) {
+            Ok(at) => {
+                let link = &mut self.direct.links[at];
+                (link.falling_back, link.read_closed) = (true, true);
+                if self.direct.draining == Some(peer) {
+                    self.direct.draining = None;
                 }
             }
             // It still waits to hear that nothing comes from here.
-            Err(_) if !answered => drop(self.say_back(peer, 0, true)),
+            Err(_) if !answered => drop(self.send_fallback(peer, 0, true)),
             Err(_) => {}
         }
     }
 
-    /// Before the task or its process ends: what other sides have not acknowledged goes to them by the default route,
+    /// Before the task or its process links: what other sides have not acknowledged goes to them by the default route,
     /// where the daemon takes it over.
-    pub(crate) fn hand_over_directs(&mut self, state: &mut State) {
-        self.direct.wait_for_takers();
-        let end = Instant::now() + LEAVE_WAIT_MAX;
+    pub(crate) fn hand_over_links(&mut self, state: &mut State) {
+        self.direct.wait_for_acknowledgements();
+        let deadline = Instant::now() + LEAVE_WAIT_MAX;
         loop {
-            for end in &mut self.direct.ends {
-                end.returns |= !end.kept.is_empty();
+            for link in &mut self.direct.links {
+                link.falling_back |= !link.queue.is_empty();
             }
-            self.go_back();
-            if self.link.is_none() || self.direct.ends.iter().all(|end| end.kept.is_empty()) || Instant::now() >= end {
+            self.fall_back();
+            if self.daemon.is_none()
+                || self.direct.links.iter().all(|link| link.queue.is_empty())
+                || Instant::now() >= deadline
+            {
                 return;
             }
             std::thread::sleep(LEAVE_PAUSE);
@@ -269,29 +273,29 @@ impl Task {
     /// Whether something that was sent is still in this process ([`Task::hand_over`]).
     pub fn holds_back(&self) -> bool {
         let holds = |member: &Member| {
-            member.link.as_ref().is_some_and(|link| link.wants_write())
-                || member.direct.ends.iter().any(|end| !end.kept.is_empty())
+            member.daemon.as_ref().is_some_and(|link| link.wants_write())
+                || member.direct.links.iter().any(|link| !link.queue.is_empty())
         };
         self.member.as_ref().is_some_and(holds)
     }
 
-    /// The process ends and may not have left: what it has sent goes out all the same.
+    /// The process links and may not have left: what it has sent goes out all the same.
     pub fn hand_over(&mut self) {
         let Some(member) = &mut self.member else { return };
-        member.hand_over_directs(&mut self.state);
+        member.hand_over_links(&mut self.state);
         member.send_last_frames();
     }
 }
 
 impl Member {
     /// Takes in what has come on the default route, and what is said there of links.
-    pub(super) fn hear_turns(&mut self, state: &mut State) {
+    pub(super) fn poll_default_route(&mut self, state: &mut State) {
         self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
-        self.heed_turns(state);
-        self.go_back();
+        self.handle_route_switches(state);
+        self.fall_back();
     }
 }
 
 #[cfg(test)]
-#[path = "back_tests.rs"]
+#[path = "fallback_tests.rs"]
 mod tests;

@@ -43,12 +43,12 @@ impl<'b> Body<'b> {
 
 /// Copies that have been made and are not needed any more; their memory is for the next ones, warm as it is.
 #[derive(Default)]
-pub(crate) struct Spares {
+pub(crate) struct BufferPool {
     copies: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Spares {
+impl BufferPool {
     /// Memory for so many bytes.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let last = self.copies.len().saturating_sub(SPARES_LOOKED_AT);
@@ -62,13 +62,13 @@ impl Spares {
         }
     }
 
-    fn give(&mut self, body: Copy) {
-        let Copy::Bytes(mut copy) = body else { return };
+    fn put_back(&mut self, body: QueuedBody) {
+        let QueuedBody::Bytes(mut copy) = body else { return };
         if copy.capacity() < SPARE_BYTES_MIN || copy.capacity() > SPARES_BYTES_MAX {
             return;
         }
         if self.bytes + copy.capacity() > SPARES_BYTES_MAX {
-            *self = Spares::default();
+            *self = BufferPool::default();
         }
         copy.clear();
         self.bytes += copy.capacity();
@@ -77,26 +77,26 @@ impl Spares {
 }
 
 /// A body as it is kept: blocks by reference, other bytes as a copy.
-pub(crate) enum Copy {
+pub(crate) enum QueuedBody {
     Bytes(Vec<u8>),
     Blocks(Vec<(Block, usize)>),
 }
 
-impl Copy {
-    /// Takes the memory for a copy, which [`Copy::fill`] makes. So what has been begun can be kept.
-    pub fn reserve(body: Body<'_>, spares: &mut Spares) -> Result<Copy, Code> {
+impl QueuedBody {
+    /// Takes the memory for a copy, which [`QueuedBody::fill`] makes. So what has been begun can be kept.
+    pub fn reserve(body: Body<'_>, pool: &mut BufferPool) -> Result<QueuedBody, Code> {
         let bytes = match body {
             Body::Bytes(bytes) => bytes.len(),
-            Body::Blocks(blocks) => return Ok(Copy::Blocks(blocks.to_vec())),
+            Body::Blocks(blocks) => return Ok(QueuedBody::Blocks(blocks.to_vec())),
         };
-        let mut copy = spares.take(bytes);
+        let mut copy = pool.take(bytes);
         copy.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
-        Ok(Copy::Bytes(copy))
+        Ok(QueuedBody::Bytes(copy))
     }
 
     /// Copies what is the caller's, once.
     pub fn fill(&mut self, body: Body<'_>) {
-        if let (Copy::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
+        if let (QueuedBody::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
             if copy.is_empty() {
                 copy.extend_from_slice(bytes);
             }
@@ -105,35 +105,35 @@ impl Copy {
 
     pub fn body(&self) -> Body<'_> {
         match self {
-            Copy::Bytes(bytes) => Body::Bytes(bytes),
-            Copy::Blocks(blocks) => Body::Blocks(blocks),
+            QueuedBody::Bytes(bytes) => Body::Bytes(bytes),
+            QueuedBody::Blocks(blocks) => Body::Blocks(blocks),
         }
     }
 }
 
 /// A message that is kept.
-pub(crate) struct Message {
+pub(crate) struct QueuedMessage {
     pub meta: Meta,
-    pub body: Copy,
+    pub body: QueuedBody,
     /// Bytes of the body, also before it is copied.
     pub length: usize,
 }
 
 /// What is kept of one link, oldest first.
 #[derive(Default)]
-pub(crate) struct Kept {
-    messages: VecDeque<Message>,
+pub(crate) struct SendQueue {
+    messages: VecDeque<QueuedMessage>,
     /// So many of them the link has taken.
     written: usize,
     /// Messages that have been acknowledged, from the link's beginning on. Wraps.
     acknowledged: u32,
     bytes: usize,
-    pub spares: Spares,
+    pub pool: BufferPool,
 }
 
-impl Kept {
+impl SendQueue {
     /// One more message, behind all others. `written`: the link has taken it, and all before it.
-    pub fn push(&mut self, message: Message, written: bool) {
+    pub fn push(&mut self, message: QueuedMessage, written: bool) {
         assert!(!written || self.written == self.messages.len(), "a message has been written before its turn");
         self.bytes += message.length;
         self.written += usize::from(written);
@@ -141,12 +141,12 @@ impl Kept {
     }
 
     /// The next message that the link has to take.
-    pub fn unwritten(&mut self) -> Option<&mut Message> {
+    pub fn next_unwritten(&mut self) -> Option<&mut QueuedMessage> {
         self.messages.get_mut(self.written)
     }
 
     /// The link has taken that one.
-    pub fn wrote(&mut self) {
+    pub fn mark_written(&mut self) {
         self.written += 1;
         assert!(self.written <= self.messages.len());
     }
@@ -164,7 +164,7 @@ impl Kept {
         }
         for message in self.messages.drain(..more) {
             self.bytes -= message.length;
-            self.spares.give(message.body);
+            self.pool.put_back(message.body);
         }
         self.written -= more;
         self.acknowledged = count;
@@ -177,22 +177,22 @@ impl Kept {
     }
 
     /// How many messages have been sent, acknowledged or not.
-    pub fn number(&self) -> u32 {
+    pub fn sent_count(&self) -> u32 {
         self.acknowledged.wrapping_add(self.messages.len() as u32)
     }
 
     /// The last one.
-    pub fn last(&mut self) -> Option<&mut Message> {
+    pub fn last(&mut self) -> Option<&mut QueuedMessage> {
         self.messages.back_mut()
     }
 
     /// The oldest one, to be sent another way.
-    pub fn first(&self) -> Option<&Message> {
+    pub fn first(&self) -> Option<&QueuedMessage> {
         self.messages.front()
     }
 
     /// The oldest one has been sent another way.
-    pub fn drop_first(&mut self) {
+    pub fn pop_front(&mut self) {
         if let Some(message) = self.messages.pop_front() {
             self.bytes -= message.length;
             self.written = self.written.saturating_sub(1);
