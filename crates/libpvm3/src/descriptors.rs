@@ -5,7 +5,7 @@
 //! task is left as if it slept whenever a call returns: senders ring.
 use crate::errors::call;
 use crate::memory::{items, store};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{nothing, traced};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -41,9 +41,9 @@ impl Watch {
 
 /// Before control returns to a program that watches.
 #[cold]
-pub fn arm(entry: &mut Entry) {
-    if entry.task().is_enrolled() {
-        entry.task().arm();
+pub fn arm(guard: &mut Guard) {
+    if guard.task().is_enrolled() {
+        guard.task().arm();
     }
 }
 
@@ -53,16 +53,16 @@ pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
         Event::Getfds,
         nothing,
         || {
-            call("pvm_getfds", |entry| {
+            call("pvm_getfds", |guard| {
                 if list.is_null() {
                     return Err(Code::BadParam.into());
                 }
-                entry.enrolled()?;
-                if entry.state().watched.is_none() {
-                    let watched = entry.task().descriptors().ok_or(Code::SysErr)?;
-                    entry.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
+                guard.enrolled()?;
+                if guard.state().watched.is_none() {
+                    let watched = guard.task().descriptors().ok_or(Code::SysErr)?;
+                    guard.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
                 }
-                let state = entry.state();
+                let state = guard.state();
                 state.lists.descriptors = state.watched.iter().map(|watch| watch.0.as_raw_fd()).collect();
                 // SAFETY: the place that the caller gave for it.
                 unsafe { store(list, state.lists.descriptors.as_mut_ptr()) };

@@ -1,6 +1,6 @@
 //! How calls fail (contract 2.0): `pvm_errno`, the line on stderr, what `PvmAutoErr` says.
 use crate::data::{self, pvm_errno, pvmautoerr, pvmmytid};
-use crate::process::{Entry, enter};
+use crate::process::{Guard, enter};
 use pvm_core::codes::Code;
 use pvm_task::{EnrollError, Environment};
 use std::ffi::{CStr, c_char, c_int};
@@ -26,7 +26,7 @@ pub type Outcome = Result<c_int, Failure>;
 
 /// One call of the interface: goes inside, does it, says what went wrong.
 #[inline(always)]
-pub fn call(function: &'static str, body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+pub fn call(function: &'static str, body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
         Ok(value) => value,
         Err(failure) => failed(function, failure),
@@ -35,7 +35,7 @@ pub fn call(function: &'static str, body: impl FnOnce(&mut Entry) -> Outcome) ->
 
 /// A call that notes but does not print some of its failures.
 #[inline(always)]
-pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
         Ok(value) => value,
         Err(Failure(number)) if quiet.iter().any(|code| code.number() == number) => {
@@ -48,7 +48,7 @@ pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut
 
 /// A call without any word about its failure.
 #[inline(always)]
-pub fn call_silent(body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+pub fn call_silent(body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
         Ok(value) => value,
         Err(Failure(number)) => number,
@@ -56,9 +56,9 @@ pub fn call_silent(body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
 }
 
 #[inline(always)]
-fn attempt(body: impl FnOnce(&mut Entry) -> Outcome) -> Outcome {
+fn attempt(body: impl FnOnce(&mut Guard) -> Outcome) -> Outcome {
     match enter() {
-        Some(mut entry) => body(&mut entry),
+        Some(mut guard) => body(&mut guard),
         None => Err(Code::SysErr.into()),
     }
 }
@@ -82,7 +82,7 @@ pub fn lpvm_error(function: &[u8], number: c_int) -> c_int {
     pvm_errno.store(number, Relaxed);
     let policy = pvmautoerr.load(Relaxed);
     if policy > 0 {
-        say(&[function, b"(): ", text(number)].concat());
+        print_message(&[function, b"(): ", text(number)].concat());
     }
     match policy {
         AUTO_ERROR_EXIT => {
@@ -110,7 +110,7 @@ fn tag() -> String {
 }
 
 /// A line as failed calls print it.
-pub fn say(message: &[u8]) {
+pub fn print_message(message: &[u8]) {
     print_error(&[b"libpvm ", tag().as_bytes(), b": ", message, b"\n"].concat());
 }
 
@@ -146,7 +146,7 @@ pub fn log_enroll_failure(environment: &Environment, error: &EnrollError) {
 pub unsafe extern "C" fn pvm_perror(message: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
     let message = unsafe { crate::memory::bytes(message) }.unwrap_or(b"(null)");
-    say(&[message, b": ", text(pvm_errno.load(Relaxed))].concat());
+    print_message(&[message, b": ", text(pvm_errno.load(Relaxed))].concat());
     0
 }
 

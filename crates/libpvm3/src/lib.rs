@@ -7,19 +7,20 @@
 #![allow(clippy::missing_safety_doc)] // the manual pages say what callers owe
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
+mod at_exit;
 mod buffers;
 mod catchout;
 mod data;
 mod descriptors;
-mod ending;
 mod errors;
+mod fast_path;
 mod fortran;
 #[cfg(all(any(test, fuzzing), target_arch = "x86_64"))]
 pub mod fuzz;
 mod groups;
 mod handlers;
-mod heir;
 mod hosts;
+mod line_buffering;
 mod lists;
 mod lock;
 mod mailbox;
@@ -27,14 +28,13 @@ mod memory;
 mod misc;
 mod options;
 mod pack;
-mod printing;
 mod process;
-mod quick;
 mod receive;
 mod register;
 mod send;
 mod spawn;
 mod start;
+mod takeover;
 mod tasks;
 mod trace;
 mod trace_table;

@@ -145,5 +145,5 @@ pub struct Lists {
     /// `pvm_getnoresets`.
     pub no_resets: Vec<c_int>,
     /// Those of which a Fortran program sees an entry a call.
-    pub rounds: crate::fortran::Rounds,
+    pub cursors: crate::fortran::Cursors,
 }

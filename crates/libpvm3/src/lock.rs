@@ -3,7 +3,7 @@
 //! Its word lies in a page that the kernel wipes in a child of `fork()`, so one look at the word
 //! says three things: whether this process has set itself up, whether somebody is inside, and
 //! whether others wait. While the process has one thread, taking and giving it is a plain store.
-use crate::heir;
+use crate::takeover;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ const CONTENDED: u32 = 3;
 /// Free, and not taken since the process has forked: a child may go on as what this process was.
 const FORKED: u32 = 4;
 
-/// How often [`take_in_time`] looks whether another thread has gone.
+/// How often [`acquire_timeout`] looks whether another thread has gone.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the word is before there is a page.
@@ -30,7 +30,7 @@ static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_PAGE).cast_mut
 
 /// What a thread has to do with the lock, where more than one could take it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Ownership {
     None,
     /// It has it or not, and the handler of a signal cannot know.
     Changing,
@@ -39,23 +39,23 @@ enum Part {
 }
 
 thread_local! {
-    static PART: Cell<Part> = const { Cell::new(Part::None) };
+    static OWNERSHIP: Cell<Ownership> = const { Cell::new(Ownership::None) };
 }
 
-fn part() -> Part {
-    PART.try_with(Cell::get).unwrap_or(Part::None)
+fn ownership() -> Ownership {
+    OWNERSHIP.try_with(Cell::get).unwrap_or(Ownership::None)
 }
 
 /// Nothing is moved past this, as far as the thread itself sees it: a handler of a signal may run at any place.
-fn set_part(part: Part) {
+fn set_ownership(ownership: Ownership) {
     compiler_fence(SeqCst);
-    let _ = PART.try_with(|own| own.set(part));
+    let _ = OWNERSHIP.try_with(|own| own.set(ownership));
     compiler_fence(SeqCst);
 }
 
 /// How the lock was had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum Acquired {
     /// It was free.
     Held,
     /// It was free, and this process uses it for the first time.
@@ -65,7 +65,7 @@ pub enum Taken {
     /// This thread has it already.
     Already,
     /// The handler of a signal has interrupted this thread while it took the lock or gave it free.
-    Midst,
+    Interrupted,
 }
 
 fn word() -> &'static AtomicU32 {
@@ -84,7 +84,7 @@ static MANY_THREADS: AtomicU8 = AtomicU8::new(0);
 
 /// Whether this thread is the only one, so that nobody can take the lock between two instructions.
 #[inline(always)]
-fn alone() -> bool {
+fn is_single_threaded() -> bool {
     // SAFETY: points to a static or to the C library's byte, which is there for ever. Where another thread writes that,
     // this one is in the C library as well: it starts a thread, or waits for one to end.
     let byte = unsafe { &*SINGLE_THREADED.load(Relaxed) };
@@ -93,32 +93,32 @@ fn alone() -> bool {
 
 /// Takes the lock, unless this thread has it.
 #[inline(always)]
-pub fn take() -> Taken {
+pub fn acquire() -> Acquired {
     let word = word();
-    if alone() && word.load(Relaxed) == FREE {
+    if is_single_threaded() && word.load(Relaxed) == FREE {
         word.store(HELD, Relaxed);
-        return Taken::Held;
+        return Acquired::Held;
     }
-    take_slowly()
+    acquire_slow()
 }
 
 /// Takes the lock of a process that has used it before, waiting at most so long for another thread.
-pub fn take_in_time(limit: Duration) -> Option<Taken> {
+pub fn acquire_timeout(limit: Duration) -> Option<Acquired> {
     let (word, end) = (word(), Instant::now() + limit);
-    if let Some(own) = own_part(word) {
-        return Some(own).filter(|own| *own == Taken::Already);
+    if let Some(own) = reentered(word) {
+        return Some(own).filter(|own| *own == Acquired::Already);
     }
     loop {
-        set_part(Part::Changing);
+        set_ownership(Ownership::Changing);
         // Pair `lock released`.
         let state = match word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
-            Ok(_) => return Some(taken(Taken::Held)),
+            Ok(_) => return Some(acquired(Acquired::Held)),
             Err(FORKED) if word.compare_exchange(FORKED, HELD, Acquire, Relaxed).is_ok() => {
-                return Some(taken(Taken::AfterFork));
+                return Some(acquired(Acquired::AfterFork));
             }
             Err(state) => state,
         };
-        set_part(Part::None);
+        set_ownership(Ownership::None);
         if state == FRESH || Instant::now() >= end {
             return None;
         }
@@ -127,55 +127,57 @@ pub fn take_in_time(limit: Duration) -> Option<Taken> {
 }
 
 /// What this thread has to do with a lock that is not free to take.
-fn own_part(word: &AtomicU32) -> Option<Taken> {
+fn reentered(word: &AtomicU32) -> Option<Acquired> {
     let state = word.load(Relaxed);
-    match part() {
+    match ownership() {
         // What a parent had to do with it is no matter of its child.
         _ if state == FRESH => None,
-        Part::Changing => Some(Taken::Midst),
+        Ownership::Changing => Some(Acquired::Interrupted),
         _ if state == FREE || state == FORKED => None,
-        Part::Holder => Some(Taken::Already),
-        Part::None => alone().then_some(Taken::Already),
+        Ownership::Holder => Some(Acquired::Already),
+        Ownership::None => is_single_threaded().then_some(Acquired::Already),
     }
 }
 
 /// Takes the lock if it is free and this thread is the only one.
 #[inline(always)]
-pub fn take_alone() -> bool {
+pub fn try_acquire_single() -> bool {
     let word = word();
-    let free = alone() && word.load(Relaxed) == FREE;
+    let free = is_single_threaded() && word.load(Relaxed) == FREE;
     if free {
         word.store(HELD, Relaxed);
     }
     free
 }
 
-/// Gives the lock free after [`take_alone`], where nothing between the two runs code of the user or
+/// Gives the lock free after [`try_acquire_single`], where nothing between the two runs code of the user or
 /// starts a thread.
 #[inline(always)]
-pub fn give_alone() {
+pub fn release_single() {
     word().store(FREE, Relaxed);
 }
 
 #[cold]
 #[inline(never)]
-fn take_slowly() -> Taken {
+fn acquire_slow() -> Acquired {
     make_page();
     let word = word();
-    if let Some(own) = own_part(word) {
+    if let Some(own) = reentered(word) {
         return own;
     }
     let mut held = HELD;
     loop {
-        set_part(Part::Changing);
+        set_ownership(Ownership::Changing);
         // Pair `lock released`.
         match word.compare_exchange(FREE, held, Acquire, Relaxed) {
-            Ok(_) => return taken(Taken::Held),
-            Err(FRESH) if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() => return taken(Taken::First),
+            Ok(_) => return acquired(Acquired::Held),
+            Err(FRESH) if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() => {
+                return acquired(Acquired::First);
+            }
             Err(FRESH) => {}
             Err(FORKED) if word.compare_exchange(FORKED, held, Acquire, Relaxed).is_ok() => {
-                heir::used();
-                return taken(Taken::Held);
+                takeover::used();
+                return acquired(Acquired::Held);
             }
             Err(FORKED) => {}
             Err(HELD) => {
@@ -183,7 +185,7 @@ fn take_slowly() -> Taken {
             }
             Err(_) => {
                 // Meanwhile handlers may call: somebody else has the lock, and gives it free.
-                set_part(Part::None);
+                set_ownership(Ownership::None);
                 futex_wait(word, CONTENDED, None);
                 held = CONTENDED; // others may sleep too
             }
@@ -191,9 +193,9 @@ fn take_slowly() -> Taken {
     }
 }
 
-fn taken(how: Taken) -> Taken {
+fn acquired(how: Acquired) -> Acquired {
     // Where nobody else can take it, the word says all.
-    set_part(if alone() { Part::None } else { Part::Holder });
+    set_ownership(if is_single_threaded() { Ownership::None } else { Ownership::Holder });
     how
 }
 
@@ -236,42 +238,42 @@ fn on_other_stack() -> bool {
 
 /// Gives the lock free. Does nothing in the child of a fork that happened inside.
 #[inline(always)]
-pub fn give() {
+pub fn release() {
     let word = word();
-    if alone() && word.load(Relaxed) == HELD {
+    if is_single_threaded() && word.load(Relaxed) == HELD {
         word.store(FREE, Relaxed);
         return;
     }
-    give_slowly(word);
+    release_slow(word);
 }
 
 #[cold]
 #[inline(never)]
-fn give_slowly(word: &AtomicU32) {
+fn release_slow(word: &AtomicU32) {
     if word.load(Relaxed) == FRESH {
         return;
     }
-    set_part(Part::Changing);
+    set_ownership(Ownership::Changing);
     // Pair `lock released`.
     if word.swap(FREE, Release) == CONTENDED {
         futex_wake(word, 1);
     }
-    set_part(Part::None);
+    set_ownership(Ownership::None);
 }
 
 /// Before code of the user runs inside: says who is inside, should that code start threads.
 pub fn announce_owner() {
-    set_part(Part::Holder);
+    set_ownership(Ownership::Holder);
 }
 
-/// Releases the lock after [`Taken::AfterFork`] where nothing was done with the task.
-pub fn give_untouched() {
-    set_part(Part::Changing);
+/// Releases the lock after [`Acquired::AfterFork`] where nothing was done with the task.
+pub fn release_untouched() {
+    set_ownership(Ownership::Changing);
     // Pair `lock released`.
     if word().swap(FORKED, Release) == CONTENDED {
         futex_wake(word(), 1);
     }
-    set_part(Part::None);
+    set_ownership(Ownership::None);
 }
 
 /// Whether this process is new, or the child of a fork that has not taken the lock.
@@ -290,13 +292,13 @@ pub fn mark_fork() -> bool {
 /// child. `true` if the child has no state of its own yet.
 pub fn reclaim() -> bool {
     let word = word();
-    if alone() {
+    if is_single_threaded() {
         // As whoever takes the lock while nobody else can.
-        set_part(Part::None);
+        set_ownership(Ownership::None);
     }
     match word.load(Relaxed) {
         FRESH => word.compare_exchange(FRESH, HELD, Relaxed, Relaxed).is_ok(),
-        FREE | FORKED => take() == Taken::First,
+        FREE | FORKED => acquire() == Acquired::First,
         _ => false,
     }
 }
@@ -315,7 +317,7 @@ fn make_page() {
     SINGLE_THREADED.store(unsafe { hpvm_single_threaded_byte() }, Relaxed);
     let page = match wiped_page() {
         Some(page) => {
-            heir::watch_forks();
+            takeover::watch_forks();
             page
         }
         None => word_wiped_by_handler(),

@@ -2,9 +2,9 @@
 use crate::errors::{Failure, Outcome, call, call_quiet, call_silent};
 use crate::lists::{CMailboxInfo, MailboxList};
 use crate::memory::{bytes, required_bytes, store};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{ints, text, traced, traced_code};
-use crate::wait::{request, unexpected};
+use crate::wait::{request, wrong_reply};
 use pvm_core::codes::{CLASS_NO_RESET, Code, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT};
 use pvm_core::encoding::Writer;
 use pvm_core::events::Event;
@@ -32,7 +32,7 @@ unsafe fn class<'a>(name: *const c_char) -> Result<&'a [u8], Code> {
 fn index_of(reply: Reply) -> Outcome {
     match reply {
         Reply::Int(index) => Ok(index),
-        other => Ok(unexpected(other)?),
+        other => Ok(wrong_reply(other)?),
     }
 }
 
@@ -45,27 +45,27 @@ pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, mid: c_int, flags: c_i
             vec![text(unsafe { bytes(name) }), Value::Int(NO_INDEX), Value::Int(flags), Value::Int(mid)]
         },
         || {
-            call_quiet("pvm_putinfo", &[Code::Denied, Code::Exists], |entry| {
+            call_quiet("pvm_putinfo", &[Code::Denied, Code::Exists], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
-                entry.enrolled()?;
-                let message = entry.task().export_message(mid)?;
-                put(entry, name, flags, message)
+                guard.enrolled()?;
+                let message = guard.task().export_message(mid)?;
+                put(guard, name, flags, message)
             })
         },
     )
 }
 
-fn put(entry: &mut Entry, name: &[u8], flags: c_int, message: Message) -> Outcome {
-    index_of(request(entry, Request::PutInfo { name: ByteBuf::from(name), flags, message })?)
+fn put(guard: &mut Guard, name: &[u8], flags: c_int, message: Message) -> Outcome {
+    index_of(request(guard, Request::PutInfo { name: ByteBuf::from(name), flags, message })?)
 }
 
 /// Puts a message of ints of one's own making.
-pub fn put_body(entry: &mut Entry, name: &[u8], flags: c_int, body: Vec<u8>) -> Outcome {
-    entry.enrolled()?;
-    let src = entry.task().tid().unwrap_or(Tid::NONE);
+pub fn put_body(guard: &mut Guard, name: &[u8], flags: c_int, body: Vec<u8>) -> Outcome {
+    guard.enrolled()?;
+    let src = guard.task().tid().unwrap_or(Tid::NONE);
     let message = Message::new(src, Tid::NONE, 0, 0, body);
-    put(entry, name, flags, message)
+    put(guard, name, flags, message)
 }
 
 #[unsafe(no_mangle)]
@@ -77,20 +77,20 @@ pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: 
             vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(flags)]
         },
         || {
-            call_quiet("pvm_recvinfo", &[Code::NotFound], |entry| {
+            call_quiet("pvm_recvinfo", &[Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
                 if index < 0 {
                     return Err(Code::BadParam.into());
                 }
-                entry.enrolled()?;
-                if entry.task().in_handler() {
+                guard.enrolled()?;
+                if guard.task().in_handler() {
                     return Err(Code::NotImpl.into());
                 }
-                let message = fetch(entry, name, index, flags);
-                entry.task().drop_receive_buffer();
-                let mid = entry.task().import_message(message?);
-                entry.task().set_receive_buffer(mid)?;
+                let message = fetch(guard, name, index, flags);
+                guard.task().drop_receive_buffer();
+                let mid = guard.task().import_message(message?);
+                guard.task().set_receive_buffer(mid)?;
                 Ok(mid)
             })
         },
@@ -101,10 +101,10 @@ pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: 
     )
 }
 
-fn fetch(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Result<Message, Failure> {
-    match request(entry, Request::RecvInfo { name: ByteBuf::from(name), index, flags })? {
+fn fetch(guard: &mut Guard, name: &[u8], index: c_int, flags: c_int) -> Result<Message, Failure> {
+    match request(guard, Request::RecvInfo { name: ByteBuf::from(name), index, flags })? {
         Reply::Info(message) => Ok(message),
-        other => Ok(unexpected(other)?),
+        other => Ok(wrong_reply(other)?),
     }
 }
 
@@ -117,25 +117,25 @@ pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c
             vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(flags)]
         },
         || {
-            call_quiet("pvm_delinfo", &[Code::Denied, Code::NotFound], |entry| {
+            call_quiet("pvm_delinfo", &[Code::Denied, Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
-                delete(entry, unsafe { class(name) }?, index, flags)
+                delete(guard, unsafe { class(name) }?, index, flags)
             })
         },
     )
 }
 
-fn delete(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Outcome {
+fn delete(guard: &mut Guard, name: &[u8], index: c_int, flags: c_int) -> Outcome {
     if index < 0 {
         return Err(Code::BadParam.into());
     }
-    index_of(request(entry, Request::DeleteInfo { name: ByteBuf::from(name), index, flags })?)
+    index_of(request(guard, Request::DeleteInfo { name: ByteBuf::from(name), index, flags })?)
 }
 
-fn mailboxes(entry: &mut Entry, pattern: &[u8]) -> Result<Vec<Mailbox>, Code> {
-    match request(entry, Request::MailboxInfo { pattern: ByteBuf::from(pattern) })? {
+fn mailboxes(guard: &mut Guard, pattern: &[u8]) -> Result<Vec<Mailbox>, Code> {
+    match request(guard, Request::MailboxInfo { pattern: ByteBuf::from(pattern) })? {
         Reply::Mailboxes(mailboxes) => Ok(mailboxes),
-        other => unexpected(other),
+        other => wrong_reply(other),
     }
 }
 
@@ -152,11 +152,11 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
             vec![text(unsafe { bytes(pattern) })]
         },
         || {
-            call("pvm_getmboxinfo", |entry| {
-                entry.state().lists.mailboxes = MailboxList::default();
+            call("pvm_getmboxinfo", |guard| {
+                guard.state().lists.mailboxes = MailboxList::default();
                 // SAFETY: a string as the caller promises.
-                let found = mailboxes(entry, unsafe { bytes(pattern) }.unwrap_or_default())?;
-                let lists = &mut entry.state().lists;
+                let found = mailboxes(guard, unsafe { bytes(pattern) }.unwrap_or_default())?;
+                let lists = &mut guard.state().lists;
                 lists.mailboxes = MailboxList::new(found);
                 // SAFETY: places that the caller gave for it, or null.
                 unsafe {
@@ -170,8 +170,8 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
 }
 
 /// The entries of a class by its exact name: index, owner, flags.
-fn entries(entry: &mut Entry, name: &[u8]) -> Result<Vec<(c_int, Tid, c_int)>, Code> {
-    let found = mailboxes(entry, &literal_pattern(name))?;
+fn entries(guard: &mut Guard, name: &[u8]) -> Result<Vec<(c_int, Tid, c_int)>, Code> {
+    let found = mailboxes(guard, &literal_pattern(name))?;
     Ok(found.into_iter().find(|mailbox| mailbox.name == name).map(|mailbox| mailbox.entries).unwrap_or_default())
 }
 
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_
             vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(value)]
         },
         || {
-            call_quiet("pvm_insert", &[Code::Denied], |entry| {
+            call_quiet("pvm_insert", &[Code::Denied], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
                 let direct = match index {
@@ -205,10 +205,10 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_
                     _ => return Err(Code::BadParam.into()),
                 };
                 let flags = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE | direct;
-                let given = put_body(entry, name, flags, Writer::new().int(value).finish())?;
+                let given = put_body(guard, name, flags, Writer::new().int(value).finish())?;
                 if index != ANY_INDEX && given != index {
                     // The wanted place was taken: a near one is of no use.
-                    delete(entry, name, given, 0)?;
+                    delete(guard, name, given, 0)?;
                     return Err(Code::Denied.into());
                 }
                 Ok(given)
@@ -226,16 +226,16 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, value: *m
             vec![text(unsafe { bytes(name) }), Value::Int(index)]
         },
         || {
-            call_quiet("pvm_lookup", &[Code::NotFound], |entry| {
+            call_quiet("pvm_lookup", &[Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
-                entry.enrolled()?;
+                guard.enrolled()?;
                 let index = match index {
-                    ANY_INDEX => entries(entry, name)?.first().ok_or(Code::NotFound)?.0,
+                    ANY_INDEX => entries(guard, name)?.first().ok_or(Code::NotFound)?.0,
                     ..0 => return Err(Code::BadParam.into()),
                     _ => index,
                 };
-                let message = fetch(entry, name, index, 0)?;
+                let message = fetch(guard, name, index, 0)?;
                 let found = message.reader().int().ok_or(Code::NoData)?;
                 // SAFETY: the place that the caller gave for it, or null.
                 unsafe { store(value, found) };
@@ -254,9 +254,9 @@ pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int 
             vec![text(unsafe { bytes(name) }), Value::Int(index)]
         },
         || {
-            call_quiet("pvm_delete", &[Code::NotFound], |entry| {
+            call_quiet("pvm_delete", &[Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
-                delete(entry, unsafe { class(name) }?, index, 0)
+                delete(guard, unsafe { class(name) }?, index, 0)
             })
         },
     )
@@ -264,10 +264,10 @@ pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_int) -> c_int {
-    call("pvm_getnoresets", |entry| {
-        entry.state().lists.no_resets = Vec::new();
-        let owners = entries(entry, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1.0 as c_int).collect();
-        let lists = &mut entry.state().lists;
+    call("pvm_getnoresets", |guard| {
+        guard.state().lists.no_resets = Vec::new();
+        let owners = entries(guard, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1.0 as c_int).collect();
+        let lists = &mut guard.state().lists;
         lists.no_resets = owners;
         // SAFETY: places that the caller gave for it, or null.
         unsafe {
@@ -283,37 +283,37 @@ pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_in
 /// empty; the one at `index`, or all where that is negative.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char, index: c_int) -> c_int {
-    call_silent(|entry| {
-        entry.enrolled()?;
+    call_silent(|guard| {
+        guard.enrolled()?;
         if kill != 0 {
-            end_all_but(entry, own)?;
+            end_all_but(guard, own)?;
         }
         // SAFETY: a string, as the caller promises, or null.
         let class = unsafe { bytes(class) }.filter(|class| !class.is_empty());
-        request(entry, Request::ResetInfo { name: class.map(ByteBuf::from), index: (index >= 0).then_some(index) })?;
+        request(guard, Request::ResetInfo { name: class.map(ByteBuf::from), index: (index >= 0).then_some(index) })?;
         Ok(0)
     })
 }
 
 /// Ends all tasks but that one and those that a reset spares.
-fn end_all_but(entry: &mut Entry, own: c_int) -> Result<(), Code> {
-    let spared: Vec<Tid> = entries(entry, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1).collect();
-    let Reply::Tasks(tasks) = request(entry, Request::Tasks(Tid::NONE))? else { return Err(Code::BadMsg) };
+fn end_all_but(guard: &mut Guard, own: c_int) -> Result<(), Code> {
+    let spared: Vec<Tid> = entries(guard, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1).collect();
+    let Reply::Tasks(tasks) = request(guard, Request::Tasks(Tid::NONE))? else { return Err(Code::BadMsg) };
     for task in tasks.iter().filter(|task| task.tid.0 as c_int != own && !spared.contains(&task.tid)) {
         // One that has ended meanwhile needs no signal.
-        let _ = request(entry, Request::Signal { tid: task.tid, signal: libc::SIGTERM });
+        let _ = request(guard, Request::Signal { tid: task.tid, signal: libc::SIGTERM });
     }
     Ok(())
 }
 
 /// Enters the task among those that a reset spares; its index there.
-pub fn enter_no_reset(entry: &mut Entry) -> Outcome {
-    entry.enrolled()?;
-    let tid = entry.task().tid().map_or(0, |tid| tid.0 as c_int);
-    put_body(entry, CLASS_NO_RESET.as_bytes(), MBOX_MULTI_INSTANCE, Writer::new().int(tid).finish())
+pub fn enter_no_reset(guard: &mut Guard) -> Outcome {
+    guard.enrolled()?;
+    let tid = guard.task().tid().map_or(0, |tid| tid.0 as c_int);
+    put_body(guard, CLASS_NO_RESET.as_bytes(), MBOX_MULTI_INSTANCE, Writer::new().int(tid).finish())
 }
 
 /// Takes the task out of them.
-pub fn leave_no_reset(entry: &mut Entry, index: c_int) -> Outcome {
-    delete(entry, CLASS_NO_RESET.as_bytes(), index, 0)
+pub fn leave_no_reset(guard: &mut Guard, index: c_int) -> Outcome {
+    delete(guard, CLASS_NO_RESET.as_bytes(), index, 0)
 }

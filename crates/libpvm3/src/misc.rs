@@ -115,13 +115,13 @@ pub extern "C" fn pvmbailout(_code: c_int) {}
 /// `pvmsettaskname`: the name under which the task will show up; only before it enrols.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
-    call("pvmsettaskname", |entry| {
+    call("pvmsettaskname", |guard| {
         // SAFETY: a string as the caller promises.
         let name = unsafe { bytes(name) }.ok_or(Code::BadParam)?;
-        if entry.task().is_enrolled() {
+        if guard.task().is_enrolled() {
             return Err(Code::Exists.into());
         }
-        entry.state().name = name.to_vec();
+        guard.state().name = name.to_vec();
         Ok(0)
     })
 }

@@ -1,11 +1,11 @@
 //! The task that this process is: one state, behind one lock.
 //!
-//! Every call of the interface goes through [`enter`]. The holder of an [`Entry`] reaches the
-//! state by short borrows; while code of the user runs ([`Entry::user_code`]) the lock is held but
+//! Every call of the interface goes through [`enter`]. The holder of an [`Guard`] reaches the
+//! state by short borrows; while code of the user runs ([`Guard::user_code`]) the lock is held but
 //! nothing is borrowed, so that code may call the library again.
 use crate::lists::Lists;
-use crate::lock::{self, Taken};
-use crate::{catchout, data, ending, handlers, heir, printing, trace};
+use crate::lock::{self, Acquired};
+use crate::{at_exit, catchout, data, handlers, line_buffering, takeover, trace};
 use pvm_core::codes::Code;
 use pvm_core::events::MASK_EMPTY;
 use pvm_task::{Environment, Task};
@@ -34,7 +34,7 @@ pub struct State {
     /// Where output of children goes; null for nowhere.
     pub output: *mut libc::FILE,
     /// Whether children's output or handlers want a look at the network in sends too.
-    pub attentive: bool,
+    pub has_callbacks: bool,
     /// Whether `pvm_getfds` gave a descriptor away.
     pub watched: Option<crate::descriptors::Watch>,
     /// The name under which the task will show up.
@@ -58,15 +58,15 @@ pub struct State {
 impl State {
     fn new(environment: &Environment) -> State {
         // An archive gives a program what it refers to.
-        std::hint::black_box((&ending::AT_END, &printing::AT_START));
+        std::hint::black_box((&at_exit::AT_END, &line_buffering::AT_START));
         let mut task = Task::new(environment);
-        task.watch_trace_settings(trace::unsettle);
+        task.watch_trace_settings(trace::invalidate);
         let masked = |mask: &Vec<u8>| mask.iter().any(|character| *character != MASK_EMPTY);
         State {
             task,
             matcher: None,
             output: std::ptr::null_mut(),
-            attentive: false,
+            has_callbacks: false,
             watched: None,
             name: Vec::new(),
             scratch: Vec::new(),
@@ -105,7 +105,7 @@ pub unsafe fn state<'a>() -> &'a mut State {
 }
 
 /// Being inside the library, with the lock held.
-pub struct Entry {
+pub struct Guard {
     /// Inside user code inside the library: the lock stays with the outer entry.
     nested: bool,
     not_send: PhantomData<*mut ()>,
@@ -113,52 +113,52 @@ pub struct Entry {
 
 /// Goes inside. `None` where a signal handler interrupted the library: nothing can be done there.
 #[inline(always)]
-pub fn enter() -> Option<Entry> {
-    let entry = Entry { nested: false, not_send: PhantomData };
-    match lock::take() {
-        Taken::Held => Some(entry),
-        other => enter_slowly(entry, other),
+pub fn enter() -> Option<Guard> {
+    let guard = Guard { nested: false, not_send: PhantomData };
+    match lock::acquire() {
+        Acquired::Held => Some(guard),
+        other => enter_slow(guard, other),
     }
 }
 
 /// Goes inside while the process ends, if it has ever been there and no other thread stays there for so
 /// long. A child of `fork()` that has not called the library has never been there.
-pub fn enter_in_time(limit: Duration) -> Option<Entry> {
-    let taken = lock::take_in_time(limit)?;
+pub fn enter_timeout(limit: Duration) -> Option<Guard> {
+    let taken = lock::acquire_timeout(limit)?;
     // SAFETY: the lock is held, and has been taken before; nobody borrows the state.
-    if taken == Taken::AfterFork && !unsafe { state() }.task.holds_back() {
+    if taken == Acquired::AfterFork && !unsafe { state() }.task.holds_back() {
         // Nothing is to be done, and a child may go on as this task.
-        lock::give_untouched();
+        lock::release_untouched();
         return None;
     }
-    enter_slowly(Entry { nested: false, not_send: PhantomData }, taken)
+    enter_slow(Guard { nested: false, not_send: PhantomData }, taken)
 }
 
 #[cold]
-fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
+fn enter_slow(mut guard: Guard, taken: Acquired) -> Option<Guard> {
     match taken {
-        Taken::Held => Some(entry),
-        Taken::AfterFork => {
-            heir::used();
-            Some(entry)
+        Acquired::Held => Some(guard),
+        Acquired::AfterFork => {
+            takeover::used();
+            Some(guard)
         }
-        Taken::First => {
+        Acquired::First => {
             renew();
-            Some(entry)
+            Some(guard)
         }
-        Taken::Already => {
+        Acquired::Already => {
             if USER_CODE.swap(false, Relaxed) {
-                entry.nested = true;
-                return Some(entry);
+                guard.nested = true;
+                return Some(guard);
             }
             if lock::has_jumped() {
-                return Some(entry);
+                return Some(guard);
             }
-            mem::forget(entry);
+            mem::forget(guard);
             None
         }
-        Taken::Midst => {
-            mem::forget(entry);
+        Acquired::Interrupted => {
+            mem::forget(guard);
             None
         }
     }
@@ -171,7 +171,7 @@ fn renew() {
     // Another thread of the parent may have waited.
     lock::wait_at(0);
     JOINED.store(0, Relaxed);
-    trace::unsettle();
+    trace::invalidate();
     // SAFETY: the lock is held and nobody borrows the state: a new process has no other thread,
     // and user code, the only place where a fork can happen inside, runs without a borrow.
     let state = unsafe { &mut *PROCESS.state.get() };
@@ -181,13 +181,13 @@ fn renew() {
     };
     let own = std::process::id();
     let open = inherited.task.is_connected() && !inherited.spawned;
-    if open && heir::claim(inherited.process) && inherited.task.inherit() {
+    if open && takeover::claim(inherited.process) && inherited.task.inherit() {
         data::pvmmyupid.store(own as c_int, Relaxed);
         trace::refresh(&inherited.task);
         *state = Some(State { process: own, ..inherited });
         return;
     }
-    heir::begin_anew();
+    takeover::begin_anew();
     data::begin_anew();
     // The place that a spawn made is the parent's.
     let mut own = State::new(&Environment { cookie: None, ..Environment::from_process() });
@@ -198,7 +198,7 @@ fn renew() {
     mem::forget(inherited.lists); // the program may still hold pointers into them
 }
 
-impl Drop for Entry {
+impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
         if self.nested {
@@ -209,11 +209,11 @@ impl Drop for Entry {
             crate::descriptors::arm(self);
         }
         self.pass_news_on();
-        lock::give();
+        lock::release();
     }
 }
 
-impl Entry {
+impl Guard {
     /// The state, for a moment.
     #[inline(always)]
     pub fn state(&mut self) -> &mut State {
@@ -242,24 +242,24 @@ impl Entry {
     }
 
     /// Does something long without the lock, if this entry can give it.
-    pub fn outside<T>(&mut self, long: impl FnOnce() -> T) -> T {
+    pub fn unlocked<T>(&mut self, long: impl FnOnce() -> T) -> T {
         if self.nested {
             return long();
         }
         self.pass_news_on();
         let waiting = lock::wait_at(0);
-        lock::give();
+        lock::release();
         let value = long();
-        self.come_back();
+        self.reacquire();
         lock::wait_at(waiting);
         value
     }
 
-    fn come_back(&mut self) {
-        match lock::take() {
-            Taken::Held | Taken::AfterFork | Taken::Already => {}
-            Taken::First => renew(),
-            Taken::Midst => unreachable!("it has been given free"),
+    fn reacquire(&mut self) {
+        match lock::acquire() {
+            Acquired::Held | Acquired::AfterFork | Acquired::Already => {}
+            Acquired::First => renew(),
+            Acquired::Interrupted => unreachable!("it has been given free"),
         }
     }
 
@@ -272,7 +272,7 @@ impl Entry {
         }
         let seen = NEWS.load(Relaxed);
         JOINED.fetch_add(1, Relaxed);
-        self.outside(|| lock::futex_wait(&NEWS, seen, limit));
+        self.unlocked(|| lock::futex_wait(&NEWS, seen, limit));
         let _ = JOINED.fetch_update(Relaxed, Relaxed, |joined| joined.checked_sub(1));
     }
 
@@ -300,19 +300,19 @@ impl Entry {
     #[inline(always)]
     pub fn progress(&mut self) {
         self.task().progress();
-        self.attend();
+        self.run_callbacks();
     }
 
     /// Runs handlers and prints output of children, if there can be any.
     #[inline(always)]
-    pub fn attend(&mut self) {
-        if self.state().attentive {
-            self.attend_now();
+    pub fn run_callbacks(&mut self) {
+        if self.state().has_callbacks {
+            self.run_callbacks_now();
         }
     }
 
     #[inline(never)]
-    fn attend_now(&mut self) {
+    fn run_callbacks_now(&mut self) {
         handlers::run(self);
         catchout::print(self);
     }
@@ -338,7 +338,7 @@ impl Entry {
             if !error.is_transient() || tries == ENROLL_TRIES {
                 return Err(error.code());
             }
-            self.outside(|| std::thread::sleep(ENROLL_PAUSE));
+            self.unlocked(|| std::thread::sleep(ENROLL_PAUSE));
             if self.task().is_enrolled() {
                 break; // another thread was faster
             }
@@ -383,7 +383,7 @@ impl Entry {
     }
 
     /// Makes the process a task, if that can be had without a word.
-    pub fn enrol_silently(&mut self) -> bool {
+    pub fn enroll_silently(&mut self) -> bool {
         self.state().spawned_to_trace = false; // one try
         let name = self.state().name.clone();
         let enrolled = self.task().enroll(&Environment { name, ..Environment::from_process() }).is_ok();

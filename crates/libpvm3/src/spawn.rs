@@ -1,9 +1,9 @@
 //! Starting tasks (contract 2.5), and the variables that they inherit.
 use crate::errors::{Failure, Outcome, call, note_if_all_failed};
 use crate::memory::{bytes, required_bytes, store_all, string_array};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{text, traced};
-use crate::wait::{request, unexpected};
+use crate::wait::{request, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::Reply;
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn pvm_spawn(
         Event::Spawn,
         before,
         || {
-            call("pvm_spawn", |entry| {
+            call("pvm_spawn", |guard| {
                 // SAFETY: strings as the caller promises.
                 let wanted = unsafe {
                     Wanted {
@@ -58,8 +58,8 @@ pub unsafe extern "C" fn pvm_spawn(
                         count,
                     }
                 };
-                entry.enrolled()?;
-                let started = spawn(entry, &wanted)?;
+                guard.enrolled()?;
+                let started = spawn(guard, &wanted)?;
                 // SAFETY: room for `count` tids, as the caller promises, or null.
                 unsafe { store_all(tids, count, &started) };
                 note_if_all_failed(&started);
@@ -73,12 +73,12 @@ pub unsafe extern "C" fn pvm_spawn(
     )
 }
 
-fn spawn(entry: &mut Entry, wanted: &Wanted<'_>) -> Result<Vec<c_int>, Failure> {
+fn spawn(guard: &mut Guard, wanted: &Wanted<'_>) -> Result<Vec<c_int>, Failure> {
     let Wanted { file, arguments, flags, place, count } = wanted;
-    let spawn = entry.task().spawn_request(file, arguments, *flags, place, *count, &exported())?;
-    match request(entry, spawn)? {
+    let spawn = guard.task().spawn_request(file, arguments, *flags, place, *count, &exported())?;
+    match request(guard, spawn)? {
         Reply::Tids(tids) => Ok(tids),
-        other => Ok(unexpected(other)?),
+        other => Ok(wrong_reply(other)?),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `pvm_start_pvmd` (contract 2.7): a machine from inside a program.
 use crate::errors::{Outcome, call};
 use crate::memory::strings;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::spawn::set_variable;
 use crate::trace::{texts, traced_code};
 use crate::wait::request;
@@ -30,10 +30,10 @@ pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char,
             vec![Value::Int(block), texts(&unsafe { strings(argv, argc) }.unwrap_or_default())]
         },
         || {
-            call("pvm_start_pvmd", |entry| {
+            call("pvm_start_pvmd", |guard| {
                 // SAFETY: strings as the caller promises.
                 let arguments: Vec<Vec<u8>> = unsafe { strings(argv, argc) }?.into_iter().map(<[u8]>::to_vec).collect();
-                start(entry, &arguments, block != 0)
+                start(guard, &arguments, block != 0)
             })
         },
     )
@@ -41,16 +41,16 @@ pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char,
 
 /// Starts a daemon and enrols. The daemon says where it listens when its host is ready; `block`
 /// waits for those of its hostfile, too.
-fn start(entry: &mut Entry, arguments: &[Vec<u8>], block: bool) -> Outcome {
+fn start(guard: &mut Guard, arguments: &[Vec<u8>], block: bool) -> Outcome {
     if Environment::from_process().places.connect().is_ok() {
         return Err(Code::DupHost.into());
     }
-    let launched = entry.outside(|| daemon_program().and_then(|program| launch(&program, arguments)));
+    let launched = guard.unlocked(|| daemon_program().and_then(|program| launch(&program, arguments)));
     let socket = launched.ok_or(Code::CantStart)?;
     set_variable("PVMSOCK", &socket)?;
-    entry.enrolled()?;
+    guard.enrolled()?;
     if block {
-        request(entry, Request::AwaitHosts)?;
+        request(guard, Request::AwaitHosts)?;
     }
     Ok(0)
 }

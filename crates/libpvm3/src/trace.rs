@@ -3,7 +3,7 @@
 //! A call that is traced goes through [`traced`], which costs one look at [`MODE`] while nothing is.
 //! Else one record is made before the call and one after it, each from inside the library; the call
 //! itself knows nothing of it.
-use crate::process::{Entry, enter};
+use crate::process::{Guard, enter};
 use crate::wait::wait;
 use pvm_core::events::Event;
 use pvm_core::trace::{Moment, Stamp, Value};
@@ -21,7 +21,7 @@ const UNKNOWN: u8 = 1;
 /// Something is.
 const ON: u8 = 2;
 
-/// What every call looks at. Changed under the process lock, but for `unsettle`.
+/// What every call looks at. Changed under the process lock, but for `invalidate`.
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// Values of a record, in the order of the list of events.
@@ -37,7 +37,7 @@ pub fn traced(
 ) -> c_int {
     match MODE.load(Relaxed) {
         OFF => body(),
-        _ => traced_slowly(event, before, body, after),
+        _ => traced_slow(event, before, body, after),
     }
 }
 
@@ -61,7 +61,7 @@ macro_rules! traced_inline {
     };
     ($event:expr, $before:expr, || $body:expr, $after:expr $(,)?) => {
         if $crate::trace::may_be_on() {
-            $crate::trace::traced_slowly($event, $before, move || $body, $after)
+            $crate::trace::traced_slow($event, $before, move || $body, $after)
         } else {
             $body
         }
@@ -71,7 +71,7 @@ pub(crate) use traced_inline;
 
 #[cold]
 #[inline(never)]
-pub fn traced_slowly(
+pub fn traced_slow(
     event: Event,
     before: impl FnOnce(&mut Task) -> Values,
     body: impl FnOnce() -> c_int,
@@ -80,43 +80,43 @@ pub fn traced_slowly(
     let (at, since) = (stamp(), Instant::now());
     let left = begin(event, at, before);
     let code = body();
-    let Some(mut entry) = enter() else { return code };
-    if !entry.task().traces_event(event) {
+    let Some(mut guard) = enter() else { return code };
+    if !guard.task().traces_event(event) {
         return code;
     }
     if let Some(before) = left {
         // The call itself has made the process a task.
-        let values = before(entry.task());
-        entry.task().trace(event, Moment::Entry, at, None, values);
+        let values = before(guard.task());
+        guard.task().trace(event, Moment::Entry, at, None, values);
     }
-    let values = after(entry.task(), code);
-    entry.task().trace(event, Moment::Exit, stamp(), Some(since), values);
-    send(&mut entry);
+    let values = after(guard.task(), code);
+    guard.task().trace(event, Moment::Exit, stamp(), Some(since), values);
+    send(&mut guard);
     code
 }
 
 /// Tells that a call begins, if it is to be told. Gives `before` back where that is not known yet.
 fn begin<F: FnOnce(&mut Task) -> Values>(event: Event, at: Stamp, before: F) -> Option<F> {
-    let mut entry = enter()?;
-    settle(&mut entry);
+    let mut guard = enter()?;
+    find_out(&mut guard);
     if MODE.load(Relaxed) == UNKNOWN {
         return Some(before);
     }
-    if entry.task().traces_event(event) {
-        let values = before(entry.task());
-        entry.task().trace(event, Moment::Entry, at, None, values);
-        send(&mut entry);
+    if guard.task().traces_event(event) {
+        let values = before(guard.task());
+        guard.task().trace(event, Moment::Entry, at, None, values);
+        send(&mut guard);
     }
     None
 }
 
 /// Finds out whether anything is traced. A task that was spawned with a mask enrols for it.
-fn settle(entry: &mut Entry) {
+fn find_out(guard: &mut Guard) {
     if MODE.load(Relaxed) != UNKNOWN {
         return;
     }
-    if entry.task().is_enrolled() || entry.spawned_to_trace() && entry.enrol_silently() {
-        entry.publish_settings();
+    if guard.task().is_enrolled() || guard.spawned_to_trace() && guard.enroll_silently() {
+        guard.publish_settings();
     }
 }
 
@@ -131,43 +131,43 @@ pub fn refresh(task: &Task) {
 }
 
 /// The settings have changed, or may have.
-pub fn unsettle() {
+pub fn invalidate() {
     MODE.store(UNKNOWN, Relaxed);
 }
 
 /// Sends what is ready. While it waits, handlers may run; what they trace goes the same way.
-fn send(entry: &mut Entry) {
-    if std::mem::replace(&mut entry.state().sending_traces, true) {
+fn send(guard: &mut Guard) {
+    if std::mem::replace(&mut guard.state().sending_traces, true) {
         return;
     }
-    if entry.task().send_traces() == Submit::Again {
+    if guard.task().send_traces() == Submit::Again {
         // Without a daemon nothing is kept, so this ends.
-        wait(entry, None, |entry| (entry.task().send_traces() == Submit::Done).then_some(()));
+        wait(guard, None, |guard| (guard.task().send_traces() == Submit::Done).then_some(()));
     }
-    entry.state().sending_traces = false;
+    guard.state().sending_traces = false;
 }
 
 /// A message handler is about to run.
-pub fn handler_runs(entry: &mut Entry, call: &HandlerCall) {
-    if MODE.load(Relaxed) != ON || !entry.task().traces_event(Event::MhfInvoke) {
+pub fn handler_runs(guard: &mut Guard, call: &HandlerCall) {
+    if MODE.load(Relaxed) != ON || !guard.task().traces_event(Event::MhfInvoke) {
         return;
     }
-    let task = entry.task();
+    let task = guard.task();
     let filter = task.handlers().find(|(id, ..)| *id == call.handler);
     let Some((_, src, tag, ctx)) = filter else { return };
     let mut values = ints(&[src, tag, ctx]);
     values.extend(message(task, call.mid));
     task.trace(Event::MhfInvoke, Moment::Entry, stamp(), None, values);
-    send(entry);
+    send(guard);
 }
 
 /// The task is about to leave the machine.
-pub fn finish(entry: &mut Entry) {
+pub fn finish(guard: &mut Guard) {
     if MODE.load(Relaxed) != ON {
         return;
     }
-    entry.task().finish_traces();
-    send(entry);
+    guard.task().finish_traces();
+    send(guard);
 }
 
 // ----- values

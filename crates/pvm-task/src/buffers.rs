@@ -1,6 +1,6 @@
 //! The table of messages and the active buffers (contract 2.1). Nothing here needs a daemon.
 use crate::Task;
-use crate::message::{Large, Message, OWN_DSIG, Place};
+use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::queue::Queue;
 use crate::trace::begin_user_event;
 use crate::types::{Encoding, Filter, MessageInfo};
@@ -20,7 +20,7 @@ const SPARE_SLEEPS_MAX: u32 = 2;
 
 /// All messages of the task, by mid.
 pub(crate) struct Store {
-    /// The message of mid m is entry m - 1.
+    /// The message of mid m is slot m - 1.
     pub table: Vec<Message>,
     /// Free entries; the last one is taken first.
     free: Vec<u32>,
@@ -64,33 +64,33 @@ impl Store {
         spare
     }
 
-    /// An entry for a new message; its words and body are the caller's to set.
+    /// An slot for a new message; its words and body are the caller's to set.
     #[inline]
-    pub fn take_entry(&mut self, place: Place) -> u32 {
-        let entry = match self.free.pop() {
-            Some(entry) => entry,
+    pub fn take_slot(&mut self, state: SlotState) -> u32 {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
             None => {
                 self.table.push(Message::vacant());
                 self.table.len() as u32 - 1
             }
         };
-        let message = &mut self.table[entry as usize];
-        message.place = place;
+        let message = &mut self.table[slot as usize];
+        message.state = state;
         message.position = 0;
-        entry
+        slot
     }
 
     /// Frees a message, wherever it stands.
     #[inline]
     pub fn free(&mut self, mid: i32) {
-        let entry = mid as u32 - 1;
-        match self.table[entry as usize].place {
-            Place::Free => return,
-            Place::Buffer => {}
-            Place::Queued => self.queue.remove(&mut self.table, entry),
+        let slot = mid as u32 - 1;
+        match self.table[slot as usize].state {
+            SlotState::Free => return,
+            SlotState::Buffer => {}
+            SlotState::Queued => self.queue.remove(&mut self.table, slot),
         }
-        let message = &mut self.table[entry as usize];
-        message.place = Place::Free;
+        let message = &mut self.table[slot as usize];
+        message.state = SlotState::Free;
         if !matches!(message.large, Large::None) {
             let large = std::mem::replace(&mut message.large, Large::None);
             if let Large::Bytes(bytes) = large {
@@ -103,7 +103,7 @@ impl Store {
         if self.free.len() >= KEPT_BODIES_MAX {
             message.small = Vec::new();
         }
-        self.free.push(entry);
+        self.free.push(slot);
         if self.send == mid {
             self.send = 0;
         }
@@ -114,11 +114,11 @@ impl Store {
 
     /// A buffer of the user that could be freed and taken anew without anything but its words and its
     /// short body being touched. So who would do both may as well fill it anew where it is: a freed
-    /// entry is the next one taken.
+    /// slot is the next one taken.
     #[inline(always)]
     pub fn reusable(&mut self, mid: i32) -> Option<&mut Message> {
         let message = self.table.get_mut((mid as usize).wrapping_sub(1))?;
-        (message.place == Place::Buffer && matches!(message.large, Large::None)).then_some(message)
+        (message.state == SlotState::Buffer && matches!(message.large, Large::None)).then_some(message)
     }
 
     /// Gives the memory of a table back that once was large. Called when idle.
@@ -131,17 +131,17 @@ impl Store {
         if self.table.len() <= TABLE_KEPT_MAX || self.free.len() < self.table.len() / 4 * 3 {
             return;
         }
-        let end = self.table.iter().rposition(|message| message.place != Place::Free).map_or(0, |last| last + 1);
+        let end = self.table.iter().rposition(|message| message.state != SlotState::Free).map_or(0, |last| last + 1);
         self.table.truncate(end);
         self.table.shrink_to_fit();
-        self.free.retain(|entry| (*entry as usize) < end);
+        self.free.retain(|slot| (*slot as usize) < end);
         self.free.shrink_to_fit();
     }
 
     /// The message of that mid: `BadParam` for no mid at all, `NoSuchBuf` for none of ours.
     pub fn get(&self, mid: i32) -> Result<&Message, Code> {
-        let entry = usize::try_from(mid).ok().and_then(|mid| mid.checked_sub(1)).ok_or(Code::BadParam)?;
-        self.table.get(entry).filter(|message| message.place != Place::Free).ok_or(Code::NoSuchBuf)
+        let slot = usize::try_from(mid).ok().and_then(|mid| mid.checked_sub(1)).ok_or(Code::BadParam)?;
+        self.table.get(slot).filter(|message| message.state != SlotState::Free).ok_or(Code::NoSuchBuf)
     }
 
     /// See [`Store::get`].
@@ -164,32 +164,32 @@ impl Store {
 
     /// A message that goes to the end of the queue.
     #[inline]
-    pub fn enqueue(&mut self, entry: u32) {
-        self.queue.push(&mut self.table, entry);
+    pub fn enqueue(&mut self, slot: u32) {
+        self.queue.push(&mut self.table, slot);
     }
 
     /// Takes a message out of the queue; it becomes the active receive buffer, the former one is
     /// freed.
     #[inline]
-    pub fn receive(&mut self, entry: u32) -> i32 {
-        self.take_out(entry);
-        self.activate(entry)
+    pub fn receive(&mut self, slot: u32) -> i32 {
+        self.take_out(slot);
+        self.activate(slot)
     }
 
     /// Takes a message out of the queue.
     #[inline]
-    pub fn take_out(&mut self, entry: u32) {
-        self.queue.remove(&mut self.table, entry);
-        self.table[entry as usize].place = Place::Buffer;
+    pub fn take_out(&mut self, slot: u32) {
+        self.queue.remove(&mut self.table, slot);
+        self.table[slot as usize].state = SlotState::Buffer;
     }
 
     /// Makes a buffer the active receive buffer; the former one is freed.
     #[inline]
-    pub fn activate(&mut self, entry: u32) -> i32 {
+    pub fn activate(&mut self, slot: u32) -> i32 {
         if self.receive != 0 {
             self.free(self.receive);
         }
-        self.receive = entry as i32 + 1;
+        self.receive = slot as i32 + 1;
         self.receive
     }
 
@@ -201,22 +201,22 @@ impl Store {
 
     /// The oldest one that fits and has been seen.
     #[inline]
-    pub fn find_seen(&mut self, filter: &Filter) -> Option<u32> {
-        self.queue.find_seen(&mut self.table, filter)
+    pub fn find_visible(&mut self, filter: &Filter) -> Option<u32> {
+        self.queue.find_visible(&mut self.table, filter)
     }
 
     /// Frees everything that is queued.
     pub fn clear_queue(&mut self) {
         let queued: Vec<u32> = self.queue.walk(&self.table).collect();
-        for entry in queued {
-            self.free(entry as i32 + 1);
+        for slot in queued {
+            self.free(slot as i32 + 1);
         }
     }
 }
 
 #[inline]
 fn active(table: &mut [Message], mid: i32) -> Result<&mut Message, Code> {
-    // Mid 0, no buffer, is before the first entry.
+    // Mid 0, no buffer, is before the first slot.
     table.get_mut((mid as usize).wrapping_sub(1)).ok_or(Code::NoBuf)
 }
 
@@ -247,8 +247,8 @@ impl Task {
         let enc = encoding_word(encoding)?;
         let src = self.own_tid();
         let store = &mut self.state.store;
-        let entry = store.take_entry(Place::Buffer);
-        let message = &mut store.table[entry as usize];
+        let slot = store.take_slot(SlotState::Buffer);
+        let message = &mut store.table[slot as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (0, 0, 0, enc);
         (message.format, message.src, message.dst) = (OWN_DSIG, src, 0);
         match enc {
@@ -256,7 +256,7 @@ impl Task {
             ENC_TRACE => message.small = begin_user_event(),
             _ => {}
         }
-        Ok(entry as i32 + 1)
+        Ok(slot as i32 + 1)
     }
 
     /// `pvm_freebuf`.
@@ -301,10 +301,10 @@ impl Task {
 
     /// Checks a mid that becomes active; a queued message leaves the queue for it.
     fn claim(&mut self, mid: i32) -> Result<(), Code> {
-        if mid != 0 && self.state.store.get(mid)?.place == Place::Queued {
+        if mid != 0 && self.state.store.get(mid)?.state == SlotState::Queued {
             let store = &mut self.state.store;
             store.queue.remove(&mut store.table, mid as u32 - 1);
-            store.get_mut(mid)?.place = Place::Buffer;
+            store.get_mut(mid)?.state = SlotState::Buffer;
         }
         Ok(())
     }
@@ -329,7 +329,7 @@ impl Task {
     /// `pvm_setminfo`: takes ctx, tag, wid, src, dst.
     pub fn set_message_info(&mut self, mid: i32, info: &MessageInfo) -> Result<(), Code> {
         let store = &mut self.state.store;
-        if store.get(mid)?.place == Place::Queued {
+        if store.get(mid)?.state == SlotState::Queued {
             store.queue.forget_index();
         }
         let message = store.get_mut(mid)?;
@@ -357,9 +357,9 @@ mod tests {
     fn receive_and_free(store: &mut Store, bytes: usize) {
         let mut data = store.take_spare(bytes);
         data.resize(bytes, 1);
-        let entry = store.take_entry(Place::Buffer);
-        store.table[entry as usize].large = Large::Bytes(data);
-        store.free(entry as i32 + 1);
+        let slot = store.take_slot(SlotState::Buffer);
+        store.table[slot as usize].large = Large::Bytes(data);
+        store.free(slot as i32 + 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
 use crate::direct::DirectLinks;
 use crate::groups::Groups;
-use crate::receive::{Arriving, Envelope};
+use crate::receive::{Envelope, QueueSink};
 use crate::task::State;
 use crate::wait::Parker;
 use crate::{EnrollError, Environment};
@@ -61,7 +61,7 @@ pub(crate) struct Member {
     /// descriptors or memory there was no room (`OutOfRes`).
     pub refused: Vec<(Tid, Code)>,
     /// Peers that could not be mapped when they were introduced, with segment and doorbell.
-    unmet: Vec<(Tid, [OwnedFd; 2])>,
+    unmapped: Vec<(Tid, [OwnedFd; 2])>,
     frames_seen: u32,
     quiet_polls: u32,
     /// The socket is worth a look whatever the port table says.
@@ -74,7 +74,7 @@ pub(crate) struct Member {
     /// The endpoint says that a one-call receive waits.
     pub posted: bool,
     /// The daemon carries a long message of this task.
-    pub carried: bool,
+    pub relayed: bool,
     pub direct: DirectLinks,
     pub parker: Parker,
     pub groups: Groups,
@@ -121,14 +121,14 @@ impl Member {
             requests: Vec::new(),
             next_wait: 1,
             refused: Vec::new(),
-            unmet: Vec::new(),
+            unmapped: Vec::new(),
             frames_seen: 0,
             quiet_polls: 0,
             look_at_socket: true,
             may_have_more: false,
             idle_since: None,
             posted: false,
-            carried: false,
+            relayed: false,
             direct: DirectLinks::default(),
             parker: Parker::default(),
             groups: Groups::default(),
@@ -204,7 +204,7 @@ impl Member {
         if lost {
             self.lose_daemon();
         }
-        self.conclude(to, sent)
+        self.finish_send(to, sent)
     }
 
     /// Sends a request.
@@ -234,7 +234,7 @@ impl Member {
     /// Takes messages out of shared memory.
     #[inline]
     pub fn poll(&mut self, state: &mut State) -> usize {
-        self.endpoint.poll(&mut Arriving { state, own: self.tid.0 as i32 })
+        self.endpoint.poll(&mut QueueSink { state, own: self.tid.0 as i32 })
     }
 
     /// Whether the socket may have something. No system call.
@@ -266,7 +266,7 @@ impl Member {
                 break;
             }
             match link.flush().and_then(|()| link.receive_from_daemon()) {
-                Ok(Some((frame, descriptors))) => self.handle(state, frame, descriptors),
+                Ok(Some((frame, descriptors))) => self.on_frame(state, frame, descriptors),
                 Ok(None) => break,
                 Err(_) => self.lose_daemon(),
             }
@@ -275,34 +275,34 @@ impl Member {
         count
     }
 
-    fn handle(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
+    fn on_frame(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
         match frame {
-            ToTask::Reply { wait, reply } => self.answer(state, wait, reply),
+            ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
                 // It may tell of a task of another host: what that sent comes first.
-                self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
+                self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
                 deliver(state, message);
             }
-            ToTask::Peer(peer) => self.meet(state, peer, descriptors),
+            ToTask::Peer(peer) => self.on_peer(state, peer, descriptors),
             ToTask::PeerGone(peer) => {
                 let own = self.tid.0 as i32;
-                self.endpoint.poll_dead(peer.0, &mut Arriving { state, own });
+                self.endpoint.poll_dead(peer.0, &mut QueueSink { state, own });
                 self.endpoint.peer_gone(peer.0);
-                self.unmet.retain(|(unmet, _)| *unmet != peer);
+                self.unmapped.retain(|(unmapped, _)| *unmapped != peer);
                 state.route_changed(peer, None);
             }
             ToTask::Direct(direct) => self.on_direct_link(state, &direct, descriptors),
             ToTask::Ended(peer) => {
-                self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
+                self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
                 self.on_peer_exit(state, peer);
             }
             ToTask::Halting => self.halting = true,
-            ToTask::Group { id } => self.group_arrived(id, descriptors),
+            ToTask::Group { id } => self.on_group(id, descriptors),
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }
 
-    fn answer(&mut self, state: &mut State, wait: u32, reply: Reply) {
+    fn on_reply(&mut self, state: &mut State, wait: u32, reply: Reply) {
         let Some(at) = self.requests.iter().position(|(number, _)| *number == wait) else { return };
         match &self.requests[at].1 {
             Fate::PostedReceive => self.requests[at].1 = Fate::Here(reply),
@@ -321,7 +321,7 @@ impl Member {
                 let peer = *peer;
                 self.requests.swap_remove(at);
                 // The daemon introduces nobody twice; there may be room by now for one who came before.
-                self.meet_all(state);
+                self.connect_introduced(state);
                 if !self.endpoint.is_connected(peer.0) {
                     let dead = matches!(reply, Reply::Error(_));
                     self.refused.push((peer, if dead { Code::NoTask } else { Code::OutOfRes }));
@@ -331,23 +331,23 @@ impl Member {
     }
 
     /// A peer that the daemon introduces.
-    fn meet(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
+    fn on_peer(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
         // Without descriptors (this process has no room for them) the peer stays a stranger.
         let Ok(descriptors) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
-        self.unmet.retain(|(unmet, _)| *unmet != peer);
-        self.unmet.push((peer, descriptors));
-        self.meet_all(state);
+        self.unmapped.retain(|(unmapped, _)| *unmapped != peer);
+        self.unmapped.push((peer, descriptors));
+        self.connect_introduced(state);
     }
 
     /// Meets those whom the daemon has introduced. One for whom there is no address space is tried again: it
     /// may have sent something. Whether there was one.
-    fn meet_all(&mut self, state: &mut State) -> bool {
+    fn connect_introduced(&mut self, state: &mut State) -> bool {
         let mut starved = false;
-        for (peer, descriptors) in std::mem::take(&mut self.unmet) {
+        for (peer, descriptors) in std::mem::take(&mut self.unmapped) {
             match self.endpoint.try_connect(peer.0, descriptors) {
-                Ok(()) => self.met(state, peer),
+                Ok(()) => self.on_connected(state, peer),
                 Err((error, descriptors)) if error.kind() == ErrorKind::OutOfMemory => {
-                    self.unmet.push((peer, descriptors));
+                    self.unmapped.push((peer, descriptors));
                     starved = true;
                 }
                 Err(_) => {}
@@ -356,7 +356,7 @@ impl Member {
         starved
     }
 
-    fn met(&mut self, state: &mut State, peer: Tid) {
+    fn on_connected(&mut self, state: &mut State, peer: Tid) {
         use std::os::fd::AsRawFd;
         if peer.is_task() {
             state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
@@ -367,7 +367,7 @@ impl Member {
     /// Whether something that was sent cannot be had for want of address space, as far as was seen since the
     /// last call.
     pub fn take_starved(&mut self, state: &mut State) -> bool {
-        self.endpoint.take_starved() || (!self.unmet.is_empty() && self.meet_all(state))
+        self.endpoint.take_starved() || (!self.unmapped.is_empty() && self.connect_introduced(state))
     }
 }
 
@@ -382,7 +382,7 @@ fn deliver(state: &mut State, message: Message) {
         enc: message.enc,
         format: message.format,
     };
-    state.arrived_bytes(envelope, message.body.into_vec());
+    state.on_message_bytes(envelope, message.body.into_vec());
 }
 
 fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {

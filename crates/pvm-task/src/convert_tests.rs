@@ -22,7 +22,7 @@ fn task() -> Task {
 fn receive(task: &mut Task, format: Format, enc: i32, body: &[u8]) -> i32 {
     let signature = format.signature();
     let envelope = crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc, format: signature };
-    task.state.arrived_bytes(envelope, body.to_vec());
+    task.state.on_message_bytes(envelope, body.to_vec());
     let mid = task.receive(&any()).unwrap();
     task.set_receive_buffer(mid).unwrap();
     mid
@@ -133,7 +133,7 @@ fn raw_items_of_another_format_are_bytes_to_an_unpack_and_items_to_a_one_call_re
         assert_eq!(all, body);
         let envelope =
             crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc: signature, format: signature };
-        task.state.arrived_bytes(envelope, body.clone());
+        task.state.on_message_bytes(envelope, body.clone());
         let mut items = [0; 24];
         let delivered = task.try_precv(&any(), Kind::Long, &mut items).unwrap();
         assert_eq!((delivered.len, delivered.failure), (2 * size_of::<usize>(), None));
@@ -146,9 +146,9 @@ fn a_forwarded_message_keeps_its_format_and_what_is_packed_behind_takes_it() {
     for format in others() {
         let mut task = task();
         let mid = receive(&mut task, format, ENC_XDR, &written(format, 1, 4));
-        assert!(!task.unpack_quickly(Kind::Int, &mut [0; 4]));
+        assert!(!task.unpack_fast(Kind::Int, &mut [0; 4]));
         task.set_send_buffer(mid).unwrap();
-        assert!(!task.pack_quickly(Kind::Int, &native(Kind::Int, -2)));
+        assert!(!task.pack_fast(Kind::Int, &native(Kind::Int, -2)));
         task.pack(Kind::Int, &native(Kind::Int, -2)).unwrap();
         task.pack(Kind::Short, &native(Kind::Short, -3)).unwrap();
         task.pack(Kind::Long, &native(Kind::Long, -4)).unwrap();
@@ -218,7 +218,7 @@ fn the_body_of_another_format_goes_into_an_empty_buffer_only() {
 fn a_format_that_nobody_knows_is_bytes() {
     let mut task = task();
     let envelope = crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc: ENC_XDR, format: 12 };
-    task.state.arrived_bytes(envelope, vec![1; 8]);
+    task.state.on_message_bytes(envelope, vec![1; 8]);
     let mid = task.receive(&any()).unwrap();
     task.set_receive_buffer(mid).unwrap();
     assert_eq!(task.unpack(Kind::Int, &mut [0; 4]), Err(Code::BadMsg));

@@ -24,7 +24,7 @@ impl Handler {
 }
 
 /// What the caller had active when a handler began.
-struct Interrupted {
+struct CallerState {
     mid: i32,
     send: i32,
     receive: i32,
@@ -43,7 +43,7 @@ pub(crate) struct Handlers {
     pub bound: u64,
     /// Senders that went back from a direct link, and how many of their next messages have come already.
     repeats: Vec<(i32, u32)>,
-    running: Option<Interrupted>,
+    running: Option<CallerState>,
 }
 
 impl Handlers {
@@ -55,7 +55,7 @@ impl Handlers {
 
     /// Whether any message can be for a user handler, or be a repeat.
     #[inline]
-    pub fn are_special(&self) -> bool {
+    pub fn may_intercept(&self) -> bool {
         self.any() || !self.repeats.is_empty()
     }
 
@@ -146,21 +146,21 @@ impl Task {
         if !self.state.handlers.any() || self.state.handlers.run() {
             return None;
         }
-        self.enter_handler()
+        self.begin_handler()
     }
 
-    fn enter_handler(&mut self) -> Option<HandlerCall> {
+    fn begin_handler(&mut self) -> Option<HandlerCall> {
         let state = &mut self.state;
-        state.see_more();
-        let entry = state.store.queue.first_unseen()?;
-        let message = &state.store.table[entry as usize];
+        state.reveal_more();
+        let slot = state.store.queue.first_hidden()?;
+        let message = &state.store.table[slot as usize];
         if message.number >= state.handlers.bound {
             return None;
         }
         let (handler, function) = state.handler_of(message)?;
-        let (call, ctx) = (HandlerCall { handler, function, mid: entry as i32 + 1 }, message.ctx);
-        state.store.take_out(entry);
-        state.handlers.running = Some(Interrupted {
+        let (call, ctx) = (HandlerCall { handler, function, mid: slot as i32 + 1 }, message.ctx);
+        state.store.take_out(slot);
+        state.handlers.running = Some(CallerState {
             mid: call.mid,
             send: std::mem::replace(&mut state.store.send, 0),
             receive: std::mem::replace(&mut state.store.receive, call.mid),
@@ -174,8 +174,8 @@ impl Task {
         let state = &mut self.state;
         let Some(before) = state.handlers.running.take() else { return };
         // What comes behind its message has waited for it.
-        state.see_more();
-        self.note_seen();
+        state.reveal_more();
+        self.note_revealed();
         let state = &mut self.state;
         // The message goes unless the handler set it aside by `pvm_setrbuf(0)`.
         let store = &mut state.store;

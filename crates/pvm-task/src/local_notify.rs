@@ -35,7 +35,7 @@ impl State {
     pub(crate) fn notify_locally(&mut self, ctx: i32, tag: i32, body: &[i32]) {
         let body = body.iter().fold(Writer::new(), |writer, word| writer.int(*word)).finish();
         let src = Tid::DAEMON.0 as i32;
-        self.arrived_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
+        self.on_message_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
     }
 
     /// A route to the peer has come to be (then with its descriptor) or has ended.

@@ -13,7 +13,7 @@ pub(crate) const OWN_DSIG: i32 = native_dsig();
 
 /// Where a message of the table stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SlotState {
     /// Nowhere: the entry is free.
     Free,
     /// A buffer of the user.
@@ -47,7 +47,7 @@ pub(crate) struct Message {
     /// The data signature of its maker, which says the byte order of `ENC_XDR` bodies too.
     pub format: i32,
     pub src: i32,
-    pub place: Place,
+    pub state: SlotState,
     pub links: Links,
     /// Which one it is of all that were ever queued.
     pub number: u64,
@@ -69,7 +69,7 @@ impl Message {
             format: OWN_DSIG,
             src: 0,
             dst: 0,
-            place: Place::Free,
+            state: SlotState::Free,
             links: Links::default(),
             number: 0,
             position: 0,

@@ -73,14 +73,14 @@ impl Output {
     }
 
     /// Takes a message of the raw protocol.
-    pub fn arrived(&mut self, channel: Channel, mut reader: Reader<'_>) {
+    pub fn on_message(&mut self, channel: Channel, mut reader: Reader<'_>) {
         if !self.takes(channel) {
             return;
         }
         let (Some(task), Some(length)) = (reader.int(), reader.int()) else { return };
         let task = Tid(task as u32);
         if self.raw.contains(&channel) {
-            return self.raw_arrived(channel, task, length, reader);
+            return self.on_raw_message(channel, task, length, reader);
         }
         let known = self.tasks.contains_key(&(channel, task));
         if !known {
@@ -99,7 +99,7 @@ impl Output {
     }
 
     /// Nothing is remembered of the task, who collects does that.
-    fn raw_arrived(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
+    fn on_raw_message(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
         let kind = match usize::try_from(length) {
             Ok(0) => OutputKind::End,
             Ok(length) => OutputKind::Raw(reader.bytes(length).unwrap_or_default().to_vec()),

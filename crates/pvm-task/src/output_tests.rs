@@ -4,7 +4,7 @@ use pvm_core::encoding::Writer;
 const CHANNEL: Channel = (1, 2);
 
 fn arrive(output: &mut Output, task: i32, length: i32, text: &[u8]) -> Vec<OutputKind> {
-    output.arrived(CHANNEL, Reader::new(&Writer::new().int(task).int(length).bytes(text).finish()));
+    output.on_message(CHANNEL, Reader::new(&Writer::new().int(task).int(length).bytes(text).finish()));
     output.events.drain(..).map(|event| event.kind).collect()
 }
 
@@ -36,8 +36,8 @@ fn a_task_is_finished_when_it_is_announced_and_at_its_end_in_either_order() {
 #[test]
 fn what_is_no_output_is_dropped() {
     let mut output = collecting();
-    output.arrived(CHANNEL, Reader::new(b"abc"));
-    output.arrived((1, 3), Reader::new(&Writer::new().int(7).int(0).finish()));
+    output.on_message(CHANNEL, Reader::new(b"abc"));
+    output.on_message((1, 3), Reader::new(&Writer::new().int(7).int(0).finish()));
     assert!(output.events.is_empty());
     assert_eq!(arrive(&mut output, 7, 100, b"less"), [OutputKind::Begin]);
 }

@@ -80,22 +80,22 @@ impl Hasher for WordHasher {
 
 type Index = HashMap<Key, Chain, BuildHasherDefault<WordHasher>>;
 
-/// The queue; its messages are entries of the table, named by their place there.
+/// The queue; its messages are entries of the table, named by their slot there.
 pub(crate) struct Queue {
     arrival: Chain,
     len: usize,
     /// How many messages ever came.
     pushed: u64,
     /// The first number that has not been seen.
-    seen: u64,
+    visible: u64,
     /// The first message that has not been seen.
-    unseen: u32,
+    hidden: u32,
     index: Option<Box<Index>>,
 }
 
 impl Queue {
     pub fn new() -> Queue {
-        Queue { arrival: EMPTY, len: 0, pushed: 0, seen: 0, unseen: NONE, index: None }
+        Queue { arrival: EMPTY, len: 0, pushed: 0, visible: 0, hidden: NONE, index: None }
     }
 
     #[inline(always)]
@@ -110,16 +110,16 @@ impl Queue {
 
     /// Adds a message at the end.
     #[inline]
-    pub fn push(&mut self, table: &mut [Message], place: u32) {
-        append(&mut self.arrival, table, ARRIVAL, place);
+    pub fn push(&mut self, table: &mut [Message], slot: u32) {
+        append(&mut self.arrival, table, ARRIVAL, slot);
         self.len += 1;
-        table[place as usize].number = self.pushed;
+        table[slot as usize].number = self.pushed;
         self.pushed += 1;
-        if self.unseen == NONE {
-            self.unseen = place;
+        if self.hidden == NONE {
+            self.hidden = slot;
         }
         if let Some(index) = &mut self.index {
-            enter(index, table, place);
+            enter(index, table, slot);
         }
     }
 
@@ -130,15 +130,15 @@ impl Queue {
 
     /// Takes a message out.
     #[inline]
-    pub fn remove(&mut self, table: &mut [Message], place: u32) {
-        if self.unseen == place {
-            self.unseen = table[place as usize].links[ARRIVAL].next;
+    pub fn remove(&mut self, table: &mut [Message], slot: u32) {
+        if self.hidden == slot {
+            self.hidden = table[slot as usize].links[ARRIVAL].next;
         }
-        detach(&mut self.arrival, table, ARRIVAL, place);
+        detach(&mut self.arrival, table, ARRIVAL, slot);
         self.len -= 1;
         if let Some(index) = &mut self.index {
             for chain in 1..CHAINS {
-                leave(index, table, chain, place);
+                leave(index, table, chain, slot);
             }
             if self.len == 0 {
                 self.index = None;
@@ -153,34 +153,34 @@ impl Queue {
 
     /// The first message that has not been seen.
     #[inline]
-    pub fn first_unseen(&self) -> Option<u32> {
-        (self.unseen != NONE).then_some(self.unseen)
+    pub fn first_hidden(&self) -> Option<u32> {
+        (self.hidden != NONE).then_some(self.hidden)
     }
 
     /// All that has come is seen.
     #[inline]
-    pub fn see_all(&mut self) {
-        (self.seen, self.unseen) = (self.pushed, NONE);
+    pub fn reveal_all(&mut self) {
+        (self.visible, self.hidden) = (self.pushed, NONE);
     }
 
     /// That message is seen, and all before it.
     #[inline]
-    pub fn see_through(&mut self, table: &[Message], place: u32) {
-        let message = &table[place as usize];
-        if message.number >= self.seen {
-            (self.seen, self.unseen) = (message.number + 1, message.links[ARRIVAL].next);
+    pub fn reveal_through(&mut self, table: &[Message], slot: u32) {
+        let message = &table[slot as usize];
+        if message.number >= self.visible {
+            (self.visible, self.hidden) = (message.number + 1, message.links[ARRIVAL].next);
         }
     }
 
     /// Whether that message has been seen.
-    pub fn has_seen(&self, table: &[Message], place: u32) -> bool {
-        table[place as usize].number < self.seen
+    pub fn is_visible(&self, table: &[Message], slot: u32) -> bool {
+        table[slot as usize].number < self.visible
     }
 
     /// The oldest message that fits among those that have been seen.
     #[inline]
-    pub fn find_seen(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
-        self.find(table, filter).filter(|&place| self.has_seen(table, place))
+    pub fn find_visible(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
+        self.find(table, filter).filter(|&slot| self.is_visible(table, slot))
     }
 
     /// The oldest message that fits.
@@ -199,7 +199,7 @@ impl Queue {
     #[inline(never)]
     fn search(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
         if self.index.is_none() {
-            let near = self.walk(table).take(WALK_MESSAGES_MAX).find(|&place| fits(&table[place as usize], filter));
+            let near = self.walk(table).take(WALK_MESSAGES_MAX).find(|&slot| fits(&table[slot as usize], filter));
             if near.is_some() || self.len <= WALK_MESSAGES_MAX {
                 return near;
             }
@@ -207,32 +207,32 @@ impl Queue {
         }
         match (&self.index, key(filter)) {
             (Some(index), Some(key)) => index.get(&key).map(|chain| chain.first),
-            _ => self.walk(table).find(|&place| fits(&table[place as usize], filter)),
+            _ => self.walk(table).find(|&slot| fits(&table[slot as usize], filter)),
         }
     }
 
     /// Those that have been seen, in the order of their arrival.
-    pub fn walk_seen<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
-        let seen = self.seen;
-        self.walk(table).take_while(move |place| table[*place as usize].number < seen)
+    pub fn walk_visible<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
+        let visible = self.visible;
+        self.walk(table).take_while(move |slot| table[*slot as usize].number < visible)
     }
 
     /// All messages in the order of their arrival.
     pub fn walk<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
-        let mut place = self.arrival.first;
+        let mut slot = self.arrival.first;
         std::iter::from_fn(move || {
-            let here = (place != NONE).then_some(place)?;
-            place = table[here as usize].links[ARRIVAL].next;
+            let here = (slot != NONE).then_some(slot)?;
+            slot = table[here as usize].links[ARRIVAL].next;
             Some(here)
         })
     }
 
     fn make_index(&mut self, table: &mut [Message]) {
         let mut index = Index::default();
-        let mut place = self.arrival.first;
-        while place != NONE {
-            enter(&mut index, table, place);
-            place = table[place as usize].links[ARRIVAL].next;
+        let mut slot = self.arrival.first;
+        while slot != NONE {
+            enter(&mut index, table, slot);
+            slot = table[slot as usize].links[ARRIVAL].next;
         }
         self.index = Some(Box::new(index));
     }
@@ -275,18 +275,18 @@ fn key_of(message: &Message, chain: usize) -> Key {
 }
 
 /// Enters a message in the index.
-fn enter(index: &mut Index, table: &mut [Message], place: u32) {
+fn enter(index: &mut Index, table: &mut [Message], slot: u32) {
     for chain in 1..CHAINS {
-        let key = key_of(&table[place as usize], chain);
-        append(index.entry(key).or_insert(EMPTY), table, chain, place);
+        let key = key_of(&table[slot as usize], chain);
+        append(index.entry(key).or_insert(EMPTY), table, chain, slot);
     }
 }
 
 /// Removes a message from one chain of the index.
-fn leave(index: &mut Index, table: &mut [Message], chain: usize, place: u32) {
-    let key = key_of(&table[place as usize], chain);
+fn leave(index: &mut Index, table: &mut [Message], chain: usize, slot: u32) {
+    let key = key_of(&table[slot as usize], chain);
     if let Some(ends) = index.get_mut(&key) {
-        detach(ends, table, chain, place);
+        detach(ends, table, chain, slot);
         if ends.first == NONE {
             index.remove(&key);
         }
@@ -294,18 +294,18 @@ fn leave(index: &mut Index, table: &mut [Message], chain: usize, place: u32) {
 }
 
 #[inline]
-fn append(ends: &mut Chain, table: &mut [Message], chain: usize, place: u32) {
-    table[place as usize].links[chain] = Neighbours { previous: ends.last, next: NONE };
+fn append(ends: &mut Chain, table: &mut [Message], chain: usize, slot: u32) {
+    table[slot as usize].links[chain] = Neighbours { previous: ends.last, next: NONE };
     match ends.last {
-        NONE => ends.first = place,
-        last => table[last as usize].links[chain].next = place,
+        NONE => ends.first = slot,
+        last => table[last as usize].links[chain].next = slot,
     }
-    ends.last = place;
+    ends.last = slot;
 }
 
 #[inline]
-fn detach(ends: &mut Chain, table: &mut [Message], chain: usize, place: u32) {
-    let Neighbours { previous, next } = table[place as usize].links[chain];
+fn detach(ends: &mut Chain, table: &mut [Message], chain: usize, slot: u32) {
+    let Neighbours { previous, next } = table[slot as usize].links[chain];
     match previous {
         NONE => ends.first = next,
         previous => table[previous as usize].links[chain].next = next,

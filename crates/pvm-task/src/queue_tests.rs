@@ -1,5 +1,5 @@
 use super::*;
-use crate::message::Place;
+use crate::message::SlotState;
 
 /// Numbers that look random and are the same each time.
 struct Dice(u64);
@@ -12,7 +12,7 @@ impl Dice {
 }
 
 fn message(ctx: i32, tag: i32, src: i32) -> Message {
-    Message { ctx, tag, src, place: Place::Queued, ..Message::vacant() }
+    Message { ctx, tag, src, state: SlotState::Queued, ..Message::vacant() }
 }
 
 /// Runs the queue and a plain list side by side.
@@ -24,14 +24,14 @@ fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
         let (ctx, tag, src) = (word(0), word(0), word(0x40001));
         if dice.roll(10) < inserts_of_ten {
             table.push(message(ctx, tag, src));
-            let place = table.len() as u32 - 1;
-            queue.push(&mut table, place);
-            list.push(place);
+            let slot = table.len() as u32 - 1;
+            queue.push(&mut table, slot);
+            list.push(slot);
             continue;
         }
         let mut wild = |word: i32| if dice.roll(3) == 0 { ANY } else { word };
         let filter = Filter { ctx: wild(ctx), tag: wild(tag), src: wild(src) };
-        let expected = list.iter().position(|place| fits(&table[*place as usize], &filter));
+        let expected = list.iter().position(|slot| fits(&table[*slot as usize], &filter));
         assert_eq!(queue.find(&mut table, &filter), expected.map(|at| list[at]), "{filter:?}");
         if let Some(at) = expected {
             queue.remove(&mut table, list.remove(at));
@@ -55,15 +55,15 @@ fn it_finds_what_a_plain_list_finds() {
 fn an_index_is_made_only_for_a_long_search_and_goes_with_the_last_message() {
     let mut table: Vec<Message> = (0..200).map(|tag| message(0, tag, 1)).collect();
     let mut queue = Queue::new();
-    for place in 0..200 {
-        queue.push(&mut table, place);
+    for slot in 0..200 {
+        queue.push(&mut table, slot);
     }
     assert_eq!(queue.find(&mut table, &Filter { src: ANY, tag: 10, ctx: 0 }), Some(10));
     assert!(queue.index.is_none());
     assert_eq!(queue.find(&mut table, &Filter { src: ANY, tag: 150, ctx: 0 }), Some(150));
     assert!(queue.index.is_some());
-    for place in 0..200 {
-        queue.remove(&mut table, place);
+    for slot in 0..200 {
+        queue.remove(&mut table, slot);
     }
     assert!(queue.index.is_none());
 }

@@ -2,7 +2,7 @@
 use crate::Task;
 use crate::direct::PostedReceive;
 use crate::direct::fallback::RouteSwitch;
-use crate::message::{Large, Message, OWN_DSIG, Place};
+use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::offers::{keep_offer, take_offer};
 use crate::queue::accepts;
 use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
@@ -51,15 +51,15 @@ impl Envelope {
 }
 
 /// Queues what comes out of shared memory.
-pub(crate) struct Arriving<'a> {
+pub(crate) struct QueueSink<'a> {
     pub state: &'a mut State,
     pub own: i32,
 }
 
-impl Sink for Arriving<'_> {
+impl Sink for QueueSink<'_> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        self.state.arrived(Envelope::new(from, self.own, meta), body);
+        self.state.on_message(Envelope::new(from, self.own, meta), body);
     }
 }
 
@@ -105,7 +105,7 @@ impl Target for [u8] {
 }
 
 /// Hands the first message that fits over to a waiting `pvm_precv`, queues the others.
-struct Delivering<'a, T: ?Sized> {
+struct DeliverSink<'a, T: ?Sized> {
     state: &'a mut State,
     own: i32,
     filter: &'a Filter,
@@ -113,17 +113,17 @@ struct Delivering<'a, T: ?Sized> {
     delivered: Option<Delivered>,
 }
 
-impl<T: Target + ?Sized> Sink for Delivering<'_, T> {
+impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
         // What has to be converted is, out of the queue.
-        if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_special(&envelope) {
-            return self.state.arrived(envelope, body);
+        if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_intercepted(&envelope) {
+            return self.state.on_message(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };
-        self.state.store.queue.see_all(); // handlers have nothing to wait for, or it would be special
+        self.state.store.queue.reveal_all(); // handlers have nothing to wait for, or it would be special
         self.delivered = Some(envelope.delivered(len));
     }
 
@@ -135,24 +135,24 @@ impl<T: Target + ?Sized> Sink for Delivering<'_, T> {
 }
 
 /// Queues what comes, but for the first that fits: that one is received without passing the queue.
-struct Receiving<'a> {
+struct ReceiveSink<'a> {
     state: &'a mut State,
     own: i32,
     filter: &'a Filter,
     found: Option<u32>,
 }
 
-impl Sink for Receiving<'_> {
+impl Sink for ReceiveSink<'_> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        if self.found.is_none() && fits && !self.state.is_special(&envelope) {
-            self.state.store.queue.see_all();
+        if self.found.is_none() && fits && !self.state.is_intercepted(&envelope) {
+            self.state.store.queue.reveal_all();
             self.found = self.state.take_in(&envelope, body);
             return;
         }
-        self.state.arrived(envelope, body);
+        self.state.on_message(envelope, body);
     }
 
     /// A program may add a handler because of the message, for those that follow.
@@ -165,8 +165,8 @@ impl Sink for Receiving<'_> {
 impl State {
     /// Whether the message goes to a handler, to the library itself, or is output of a child.
     #[inline]
-    fn is_special(&self, envelope: &Envelope) -> bool {
-        if !self.handlers.are_special() && !self.output.any() && envelope.ctx != SYSCTX_TC {
+    fn is_intercepted(&self, envelope: &Envelope) -> bool {
+        if !self.handlers.may_intercept() && !self.output.any() && envelope.ctx != SYSCTX_TC {
             return false;
         }
         let Envelope { src, tag, ctx, .. } = *envelope;
@@ -176,48 +176,48 @@ impl State {
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
-        self.is_ours(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
+        self.is_for_library(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
     }
 
     /// Whether such a message is for the library itself.
-    fn is_ours(&self, ctx: i32, tag: i32) -> bool {
+    fn is_for_library(&self, ctx: i32, tag: i32) -> bool {
         self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag))
     }
 
     /// A message has come out of shared memory.
     #[inline]
-    fn arrived(&mut self, envelope: Envelope, body: Arrival<'_>) {
-        let Some(entry) = self.take_in(&envelope, body) else { return };
+    fn on_message(&mut self, envelope: Envelope, body: Arrival<'_>) {
+        let Some(slot) = self.take_in(&envelope, body) else { return };
         // Some of what comes this way may have come on a link.
         if self.handlers.take_repeat(envelope.src) {
-            return self.store.free(entry as i32 + 1);
+            return self.store.free(slot as i32 + 1);
         }
-        self.settle(&envelope, entry);
+        self.dispatch(&envelope, slot);
     }
 
     /// A message has come some other way.
-    pub(crate) fn arrived_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
-        let entry = self.new_message(&envelope);
-        self.store.table[entry as usize].set_body(body);
-        self.settle(&envelope, entry);
+    pub(crate) fn on_message_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
+        let slot = self.new_message(&envelope);
+        self.store.table[slot as usize].set_body(body);
+        self.dispatch(&envelope, slot);
     }
 
     /// Puts a message where it belongs.
     #[inline]
-    fn settle(&mut self, envelope: &Envelope, entry: u32) {
-        if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_ours(envelope.ctx, envelope.tag) {
-            return self.dispatch(envelope, entry);
+    fn dispatch(&mut self, envelope: &Envelope, slot: u32) {
+        if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_for_library(envelope.ctx, envelope.tag) {
+            return self.dispatch_to_library(envelope, slot);
         }
-        self.store.table[entry as usize].place = Place::Queued;
-        self.store.enqueue(entry);
+        self.store.table[slot as usize].state = SlotState::Queued;
+        self.store.enqueue(slot);
     }
 
     #[cold]
-    fn dispatch(&mut self, envelope: &Envelope, entry: u32) {
+    fn dispatch_to_library(&mut self, envelope: &Envelope, slot: u32) {
         let Envelope { src, tag, ctx, .. } = *envelope;
-        let message = &self.store.table[entry as usize];
+        let message = &self.store.table[slot as usize];
         let (body, format) = (message.body(), message.format);
-        self.store.free(entry as i32 + 1);
+        self.store.free(slot as i32 + 1);
         match body {
             Ok(_) if ctx == SYSCTX_TC && tag == TC_ROUTE_SWITCH => {
                 self.route_switches.pending.push(RouteSwitch::ToLink(Tid(src as u32)))
@@ -226,27 +226,27 @@ impl State {
                 let repeats = self.route_switches.on_fallback(src, &mut Reader::of(&body, format));
                 self.handlers.expect_repeats(src, repeats);
             }
-            Ok(body) if ctx == SYSCTX_TC => self.obey(tag, Reader::of(&body, format)),
-            Ok(body) => self.output.arrived((ctx, tag), Reader::of(&body, format)),
+            Ok(body) if ctx == SYSCTX_TC => self.on_system_message(tag, Reader::of(&body, format)),
+            Ok(body) => self.output.on_message((ctx, tag), Reader::of(&body, format)),
             Err(_) => {}
         }
     }
 
     #[inline]
     fn new_message(&mut self, envelope: &Envelope) -> u32 {
-        let entry = self.store.take_entry(Place::Buffer);
-        let message = &mut self.store.table[entry as usize];
+        let slot = self.store.take_slot(SlotState::Buffer);
+        let message = &mut self.store.table[slot as usize];
         (message.src, message.dst) = (envelope.src, envelope.dst);
         (message.ctx, message.tag, message.wid) = (envelope.ctx, envelope.tag, envelope.wid);
         (message.enc, message.format) = (envelope.enc, envelope.format);
-        entry
+        slot
     }
 
-    /// An entry with the body of an arrival; `None` when there is no message (yet).
+    /// An slot with the body of an arrival; `None` when there is no message (yet).
     #[inline]
     fn take_in(&mut self, envelope: &Envelope, body: Arrival<'_>) -> Option<u32> {
-        let entry = self.new_message(envelope);
-        let message = &mut self.store.table[entry as usize];
+        let slot = self.new_message(envelope);
+        let message = &mut self.store.table[slot as usize];
         match body {
             Arrival::Inline(inline) => {
                 message.small.resize(inline.len(), 0);
@@ -254,14 +254,14 @@ impl State {
             }
             Arrival::Remote(remote) => message.large = Large::Remote(remote),
             Arrival::Offer(offer) => match keep_offer(offer, &mut self.store) {
-                Some(large) => self.store.table[entry as usize].large = large,
+                Some(large) => self.store.table[slot as usize].large = large,
                 None => {
-                    self.store.free(entry as i32 + 1);
+                    self.store.free(slot as i32 + 1);
                     return None;
                 }
             },
         }
-        Some(entry)
+        Some(slot)
     }
 }
 
@@ -272,7 +272,7 @@ impl Task {
     #[inline]
     pub fn progress(&mut self) -> usize {
         let count = self.take_in();
-        self.see_all();
+        self.reveal_all();
         count
     }
 
@@ -289,7 +289,7 @@ impl Task {
     /// however many peers. Others that send on and on do not hold it up.
     pub fn take_in_all(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
-        let mut arriving = Arriving { state: &mut self.state, own: member.tid.0 as i32 };
+        let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
         let mut count = 0;
         for _ in 0..LOOKS_MAX {
             match member.endpoint.poll_all(&mut arriving) {
@@ -338,7 +338,7 @@ impl Task {
     }
 
     /// The program may see what it could not before: nobody sleeps before another look.
-    pub(crate) fn note_seen(&mut self) {
+    pub(crate) fn note_revealed(&mut self) {
         self.note(1, 0);
     }
 
@@ -372,19 +372,19 @@ impl Task {
     /// Takes the oldest message that fits out of the queue and makes it the active receive buffer.
     #[inline]
     pub fn receive(&mut self, filter: &Filter) -> Option<i32> {
-        let entry = self.state.find(filter)?;
-        Some(self.state.store.receive(entry))
+        let slot = self.state.find(filter)?;
+        Some(self.state.store.receive(slot))
     }
 
     /// The message that came the shortest way.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
         let (envelope, short, state) = self.first_short(filter, false)?;
-        let entry = state.new_message(&envelope);
-        let message = &mut state.store.table[entry as usize];
+        let slot = state.new_message(&envelope);
+        let message = &mut state.store.table[slot as usize];
         message.small.resize(short.len(), 0);
         short.take(&mut message.small);
-        Some(state.store.activate(entry))
+        Some(state.store.activate(slot))
     }
 
     /// One try of a call that waits: [`Task::receive`] that takes in what has come (like [`Task::take_in`]) if no
@@ -399,11 +399,11 @@ impl Task {
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let mut sink = Receiving { state: &mut self.state, own, filter, found: None };
+        let mut sink = ReceiveSink { state: &mut self.state, own, filter, found: None };
         let count = member.endpoint.poll(&mut sink);
-        if let Some(entry) = sink.found {
+        if let Some(slot) = sink.found {
             self.note(count, 1);
-            return Some(self.state.store.activate(entry));
+            return Some(self.state.store.activate(slot));
         }
         match self.progress_control(count) {
             0 => None,
@@ -413,13 +413,13 @@ impl Task {
 
     /// The oldest message that has been taken in and fits; it stays queued.
     pub fn probe(&mut self, filter: &Filter) -> Option<i32> {
-        self.state.find(filter).map(|entry| entry as i32 + 1)
+        self.state.find(filter).map(|slot| slot as i32 + 1)
     }
 
     /// Takes that message out of the queue and makes it the active receive buffer.
     pub fn take_queued(&mut self, mid: i32) -> bool {
         let store = &mut self.state.store;
-        let queued = store.get(mid).is_ok_and(|message| message.place == Place::Queued);
+        let queued = store.get(mid).is_ok_and(|message| message.state == SlotState::Queued);
         if queued {
             store.receive(mid as u32 - 1);
         }
@@ -451,7 +451,7 @@ impl Task {
     #[inline(always)]
     fn first_short(&mut self, filter: &Filter, only_native: bool) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
         let state = &mut self.state;
-        if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
+        if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
             return None;
         }
         let member = self.member.as_mut()?;
@@ -514,11 +514,11 @@ impl Task {
         filter: &Filter,
         kind: Kind,
         target: &mut T,
-        poll: impl FnOnce(&mut Endpoint, &mut Delivering<'_, T>) -> usize,
+        poll: impl FnOnce(&mut Endpoint, &mut DeliverSink<'_, T>) -> usize,
     ) -> Option<Delivered> {
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let mut sink = Delivering { state: &mut self.state, own, filter, target: &mut *target, delivered: None };
+        let mut sink = DeliverSink { state: &mut self.state, own, filter, target: &mut *target, delivered: None };
         let count = poll(&mut member.endpoint, &mut sink);
         if let Some(delivered) = sink.delivered {
             self.note(count, 1);
@@ -548,14 +548,14 @@ impl Task {
         let member = self.member.as_mut()?;
         let (state, own) = (&mut self.state, member.tid.0 as i32);
         member.handle_route_switches(state);
-        let is_special = |envelope: &Envelope| !envelope.is_native() || state.is_special(envelope);
-        let mut posted = PostedReceive { filter, own, room, is_special: &is_special, found: None };
+        let is_intercepted = |envelope: &Envelope| !envelope.is_native() || state.is_intercepted(envelope);
+        let mut posted = PostedReceive { filter, own, room, is_intercepted: &is_intercepted, found: None };
         member.direct.receive_posted(&mut posted);
         let found = posted.found;
         let others = member.deliver_from_links(state);
         match found {
             Some((envelope, len)) => {
-                self.state.store.queue.see_all();
+                self.state.store.queue.reveal_all();
                 self.note(others + 1, 1);
                 Some(envelope.delivered(len))
             }
@@ -569,13 +569,13 @@ impl Task {
 
     #[inline]
     fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
-        let entry = self.state.find(filter)?;
-        let message = &mut self.state.store.table[entry as usize];
+        let slot = self.state.find(filter)?;
+        let message = &mut self.state.store.table[slot as usize];
         let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };
         let Message { src, tag, wid, .. } = *message;
         let delivered = Delivered { src, tag, wid, len: message.len(), failure };
         target.take_queued(message);
-        self.state.store.free(entry as i32 + 1);
+        self.state.store.free(slot as i32 + 1);
         Some(delivered)
     }
 

@@ -1,6 +1,6 @@
 //! Requests to the daemon.
 use crate::control::Fate;
-use crate::message::{OWN_DSIG, Place};
+use crate::message::{OWN_DSIG, SlotState};
 use crate::{Task, Ticket};
 use pvm_core::codes::{Code, ENC_IN_PLACE};
 use pvm_core::machine::BESIDE_VARIABLE;
@@ -109,12 +109,12 @@ impl Task {
     /// Makes a buffer of a message that the daemon gave (`Reply::Info`); not active yet.
     pub fn import_message(&mut self, from: Message) -> i32 {
         let store = &mut self.state.store;
-        let entry = store.take_entry(Place::Buffer);
-        let message = &mut store.table[entry as usize];
+        let slot = store.take_slot(SlotState::Buffer);
+        let message = &mut store.table[slot as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (from.ctx, from.tag, from.wid, from.enc);
         (message.format, message.src, message.dst) = (from.format, from.src.0 as i32, from.dst.0 as i32);
         message.set_body(from.body.into_vec());
-        entry as i32 + 1
+        slot as i32 + 1
     }
 
     /// `pvm_getcontext`.

@@ -16,7 +16,7 @@ use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, USU
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 
 /// From here on the daemon takes longer over a message for another host than a task spins, in bytes.
-const CARRIED_BYTES_MIN: usize = 64 << 10;
+const RELAYED_BYTES_MIN: usize = 64 << 10;
 
 /// The last words of what is mostly sent, native bytes and the default encoding, travel in the fewest
 /// bytes.
@@ -31,17 +31,17 @@ enum Route {
     /// Through shared memory.
     Shared,
     /// Through shared memory to the daemon, which carries it to another host.
-    Far,
+    Default,
     /// On a link of its own to a task of another host.
     Direct,
     /// To the own queue.
-    Own,
+    Loopback,
     /// Through the socket.
     Daemon,
     /// The daemon introduces the peer first.
-    Soon,
+    Introducing,
     /// Nobody is there.
-    Nowhere,
+    Gone,
 }
 
 /// A body as it is sent.
@@ -62,7 +62,7 @@ impl Outgoing<'_> {
             Outgoing::Gathered(blocks) => member.endpoint.send_blocks(to.0, meta, blocks),
             Outgoing::Short(bytes) => member.endpoint.send_bytes(to.0, meta, bytes),
         };
-        member.conclude(to, sent)
+        member.finish_send(to, sent)
     }
 
     /// The same for a direct link.
@@ -77,17 +77,17 @@ impl Outgoing<'_> {
 
     /// Queues it to the daemon for tasks of other hosts. For more than one their tids go first, as a
     /// message of their own.
-    fn send_far(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
+    fn send_by_default_route(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
         meta[FAR] = to[0].0;
         let daemon = to_daemon(member);
         if to.len() > 1 {
             let list: Vec<u8> = to.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
             meta[FAR] = LIST;
             let sent = member.endpoint.send_bytes(daemon.0, meta, &list);
-            member.conclude(daemon, sent)?;
+            member.finish_send(daemon, sent)?;
             meta[FAR] = LISTED;
         }
-        member.is_carried(self.as_body().len());
+        member.note_relayed(self.as_body().len());
         self.send(member, daemon, meta)
     }
 }
@@ -100,7 +100,7 @@ fn to_daemon(member: &Member) -> Tid {
 impl Member {
     /// What is left to do after a send.
     #[inline]
-    pub(crate) fn conclude(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
+    pub(crate) fn finish_send(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
         match sent {
             Ok(Sent::Done) => Ok(()),
             Ok(Sent::RingByDaemon) => {
@@ -114,8 +114,8 @@ impl Member {
     }
 
     /// A message of so many bytes goes to the daemon for another host.
-    fn is_carried(&mut self, bytes: usize) {
-        self.carried |= bytes >= CARRIED_BYTES_MIN;
+    fn note_relayed(&mut self, bytes: usize) {
+        self.relayed |= bytes >= RELAYED_BYTES_MIN;
     }
 
     /// Starts an introduction to a peer that will be needed, unless it is known or cannot be.
@@ -136,45 +136,45 @@ impl Member {
         if self.endpoint.is_connected(to.0) {
             return Ok(Route::Shared);
         }
-        self.route_to_stranger(to)
+        self.route_to_unconnected(to)
     }
 
     #[cold]
-    fn route_to_stranger(&mut self, to: Tid) -> Result<Route, Code> {
+    fn route_to_unconnected(&mut self, to: Tid) -> Result<Route, Code> {
         if to == self.tid {
-            return Ok(Route::Own);
+            return Ok(Route::Loopback);
         }
         if !to.is_task() || to.is_service() {
             return Ok(Route::Daemon);
         }
         let here = self.tid.host();
         if to.host() == here {
-            return self.meet_soon(to);
+            return self.request_introduction(to);
         }
         if self.direct.carries(to) {
             return Ok(Route::Direct);
         }
         if self.endpoint.is_connected(here.0) {
-            return Ok(Route::Far);
+            return Ok(Route::Default);
         }
-        self.meet_soon(here)
+        self.request_introduction(here)
     }
 
     /// Has the daemon introduce a peer of this host, or itself.
-    fn meet_soon(&mut self, to: Tid) -> Result<Route, Code> {
+    fn request_introduction(&mut self, to: Tid) -> Result<Route, Code> {
         if let Some(at) = self.refused.iter().position(|(refused, _)| *refused == to) {
             return match self.refused.swap_remove(at).1 {
                 Code::OutOfRes => Err(Code::OutOfRes),
-                _ => Ok(Route::Nowhere),
+                _ => Ok(Route::Gone),
             };
         }
         if to.is_task() && !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
-            return Ok(Route::Nowhere);
+            return Ok(Route::Gone);
         }
         if !self.requests.iter().any(|(_, fate)| *fate == Fate::Introduction(to)) {
             self.request(Request::Connect(to), Fate::Introduction(to))?;
         }
-        Ok(Route::Soon)
+        Ok(Route::Introducing)
     }
 }
 
@@ -255,11 +255,11 @@ impl Task {
         let route = if is_answer(tag) { Route::Daemon } else { member.route(to)? };
         let (peer, far) = match route {
             Route::Shared => (to, 0),
-            Route::Far => (to_daemon(member), to.0),
+            Route::Default => (to_daemon(member), to.0),
             Route::Direct => (to, 0),
-            Route::Soon => return Ok(Submit::Again),
-            Route::Nowhere => return Ok(Submit::Done),
-            Route::Own | Route::Daemon => return self.send_slowly(to, tag),
+            Route::Introducing => return Ok(Submit::Again),
+            Route::Gone => return Ok(Submit::Done),
+            Route::Loopback | Route::Daemon => return self.send_slow(to, tag),
         };
         (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
         let mut meta = message.meta();
@@ -268,8 +268,8 @@ impl Task {
         if route == Route::Direct {
             member.send_direct(to, meta, body.as_body())?;
         } else {
-            if route == Route::Far {
-                member.is_carried(body.as_body().len());
+            if route == Route::Default {
+                member.note_relayed(body.as_body().len());
             }
             body.send(member, peer, meta)?;
         }
@@ -300,11 +300,11 @@ impl Task {
         for tid in receivers {
             match member.route(tid) {
                 Ok(Route::Shared) => reachable.push(tid),
-                Ok(Route::Far) => far.push(tid),
+                Ok(Route::Default) => far.push(tid),
                 Ok(Route::Direct) => linked.push(tid),
-                Ok(Route::Soon) => soon = true,
+                Ok(Route::Introducing) => soon = true,
                 // The caller is skipped, as in PVM 3.4.
-                Ok(Route::Own | Route::Daemon | Route::Nowhere) => {}
+                Ok(Route::Loopback | Route::Daemon | Route::Gone) => {}
                 Err(code) => result = Err(code),
             }
         }
@@ -321,7 +321,7 @@ impl Task {
             }
         };
         if !far.is_empty() {
-            note(body.send_far(member, &far, meta));
+            note(body.send_by_default_route(member, &far, meta));
         }
         for tid in reachable {
             note(body.send(member, tid, meta));
@@ -330,7 +330,7 @@ impl Task {
             // What was sent to the one before may have shown that this one's link has gone as well.
             note(match member.direct.carries(tid) {
                 true => member.send_direct(tid, meta, body.as_body()),
-                false => body.send_far(member, &[tid], meta),
+                false => body.send_by_default_route(member, &[tid], meta),
             });
         }
         self.collect_returned_blocks();
@@ -390,12 +390,12 @@ impl Task {
                 member.send_bytes(to, meta, body)?;
                 self.collect_returned_blocks();
             }
-            Route::Far => {
+            Route::Default => {
                 let (daemon, mut meta) = (to_daemon(member), meta);
                 meta[FAR] = to.0;
-                member.is_carried(body.len());
+                member.note_relayed(body.len());
                 let sent = member.endpoint.send_bytes(daemon.0, meta, body);
-                member.conclude(daemon, sent)?;
+                member.finish_send(daemon, sent)?;
                 self.collect_returned_blocks();
                 self.update_route(to);
             }
@@ -403,14 +403,14 @@ impl Task {
                 member.send_direct(to, meta, direct::Body::Bytes(body))?;
                 self.collect_returned_blocks();
             }
-            Route::Soon => return Ok(Submit::Again),
-            Route::Nowhere => {}
-            Route::Own => {
-                let envelope = own_envelope(member.tid, meta);
+            Route::Introducing => return Ok(Submit::Again),
+            Route::Gone => {}
+            Route::Loopback => {
+                let envelope = self_envelope(member.tid, meta);
                 let mut copy = Vec::new();
                 copy.try_reserve_exact(body.len()).map_err(|_| Code::NoMem)?;
                 copy.extend_from_slice(body);
-                self.arrive_at_home(envelope, copy);
+                self.deliver_to_self(envelope, copy);
             }
             Route::Daemon if body.len() > DAEMON_MESSAGE_BYTES_MAX => return Err(Code::NoMem),
             Route::Daemon => member.send_to_daemon(to, meta, body.to_vec())?,
@@ -425,7 +425,7 @@ impl Task {
     }
 
     /// To oneself, or to the daemon.
-    fn send_slowly(&mut self, to: Tid, tag: i32) -> Result<Submit, Code> {
+    fn send_slow(&mut self, to: Tid, tag: i32) -> Result<Submit, Code> {
         let context = self.state.context;
         let message = self.state.store.sending()?;
         (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
@@ -435,15 +435,15 @@ impl Task {
             member.send_to_daemon(to, meta, body)?;
             return Ok(Submit::Done);
         }
-        let envelope = own_envelope(member.tid, meta);
-        self.arrive_at_home(envelope, body);
+        let envelope = self_envelope(member.tid, meta);
+        self.deliver_to_self(envelope, body);
         Ok(Submit::Done)
     }
 
-    pub(crate) fn arrive_at_home(&mut self, envelope: Envelope, body: Vec<u8>) {
-        self.state.arrived_bytes(envelope, body);
+    pub(crate) fn deliver_to_self(&mut self, envelope: Envelope, body: Vec<u8>) {
+        self.state.on_message_bytes(envelope, body);
         // It has no way to come: the task may see it at once.
-        self.see_all();
+        self.reveal_all();
         self.note_news();
     }
 
@@ -451,7 +451,7 @@ impl Task {
     #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
-            self.collect_now();
+            self.take_in_now();
         }
     }
 
@@ -465,7 +465,7 @@ impl Task {
             member.look_at_socket = true;
         }
         if lacks || member.direct.has_pending() {
-            self.collect_now();
+            self.take_in_now();
         }
         if let Some(member) = self.member.as_mut().filter(|member| lacks && member.needs_direct_link(to)) {
             member.request_direct_link(to);
@@ -473,7 +473,7 @@ impl Task {
     }
 
     #[inline(never)]
-    fn collect_now(&mut self) {
+    fn take_in_now(&mut self) {
         self.take_in();
     }
 }
@@ -499,6 +499,6 @@ pub(crate) fn is_answer(tag: i32) -> bool {
     (SM_FIRST..=SM_STTASK).contains(&tag)
 }
 
-fn own_envelope(own: Tid, meta: Meta) -> Envelope {
+fn self_envelope(own: Tid, meta: Meta) -> Envelope {
     Envelope::new(own.0, own.0 as i32, meta)
 }

@@ -40,12 +40,12 @@ pub(crate) fn is_system(tag: i32) -> bool {
 
 impl State {
     /// Obeys a system message. What cannot be read, or means nothing here, is dropped.
-    pub(crate) fn obey(&mut self, tag: i32, mut reader: Reader<'_>) {
+    pub(crate) fn on_system_message(&mut self, tag: i32, mut reader: Reader<'_>) {
         if let (TC_SETTRACE..=TC_SETTRCOPT, Some(changed)) = (tag, self.tracer.changed) {
             changed();
         }
         match tag {
-            TC_OUTPUT => self.output.arrived((SYSCTX_TC, tag), reader),
+            TC_OUTPUT => self.output.on_message((SYSCTX_TC, tag), reader),
             TC_SETTRACE => {
                 self.set_trace(&mut reader);
             }

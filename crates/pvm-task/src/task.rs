@@ -38,8 +38,8 @@ pub(crate) struct State {
     pub route_switches: RouteSwitches,
     /// Something came since somebody last asked.
     pub news: bool,
-    /// See [`Task::has_met`].
-    pub met: bool,
+    /// See [`Task::note_synchronized`].
+    pub synchronized: bool,
 }
 
 /// Coming and going.
@@ -58,7 +58,7 @@ impl Task {
             tracer: Tracer::default(),
             route_switches: RouteSwitches::default(),
             news: false,
-            met: false,
+            synchronized: false,
         };
         Task { state, member: None, cookie: environment.cookie }
     }
@@ -141,7 +141,7 @@ impl Task {
         for (ctx, tag) in self.state.notifies.take_own_exit() {
             self.state.notify_locally(ctx, tag, &[own]);
         }
-        self.see_all();
+        self.reveal_all();
     }
 
     /// `pvm_exit`: drops queued messages and handlers, says goodbye, disconnects. `SysErr` when the

@@ -1,6 +1,6 @@
 //! Unpacking from the active receive buffer.
 use crate::Task;
-use crate::message::{Message, Place, zeroes};
+use crate::message::{Message, SlotState, zeroes};
 use crate::pack::{GATHER_BYTES, padding};
 use crate::types::{Encoding, Kind};
 use pvm_core::codes::Code;
@@ -99,12 +99,12 @@ impl Task {
             have += count;
         }
         let store = &mut self.state.store;
-        let entry = store.take_entry(Place::Buffer);
-        let message = &mut store.table[entry as usize];
+        let slot = store.take_slot(SlotState::Buffer);
+        let message = &mut store.table[slot as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (ctx, tag, wid, enc);
         (message.format, message.src, message.dst) = (if format == 0 { outer } else { format }, src, dst);
         message.set_body(body);
-        Ok(entry as i32 + 1)
+        Ok(slot as i32 + 1)
     }
 
     fn unpack_word(&mut self) -> Result<i32, Code> {

@@ -309,7 +309,7 @@ impl Member {
     /// the daemon carries a long message of ours. Its answer cannot come soon, and a core that seems
     /// busy is not given to those who carry it.
     fn should_yield_core(&mut self) -> bool {
-        std::mem::take(&mut self.carried) || self.endpoint.crowded()
+        std::mem::take(&mut self.relayed) || self.endpoint.crowded()
     }
 
     /// Whether something has come since the task was about to sleep: one look does not take everything.
@@ -373,7 +373,7 @@ impl Task {
         if let Some(member) = &mut self.member {
             member.look_at_socket = true;
         }
-        if self.take_in() > 0 || self.state.store.queue.first_unseen().is_some() {
+        if self.take_in() > 0 || self.state.store.queue.first_hidden().is_some() {
             if let Some(member) = &self.member {
                 pvm_fmp::doorbell::pull(member.endpoint.bell());
             }

@@ -7,7 +7,7 @@ use daemon::Running;
 use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, SYSCTX_TC, TC_FIRST};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
-use pvm_task::{ANY, Delivered, Filter, Kind, Quick, Session, Source, Step, Submit, Task, Waiter};
+use pvm_task::{ANY, Delivered, FastSend, Filter, Kind, Session, Source, Step, Submit, Task, Waiter};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -387,13 +387,13 @@ fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
     for tag in [5, 5, 6, 7] {
         psend(&mut task, own, tag, b"body");
     }
-    task.see_all();
+    task.reveal_all();
     let call = task.next_handler_call().unwrap();
     assert_eq!(call.function, 1);
     task.delete_handler(first).unwrap();
     task.add_handler(ANY, 6, ANY, 2).unwrap();
     psend(&mut task, own, 8, b"body");
-    task.see_all();
+    task.reveal_all();
     assert!(task.queued().count() == 0 && task.next_handler_call().is_none());
     task.handler_done();
     assert_eq!(task.next_handler_call().unwrap().function, 2);
@@ -402,7 +402,7 @@ fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
     // The second 5 has no handler any more.
     assert_eq!(task.queued().map(|(_, _, tag)| tag).collect::<Vec<_>>(), [5, 7, 8]);
     psend(&mut task, own, 9, b"body");
-    task.see_all();
+    task.reveal_all();
     assert_eq!(task.queued().count(), 4);
 }
 
@@ -648,7 +648,7 @@ fn one_look_at_everything_finds_what_lies_there_from_many_peers() {
         // First the introductions, then all that lies in the queues.
         task.take_in_all();
         task.take_in_all();
-        task.see_all();
+        task.reveal_all();
         assert_eq!(task.queued().count() as i32, PEERS * EACH);
         barrier.wait();
     });
@@ -666,24 +666,24 @@ fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
             for index in 0..COUNT {
                 let words = index.to_ne_bytes().repeat(numbers(index));
                 if index % 3 == 0 {
-                    match task.psend_quickly(peer, index % 7, &words) {
-                        Quick::NotDone => psend(task, peer, index % 7, &words),
-                        Quick::Done => quick += 1,
-                        Quick::Wake => task.wake(peer as u32),
+                    match task.psend_fast(peer, index % 7, &words) {
+                        FastSend::NotDone => psend(task, peer, index % 7, &words),
+                        FastSend::Done => quick += 1,
+                        FastSend::Wake => task.wake(peer as u32),
                     }
                     continue;
                 }
                 let encoding = if index % 2 == 0 { DATA_DEFAULT } else { DATA_RAW };
-                if task.init_send_quickly(encoding).is_none() {
+                if task.init_send_fast(encoding).is_none() {
                     task.init_send(encoding).unwrap();
                 }
-                if !task.pack_quickly(Kind::Int, &words) {
+                if !task.pack_fast(Kind::Int, &words) {
                     task.pack(Kind::Int, &words).unwrap();
                 }
-                match task.send_quickly(peer, index % 7) {
-                    Quick::NotDone => send(task, peer, index % 7),
-                    Quick::Done => quick += 1,
-                    Quick::Wake => task.wake(peer as u32),
+                match task.send_fast(peer, index % 7) {
+                    FastSend::NotDone => send(task, peer, index % 7),
+                    FastSend::Done => quick += 1,
+                    FastSend::Wake => task.wake(peer as u32),
                 }
             }
             receive(task, peer, 99);
@@ -696,16 +696,16 @@ fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
                 words.fill(0);
                 let filter = task.filter(peer, ANY);
                 if index % 5 == 0 {
-                    let quick = task.precv_quickly(&filter, &mut words);
+                    let quick = task.precv_fast(&filter, &mut words);
                     let delivered = quick.unwrap_or_else(|| precv(task, peer, ANY, &mut words));
                     assert_eq!(delivered, Delivered { src: peer, tag, wid: 0, len: words.len(), failure: None });
                 } else {
-                    let quick = task.receive_quickly(&filter);
+                    let quick = task.receive_fast(&filter);
                     let mid = quick.unwrap_or_else(|| receive(task, peer, ANY));
                     let info = task.message_info(mid).unwrap();
                     assert_eq!((info.src, info.tag, info.len), (peer, tag, words.len() as i32));
                     assert_eq!((mid, Some(info.dst)), (task.receive_buffer(), task.tid().map(|tid| tid.0 as i32)));
-                    if !task.unpack_quickly(Kind::Int, &mut words) {
+                    if !task.unpack_fast(Kind::Int, &mut words) {
                         task.unpack(Kind::Int, &mut words).unwrap();
                     }
                 }

@@ -16,4 +16,4 @@ mod names;
 mod numbers;
 mod text;
 
-pub use lists::Rounds;
+pub use lists::Cursors;

@@ -1,8 +1,8 @@
 //! `pvm_reduce`, `pvm_gather`, `pvm_scatter`.
 use super::operators::{Combiner, combiner};
-use super::{find, name_of, told};
+use super::{find, name_of, traced_name};
 use crate::errors::{Failure, Outcome, call};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::send::submit;
 use crate::trace::traced_code;
 use crate::wait::wait_by;
@@ -85,26 +85,26 @@ impl Call {
         }
     }
 
-    fn begin(&self, entry: &mut Entry) -> Result<Collective, Code> {
-        entry.enrolled()?;
+    fn begin(&self, guard: &mut Guard) -> Result<Collective, Code> {
+        guard.enrolled()?;
         // SAFETY: null or a C string, as the caller of the interface promises.
-        let group = find(entry, unsafe { name_of(self.group) }?)?;
-        entry.task().begin_collective(&group, self.root, self.tag, self.kind()?)
+        let group = find(guard, unsafe { name_of(self.group) }?)?;
+        guard.task().begin_collective(&group, self.root, self.tag, self.kind()?)
     }
 }
 
-fn send(entry: &mut Entry, operation: &Collective, to: Share, share: Result<&[u8], c_int>) -> Outcome {
-    submit(entry, |task| task.send_share(operation, to, share))
+fn send(guard: &mut Guard, operation: &Collective, to: Share, share: Result<&[u8], c_int>) -> Outcome {
+    submit(guard, |task| task.send_share(operation, to, share))
 }
 
 /// Sends the own share to the root.
-fn send_to_root(entry: &mut Entry, operation: &Collective, root: Share, data: Memory) -> Outcome {
-    send(entry, operation, root, Ok(data.read()))?;
-    if entry.task().is_far_ahead(operation) {
+fn send_to_root(guard: &mut Guard, operation: &Collective, root: Share, data: Memory) -> Outcome {
+    send(guard, operation, root, Ok(data.read()))?;
+    if guard.task().is_far_ahead(operation) {
         // In vain after a while: the root may have other things to do for a long time.
-        wait_by(entry, Waiter::for_members(Some(AHEAD_PATIENCE)), &mut |entry| {
-            entry.progress();
-            (!entry.task().is_far_ahead(operation)).then_some(())
+        wait_by(guard, Waiter::for_members(Some(AHEAD_PATIENCE)), &mut |guard| {
+            guard.progress();
+            (!guard.task().is_far_ahead(operation)).then_some(())
         });
     }
     Ok(0)
@@ -112,29 +112,29 @@ fn send_to_root(entry: &mut Entry, operation: &Collective, root: Share, data: Me
 
 /// Receives a member's share into `data`.
 #[inline]
-fn receive(entry: &mut Entry, operation: &Collective, from: Share, mut data: Memory) -> Result<(), Failure> {
-    match entry.task().try_share(operation, from, data.write()) {
+fn receive(guard: &mut Guard, operation: &Collective, from: Share, mut data: Memory) -> Result<(), Failure> {
+    match guard.task().try_share(operation, from, data.write()) {
         Some(result) => result.map_err(Failure),
-        None => receive_slowly(entry, operation, from, data),
+        None => receive_slow(guard, operation, from, data),
     }
 }
 
 #[inline(never)]
-fn receive_slowly(entry: &mut Entry, operation: &Collective, from: Share, mut data: Memory) -> Result<(), Failure> {
-    let wait = entry.task().await_share(operation, from, data.bytes);
-    let result = wait_by(entry, Waiter::for_members(None), &mut |entry| {
-        if entry.state().attentive {
-            entry.progress();
+fn receive_slow(guard: &mut Guard, operation: &Collective, from: Share, mut data: Memory) -> Result<(), Failure> {
+    let wait = guard.task().await_share(operation, from, data.bytes);
+    let result = wait_by(guard, Waiter::for_members(None), &mut |guard| {
+        if guard.state().has_callbacks {
+            guard.progress();
         }
-        entry.task().try_share(operation, from, data.write())
+        guard.task().try_share(operation, from, data.write())
     });
-    entry.task().end_share(wait);
+    guard.task().end_share(wait);
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
 /// Receives a member's share and combines it with `data` while it lies where the member put it.
 fn combine_in_place(
-    entry: &mut Entry,
+    guard: &mut Guard,
     operation: &Collective,
     from: Share,
     data: Memory,
@@ -147,23 +147,23 @@ fn combine_in_place(
         unsafe { combine(data.start.add(at).cast(), piece.cast(), bytes / item_bytes) }
     };
     let mut share = InPlace::new(data.bytes, &mut each);
-    if let Some(result) = entry.task().try_share_in_place(operation, from, &mut share) {
+    if let Some(result) = guard.task().try_share_in_place(operation, from, &mut share) {
         return result.map_err(Failure);
     }
-    let wait = entry.task().await_share_in_place(operation);
-    let result = wait_by(entry, Waiter::for_members(None), &mut |entry| {
-        if entry.state().attentive {
-            entry.progress();
+    let wait = guard.task().await_share_in_place(operation);
+    let result = wait_by(guard, Waiter::for_members(None), &mut |guard| {
+        if guard.state().has_callbacks {
+            guard.progress();
         }
-        entry.task().try_share_in_place(operation, from, &mut share)
+        guard.task().try_share_in_place(operation, from, &mut share)
     });
-    entry.task().end_share(wait);
+    guard.task().end_share(wait);
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
 /// Where the shares of an operation go.
 #[derive(PartialEq, Eq)]
-enum Way {
+enum Direction {
     ToRoot,
     FromRoot,
 }
@@ -171,18 +171,18 @@ enum Way {
 /// A member has come without memory: who waits for its share is told, and the shares that come are not left to the
 /// next operation.
 #[cold]
-fn refuse(entry: &mut Entry, this: &Call, way: Way) -> Failure {
+fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     let refusal = Code::BadParam;
-    let Ok(operation) = this.begin(entry) else { return refusal.into() };
+    let Ok(operation) = this.begin(guard) else { return refusal.into() };
     let partners: Vec<Share> = match operation.root() {
         Some(root) => vec![root],
         None => operation.others().collect(),
     };
     for partner in partners {
-        match (operation.root().is_some()) == (way == Way::ToRoot) {
+        match (operation.root().is_some()) == (direction == Direction::ToRoot) {
             // Who cannot be told has gone.
-            true => drop(send(entry, &operation, partner, Err(refusal.number()))),
-            false => entry.task().give_up_share(&operation, partner),
+            true => drop(send(guard, &operation, partner, Err(refusal.number()))),
+            false => guard.task().give_up_share(&operation, partner),
         }
     }
     refusal.into()
@@ -205,21 +205,21 @@ pub unsafe extern "C" fn pvm_reduce(
 ) -> c_int {
     let this = Call { count, data_type, tag, group, root };
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(tag)];
     traced_code(Event::Reduce, before, || {
-        call("pvm_reduce", |entry| {
+        call("pvm_reduce", |guard| {
             let bytes = this.bytes()?;
             if matches!(Kind::from_number(data_type), Some(Kind::Uint | Kind::Ulong | Kind::Ushort)) {
                 return Err(Code::BadParam.into());
             }
             let (Some(combine), Ok(data)) = (combine, Memory::new(data, bytes)) else {
-                return Err(refuse(entry, &this, Way::ToRoot));
+                return Err(refuse(guard, &this, Direction::ToRoot));
             };
-            let operation = this.begin(entry)?;
+            let operation = this.begin(guard)?;
             match operation.root() {
-                Some(root) => send_to_root(entry, &operation, root, data),
-                None if bytes >= IN_PLACE_BYTES_MIN => reduce_long(entry, &operation, &this, combine, data),
-                None => reduce_at_root(entry, &operation, &this, combine, data),
+                Some(root) => send_to_root(guard, &operation, root, data),
+                None if bytes >= IN_PLACE_BYTES_MIN => reduce_long(guard, &operation, &this, combine, data),
+                None => reduce_at_root(guard, &operation, &this, combine, data),
             }
         })
     })
@@ -228,18 +228,18 @@ pub unsafe extern "C" fn pvm_reduce(
 /// [`reduce_at_root`] of long shares. A function of the library neither calls back nor wants all of a
 /// share at once.
 #[inline(never)]
-fn reduce_long(entry: &mut Entry, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
+fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     let Some(combine) = combiner(combine, this.data_type) else {
-        return reduce_at_root(entry, operation, this, combine, data);
+        return reduce_at_root(guard, operation, this, combine, data);
     };
-    entry.task().expect_shares(operation)?;
+    guard.task().expect_shares(operation)?;
     let item_bytes = data.bytes / this.count as usize;
     let mut result = Ok(());
     for member in operation.others() {
         // What came to nothing is not combined any further.
         let received = match result {
-            Ok(()) => combine_in_place(entry, operation, member, data, item_bytes, combine),
-            Err(_) => receive(entry, operation, member, Memory { bytes: 0, ..data }),
+            Ok(()) => combine_in_place(guard, operation, member, data, item_bytes, combine),
+            Err(_) => receive(guard, operation, member, Memory { bytes: 0, ..data }),
         };
         result = first(result, received);
     }
@@ -247,14 +247,14 @@ fn reduce_long(entry: &mut Entry, operation: &Collective, this: &Call, combine: 
 }
 
 /// Takes all shares, also after a failure: what is left behind would meet the next operation.
-fn reduce_at_root(entry: &mut Entry, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
-    entry.task().expect_shares(operation)?;
-    // Taken, since `combine` may call the library and reduce something itself.
-    let mut scratch = std::mem::take(&mut entry.state().scratch);
+fn reduce_at_root(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
+    guard.task().expect_shares(operation)?;
+    // Acquired, since `combine` may call the library and reduce something itself.
+    let mut scratch = std::mem::take(&mut guard.state().scratch);
     let words = data.bytes.div_ceil(size_of::<u128>()).max(scratch.len());
     if scratch.try_reserve_exact(words - scratch.len()).is_err() {
-        entry.state().scratch = scratch;
-        entry.task().give_up_shares(operation);
+        guard.state().scratch = scratch;
+        guard.task().give_up_shares(operation);
         return Err(Code::NoMem.into());
     }
     scratch.resize(words, 0);
@@ -262,14 +262,14 @@ fn reduce_at_root(entry: &mut Entry, operation: &Collective, this: &Call, combin
     let ours = combiner(combine, this.data_type);
     let mut result = Ok(());
     for member in operation.others() {
-        let received = receive(entry, operation, member, share);
+        let received = receive(guard, operation, member, share);
         result = first(result, received);
         if let (Ok(()), Some(ours)) = (&result, ours) {
             // SAFETY: both places hold so many items of that type.
             unsafe { ours(data.start.cast(), share.start.cast(), this.count as usize) };
         } else if result.is_ok() {
             let mut info = 0;
-            entry.user_code(|| {
+            guard.user_code(|| {
                 // SAFETY: a function of the caller, called as it must be; both places hold so many
                 // items.
                 unsafe {
@@ -280,7 +280,7 @@ fn reduce_at_root(entry: &mut Entry, operation: &Collective, this: &Call, combin
         }
     }
     if scratch.len() * size_of::<u128>() <= SCRATCH_KEPT_BYTES {
-        entry.state().scratch = scratch;
+        guard.state().scratch = scratch;
     }
     result.map(|()| 0)
 }
@@ -297,31 +297,31 @@ pub unsafe extern "C" fn pvm_gather(
 ) -> c_int {
     let this = Call { count, data_type, tag, group, root };
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(tag)];
     traced_code(Event::Gather, before, || {
-        call("pvm_gather", |entry| {
+        call("pvm_gather", |guard| {
             let bytes = this.bytes()?;
-            let Ok(data) = Memory::new(data, bytes) else { return Err(refuse(entry, &this, Way::ToRoot)) };
-            let operation = this.begin(entry)?;
+            let Ok(data) = Memory::new(data, bytes) else { return Err(refuse(guard, &this, Direction::ToRoot)) };
+            let operation = this.begin(guard)?;
             match (operation.root(), Memory::new(result, bytes)) {
-                (Some(root), _) => send_to_root(entry, &operation, root, data),
-                (None, Ok(result)) => gather_at_root(entry, &operation, result, data),
-                (None, Err(_)) => Err(refuse(entry, &this, Way::ToRoot)),
+                (Some(root), _) => send_to_root(guard, &operation, root, data),
+                (None, Ok(result)) => gather_at_root(guard, &operation, result, data),
+                (None, Err(_)) => Err(refuse(guard, &this, Direction::ToRoot)),
             }
         })
     })
 }
 
-fn gather_at_root(entry: &mut Entry, operation: &Collective, result: Memory, data: Memory) -> Outcome {
+fn gather_at_root(guard: &mut Guard, operation: &Collective, result: Memory, data: Memory) -> Outcome {
     if !operation.is_whole() {
-        entry.task().give_up_shares(operation);
+        guard.task().give_up_shares(operation);
         return Err(Code::NoInst.into());
     }
-    entry.task().expect_shares(operation)?;
+    guard.task().expect_shares(operation)?;
     data.copy_to(result.block(operation.instance()));
     let mut outcome = Ok(());
     for member in operation.others() {
-        let received = receive(entry, operation, member, result.block(member.instance));
+        let received = receive(guard, operation, member, result.block(member.instance));
         outcome = first(outcome, received);
     }
     outcome.map(|()| 0)
@@ -339,27 +339,27 @@ pub unsafe extern "C" fn pvm_scatter(
 ) -> c_int {
     let this = Call { count, data_type, tag, group, root };
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(tag)];
     traced_code(Event::Scatter, before, || {
-        call("pvm_scatter", |entry| {
+        call("pvm_scatter", |guard| {
             let bytes = this.bytes()?;
-            let Ok(result) = Memory::new(result, bytes) else { return Err(refuse(entry, &this, Way::FromRoot)) };
-            let operation = this.begin(entry)?;
+            let Ok(result) = Memory::new(result, bytes) else { return Err(refuse(guard, &this, Direction::FromRoot)) };
+            let operation = this.begin(guard)?;
             match (operation.root(), Memory::new(data, bytes)) {
-                (Some(root), _) => receive(entry, &operation, root, result).map(|()| 0),
-                (None, Ok(data)) => scatter_from_root(entry, &operation, result, data),
-                (None, Err(_)) => Err(refuse(entry, &this, Way::FromRoot)),
+                (Some(root), _) => receive(guard, &operation, root, result).map(|()| 0),
+                (None, Ok(data)) => scatter_from_root(guard, &operation, result, data),
+                (None, Err(_)) => Err(refuse(guard, &this, Direction::FromRoot)),
             }
         })
     })
 }
 
-fn scatter_from_root(entry: &mut Entry, operation: &Collective, result: Memory, data: Memory) -> Outcome {
+fn scatter_from_root(guard: &mut Guard, operation: &Collective, result: Memory, data: Memory) -> Outcome {
     let whole = operation.is_whole();
     for member in operation.others() {
         let block = data.block(member.instance);
         // The others wait for something, so a failure is sent to them too.
-        send(entry, operation, member, if whole { Ok(block.read()) } else { Err(Code::NoInst.number()) })?;
+        send(guard, operation, member, if whole { Ok(block.read()) } else { Err(Code::NoInst.number()) })?;
     }
     if !whole {
         return Err(Code::NoInst.into());

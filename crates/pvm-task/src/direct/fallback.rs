@@ -8,7 +8,7 @@ use super::send_queue::QueuedBody;
 use super::{DirectLinks, PATIENCE, RouteEvent};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
-use crate::receive::Arriving;
+use crate::receive::QueueSink;
 use crate::system::TC_FALLBACK;
 use crate::task::{State, Task};
 use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
@@ -211,7 +211,7 @@ impl Member {
                 QueuedBody::Bytes(bytes) => self.endpoint.send_bytes(daemon.0, meta, bytes),
                 QueuedBody::Blocks(blocks) => self.endpoint.send_blocks(daemon.0, meta, blocks),
             };
-            if self.conclude(daemon, sent).is_err() {
+            if self.finish_send(daemon, sent).is_err() {
                 return;
             }
             self.direct.links[at].queue.pop_front();
@@ -225,7 +225,7 @@ impl Member {
         meta[FAR] = peer.0;
         let body = Writer::new().int(acknowledged as i32).int(i32::from(answers)).finish();
         let sent = self.endpoint.send_bytes(daemon.0, meta, &body);
-        self.conclude(daemon, sent).is_ok()
+        self.finish_send(daemon, sent).is_ok()
     }
 
     /// The other side has gone back from a link.
@@ -290,7 +290,7 @@ impl Task {
 impl Member {
     /// Takes in what has come on the default route, and what is said there of links.
     pub(super) fn poll_default_route(&mut self, state: &mut State) {
-        self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
+        self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
         self.handle_route_switches(state);
         self.fall_back();
     }

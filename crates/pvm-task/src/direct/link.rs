@@ -82,7 +82,7 @@ pub(crate) struct PostedReceive<'a> {
     pub own: i32,
     pub room: &'a mut [u8],
     /// Whether a message is nobody's to receive.
-    pub is_special: &'a dyn Fn(&Envelope) -> bool,
+    pub is_intercepted: &'a dyn Fn(&Envelope) -> bool,
     /// The words of the message that came, and its length.
     pub found: Option<(Envelope, usize)>,
 }
@@ -353,7 +353,7 @@ impl DirectLink {
         let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
         let envelope = envelope(self.peer, wanted.own, *meta);
         let fits = accepts(wanted.filter, envelope.src, envelope.tag, envelope.ctx) && *bytes <= wanted.room.len();
-        if !fits || (wanted.is_special)(&envelope) {
+        if !fits || (wanted.is_intercepted)(&envelope) {
             return Ok(());
         }
         let (bytes, mut done) = (*bytes, 0);

@@ -87,7 +87,7 @@ fn a_long_message_goes_straight_to_its_place_unless_another_comes_first() {
     let mut room = vec![0; 20_000];
     let nobody = |_: &Envelope| false;
     let mut wanted =
-        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_special: &nobody, found: None };
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &nobody, found: None };
     let mut arrived: Vec<LinkMessage> = Vec::new();
     two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     let (envelope, bytes) = wanted.found.unwrap();
@@ -99,7 +99,7 @@ fn a_long_message_goes_straight_to_its_place_unless_another_comes_first() {
     send(&mut one, 5, b"");
     send(&mut one, 6, b"");
     let mut wanted =
-        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut [], is_special: &nobody, found: None };
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut [], is_intercepted: &nobody, found: None };
     two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     assert!(wanted.found.is_none());
     assert_eq!(arrived.iter().map(|one| one.meta[1]).collect::<Vec<_>>(), [5, 6]);
@@ -115,7 +115,7 @@ fn a_message_that_stops_half_way_goes_on_as_one_of_the_others() {
     let filter = Filter { src: -1, tag: 6, ctx: 0 };
     let (mut room, nobody) = (vec![0; 5000], |_: &Envelope| false);
     let mut wanted =
-        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_special: &nobody, found: None };
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &nobody, found: None };
     let mut arrived: Vec<LinkMessage> = Vec::new();
     two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     assert!(wanted.found.is_none() && arrived.is_empty());

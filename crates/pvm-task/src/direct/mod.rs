@@ -276,7 +276,7 @@ impl DirectLinks {
             list.push(PollFd::from_borrowed_fd(link.fd(), flags));
         }
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        // Interrupted or not, the caller polls again.
+        // CallerState or not, the caller polls again.
         let _ = rustix::event::poll(&mut list, Some(&timeout));
         let readable: Vec<Tid> = std::iter::zip(&self.links, &list)
             .filter(|(_, fd)| fd.revents().intersects(!PollFlags::OUT))
@@ -474,7 +474,7 @@ impl Member {
         let mut count = 0;
         while let Some(arrived) = self.direct.arrived.pop_front() {
             self.direct.count_received(state, &arrived);
-            state.arrived_bytes(arrived.envelope(own), arrived.body);
+            state.on_message_bytes(arrived.envelope(own), arrived.body);
             count += 1;
         }
         self.switch_routes();
@@ -521,7 +521,7 @@ impl Member {
         let mut meta = [SYSCTX_TC, TC_ROUTE_SWITCH, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
         meta[FAR] = peer.0;
         let sent = self.endpoint.send_bytes(daemon.0, meta, &[]);
-        self.conclude(daemon, sent).is_ok()
+        self.finish_send(daemon, sent).is_ok()
     }
 
     /// Sends a message on a link; at once by the default route where the link breaks.

@@ -14,10 +14,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub const DECODER: &[Source] = &[
     part(
         "crates/pvm-task/src/control.rs",
-        &["enter", "read_control", "handle", "answer", "meet", "deliver", "wait_for_welcome", "lose_daemon"],
+        &["enter", "read_control", "on_frame", "on_reply", "on_peer", "deliver", "wait_for_welcome", "lose_daemon"],
     ),
     part("crates/pvm-task/src/direct/mod.rs", &["on_direct_link", "on_peer_exit"]),
-    part("crates/pvm-task/src/groups/mod.rs", &["group_arrived"]),
+    part("crates/pvm-task/src/groups/mod.rs", &["on_group"]),
 ];
 
 const OWN: Tid = Tid(0x40001);
@@ -39,13 +39,13 @@ struct Daemon {
 /// The bytes say what the daemon says, one thing after another.
 pub fn task_control(bytes: &[u8]) {
     // Ends when there are no more bytes.
-    let _ = saying(&mut Unstructured::new(bytes));
+    let _ = run(&mut Unstructured::new(bytes));
 }
 
-fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (link, far) = Link::pair().expect("sockets");
     let mut daemon = Daemon::new(far);
-    daemon.let_in(from)?;
+    daemon.send_welcome(from)?;
     let environment = Environment::from_lookup(|_| None);
     // Whatever comes in the place of a welcome: there is an answer at once.
     let Ok((mut member, _)) = Member::enter(link, &environment, None) else { return Ok(()) };
@@ -66,7 +66,7 @@ fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     }
     while !from.is_empty() && member.daemon.is_some() {
         for _ in 0..=from.arbitrary::<u8>()? % 4 {
-            daemon.say(from)?;
+            daemon.send_random(from)?;
         }
         member.direct.draining = None;
         member.read_control(&mut task.state);
@@ -84,60 +84,60 @@ impl Daemon {
     }
 
     /// What comes first, a welcome in most cases.
-    fn let_in(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    fn send_welcome(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let own = TraceSettings::default();
         let welcome =
             ToTask::Welcome(Welcome { tid: OWN, parent: 0, dsig: 1, own, resource_manager: Tid(from.arbitrary()?) });
         let ports = self.ports.descriptor().try_clone_to_owned().expect("a descriptor");
         match from.arbitrary::<u8>()? % 8 {
-            0 => self.tell(&ToTask::Refused(Code::BadVersion), &[]),
-            1 => self.tell(&welcome, &[]),
-            2 => self.tell(&ToTask::Halting, &[]),
+            0 => self.send(&ToTask::Refused(Code::BadVersion), &[]),
+            1 => self.send(&welcome, &[]),
+            2 => self.send(&ToTask::Halting, &[]),
             3 => {
                 let [segment, bell] = Blank::new().expect("memory").own;
-                self.tell(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
+                self.send(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
             }
             4 => {
                 let others = self.shown.each_ref().map(|one| one.try_clone().expect("a descriptor"));
-                self.tell(&welcome, &[ports.as_fd(), others[1].as_fd(), others[0].as_fd()]);
+                self.send(&welcome, &[ports.as_fd(), others[1].as_fd(), others[0].as_fd()]);
             }
             5 => {
                 let _ = self.link.send(from.bytes_of_some_length()?, &[]);
             }
-            _ => self.tell(&welcome, &[ports.as_fd()]),
+            _ => self.send(&welcome, &[ports.as_fd()]),
         }
         // It waits for no more than this.
         let refused = ToTask::Refused(Code::SysErr);
         if from.arbitrary::<u8>()? % 16 == 0 {
-            self.tell(&refused, &[]);
+            self.send(&refused, &[]);
         }
         Ok(())
     }
 
-    fn tell(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
+    fn send(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         // What the socket does not take never comes.
         let _ = self.link.send_to_task(frame, descriptors);
     }
 
     /// A frame, with the descriptors that belong to it or others.
-    fn say(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    fn send_random(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let name = Tid(NAMES[usize::from(from.arbitrary::<u8>()?) % NAMES.len()]);
         let shown = self.shown.each_ref().map(|one| one.try_clone().expect("a descriptor"));
         match from.arbitrary::<u8>()? % 12 {
-            0 => self.tell(&ToTask::Peer(name), &[shown[0].as_fd(), shown[1].as_fd()]),
-            1 => self.tell(&ToTask::Peer(name), &[shown[1].as_fd(), shown[0].as_fd()]),
-            2 => self.tell(&ToTask::PeerGone(name), &[]),
+            0 => self.send(&ToTask::Peer(name), &[shown[0].as_fd(), shown[1].as_fd()]),
+            1 => self.send(&ToTask::Peer(name), &[shown[1].as_fd(), shown[0].as_fd()]),
+            2 => self.send(&ToTask::PeerGone(name), &[]),
             3 => {
                 let wait = from.arbitrary::<u8>()? % 9;
                 let reply = if from.arbitrary()? { Reply::Done } else { Reply::Error(Code::NoTask) };
-                self.tell(&ToTask::Reply { wait: wait.into(), reply }, &[]);
+                self.send(&ToTask::Reply { wait: wait.into(), reply }, &[]);
             }
             4 | 5 => {
                 let [ctx, tag] = [from.arbitrary::<u8>()?, from.arbitrary::<u8>()?].map(|word| i32::from(word) - 9);
                 let body = ByteBuf::from(from.bytes_of_some_length()?);
                 let enc = i32::from(from.arbitrary::<u8>()?);
                 let message = Message { src: name, dst: OWN, ctx, tag, wid: 0, enc, format: 0x0408_8841, body };
-                self.tell(&ToTask::Message(message), &[]);
+                self.send(&ToTask::Message(message), &[]);
             }
             6 => {
                 let (near, far) = std::os::unix::net::UnixStream::pair().expect("sockets");
@@ -145,9 +145,9 @@ impl Daemon {
                 self.far.push(far.into());
                 let secret = if from.arbitrary()? { Some([3; 32]) } else { None };
                 let direct = Direct { peer: name, calls: from.arbitrary()?, secret };
-                self.tell(&ToTask::Direct(direct), &[near.as_fd()]);
+                self.send(&ToTask::Direct(direct), &[near.as_fd()]);
             }
-            7 => self.tell(&ToTask::Ended(name), &[]),
+            7 => self.send(&ToTask::Ended(name), &[]),
             8 => {
                 let (choice, id) = (from.arbitrary::<u8>()? % 5, from.arbitrary::<u8>()?.into());
                 let [list, board] = [self.group.list(), self.group.board()].map(|one| one.try_clone_to_owned());
@@ -155,9 +155,9 @@ impl Daemon {
                 let all = if choice < 3 { &true_ones } else { &shown };
                 let count = usize::from(if choice < 3 { choice } else { choice - 2 });
                 let all = [all[0].as_fd(), all[1].as_fd()];
-                self.tell(&ToTask::Group { id }, &all[..count]);
+                self.send(&ToTask::Group { id }, &all[..count]);
             }
-            9 => self.tell(&ToTask::Halting, &[]),
+            9 => self.send(&ToTask::Halting, &[]),
             10 => {
                 let _ = self.link.send(from.bytes_of_some_length()?, &[]);
             }

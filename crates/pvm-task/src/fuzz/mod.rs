@@ -4,7 +4,7 @@ mod control;
 use crate::direct::Body;
 use crate::direct::link::{DirectLink, PostedReceive, ReadOutcome};
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
-use crate::message::Place;
+use crate::message::SlotState;
 use crate::output::Output;
 use crate::receive::Envelope;
 use crate::types::{ANY, Filter, Kind};
@@ -74,7 +74,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "child-output",
         run: child_output,
-        decoder: &[part("crates/pvm-task/src/output.rs", &["arrived", "text", "end", "mark", "report", "takes"])],
+        decoder: &[part("crates/pvm-task/src/output.rs", &["on_message", "text", "end", "mark", "report", "takes"])],
     },
 ];
 
@@ -112,11 +112,11 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
         4 => from.arbitrary()?,
         _ => Format::NATIVE.signature(),
     };
-    let entry = task.state.store.take_entry(Place::Buffer);
-    let message = &mut task.state.store.table[entry as usize];
+    let slot = task.state.store.take_slot(SlotState::Buffer);
+    let message = &mut task.state.store.table[slot as usize];
     (message.enc, message.format) = (enc, format);
     message.set_body(body.to_vec());
-    let mid = entry as i32 + 1;
+    let mid = slot as i32 + 1;
     task.set_receive_buffer(mid).expect("it is there");
     while !from.is_empty() {
         let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
@@ -221,9 +221,14 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             7 => {
                 let mut room = vec![0; usize::from(from.arbitrary::<u16>()?)];
                 let filter = Filter { src: ANY, tag: from.arbitrary::<u8>()?.into(), ctx: 0 };
-                let is_special = |envelope: &Envelope| envelope.tag == 7;
-                let mut wanted =
-                    PostedReceive { filter: &filter, own: 1, room: &mut room, is_special: &is_special, found: None };
+                let is_intercepted = |envelope: &Envelope| envelope.tag == 7;
+                let mut wanted = PostedReceive {
+                    filter: &filter,
+                    own: 1,
+                    room: &mut room,
+                    is_intercepted: &is_intercepted,
+                    found: None,
+                };
                 if end.read(&mut Vec::new(), Some(&mut wanted), &mut ReadOutcome::default()).is_err() {
                     return Ok(());
                 }
@@ -280,7 +285,7 @@ fn child_output(bytes: &[u8]) {
         while !from.is_empty() {
             let channel = (1, from.arbitrary::<u8>()?.min(3).into());
             let output: &mut Output = &mut task.state.output;
-            output.arrived(channel, pvm_core::encoding::Reader::new(from.bytes_of_some_length()?));
+            output.on_message(channel, pvm_core::encoding::Reader::new(from.bytes_of_some_length()?));
             while let Some(event) = task.next_output() {
                 assert_eq!((event.ctx, event.tag), (1, 2));
             }

@@ -235,7 +235,7 @@ impl Task {
         match self.try_precv_from(&filter, operation.kind, target) {
             Some(delivered) => {
                 // What its sender had sent before is there too, and may be seen.
-                self.see_all();
+                self.reveal_all();
                 if operation.known.relieves(delivered.len) {
                     // It may sleep because it was far ahead.
                     self.wake(from.tid);
@@ -337,13 +337,13 @@ impl Task {
             member.groups.unwanted.retain(|unwanted| unwanted.ctx != ctx || !stale(unwanted.src));
         }
         let store = &mut self.state.store;
-        let is_stale = |entry: &u32| {
-            let message = &store.table[*entry as usize];
+        let is_stale = |slot: &u32| {
+            let message = &store.table[*slot as usize];
             message.ctx == ctx && stale(message.src)
         };
         let stale: Vec<u32> = store.queue.walk(&store.table).filter(is_stale).collect();
-        for entry in stale {
-            store.free(entry as i32 + 1);
+        for slot in stale {
+            store.free(slot as i32 + 1);
         }
     }
 }

@@ -251,7 +251,7 @@ impl Waiting {
 
 impl Member {
     /// The memory of a group has come.
-    pub(crate) fn group_arrived(&mut self, id: u64, descriptors: Vec<OwnedFd>) {
+    pub(crate) fn on_group(&mut self, id: u64, descriptors: Vec<OwnedFd>) {
         let mut descriptors = descriptors.into_iter();
         let Some(list) = descriptors.next() else { return };
         // Where it cannot be mapped the reply finds nothing, and says so.

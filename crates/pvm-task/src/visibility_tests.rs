@@ -10,7 +10,7 @@ fn task() -> Task {
 
 fn comes(task: &mut Task, src: i32, tag: i32, ctx: i32) {
     let envelope = Envelope { src, dst: 1, ctx, tag, wid: 0, enc: OWN_DSIG, format: OWN_DSIG };
-    task.state.arrived_bytes(envelope, Vec::new());
+    task.state.on_message_bytes(envelope, Vec::new());
 }
 
 fn all_come(task: &mut Task, tags: &[i32]) {
@@ -51,7 +51,7 @@ fn what_a_task_sends_itself_is_seen_at_once() {
     let mut task = task();
     for tag in [1, 2] {
         let envelope = Envelope { src: 1, dst: 1, ctx: 0, tag, wid: 0, enc: OWN_DSIG, format: OWN_DSIG };
-        task.arrive_at_home(envelope, Vec::new());
+        task.deliver_to_self(envelope, Vec::new());
     }
     assert_eq!(seen(&task), [1, 2]);
     assert!(nrecv(&mut task, 2) && nrecv(&mut task, 1));
@@ -66,7 +66,7 @@ fn a_call_that_waits_sees_what_came_before_its_message() {
     assert!(task.receive(&by_tag(1)).is_some());
     assert!(!nrecv(&mut task, 5));
     assert_eq!(seen(&task), [2, 4]);
-    task.see_all();
+    task.reveal_all();
     assert_eq!(seen(&task), [2, 4, 5]);
     all_come(&mut task, &[6]);
     assert_eq!(seen(&task), [2, 4, 5]);
@@ -76,7 +76,7 @@ fn a_call_that_waits_sees_what_came_before_its_message() {
 fn who_has_met_others_sees_all_that_they_had_sent() {
     let mut task = task();
     all_come(&mut task, &[1, 2, 3]);
-    task.has_met();
+    task.note_synchronized();
     assert!(nrecv(&mut task, 3));
     all_come(&mut task, &[4, 5]);
     assert!(!nrecv(&mut task, 5));
@@ -95,7 +95,7 @@ fn what_leaves_the_queue_unseen_hides_nothing() {
     let mid = task.init_send(pvm_core::codes::DATA_RAW).unwrap();
     all_come(&mut task, &[3, 4]);
     // By its mid too.
-    let first = task.state.store.queue.first_unseen().unwrap() as i32 + 1;
+    let first = task.state.store.queue.first_hidden().unwrap() as i32 + 1;
     task.set_receive_buffer(first).unwrap();
     assert!(nrecv(&mut task, 4) && task.send_buffer() == mid);
     assert!(!nrecv(&mut task, ANY));
@@ -122,7 +122,7 @@ fn a_handler_takes_its_message_when_it_would_be_seen() {
     all_come(&mut task, &[50]);
     assert!(task.receive(&by_tag(3)).is_some());
     assert!(task.next_handler_call().is_none(), "it came behind what was waited for");
-    task.see_all();
+    task.reveal_all();
     assert_eq!(task.next_handler_call().unwrap().function, 1);
 }
 

@@ -8,7 +8,7 @@
 use crate::Task;
 use crate::message::Message;
 use crate::queue::fits;
-use crate::receive::{Arriving, Envelope};
+use crate::receive::{Envelope, QueueSink};
 use crate::task::State;
 use crate::types::{Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};
@@ -18,9 +18,9 @@ use pvm_fmp::{Arrival, Meta, Sink};
 const LOOKS_MAX: usize = 64;
 
 /// Takes one message of each peer, so that all have their turn.
-struct OneEach<'a>(Arriving<'a>);
+struct OnePerPeer<'a>(QueueSink<'a>);
 
-impl Sink for OneEach<'_> {
+impl Sink for OnePerPeer<'_> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         self.0.arrived(from, meta, body);
     }
@@ -34,38 +34,38 @@ impl State {
     /// Lets the program see all that has been taken in. Where a handler has to run first, what comes behind its
     /// message is seen when it has run.
     #[inline]
-    pub(crate) fn see_all(&mut self) {
+    pub(crate) fn reveal_all(&mut self) {
         match self.handlers.any() {
-            false => self.store.queue.see_all(),
+            false => self.store.queue.reveal_all(),
             true => {
                 self.handlers.bound = self.store.queue.pushed();
-                self.see_more();
+                self.reveal_more();
             }
         }
     }
 
     /// Lets the program see the first message that it has not; a handler may take it instead.
-    fn see_next(&mut self) -> Option<u32> {
-        let entry = self.store.queue.first_unseen()?;
+    fn reveal_next(&mut self) -> Option<u32> {
+        let slot = self.store.queue.first_hidden()?;
         if self.handlers.any() {
-            self.handlers.bound = self.store.table[entry as usize].number + 1;
-            self.see_more();
-            return self.store.queue.has_seen(&self.store.table, entry).then_some(entry);
+            self.handlers.bound = self.store.table[slot as usize].number + 1;
+            self.reveal_more();
+            return self.store.queue.is_visible(&self.store.table, slot).then_some(slot);
         }
-        self.store.queue.see_through(&self.store.table, entry);
-        Some(entry)
+        self.store.queue.reveal_through(&self.store.table, slot);
+        Some(slot)
     }
 
     /// Sees as far as [`Handlers::bound`](crate::handlers::Handlers) lets it, up to a message for a handler. That
     /// one's turn it is then.
     #[cold]
-    pub(crate) fn see_more(&mut self) {
-        while let Some(entry) = self.store.queue.first_unseen() {
-            let message = &self.store.table[entry as usize];
+    pub(crate) fn reveal_more(&mut self) {
+        while let Some(slot) = self.store.queue.first_hidden() {
+            let message = &self.store.table[slot as usize];
             if message.number >= self.handlers.bound || self.handlers.run() || self.handler_of(message).is_some() {
                 return;
             }
-            self.store.queue.see_through(&self.store.table, entry);
+            self.store.queue.reveal_through(&self.store.table, slot);
         }
     }
 
@@ -78,7 +78,7 @@ impl State {
     /// Whether a message that comes now may not pass the queue: a handler takes it, or one before it.
     pub(crate) fn is_for_handlers(&self, envelope: &Envelope) -> bool {
         let Envelope { src, tag, ctx, .. } = *envelope;
-        let waits = self.handlers.run() || self.store.queue.first_unseen().is_some();
+        let waits = self.handlers.run() || self.store.queue.first_hidden().is_some();
         waits || self.handlers.find(src, tag, ctx).is_some()
     }
 
@@ -93,17 +93,17 @@ impl State {
         if self.handlers.any() {
             return self.find_before_handlers(filter);
         }
-        let entry = self.store.find(filter)?;
-        self.store.queue.see_through(&self.store.table, entry);
-        Some(entry)
+        let slot = self.store.find(filter)?;
+        self.store.queue.reveal_through(&self.store.table, slot);
+        Some(slot)
     }
 
     /// [`State::find`] where handlers take messages: it looks no further than to the first of those.
     #[cold]
     fn find_before_handlers(&mut self, filter: &Filter) -> Option<u32> {
-        let mut found = self.store.find_seen(filter);
+        let mut found = self.store.find_visible(filter);
         while found.is_none() {
-            found = self.see_next().map(Some)?.filter(|entry| fits(&self.store.table[*entry as usize], filter));
+            found = self.reveal_next().map(Some)?.filter(|slot| fits(&self.store.table[*slot as usize], filter));
         }
         found
     }
@@ -115,20 +115,20 @@ impl Task {
     #[inline]
     pub fn receive_at_once(&mut self, filter: &Filter) -> Option<i32> {
         match self.receive_short(filter) {
-            None => self.find_at_once(filter).map(|entry| self.state.store.receive(entry)),
+            None => self.find_at_once(filter).map(|slot| self.state.store.receive(slot)),
             found => found,
         }
     }
 
     /// `pvm_probe`: the oldest message that fits; it stays queued.
     pub fn probe_at_once(&mut self, filter: &Filter) -> Option<i32> {
-        self.find_at_once(filter).map(|entry| entry as i32 + 1)
+        self.find_at_once(filter).map(|slot| slot as i32 + 1)
     }
 
     fn find_at_once(&mut self, filter: &Filter) -> Option<u32> {
         self.catch_up();
-        match self.state.store.find_seen(filter) {
-            None => self.see_one().filter(|entry| fits(&self.state.store.table[*entry as usize], filter)),
+        match self.state.store.find_visible(filter) {
+            None => self.reveal_one().filter(|slot| fits(&self.state.store.table[*slot as usize], filter)),
             found => found,
         }
     }
@@ -136,49 +136,49 @@ impl Task {
     /// The queued messages that have been seen, in the order of their arrival: mid, sender, tag (for `pvm_recvf`).
     pub fn queued(&self) -> impl Iterator<Item = (i32, i32, i32)> + '_ {
         let table: &[Message] = &self.state.store.table;
-        let walk = self.state.store.queue.walk_seen(table);
-        let walk = walk.filter(|entry| !PRIVATE_CONTEXTS.contains(&table[*entry as usize].ctx));
-        walk.map(|entry| (entry as i32 + 1, table[entry as usize].src, table[entry as usize].tag))
+        let walk = self.state.store.queue.walk_visible(table);
+        let walk = walk.filter(|slot| !PRIVATE_CONTEXTS.contains(&table[*slot as usize].ctx));
+        walk.map(|slot| (slot as i32 + 1, table[slot as usize].src, table[slot as usize].tag))
     }
 
     /// Lets the program see one message more, if there is one: taken in before, or now. `None` also where a handler
     /// takes it.
-    pub fn see_one(&mut self) -> Option<u32> {
-        if self.state.store.queue.first_unseen().is_none() {
+    pub fn reveal_one(&mut self) -> Option<u32> {
+        if self.state.store.queue.first_hidden().is_none() {
             self.take_in_some();
         }
-        self.state.see_next()
+        self.state.reveal_next()
     }
 
     /// Lets the program see all that has been taken in: it has waited for something.
     #[inline]
-    pub fn see_all(&mut self) {
-        self.state.see_all();
+    pub fn reveal_all(&mut self) {
+        self.state.reveal_all();
     }
 
     /// This task has met others, who may have sent before: the next call that does not wait sees all that has come
     /// until then.
     #[inline]
-    pub fn has_met(&mut self) {
-        self.state.met = true;
+    pub fn note_synchronized(&mut self) {
+        self.state.synchronized = true;
     }
 
     /// Before a call that does not wait looks at what has been seen.
     #[inline]
     pub fn catch_up(&mut self) {
-        if std::mem::take(&mut self.state.met) {
+        if std::mem::take(&mut self.state.synchronized) {
             self.take_in_all();
-            self.see_all();
+            self.reveal_all();
         }
     }
 
     /// Takes in something, if anything has come from whomever.
     fn take_in_some(&mut self) {
         let Some(member) = &mut self.member else { return };
-        let mut arriving = OneEach(Arriving { state: &mut self.state, own: member.tid.0 as i32 });
+        let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
         let mut count = member.endpoint.poll(&mut arriving);
         for _ in 0..LOOKS_MAX {
-            if arriving.0.state.store.queue.first_unseen().is_some() {
+            if arriving.0.state.store.queue.first_hidden().is_some() {
                 break;
             }
             // It has looked at those that sent lately; now at the others.
@@ -192,5 +192,5 @@ impl Task {
 }
 
 #[cfg(test)]
-#[path = "seeing_tests.rs"]
+#[path = "visibility_tests.rs"]
 mod tests;

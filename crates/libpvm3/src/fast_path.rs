@@ -8,7 +8,7 @@
 use crate::errors::call_silent;
 use crate::lock;
 use crate::process::{self, State};
-use pvm_task::{Delivered, Kind, Quick};
+use pvm_task::{Delivered, FastSend, Kind};
 use std::ffi::{c_int, c_void};
 use std::slice;
 
@@ -44,7 +44,7 @@ struct Inside;
 impl Inside {
     #[inline(always)]
     fn enter() -> Option<Inside> {
-        (!crate::trace::may_be_on() && lock::take_alone()).then(|| Inside)
+        (!crate::trace::may_be_on() && lock::try_acquire_single()).then(|| Inside)
     }
 
     #[inline(always)]
@@ -57,7 +57,7 @@ impl Inside {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        lock::give_alone();
+        lock::release_single();
     }
 }
 
@@ -65,7 +65,7 @@ impl State {
     /// Whether messages concern others than who sends or receives them.
     #[inline(always)]
     fn is_watched(&self) -> bool {
-        self.attentive || self.watched.is_some()
+        self.has_callbacks || self.watched.is_some()
     }
 }
 
@@ -74,23 +74,23 @@ impl State {
 /// # Safety
 /// The data are there, as the caller of `pvm_psend` promises.
 #[inline(always)]
-pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> Quick {
-    let Some(bytes) = few_bytes(data, count, data_type) else { return Quick::NotDone };
-    let Some(mut inside) = Inside::enter() else { return Quick::NotDone };
+pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> FastSend {
+    let Some(bytes) = few_bytes(data, count, data_type) else { return FastSend::NotDone };
+    let Some(mut inside) = Inside::enter() else { return FastSend::NotDone };
     let state = inside.state();
     if state.is_watched() {
-        return Quick::NotDone;
+        return FastSend::NotDone;
     }
     // SAFETY: as promised.
-    state.task.psend_quickly(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
+    state.task.psend_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
 }
 
-/// What is left to do after [`Quick::Wake`].
+/// What is left to do after [`FastSend::Wake`].
 #[cold]
 #[inline(never)]
 pub fn wake(tid: c_int) -> c_int {
-    call_silent(|entry| {
-        entry.task().wake(tid as u32);
+    call_silent(|guard| {
+        guard.task().wake(tid as u32);
         Ok(0)
     })
 }
@@ -114,21 +114,21 @@ pub unsafe fn precv(
     }
     let filter = state.task.filter(tid, tag);
     // SAFETY: as promised.
-    state.task.precv_quickly(&filter, unsafe { slice::from_raw_parts_mut(data.cast(), bytes) })
+    state.task.precv_fast(&filter, unsafe { slice::from_raw_parts_mut(data.cast(), bytes) })
 }
 
 /// `pvm_initsend`, if this way can do it.
 #[inline(always)]
 pub fn init_send(encoding: c_int) -> Option<c_int> {
-    Inside::enter()?.state().task.init_send_quickly(encoding)
+    Inside::enter()?.state().task.init_send_fast(encoding)
 }
 
 /// `pvm_send`, if this way can do it; says what it did.
 #[inline(always)]
-pub fn send(tid: c_int, tag: c_int) -> Quick {
-    let Some(mut inside) = Inside::enter() else { return Quick::NotDone };
+pub fn send(tid: c_int, tag: c_int) -> FastSend {
+    let Some(mut inside) = Inside::enter() else { return FastSend::NotDone };
     let state = inside.state();
-    if state.is_watched() { Quick::NotDone } else { state.task.send_quickly(tid, tag) }
+    if state.is_watched() { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
 }
 
 /// `pvm_recv`, if this way can do it, waiting a little.
@@ -140,7 +140,7 @@ pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
         return None;
     }
     let filter = state.task.filter(tid, tag);
-    state.task.receive_quickly(&filter)
+    state.task.receive_fast(&filter)
 }
 
 /// Bytes of packed items, if there are some and not many, one after another.
@@ -159,7 +159,7 @@ pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) ->
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
     let Some(mut inside) = Inside::enter() else { return false };
     // SAFETY: as promised.
-    inside.state().task.pack_quickly(kind, unsafe { slice::from_raw_parts(items, bytes) })
+    inside.state().task.pack_fast(kind, unsafe { slice::from_raw_parts(items, bytes) })
 }
 
 /// Unpacking, if this way can do it; says whether it did.
@@ -171,5 +171,5 @@ pub unsafe fn unpack(kind: Kind, items: *mut u8, count: c_int, stride: c_int) ->
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
     let Some(mut inside) = Inside::enter() else { return false };
     // SAFETY: as promised.
-    inside.state().task.unpack_quickly(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
+    inside.state().task.unpack_fast(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
 }

@@ -26,7 +26,7 @@ const PIECE_BYTES_MAX: usize = 8;
 /// What a quick send did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Quick {
+pub enum FastSend {
     /// Nothing.
     NotDone,
     /// All.
@@ -38,7 +38,7 @@ pub enum Quick {
 impl Task {
     /// [`Task::init_send`] in the place of the last send buffer.
     #[inline(always)]
-    pub fn init_send_quickly(&mut self, encoding: i32) -> Option<i32> {
+    pub fn init_send_fast(&mut self, encoding: i32) -> Option<i32> {
         let enc = match encoding {
             DATA_DEFAULT => ENC_XDR,
             DATA_RAW => OWN_DSIG,
@@ -62,7 +62,7 @@ impl Task {
 
     /// [`Task::pack`] of a few items behind others in a short message; says whether it did.
     #[inline(always)]
-    pub fn pack_quickly(&mut self, kind: Kind, items: &[u8]) -> bool {
+    pub fn pack_fast(&mut self, kind: Kind, items: &[u8]) -> bool {
         let store = &mut self.state.store;
         let Some(message) = store.reusable(store.send) else { return false };
         let native = message.enc == OWN_DSIG;
@@ -87,16 +87,16 @@ impl Task {
     /// [`Task::send`] of a tiny message to a peer that is known, while nothing else is to be done; says
     /// whether it did.
     #[inline(always)]
-    pub fn send_quickly(&mut self, to: i32, tag: i32) -> Quick {
+    pub fn send_fast(&mut self, to: i32, tag: i32) -> FastSend {
         let State { store, context, .. } = &mut self.state;
-        let Some(message) = store.reusable(store.send) else { return Quick::NotDone };
+        let Some(message) = store.reusable(store.send) else { return FastSend::NotDone };
         let usual = if message.enc == ENC_XDR { DEFAULT } else { NATIVE };
         if !is_plain(message) || message.enc != ENCODINGS[usual] || is_answer(tag) {
-            return Quick::NotDone;
+            return FastSend::NotDone;
         }
         let tiny = Tiny::of_numbers([*context as u32, tag as u32], usual, &message.small);
         let sent = send(&mut self.member, to, tag, tiny);
-        if sent != Quick::NotDone {
+        if sent != FastSend::NotDone {
             (message.ctx, message.tag, message.dst) = (*context, tag, to);
         }
         sent
@@ -105,14 +105,14 @@ impl Task {
     /// [`Task::psend`] of a tiny message to a peer that is known, while nothing else is to be done; says
     /// whether it did.
     #[inline(always)]
-    pub fn psend_quickly(&mut self, to: i32, tag: i32, body: &[u8]) -> Quick {
+    pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
         let tiny = Tiny::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
         send(&mut self.member, to, tag, tiny)
     }
 
     /// [`Task::try_precv`] of a tiny message that is there or comes at once.
     #[inline(always)]
-    pub fn precv_quickly(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+    pub fn precv_fast(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
         let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
         if !first.tiny.copy_numbers_to(data) {
             return None;
@@ -124,7 +124,7 @@ impl Task {
     /// [`Task::try_receive`] of a tiny message that is there or comes at once, in the place of the
     /// active receive buffer.
     #[inline(always)]
-    pub fn receive_quickly(&mut self, filter: &Filter) -> Option<i32> {
+    pub fn receive_fast(&mut self, filter: &Filter) -> Option<i32> {
         let mid = self.state.store.receive;
         if self.state.store.reusable(mid)?.small.capacity() < TINY_BYTES {
             return None;
@@ -144,7 +144,7 @@ impl Task {
 
     /// [`Task::unpack`] of a few items of a short message, if they are there; says whether it did.
     #[inline(always)]
-    pub fn unpack_quickly(&mut self, kind: Kind, items: &mut [u8]) -> bool {
+    pub fn unpack_fast(&mut self, kind: Kind, items: &mut [u8]) -> bool {
         let store = &mut self.state.store;
         let Some(message) = store.reusable(store.receive) else { return false };
         let native = message.enc == OWN_DSIG;
@@ -187,15 +187,15 @@ fn lies_alike(kind: Kind, bytes: usize) -> bool {
 }
 
 #[inline(always)]
-fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Quick {
-    let (Some(member), Some(tiny)) = (member, tiny) else { return Quick::NotDone };
+fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> FastSend {
+    let (Some(member), Some(tiny)) = (member, tiny) else { return FastSend::NotDone };
     if tag < 0 || member.daemon.is_none() || member.endpoint.should_poll() {
-        return Quick::NotDone;
+        return FastSend::NotDone;
     }
     match member.endpoint.send_tiny(to as u32, &tiny) {
-        Some(false) => Quick::Done,
-        Some(true) => Quick::Wake,
-        None => Quick::NotDone,
+        Some(false) => FastSend::Done,
+        Some(true) => FastSend::Wake,
+        None => FastSend::NotDone,
     }
 }
 
@@ -204,7 +204,7 @@ fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Q
 /// before, while there is time.
 #[inline(always)]
 fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter) -> Option<(i32, FirstTiny<'a>)> {
-    if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
+    if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
         return None;
     }
     let member = member.as_mut()?;
@@ -223,5 +223,5 @@ fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter
 }
 
 #[cfg(test)]
-#[path = "quick_tests.rs"]
+#[path = "fast_path_tests.rs"]
 mod tests;

@@ -15,7 +15,7 @@ const OTHER_THREADS_WAIT_MAX: Duration = Duration::from_secs(1);
 pub static AT_END: extern "C" fn() = at_end;
 
 extern "C" fn at_end() {
-    if let Some(mut entry) = process::enter_in_time(OTHER_THREADS_WAIT_MAX) {
-        entry.task().hand_over();
+    if let Some(mut guard) = process::enter_timeout(OTHER_THREADS_WAIT_MAX) {
+        guard.task().hand_over();
     }
 }
