@@ -1,7 +1,9 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
 use crate::direct::DirectLinks;
 use crate::groups::Groups;
+use crate::introductions::Introductions;
 use crate::receive::{Envelope, QueueSink};
+use crate::requests::{Purpose, Requests};
 use crate::task::State;
 use crate::wait::Parker;
 use crate::{EnrollError, Environment};
@@ -29,19 +31,15 @@ const FRAMES_IN_TURN_MAX: usize = 256;
 /// Polls without news after which the socket is looked at, to see that the daemon has died.
 const QUIET_POLLS_MAX: u32 = 4096;
 
-/// What becomes of the answer to a request.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Fate {
-    /// Somebody holds the ticket.
-    PostedReceive,
-    /// It has come.
-    Here(Reply),
-    /// Nobody asks for it.
-    Unheeded,
-    /// It ends the introduction to that peer.
-    Introduction(Tid),
-    /// It says whether there is a direct link to that peer.
-    Direct(Tid),
+/// When the task reads the daemon's socket. The port table counts the daemon's frames, so a look at the
+/// count mostly saves the system call.
+struct SocketPolls {
+    /// How many frames the port table had counted at the last read.
+    frames_seen: u32,
+    /// Polls since the last read.
+    quiet: u32,
+    /// The socket is read at the next poll in any case.
+    requested: bool,
 }
 
 /// A task's membership of the machine.
@@ -54,18 +52,9 @@ pub(crate) struct Member {
     /// `None` when the daemon is gone.
     pub daemon: Option<Link>,
     pub halting: bool,
-    /// Requests that have not been answered, or whose answers have not been fetched.
-    pub requests: Vec<(u32, Fate)>,
-    next_wait: u32,
-    /// Peers to which the daemon could not introduce us: dead ones (`NoTask`), and those for whose
-    /// descriptors or memory there was no room (`OutOfRes`).
-    pub refused: Vec<(Tid, Code)>,
-    /// Peers that could not be mapped when they were introduced, with segment and doorbell.
-    unmapped: Vec<(Tid, [OwnedFd; 2])>,
-    frames_seen: u32,
-    quiet_polls: u32,
-    /// The socket is worth a look whatever the port table says.
-    pub look_at_socket: bool,
+    pub requests: Requests,
+    pub introductions: Introductions,
+    socket_polls: SocketPolls,
     /// Something has come since the task was about to sleep; there may be more.
     pub may_have_more: bool,
     /// Since when nothing has come, as far as it matters: of a task that sleeps with much free
@@ -118,13 +107,9 @@ impl Member {
             endpoint,
             daemon: Some(link),
             halting: false,
-            requests: Vec::new(),
-            next_wait: 1,
-            refused: Vec::new(),
-            unmapped: Vec::new(),
-            frames_seen: 0,
-            quiet_polls: 0,
-            look_at_socket: true,
+            requests: Requests::default(),
+            introductions: Introductions::default(),
+            socket_polls: SocketPolls { frames_seen: 0, quiet: 0, requested: true },
             may_have_more: false,
             idle_since: None,
             posted: false,
@@ -147,7 +132,7 @@ impl Member {
         self.endpoint.inherit();
         // Threads that slept are the parent's.
         self.parker = Parker::default();
-        self.look_at_socket = true;
+        self.request_socket_poll();
         true
     }
 
@@ -207,24 +192,23 @@ impl Member {
         self.finish_send(to, sent)
     }
 
-    /// Sends a request.
-    pub fn request(&mut self, request: Request, fate: Fate) -> Result<u32, Code> {
-        let wait = self.next_wait;
-        self.next_wait = self.next_wait.wrapping_add(1);
-        if !self.send(&ToDaemon::Request { wait, request }) {
+    /// Sends a request; returns its number.
+    pub fn request(&mut self, request: Request, purpose: Purpose) -> Result<u32, Code> {
+        let number = self.requests.next_number();
+        if !self.send(&ToDaemon::Request { wait: number, request }) {
             return Err(Code::NoMem);
         }
         if self.daemon.is_none() {
             return Err(Code::SysErr);
         }
-        self.requests.push((wait, fate));
-        Ok(wait)
+        self.requests.add(number, purpose);
+        Ok(number)
     }
 
     /// The daemon is gone: nothing that was asked will be answered.
     fn lose_daemon(&mut self) {
         self.daemon = None;
-        self.requests.retain(|(_, fate)| matches!(fate, Fate::Here(_)));
+        self.requests.on_daemon_lost();
         self.direct.open_requests = 0;
         self.parker.forget_descriptors();
     }
@@ -240,8 +224,19 @@ impl Member {
     /// Whether the socket may have something. No system call.
     #[inline]
     pub fn control_may_be_ready(&mut self) -> bool {
-        self.quiet_polls += 1;
-        self.look_at_socket || self.quiet_polls > QUIET_POLLS_MAX || self.frames() != self.frames_seen
+        let polls = &mut self.socket_polls;
+        polls.quiet += 1;
+        polls.requested || polls.quiet > QUIET_POLLS_MAX || self.frames() != self.socket_polls.frames_seen
+    }
+
+    /// Has the socket read at the next poll, whatever the port table says.
+    pub fn request_socket_poll(&mut self) {
+        self.socket_polls.requested = true;
+    }
+
+    #[cfg(test)]
+    pub fn cancel_socket_poll(&mut self) {
+        self.socket_polls.requested = false;
     }
 
     #[inline]
@@ -252,17 +247,15 @@ impl Member {
     /// Handles the frames that have come. The news of a peer's end comes before all that the daemon
     /// tells others about it; then everything that the peer had sent is taken in first.
     pub fn read_control(&mut self, state: &mut State) -> usize {
-        self.look_at_socket = false;
-        self.quiet_polls = 0;
-        self.frames_seen = self.frames();
+        self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
         while let Some(link) = &mut self.daemon {
             if count == FRAMES_IN_TURN_MAX {
-                self.look_at_socket = true;
+                self.request_socket_poll();
                 break;
             }
             if self.direct.draining.is_some() {
-                self.look_at_socket = true;
+                self.request_socket_poll();
                 break;
             }
             match link.flush().and_then(|()| link.receive_from_daemon()) {
@@ -288,7 +281,7 @@ impl Member {
                 let own = self.tid.0 as i32;
                 self.endpoint.poll_dead(peer.0, &mut QueueSink { state, own });
                 self.endpoint.peer_gone(peer.0);
-                self.unmapped.retain(|(unmapped, _)| *unmapped != peer);
+                self.introductions.forget(peer);
                 state.route_changed(peer, None);
             }
             ToTask::Direct(direct) => self.on_direct_link(state, &direct, descriptors),
@@ -302,52 +295,44 @@ impl Member {
         }
     }
 
-    fn on_reply(&mut self, state: &mut State, wait: u32, reply: Reply) {
-        let Some(at) = self.requests.iter().position(|(number, _)| *number == wait) else { return };
-        match &self.requests[at].1 {
-            Fate::PostedReceive => self.requests[at].1 = Fate::Here(reply),
-            Fate::Here(_) => {}
-            Fate::Unheeded => {
-                self.requests.swap_remove(at);
-            }
-            Fate::Direct(peer) => {
+    fn on_reply(&mut self, state: &mut State, number: u32, reply: Reply) {
+        let Some((purpose, reply)) = self.requests.on_reply(number, reply) else { return };
+        let failed = matches!(reply, Reply::Error(_));
+        match purpose {
+            Purpose::DirectLink(peer) => {
                 self.direct.open_requests -= 1;
-                if matches!(reply, Reply::Error(_)) {
-                    self.direct.on_refused(*peer);
+                if failed {
+                    self.direct.on_refused(peer);
                 }
-                self.requests.swap_remove(at);
             }
-            Fate::Introduction(peer) => {
-                let peer = *peer;
-                self.requests.swap_remove(at);
-                // The daemon introduces nobody twice; there may be room by now for one who came before.
+            Purpose::Introduction(peer) => {
+                // The daemon introduces a peer only once. A peer that could not be mapped then may fit now.
                 self.connect_introduced(state);
                 if !self.endpoint.is_connected(peer.0) {
-                    let dead = matches!(reply, Reply::Error(_));
-                    self.refused.push((peer, if dead { Code::NoTask } else { Code::OutOfRes }));
+                    self.introductions.refuse(peer, if failed { Code::NoTask } else { Code::OutOfRes });
                 }
             }
+            Purpose::Caller | Purpose::Ignored => {}
         }
     }
 
-    /// A peer that the daemon introduces.
+    /// Connects to a peer that the daemon introduces.
     fn on_peer(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
-        // Without descriptors (this process has no room for them) the peer stays a stranger.
+        // Without descriptors (this process has no room for them) the peer stays unconnected.
         let Ok(descriptors) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
-        self.unmapped.retain(|(unmapped, _)| *unmapped != peer);
-        self.unmapped.push((peer, descriptors));
+        self.introductions.add(peer, descriptors);
         self.connect_introduced(state);
     }
 
-    /// Meets those whom the daemon has introduced. One for whom there is no address space is tried again: it
-    /// may have sent something. Whether there was one.
+    /// Connects to the peers that the daemon has introduced. A peer whose memory does not fit into the
+    /// address space stays for another try, since it may have sent something. Returns whether there was one.
     fn connect_introduced(&mut self, state: &mut State) -> bool {
         let mut starved = false;
-        for (peer, descriptors) in std::mem::take(&mut self.unmapped) {
+        for (peer, descriptors) in self.introductions.take() {
             match self.endpoint.try_connect(peer.0, descriptors) {
                 Ok(()) => self.on_connected(state, peer),
                 Err((error, descriptors)) if error.kind() == ErrorKind::OutOfMemory => {
-                    self.unmapped.push((peer, descriptors));
+                    self.introductions.add(peer, descriptors);
                     starved = true;
                 }
                 Err(_) => {}
@@ -367,7 +352,7 @@ impl Member {
     /// Whether something that was sent cannot be had for want of address space, as far as was seen since the
     /// last call.
     pub fn take_starved(&mut self, state: &mut State) -> bool {
-        self.endpoint.take_starved() || (!self.unmapped.is_empty() && self.connect_introduced(state))
+        self.endpoint.take_starved() || (self.introductions.any() && self.connect_introduced(state))
     }
 }
 

@@ -16,6 +16,7 @@ mod fast_path;
 pub mod fuzz;
 mod groups;
 mod handlers;
+mod introductions;
 mod local_notify;
 mod message;
 mod offers;
@@ -37,7 +38,7 @@ mod wait;
 
 pub use environment::{EnrollError, Environment};
 pub use fast_path::FastSend;
-pub use groups::{Barrier, Collective, Group, GroupWait, InPlace, Share};
+pub use groups::{BarrierArrival, Collective, Group, GroupMember, GroupWait, InPlace};
 pub use options::OptionNumber;
 pub use output::{OutputEvent, OutputKind};
 pub use session::{Received, Session};

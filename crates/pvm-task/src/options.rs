@@ -273,7 +273,7 @@ impl Task {
         if self.state.settings.own_changed && self.is_connected() {
             self.state.settings.own_changed = false;
             let own = self.state.settings.own.clone();
-            self.begin_unheeded(Request::SetOwn(own));
+            self.send_request(Request::SetOwn(own));
         }
     }
 
@@ -282,7 +282,7 @@ impl Task {
         let route = self.state.settings.route;
         let request = self.member.as_mut().and_then(|member| member.direct.set_route(route));
         if let Some(request) = request {
-            self.begin_unheeded(request);
+            self.send_request(request);
         }
     }
 

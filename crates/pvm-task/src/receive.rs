@@ -301,9 +301,9 @@ impl Task {
     }
 
     /// The next look at what has come includes the daemon's frames, whatever the port table says.
-    pub(crate) fn look_at_socket(&mut self) {
+    pub(crate) fn request_socket_poll(&mut self) {
         if let Some(member) = &mut self.member {
-            member.look_at_socket = true;
+            member.request_socket_poll();
         }
     }
 

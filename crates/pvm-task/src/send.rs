@@ -1,9 +1,10 @@
 //! Sending (contract 2.2).
 use crate::Task;
-use crate::control::{Fate, Member};
+use crate::control::Member;
 use crate::direct;
 use crate::message::{BODY_BYTES_MAX, Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
+use crate::requests::Purpose;
 use crate::types::{Source, Submit};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
 use pvm_core::flows::{LIST, LISTED};
@@ -162,17 +163,16 @@ impl Member {
 
     /// Has the daemon introduce a peer of this host, or itself.
     fn request_introduction(&mut self, to: Tid) -> Result<Route, Code> {
-        if let Some(at) = self.refused.iter().position(|(refused, _)| *refused == to) {
-            return match self.refused.swap_remove(at).1 {
-                Code::OutOfRes => Err(Code::OutOfRes),
-                _ => Ok(Route::Gone),
-            };
+        match self.introductions.take_refusal(to) {
+            Some(Code::OutOfRes) => return Err(Code::OutOfRes),
+            Some(_) => return Ok(Route::Gone),
+            None => {}
         }
         if to.is_task() && !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
             return Ok(Route::Gone);
         }
-        if !self.requests.iter().any(|(_, fate)| *fate == Fate::Introduction(to)) {
-            self.request(Request::Connect(to), Fate::Introduction(to))?;
+        if !self.requests.is_introducing(to) {
+            self.request(Request::Connect(to), Purpose::Introduction(to))?;
         }
         Ok(Route::Introducing)
     }
@@ -462,7 +462,7 @@ impl Task {
         let lacks = member.needs_direct_link(to);
         if lacks {
             // The other task may have asked, and the link lie there already.
-            member.look_at_socket = true;
+            member.request_socket_poll();
         }
         if lacks || member.direct.has_pending() {
             self.take_in_now();

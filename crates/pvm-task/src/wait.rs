@@ -371,7 +371,7 @@ impl Task {
             self.prepare_park();
         }
         if let Some(member) = &mut self.member {
-            member.look_at_socket = true;
+            member.request_socket_poll();
         }
         if self.take_in() > 0 || self.state.store.queue.first_hidden().is_some() {
             if let Some(member) = &self.member {
@@ -411,7 +411,7 @@ impl Task {
             self.state.news |= member.groups.unpark();
             if member.parker.sleeper.take().is_some() {
                 member.parker.clear_wake();
-                member.look_at_socket = true;
+                member.request_socket_poll();
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::wait::wait_by;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
-use pvm_task::{Collective, InPlace, Kind, Share, Task, Waiter};
+use pvm_task::{Collective, GroupMember, InPlace, Kind, Task, Waiter};
 use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::time::Duration;
@@ -93,12 +93,12 @@ impl Call {
     }
 }
 
-fn send(guard: &mut Guard, operation: &Collective, to: Share, share: Result<&[u8], c_int>) -> Outcome {
+fn send(guard: &mut Guard, operation: &Collective, to: GroupMember, share: Result<&[u8], c_int>) -> Outcome {
     submit(guard, |task| task.send_share(operation, to, share))
 }
 
 /// Sends the own share to the root.
-fn send_to_root(guard: &mut Guard, operation: &Collective, root: Share, data: Memory) -> Outcome {
+fn send_to_root(guard: &mut Guard, operation: &Collective, root: GroupMember, data: Memory) -> Outcome {
     send(guard, operation, root, Ok(data.read()))?;
     if guard.task().is_far_ahead(operation) {
         // In vain after a while: the root may have other things to do for a long time.
@@ -112,7 +112,7 @@ fn send_to_root(guard: &mut Guard, operation: &Collective, root: Share, data: Me
 
 /// Receives a member's share into `data`.
 #[inline]
-fn receive(guard: &mut Guard, operation: &Collective, from: Share, mut data: Memory) -> Result<(), Failure> {
+fn receive(guard: &mut Guard, operation: &Collective, from: GroupMember, mut data: Memory) -> Result<(), Failure> {
     match guard.task().try_share(operation, from, data.write()) {
         Some(result) => result.map_err(Failure),
         None => receive_slow(guard, operation, from, data),
@@ -120,7 +120,7 @@ fn receive(guard: &mut Guard, operation: &Collective, from: Share, mut data: Mem
 }
 
 #[inline(never)]
-fn receive_slow(guard: &mut Guard, operation: &Collective, from: Share, mut data: Memory) -> Result<(), Failure> {
+fn receive_slow(guard: &mut Guard, operation: &Collective, from: GroupMember, mut data: Memory) -> Result<(), Failure> {
     let wait = guard.task().await_share(operation, from, data.bytes);
     let result = wait_by(guard, Waiter::for_members(None), &mut |guard| {
         if guard.state().has_callbacks {
@@ -136,7 +136,7 @@ fn receive_slow(guard: &mut Guard, operation: &Collective, from: Share, mut data
 fn combine_in_place(
     guard: &mut Guard,
     operation: &Collective,
-    from: Share,
+    from: GroupMember,
     data: Memory,
     item_bytes: usize,
     combine: Combiner,
@@ -174,7 +174,7 @@ enum Direction {
 fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     let refusal = Code::BadParam;
     let Ok(operation) = this.begin(guard) else { return refusal.into() };
-    let partners: Vec<Share> = match operation.root() {
+    let partners: Vec<GroupMember> = match operation.root() {
         Some(root) => vec![root],
         None => operation.others().collect(),
     };

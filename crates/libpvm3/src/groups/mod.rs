@@ -14,7 +14,7 @@ use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Reply, Request};
 use pvm_core::trace::Value;
-use pvm_task::{Barrier, Group, Task, Waiter};
+use pvm_task::{BarrierArrival, Group, Task, Waiter};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_in
 #[inline]
 fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
     let group = find(guard, name)?;
-    let barrier = guard.task().arrive(&group, count)?;
+    let barrier = guard.task().begin_barrier(&group, count)?;
     let result = match guard.task().poll_barrier(&barrier) {
         Some(result) => result,
         None => pass(guard, &barrier),
@@ -170,7 +170,7 @@ fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
 const LOOKS: u32 = 16;
 
 /// Waits at a barrier.
-fn pass(guard: &mut Guard, barrier: &Barrier) -> Result<(), Code> {
+fn pass(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
     let mut looks = 0;
     let passed = wait_by(guard, Waiter::for_members(None), &mut |guard| {
         let result = guard.task().poll_barrier(barrier);

@@ -78,7 +78,7 @@ impl Side {
     }
 
     fn progress(&mut self) {
-        self.member().look_at_socket = true;
+        self.member().request_socket_poll();
         // Who is about to sleep looks well.
         self.task.prepare_park();
         self.task.progress();

@@ -10,8 +10,9 @@ pub(crate) mod link;
 pub(crate) mod send_queue;
 mod stall;
 
-use crate::control::{Fate, Member};
+use crate::control::Member;
 use crate::message::OWN_DSIG;
+use crate::requests::Purpose;
 use crate::system::TC_ROUTE_SWITCH;
 use crate::task::State;
 use fallback::{Backoff, ReceivedOnLink, RouteSwitch};
@@ -402,7 +403,7 @@ impl Member {
     /// Has the link made that is lacking. Once a task: where there can be none the default route stays.
     pub(crate) fn request_direct_link(&mut self, to: Tid) {
         self.direct.backoffs.entry(to).or_default().requested();
-        if self.direct.may_request() && self.request(Request::Direct(to), Fate::Direct(to)).is_ok() {
+        if self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
             self.direct.open_requests += 1;
         }
     }
@@ -611,7 +612,7 @@ mod tests {
         let (near, _far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let direct = Direct { peer: one, calls: true, secret: None };
         daemon.send_to_task(&ToTask::Direct(direct), &[near.as_fd()]).unwrap();
-        task.member.as_mut().unwrap().look_at_socket = false;
+        task.member.as_mut().unwrap().cancel_socket_poll();
         for peer in [one, two, two, one] {
             task.update_route(peer);
         }

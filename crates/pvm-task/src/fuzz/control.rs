@@ -1,5 +1,6 @@
 //! Bytes from nowhere for a member of the machine: what its daemon tells it, with descriptors.
-use crate::control::{Fate, Member};
+use crate::control::Member;
+use crate::requests::Purpose;
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
@@ -51,16 +52,16 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let Ok((mut member, _)) = Member::enter(link, &environment, None) else { return Ok(()) };
     let mut task = Task::new(&environment);
     let fates = [
-        Fate::PostedReceive,
-        Fate::Unheeded,
-        Fate::Introduction(Tid(NAMES[0])),
-        Fate::Introduction(Tid(NAMES[4])),
-        Fate::PostedReceive,
-        Fate::Direct(Tid(NAMES[0])),
+        Purpose::Caller,
+        Purpose::Ignored,
+        Purpose::Introduction(Tid(NAMES[0])),
+        Purpose::Introduction(Tid(NAMES[4])),
+        Purpose::Caller,
+        Purpose::DirectLink(Tid(NAMES[0])),
     ];
     let requests = fates.len();
     for fate in fates {
-        member.direct.open_requests += usize::from(matches!(fate, Fate::Direct(_)));
+        member.direct.open_requests += usize::from(matches!(fate, Purpose::DirectLink(_)));
         // One who is not heard any more has hung up.
         let _ = member.request(Request::Config, fate);
     }

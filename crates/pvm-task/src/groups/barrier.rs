@@ -7,15 +7,15 @@ use pvm_core::tid::Tid;
 use pvm_fmp::{Refused, Sent};
 
 /// A barrier at which this task has arrived.
-pub struct Barrier {
+pub struct BarrierArrival {
     group: Group,
-    place: Place,
+    at: ArrivedAt,
 }
 
 /// Where it has.
-enum Place {
+enum ArrivedAt {
     /// In the memory of the group; without a wait if the barrier has opened at once.
-    Memory { generation: u32, wait: Option<GroupWait> },
+    SharedMemory { generation: u32, wait: Option<GroupWait> },
     /// By the daemon, since members live on several hosts.
     Daemon(Ticket),
 }
@@ -28,14 +28,14 @@ impl Task {
     /// [`Task::end_barrier`]. `NotInGroup`; `BadParam` for a count that nobody can mean;
     /// `Mismatch` where others wait for another count; `NoGroup` where the group is no more.
     #[inline]
-    pub fn arrive(&mut self, group: &Group, count: i32) -> Result<Barrier, Code> {
-        self.is_watched_over()?;
+    pub fn begin_barrier(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
+        self.check_connected()?;
         if self.in_handler() {
             return Err(Code::NotImpl);
         }
         let known = &group.0;
-        let stranger = if known.view.is_broken() { Code::NoGroup } else { Code::NotInGroup };
-        let instance = known.instance.ok_or(stranger)?;
+        let not_member = if known.view.is_broken() { Code::NoGroup } else { Code::NotInGroup };
+        let instance = known.instance.ok_or(not_member)?;
         let size = known.view.size();
         let need = match count {
             ALL => size.max(1),
@@ -51,28 +51,28 @@ impl Task {
         let generation = arrival.generation;
         if arrival.last {
             self.release(group, generation);
-            return Ok(Barrier { group: group.clone(), place: Place::Memory { generation, wait: None } });
+            return Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::SharedMemory { generation, wait: None } });
         }
         let wait = self.wait_in(known, instance, Some(generation));
         if arrival.short {
-            self.report_short(known.id, size);
+            self.report_too_few(known.id, size);
         }
-        Ok(Barrier { group: group.clone(), place: Place::Memory { generation, wait: Some(wait) } })
+        Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::SharedMemory { generation, wait: Some(wait) } })
     }
 
     /// The daemon knows how many there are.
     #[cold]
-    fn arrive_by_daemon(&mut self, group: &Group, count: i32) -> Result<Barrier, Code> {
+    fn arrive_by_daemon(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
         let ticket = self.begin(Request::Barrier { group: group.0.id, count })?;
-        Ok(Barrier { group: group.clone(), place: Place::Daemon(ticket) })
+        Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::Daemon(ticket) })
     }
 
     /// The barrier is behind this task, whatever came of it.
     #[inline]
-    pub fn end_barrier(&mut self, barrier: Barrier) {
-        match barrier.place {
-            Place::Memory { wait, .. } => wait.into_iter().for_each(|wait| self.end_group_wait(wait)),
-            Place::Daemon(ticket) => self.forget(ticket),
+    pub fn end_barrier(&mut self, barrier: BarrierArrival) {
+        match barrier.at {
+            ArrivedAt::SharedMemory { wait, .. } => wait.into_iter().for_each(|wait| self.end_group_wait(wait)),
+            ArrivedAt::Daemon(ticket) => self.forget(ticket),
         }
     }
 
@@ -96,7 +96,7 @@ impl Task {
     }
 
     #[cold]
-    fn report_short(&mut self, group: u64, size: u32) {
+    fn report_too_few(&mut self, group: u64, size: u32) {
         if let Some(member) = &mut self.member {
             member.send(&ToDaemon::CheckBarrier { group, size });
         }
@@ -105,16 +105,16 @@ impl Task {
     /// What has become of a barrier; `None` while others are missing. When it can no longer be
     /// reached: `NoTask`, or `NoGroup` in a group that has ended with that.
     #[inline]
-    pub fn poll_barrier(&mut self, barrier: &Barrier) -> Option<Result<(), Code>> {
+    pub fn poll_barrier(&mut self, barrier: &BarrierArrival) -> Option<Result<(), Code>> {
         let known = &barrier.group.0;
-        let generation = match &barrier.place {
-            Place::Memory { generation, .. } => *generation,
-            Place::Daemon(ticket) => return self.poll_reply(ticket).map(|answer| answer.map(|_| ())),
+        let generation = match &barrier.at {
+            ArrivedAt::SharedMemory { generation, .. } => *generation,
+            ArrivedAt::Daemon(ticket) => return self.poll_reply(ticket).map(|answer| answer.map(|_| ())),
         };
         match known.view.passed(generation) {
             Some(Ok(())) => Some(Ok(())),
             Some(Err(_)) => Some(Err(known.loss())),
-            None => self.is_watched_over().err().map(Err),
+            None => self.check_connected().err().map(Err),
         }
     }
 }

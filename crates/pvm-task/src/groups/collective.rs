@@ -8,7 +8,7 @@
 //! All shares go straight to or from the root. A tree over the members would need all of them to
 //! see the same membership; while somebody joins or dies they do not, and a share that goes to the
 //! wrong parent is one that another operation takes for its own.
-use super::{Group, GroupWait, InPlace, Known, Roll};
+use super::{CachedGroup, Group, GroupWait, InPlace, Membership};
 use crate::Task;
 use crate::message::OWN_DSIG;
 use crate::receive::Target;
@@ -31,10 +31,10 @@ fn content(delivered: Delivered, bytes: usize) -> Result<(), i32> {
 
 /// One call of a collective operation.
 pub struct Collective {
-    known: Rc<Known>,
-    roll: Rc<Roll>,
+    known: Rc<CachedGroup>,
+    membership: Rc<Membership>,
     instance: u32,
-    root: Share,
+    root: GroupMember,
     tag: i32,
     /// Of the items of which shares consist.
     kind: Kind,
@@ -42,7 +42,7 @@ pub struct Collective {
 
 /// Another member's part in the operation.
 #[derive(Clone, Copy)]
-pub struct Share {
+pub struct GroupMember {
     /// The member.
     pub instance: u32,
     tid: u32,
@@ -50,7 +50,7 @@ pub struct Share {
 
 /// Where the queue to a root stood after a share.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct QueuePosition {
     root: u32,
     written: u64,
 }
@@ -65,7 +65,7 @@ const SHORT_SHARES: u32 = 512;
 /// little to wait for any more, and has not run out of shares yet.
 const TAKEN_SHARES: u32 = 509;
 
-impl Known {
+impl CachedGroup {
     /// Whether a share of so many bytes is one to count.
     #[inline]
     fn counts(&self, bytes: usize) -> bool {
@@ -92,32 +92,33 @@ impl Collective {
 
     /// How many members take part.
     pub fn size(&self) -> usize {
-        self.roll.members.len()
+        self.membership.members.len()
     }
 
     /// Whether instances are numbered without holes.
     pub fn is_whole(&self) -> bool {
-        self.roll.members.last().is_none_or(|(last, _)| *last as usize + 1 == self.size())
+        self.membership.members.last().is_none_or(|(last, _)| *last as usize + 1 == self.size())
     }
 
     /// The other members, by instance.
-    pub fn others(&self) -> impl Iterator<Item = Share> + use<'_> {
-        let others = self.roll.members.iter().filter(|(instance, _)| *instance != self.instance);
-        others.map(|(instance, tid)| Share { instance: *instance, tid: *tid })
+    pub fn others(&self) -> impl Iterator<Item = GroupMember> + use<'_> {
+        let others = self.membership.members.iter().filter(|(instance, _)| *instance != self.instance);
+        others.map(|(instance, tid)| GroupMember { instance: *instance, tid: *tid })
     }
 
     /// The root, for others than itself.
-    pub fn root(&self) -> Option<Share> {
+    pub fn root(&self) -> Option<GroupMember> {
         (self.instance != self.root.instance).then_some(self.root)
     }
 
-    fn filter(&self, share: Share) -> Filter {
+    fn filter(&self, share: GroupMember) -> Filter {
         Filter { src: share.tid as i32, tag: self.tag, ctx: self.known.ctx() }
     }
 
     /// Whether the member still is where it was.
-    fn is_there(&self, share: Share) -> bool {
-        self.known.view.version() == self.roll.version || self.known.view.tid_of(share.instance) == Some(share.tid)
+    fn is_there(&self, share: GroupMember) -> bool {
+        self.known.view.version() == self.membership.version
+            || self.known.view.tid_of(share.instance) == Some(share.tid)
     }
 }
 
@@ -125,25 +126,30 @@ impl Task {
     /// Begins an operation. `NotInGroup`, `NoInst` (no such root), `NoGroup`.
     #[inline]
     pub fn begin_collective(&mut self, group: &Group, root: i32, tag: i32, kind: Kind) -> Result<Collective, Code> {
-        self.is_watched_over()?;
+        self.check_connected()?;
         if self.in_handler() {
             return Err(Code::NotImpl);
         }
         let known = group.0.clone();
         let instance = known.instance.ok_or(Code::NotInGroup)?;
-        let roll = known.last_roll().unwrap_or_else(|| self.call_roll(&known));
+        let membership = known.cached_membership().unwrap_or_else(|| self.refresh_membership(&known));
         let root = u32::try_from(root).map_err(|_| Code::NoInst)?;
         if known.view.is_closed() {
             return Err(Code::NoGroup);
         }
-        let root = Share { instance: root, tid: roll.tid_of(root).ok_or(Code::NoInst)? };
-        Ok(Collective { known, roll, instance, root, tag, kind })
+        let root = GroupMember { instance: root, tid: membership.tid_of(root).ok_or(Code::NoInst)? };
+        Ok(Collective { known, membership, instance, root, tag, kind })
     }
 
     /// Sends this task's share to another member, or the code of its failure in its place. Call
     /// again on [`Submit::Again`], as with [`Task::send`].
     #[inline]
-    pub fn send_share(&mut self, operation: &Collective, to: Share, share: Result<&[u8], i32>) -> Result<Submit, Code> {
+    pub fn send_share(
+        &mut self,
+        operation: &Collective,
+        to: GroupMember,
+        share: Result<&[u8], i32>,
+    ) -> Result<Submit, Code> {
         let (body, failure) = match share {
             Ok(body) => (body, 0),
             Err(code) => (&[][..], code),
@@ -156,11 +162,11 @@ impl Task {
         Ok(submitted)
     }
 
-    fn note_ahead(&mut self, operation: &Collective, to: Share) {
+    fn note_ahead(&mut self, operation: &Collective, to: GroupMember) {
         let Some(member) = &self.member else { return };
         let mut ahead = operation.known.ahead.get();
         ahead.rotate_right(1);
-        ahead[0] = Some(Mark { root: to.tid, written: member.endpoint.written(to.tid) });
+        ahead[0] = Some(QueuePosition { root: to.tid, written: member.endpoint.written(to.tid) });
         operation.known.ahead.set(ahead);
     }
 
@@ -172,7 +178,7 @@ impl Task {
 
     /// Whether the root has not read as far as that. What it has read is not asked for again: each look takes
     /// a cache line from the root that it writes for every share.
-    fn is_unread(&mut self, operation: &Collective, mark: Mark) -> bool {
+    fn is_unread(&mut self, operation: &Collective, mark: QueuePosition) -> bool {
         let Some(member) = &mut self.member else { return false };
         if !member.endpoint.has_read(mark.root, mark.written) {
             return true;
@@ -184,7 +190,7 @@ impl Task {
     }
 
     /// This task waits for a share of so many bytes from now on, until [`Task::end_share`].
-    pub fn await_share(&mut self, operation: &Collective, from: Share, bytes: usize) -> GroupWait {
+    pub fn await_share(&mut self, operation: &Collective, from: GroupMember, bytes: usize) -> GroupWait {
         self.begin_precv(&operation.filter(from), bytes);
         self.wait_in(&operation.known, operation.instance, None)
     }
@@ -205,7 +211,7 @@ impl Task {
     /// member has sent, and nothing else. `Mismatch` for another length, `NoTask` or `NoGroup` when
     /// the member is gone; a failure that was sent in place of the share is given as it is.
     #[inline]
-    pub fn try_share(&mut self, operation: &Collective, from: Share, data: &mut [u8]) -> Option<Result<(), i32>> {
+    pub fn try_share(&mut self, operation: &Collective, from: GroupMember, data: &mut [u8]) -> Option<Result<(), i32>> {
         self.try_share_into(operation, from, data.len(), data)
     }
 
@@ -214,7 +220,7 @@ impl Task {
     pub fn try_share_in_place(
         &mut self,
         operation: &Collective,
-        from: Share,
+        from: GroupMember,
         share: &mut InPlace<'_>,
     ) -> Option<Result<(), i32>> {
         self.try_share_into(operation, from, share.bytes(), share)
@@ -224,7 +230,7 @@ impl Task {
     fn try_share_into<T: Target + ?Sized>(
         &mut self,
         operation: &Collective,
-        from: Share,
+        from: GroupMember,
         bytes: usize,
         target: &mut T,
     ) -> Option<Result<(), i32>> {
@@ -244,7 +250,7 @@ impl Task {
             }
             None if !operation.is_there(from) => self.last_share(operation, from, bytes, target),
             None if operation.known.view.is_closed() => Some(Err(Code::NoGroup.number())),
-            None => self.is_watched_over().err().map(|code| Err(code.number())),
+            None => self.check_connected().err().map(|code| Err(code.number())),
         }
     }
 
@@ -253,11 +259,11 @@ impl Task {
     fn last_share<T: Target + ?Sized>(
         &mut self,
         operation: &Collective,
-        from: Share,
+        from: GroupMember,
         bytes: usize,
         target: &mut T,
     ) -> Option<Result<(), i32>> {
-        self.look_at_socket();
+        self.request_socket_poll();
         self.take_in_all();
         match self.try_precv_from(&operation.filter(from), operation.kind, target) {
             Some(delivered) => Some(content(delivered, bytes)),
@@ -274,9 +280,9 @@ impl Task {
 
     #[cold]
     fn look_for_shares(&mut self, operation: &Collective) -> Result<(), Code> {
-        self.look_at_socket();
+        self.request_socket_poll();
         self.take_in_all();
-        let left = |share: &Share| !operation.is_there(*share);
+        let left = |share: &GroupMember| !operation.is_there(*share);
         let lacks = |share| self.state.store.find(&operation.filter(share)).is_none();
         if operation.others().filter(left).any(lacks) {
             self.give_up_shares(operation);
@@ -292,7 +298,7 @@ impl Task {
     }
 
     /// The same with one member's share.
-    pub fn give_up_share(&mut self, operation: &Collective, from: Share) {
+    pub fn give_up_share(&mut self, operation: &Collective, from: GroupMember) {
         if let Some(member) = &mut self.member {
             member.groups.unwanted.push(operation.filter(from));
         }
@@ -319,19 +325,19 @@ impl Task {
 
     /// Who the members are now. What others had sent before they went is of no use to anybody.
     #[cold]
-    fn call_roll(&mut self, known: &Known) -> Rc<Roll> {
-        let roll = known.call_roll();
-        self.drop_shares(known, |tid| roll.members.iter().all(|(_, member)| *member as i32 != tid));
-        roll
+    fn refresh_membership(&mut self, known: &CachedGroup) -> Rc<Membership> {
+        let membership = known.refresh_membership();
+        self.drop_shares(known, |tid| membership.members.iter().all(|(_, member)| *member as i32 != tid));
+        membership
     }
 
     /// Forgets all shares of a group that this task has left.
-    pub(super) fn drop_all_shares(&mut self, known: &Known) {
+    pub(super) fn drop_all_shares(&mut self, known: &CachedGroup) {
         self.take_in_all();
         self.drop_shares(known, |_| true);
     }
 
-    fn drop_shares(&mut self, known: &Known, stale: impl Fn(i32) -> bool) {
+    fn drop_shares(&mut self, known: &CachedGroup, stale: impl Fn(i32) -> bool) {
         let ctx = known.ctx();
         if let Some(member) = &mut self.member {
             member.groups.unwanted.retain(|unwanted| unwanted.ctx != ctx || !stale(unwanted.src));

@@ -6,8 +6,8 @@ mod barrier;
 mod collective;
 mod in_place;
 
-pub use barrier::Barrier;
-pub use collective::{Collective, Share};
+pub use barrier::BarrierArrival;
+pub use collective::{Collective, GroupMember};
 pub use in_place::InPlace;
 
 use crate::Task;
@@ -21,32 +21,32 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// A group that this task has asked for.
-pub(crate) struct Known {
+pub(crate) struct CachedGroup {
     id: u64,
     name: Vec<u8>,
     view: GroupView,
     /// The own instance; `None` for no member.
     instance: Option<u32>,
     /// Who the members were when that last mattered.
-    roll: RefCell<Rc<Roll>>,
+    membership: RefCell<Rc<Membership>>,
     /// Who they were when the group was frozen: for this task they stay.
-    frozen: OnceCell<Rc<Roll>>,
+    frozen: OnceCell<Rc<Membership>>,
     /// What this task has sent lately to roots that have not read it yet.
-    ahead: Cell<[Option<collective::Mark>; collective::AHEAD_MAX]>,
+    ahead: Cell<[Option<collective::QueuePosition>; collective::AHEAD_MAX]>,
     short_shares: Cell<u32>,
     taken_shares: Cell<u32>,
 }
 
 /// The members at one moment.
 #[derive(Default)]
-pub(crate) struct Roll {
-    /// As of the list; odd for a roll that must not be used again.
+pub(crate) struct Membership {
+    /// As of the list; odd for a membership that must not be used again.
     version: u32,
     /// Instance and tid, by instance.
     members: Vec<(u32, u32)>,
 }
 
-impl Roll {
+impl Membership {
     /// The lowest instance that nobody has.
     fn first_free(&self) -> u32 {
         let whole = |(place, (instance, _)): &(usize, &(u32, u32))| *place == *instance as usize;
@@ -66,11 +66,11 @@ impl Roll {
     }
 }
 
-impl Known {
+impl CachedGroup {
     /// The members of the frozen group, if this task goes on with them: because it has frozen it, or has asked
     /// for it before one had gone.
     #[inline]
-    fn frozen(&self) -> Option<&Rc<Roll>> {
+    fn frozen(&self) -> Option<&Rc<Membership>> {
         if self.frozen.get().is_none() && self.view.is_frozen() && !self.view.is_broken() {
             self.keep_frozen();
         }
@@ -80,33 +80,33 @@ impl Known {
     #[cold]
     fn keep_frozen(&self) {
         let version = self.view.version();
-        self.frozen.get_or_init(|| Rc::new(Roll { version, members: self.view.frozen_members() }));
+        self.frozen.get_or_init(|| Rc::new(Membership { version, members: self.view.frozen_members() }));
     }
 
     /// The members, if they are those of last time.
     #[inline]
-    fn last_roll(&self) -> Option<Rc<Roll>> {
+    fn cached_membership(&self) -> Option<Rc<Membership>> {
         if let Some(frozen) = self.frozen() {
             return Some(frozen.clone());
         }
-        let roll = self.roll.borrow();
-        (roll.version == self.view.version()).then(|| roll.clone())
+        let membership = self.membership.borrow();
+        (membership.version == self.view.version()).then(|| membership.clone())
     }
 
     /// The members now.
-    fn roll(&self) -> Rc<Roll> {
-        self.last_roll().unwrap_or_else(|| self.call_roll())
+    fn membership(&self) -> Rc<Membership> {
+        self.cached_membership().unwrap_or_else(|| self.refresh_membership())
     }
 
     #[cold]
-    fn call_roll(&self) -> Rc<Roll> {
+    fn refresh_membership(&self) -> Rc<Membership> {
         let before = self.view.version();
         let members = self.view.members();
-        // A list that changed meanwhile has another version; then the roll serves this once.
-        let version = if self.view.version() == before { before } else { NEVER };
-        let roll = Rc::new(Roll { version, members });
-        *self.roll.borrow_mut() = roll.clone();
-        roll
+        // A list that changed meanwhile has another version; then the membership serves this once.
+        let version = if self.view.version() == before { before } else { STALE };
+        let membership = Rc::new(Membership { version, members });
+        *self.membership.borrow_mut() = membership.clone();
+        membership
     }
 
     /// The context of the group's own messages.
@@ -123,33 +123,36 @@ impl Known {
 /// The tid in a place that no member has.
 const NOBODY: i32 = -1;
 /// No list has an odd version while it stands.
-const NEVER: u32 = 1;
+const STALE: u32 = 1;
 
 /// A group. A handle stays good when the group is not: then calls say so.
 #[derive(Clone)]
-pub struct Group(Rc<Known>);
+pub struct Group(Rc<CachedGroup>);
 
 impl Group {
     /// `pvm_gsize`.
     pub fn size(&self) -> i32 {
-        self.0.frozen().map_or_else(|| self.0.view.size(), |roll| roll.members.len() as u32) as i32
+        self.0.frozen().map_or_else(|| self.0.view.size(), |membership| membership.members.len() as u32) as i32
     }
 
     /// `pvm_gettid`.
     pub fn tid_of(&self, instance: i32) -> Result<i32, Code> {
         let instance = u32::try_from(instance).map_err(|_| Code::NoInst)?;
-        let tid = self.0.frozen().map_or_else(|| self.0.view.tid_of(instance), |roll| roll.tid_of(instance));
+        let tid =
+            self.0.frozen().map_or_else(|| self.0.view.tid_of(instance), |membership| membership.tid_of(instance));
         tid.map(|tid| tid as i32).ok_or(Code::NoInst)
     }
 
     /// `pvm_getinst`; for tid -1 the lowest instance that nobody has.
     pub fn instance_of(&self, tid: i32) -> Result<i32, Code> {
         if tid == NOBODY {
-            return Ok(self.0.roll().first_free() as i32);
+            return Ok(self.0.membership().first_free() as i32);
         }
         let tid = tid as u32;
         let instance = match self.0.frozen() {
-            Some(roll) => roll.members.iter().find(|(_, member)| *member == tid).map(|(instance, _)| *instance),
+            Some(membership) => {
+                membership.members.iter().find(|(_, member)| *member == tid).map(|(instance, _)| *instance)
+            }
             None => self.0.view.instance_of(tid),
         };
         instance.map(|instance| instance as i32).ok_or(Code::NotInGroup)
@@ -162,7 +165,7 @@ impl Group {
 
     /// The tids of all members, by instance.
     pub fn tids(&self) -> Vec<i32> {
-        self.0.roll().members.iter().map(|(_, tid)| *tid as i32).collect()
+        self.0.membership().members.iter().map(|(_, tid)| *tid as i32).collect()
     }
 }
 
@@ -170,13 +173,13 @@ impl Group {
 #[derive(Default)]
 pub(crate) struct Groups {
     /// Groups that were asked for, the one used last in front.
-    known: Vec<Rc<Known>>,
+    known: Vec<Rc<CachedGroup>>,
     /// Memory that has come, by group; the reply that says what for follows.
     arrived: Vec<(u64, GroupView)>,
     /// Shares that will come and are not wanted: of operations that this task has given up.
     unwanted: Vec<Filter>,
     /// Where threads of this task wait for other members.
-    waiting: Vec<Waiting>,
+    waiting: Vec<GroupWaiter>,
     next_wait: u32,
 }
 
@@ -185,9 +188,9 @@ pub(crate) struct Groups {
 pub struct GroupWait(u32);
 
 /// Where a thread waits for other members.
-struct Waiting {
+struct GroupWaiter {
     number: u32,
-    known: Rc<Known>,
+    known: Rc<CachedGroup>,
     instance: u32,
     /// The barrier, if it is one.
     generation: Option<u32>,
@@ -220,7 +223,7 @@ impl Groups {
 
     /// The task is about to sleep: who has what it waits for must ring.
     pub fn prepare_park(&self) {
-        self.waiting.iter().for_each(Waiting::prepare_park);
+        self.waiting.iter().for_each(GroupWaiter::prepare_park);
     }
 
     /// It is awake. Says whether somebody else than the sleeper may have been rung for.
@@ -238,7 +241,7 @@ impl Groups {
     }
 }
 
-impl Waiting {
+impl GroupWaiter {
     /// Whether nothing is waited for any more: of who has jumped out of a wait that stays here.
     fn is_over(&self) -> bool {
         self.generation.is_some_and(|generation| self.known.view.passed(generation).is_some())
@@ -286,13 +289,13 @@ impl Task {
         if instance >= 0 && !view.has_board() {
             return Err(Code::OutOfRes);
         }
-        let roll = Rc::new(Roll { version: NEVER, members: Vec::new() });
-        let known = Rc::new(Known {
+        let membership = Rc::new(Membership { version: STALE, members: Vec::new() });
+        let known = Rc::new(CachedGroup {
             id,
             name: name.to_vec(),
             view,
             instance: u32::try_from(instance).ok(),
-            roll: RefCell::new(roll),
+            membership: RefCell::new(membership),
             frozen: OnceCell::new(),
             ahead: Cell::default(),
             short_shares: Cell::new(0),
@@ -333,12 +336,12 @@ impl Task {
     }
 
     /// From now on this task waits for other members: they ring it when they have what it waits for.
-    fn wait_in(&mut self, known: &Rc<Known>, instance: u32, generation: Option<u32>) -> GroupWait {
+    fn wait_in(&mut self, known: &Rc<CachedGroup>, instance: u32, generation: Option<u32>) -> GroupWait {
         let sleeps = self.another_thread_sleeps();
         let Some(member) = &mut self.member else { return GroupWait(0) };
         let groups = &mut member.groups;
         groups.next_wait = groups.next_wait.wrapping_add(1);
-        let waiting = Waiting { number: groups.next_wait, known: known.clone(), instance, generation };
+        let waiting = GroupWaiter { number: groups.next_wait, known: known.clone(), instance, generation };
         if sleeps {
             // Another thread sleeps for all of them already.
             waiting.prepare_park();
@@ -356,7 +359,7 @@ impl Task {
     }
 
     /// Whether a wait in a group may go on: not without a daemon, which alone notices deaths.
-    pub(crate) fn is_watched_over(&self) -> Result<(), Code> {
+    pub(crate) fn check_connected(&self) -> Result<(), Code> {
         if self.is_connected() { Ok(()) } else { Err(Code::SysErr) }
     }
 }
@@ -367,11 +370,11 @@ mod tests {
 
     #[test]
     fn members_are_found_beside_holes_too() {
-        let whole = Roll { version: 0, members: vec![(0, 40), (1, 41), (2, 42)] };
+        let whole = Membership { version: 0, members: vec![(0, 40), (1, 41), (2, 42)] };
         assert_eq!([0, 2, 3].map(|instance| whole.tid_of(instance)), [Some(40), Some(42), None]);
-        let holed = Roll { version: 0, members: vec![(1, 41), (2, 42), (5, 45)] };
+        let holed = Membership { version: 0, members: vec![(1, 41), (2, 42), (5, 45)] };
         assert_eq!([0, 1, 2, 5].map(|instance| holed.tid_of(instance)), [None, Some(41), Some(42), Some(45)]);
-        let late = Roll { version: 0, members: vec![(0, 40), (1, 41), (5, 45)] };
-        assert_eq!([whole, holed, late, Roll::default()].map(|roll| roll.first_free()), [3, 0, 2, 0]);
+        let late = Membership { version: 0, members: vec![(0, 40), (1, 41), (5, 45)] };
+        assert_eq!([whole, holed, late, Membership::default()].map(|membership| membership.first_free()), [3, 0, 2, 0]);
     }
 }

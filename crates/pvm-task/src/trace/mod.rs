@@ -32,9 +32,9 @@ pub fn stamp() -> Stamp {
 }
 
 /// Where traces go.
-type Place = (i32, i32, i32);
+type Collector = (i32, i32, i32);
 
-fn place(own: &TraceSettings) -> Place {
+fn collector(own: &TraceSettings) -> Collector {
     (own.trace_tid, own.trace_ctx, own.trace_tag)
 }
 
@@ -42,12 +42,12 @@ fn place(own: &TraceSettings) -> Place {
 #[derive(Default)]
 pub(crate) struct Tracer {
     /// For whom `described` holds.
-    place: Place,
+    collector: Collector,
     described: Described,
     /// Records that wait until there are `trace_buffer` bytes of them.
     buffer: Vec<u8>,
     /// Messages that are ready.
-    ready: VecDeque<(Place, Vec<u8>)>,
+    ready: VecDeque<(Collector, Vec<u8>)>,
     tally: Tally,
     /// Told when somebody else changes the settings.
     pub changed: Option<fn()>,
@@ -55,10 +55,10 @@ pub(crate) struct Tracer {
 
 impl Tracer {
     /// Adds a record; `buffer_bytes` is how much may wait.
-    fn add(&mut self, to: Place, record: &Record, buffer_bytes: usize) {
-        if self.place != to {
+    fn add(&mut self, to: Collector, record: &Record, buffer_bytes: usize) {
+        if self.collector != to {
             self.flush();
-            (self.place, self.described) = (to, Described::default());
+            (self.collector, self.described) = (to, Described::default());
         }
         let describe = self.described.first(record.event, record.moment);
         if buffer_bytes == 0 {
@@ -81,7 +81,7 @@ impl Tracer {
     fn flush(&mut self) {
         if !self.buffer.is_empty() {
             write_int(&mut self.buffer, mark::BUFFER_END);
-            self.ready.push_back((self.place, std::mem::take(&mut self.buffer)));
+            self.ready.push_back((self.collector, std::mem::take(&mut self.buffer)));
         }
     }
 }
@@ -123,7 +123,7 @@ impl Task {
             _ => {
                 let buffer_bytes = usize::try_from(own.trace_buffer).unwrap_or(0);
                 let record = Record { event, moment, stamp: at, tid, values };
-                self.state.tracer.add(place(own), &record, buffer_bytes);
+                self.state.tracer.add(collector(own), &record, buffer_bytes);
             }
         }
     }
@@ -141,7 +141,7 @@ impl Task {
             };
             if let Some((event, values)) = told {
                 let record = Record { event, moment: Moment::Once, stamp: stamp(), tid, values };
-                self.state.tracer.add(place(own), &record, 0);
+                self.state.tracer.add(collector(own), &record, 0);
             }
         }
         self.state.tracer.flush();
@@ -166,7 +166,7 @@ impl Task {
     #[cold]
     pub(crate) fn send_user_event(&mut self) -> Result<Submit, Code> {
         let own = &self.state.settings.own;
-        let (to, ctx, tag) = place(own);
+        let (to, ctx, tag) = collector(own);
         let message = self.state.store.sending()?;
         if to <= 0 || !Event::UserDefined.chosen_by(&own.mask) {
             return Ok(Submit::Done);
