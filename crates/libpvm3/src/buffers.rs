@@ -40,7 +40,7 @@ fn init_send(encoding: c_int) -> c_int {
     },)
 }
 
-/// In 3.4.6 this is two calls one in the other, and both say so.
+/// Prints the failure twice, as 3.4.6 does: there this is a call within a call.
 #[cold]
 fn init_send_failed(code: c_int) -> c_int {
     lpvm_error(b"pvm_mkbuf", code);
@@ -98,7 +98,8 @@ pub extern "C" fn pvm_setrbuf(mid: c_int) -> c_int {
     )
 }
 
-/// What a message says of itself. Of one made here it is the own tid, so there has to be one.
+/// Returns the information about a message. A message that was made here reports the tid of this task, so the process
+/// enrolls if it can.
 fn info(guard: &mut Guard, mid: c_int) -> Result<MessageInfo, Code> {
     let info = guard.task().message_info(mid)?;
     if info.src != 0 || guard.task().is_enrolled() {

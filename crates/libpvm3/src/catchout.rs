@@ -13,7 +13,7 @@ pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
     call("pvm_catchout", |guard| {
         if file.is_null() {
             guard.task().stop_catching_output();
-            // What is still to come of children is nobody's then, and nobody waits for their end.
+            // Further output of children is dropped, and their end is not awaited.
             guard.state().output = file;
         } else {
             guard.enrolled()?;
@@ -26,7 +26,7 @@ pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
     })
 }
 
-/// Prints what has come.
+/// Prints the output that has come.
 pub fn print(guard: &mut Guard) {
     let mut text = Vec::new();
     while let Some(event) = guard.task().next_output() {
@@ -34,12 +34,12 @@ pub fn print(guard: &mut Guard) {
     }
     let file = guard.state().output;
     if !text.is_empty() && !file.is_null() {
-        // SAFETY: the stream that the user gave to `pvm_catchout`.
+        // SAFETY: the stream that the user passed to `pvm_catchout`.
         unsafe { write(file, &text) }
     }
 }
 
-/// One event as it is shown: with the task's name, or the text alone (`PvmShowTids`).
+/// Appends the text of an event, with the task's tid if `PvmShowTids` is set.
 fn append(text: &mut Vec<u8>, event: &OutputEvent) {
     let named = pvmshowtaskid.load(Relaxed) != 0;
     let what: &[u8] = match &event.kind {
@@ -65,12 +65,12 @@ unsafe fn write(file: *mut libc::FILE, text: &[u8]) {
     }
 }
 
-/// The program's standard output.
+/// Returns the program's standard output.
 pub fn standard_output() -> *mut libc::FILE {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
-    // SAFETY: the C library's stream; programs may put another one there before they call.
+    // SAFETY: the C library's stream; a program may replace it before it calls.
     unsafe { stdout }
 }
 
@@ -80,7 +80,7 @@ pub fn print_to_stdout(text: &[u8]) {
     unsafe { write(standard_output(), text) }
 }
 
-/// Before the task leaves: waits until every task whose output it collects has ended.
+/// Waits, before the task leaves, until every task has ended whose output it collects.
 pub fn finish(guard: &mut Guard) -> Result<(), Code> {
     if guard.state().output.is_null() {
         return Ok(());

@@ -1,10 +1,8 @@
-//! The shortest way through the library, for the calls of which nanoseconds count: tiny messages to a
-//! peer that is known, and from one whose message is there or comes at once. What is unusual in any
-//! way takes the long way.
+//! The fast path through the library, for calls where nanoseconds count: immediate messages to a connected peer, and from
+//! a peer whose message is there or comes at once. Unusual cases take the ordinary path.
 //!
-//! What these functions save is mostly stores to the stack: a processor holds some dozens of stores
-//! back until the line of the queue is its own, and the fewer a message takes, the more messages
-//! are on their way at a time.
+//! These functions mostly save stores to the stack. A processor buffers only some dozens of stores until it owns the cache
+//! line of the queue; the fewer stores a message takes, the more messages can be under way at once.
 use crate::errors::call_silent;
 use crate::lock;
 use crate::process::{self, State};
@@ -12,7 +10,7 @@ use pvm_task::{Delivered, FastSend, Kind};
 use std::ffi::{c_int, c_void};
 use std::slice;
 
-/// Bytes of an item, by the number of its data type; 0 for those that take the long way.
+/// The size of an item in bytes, by the number of its data type; 0 for types that take the ordinary path.
 const ITEM_BYTES: [u8; 16] = {
     let mut bytes = [0; 16];
     let mut number = 0;
@@ -24,13 +22,13 @@ const ITEM_BYTES: [u8; 16] = {
     }
     bytes
 };
-/// The most items that come this way. Whether their bytes are few is looked at further in.
+/// The most items on the fast path. Their size is checked further in.
 const ITEMS_MAX: usize = 16;
 
-/// Bytes of the user's data, if they are not many.
+/// Returns the size of the user's data in bytes, if there are few items.
 #[inline(always)]
 fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize> {
-    // What is negative is large then.
+    // A negative number becomes a large one.
     let (count, data_type) = (count as u32 as usize, data_type as u32 as usize);
     if data_type >= ITEM_BYTES.len() || count > ITEMS_MAX || data.is_null() {
         return None;
@@ -38,7 +36,7 @@ fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize>
     Some(count * usize::from(ITEM_BYTES[data_type]))
 }
 
-/// Being inside, where nothing but the task is looked at before one leaves.
+/// Holds the lock on the fast path, where only the task is used.
 struct Inside;
 
 impl Inside {
@@ -62,17 +60,17 @@ impl Drop for Inside {
 }
 
 impl State {
-    /// Whether messages concern others than who sends or receives them.
+    /// Returns whether messages have to be taken in for handlers, output or a watched descriptor.
     #[inline(always)]
     fn is_watched(&self) -> bool {
         self.has_callbacks || self.watched.is_some()
     }
 }
 
-/// `pvm_psend`, if this way can do it; says what it did.
+/// `pvm_psend` on the fast path.
 ///
 /// # Safety
-/// The data are there, as the caller of `pvm_psend` promises.
+/// The data exist, as the caller of `pvm_psend` promises.
 #[inline(always)]
 pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> FastSend {
     let Some(bytes) = few_bytes(data, count, data_type) else { return FastSend::NotDone };
@@ -85,7 +83,7 @@ pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, d
     state.task.psend_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
 }
 
-/// What is left to do after [`FastSend::Wake`].
+/// Finishes a send after [`FastSend::Wake`].
 #[cold]
 #[inline(never)]
 pub fn wake(tid: c_int) -> c_int {
@@ -95,7 +93,7 @@ pub fn wake(tid: c_int) -> c_int {
     })
 }
 
-/// `pvm_precv`, if this way can do it, waiting a little.
+/// `pvm_precv` on the fast path; waits a little.
 ///
 /// # Safety
 /// There is room, as the caller of `pvm_precv` promises.
@@ -117,13 +115,13 @@ pub unsafe fn precv(
     state.task.precv_fast(&filter, unsafe { slice::from_raw_parts_mut(data.cast(), bytes) })
 }
 
-/// `pvm_initsend`, if this way can do it.
+/// `pvm_initsend` on the fast path.
 #[inline(always)]
 pub fn init_send(encoding: c_int) -> Option<c_int> {
     Inside::enter()?.state().task.init_send_fast(encoding)
 }
 
-/// `pvm_send`, if this way can do it; says what it did.
+/// `pvm_send` on the fast path.
 #[inline(always)]
 pub fn send(tid: c_int, tag: c_int) -> FastSend {
     let Some(mut inside) = Inside::enter() else { return FastSend::NotDone };
@@ -131,7 +129,7 @@ pub fn send(tid: c_int, tag: c_int) -> FastSend {
     if state.is_watched() { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
 }
 
-/// `pvm_recv`, if this way can do it, waiting a little.
+/// `pvm_recv` on the fast path; waits a little.
 #[inline(always)]
 pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
     let mut inside = Inside::enter()?;
@@ -143,17 +141,17 @@ pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
     state.task.receive_fast(&filter)
 }
 
-/// Bytes of packed items, if there are some and not many, one after another.
+/// Returns the size of items to be packed in bytes, if they are contiguous and there are few of them.
 #[inline(always)]
 fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Option<usize> {
     let count = usize::try_from(count).ok().filter(|count| (1..=ITEMS_MAX).contains(count))?;
     (stride == 1 && !items.is_null()).then_some(count * kind.size())
 }
 
-/// Packing, if this way can do it; says whether it did.
+/// Packs on the fast path. Returns whether it did.
 ///
 /// # Safety
-/// The items are there, as the caller of `pvm_pk*` promises.
+/// The items exist, as the caller of `pvm_pk*` promises.
 #[inline(always)]
 pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) -> bool {
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
@@ -162,7 +160,7 @@ pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) ->
     inside.state().task.pack_fast(kind, unsafe { slice::from_raw_parts(items, bytes) })
 }
 
-/// Unpacking, if this way can do it; says whether it did.
+/// Unpacks on the fast path. Returns whether it did.
 ///
 /// # Safety
 /// There is room, as the caller of `pvm_upk*` promises.

@@ -18,9 +18,9 @@ pub fn run(guard: &mut Guard) {
     while let Some(call) = guard.task().next_handler_call() {
         pvmmyctx.store(guard.task().context(), Relaxed);
         trace::handler_runs(guard, &call);
-        // SAFETY: `pvm_addmhf` made the number of such a function.
+        // SAFETY: `pvm_addmhf` made the number from such a function.
         let handler: Handler = unsafe { std::mem::transmute::<usize, Handler>(call.function as usize) };
-        // SAFETY: the function that the user gave for that.
+        // SAFETY: the user's function, with the argument that it expects.
         guard.user_code(|| unsafe { handler(call.mid) });
         guard.task().handler_done();
         pvmmyctx.store(guard.task().context(), Relaxed);
@@ -57,7 +57,7 @@ pub extern "C" fn pvm_delmhf(id: c_int) -> c_int {
     )
 }
 
-/// Prints the table of handlers, for people who look for a fault.
+/// Prints the table of handlers, for debugging.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmdisplaymhfinfo(who: *const c_char, message: *const c_char, tid: c_int) {
     // SAFETY: strings as the caller promises.

@@ -16,9 +16,9 @@ use pvm_task::Task;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 
-/// Hosts that one call can add.
+/// The most hosts that one call can add.
 const HOSTS_MAX: c_int = 4095;
-/// Arguments of `pvm_tickle`.
+/// The most arguments of `pvm_tickle`.
 const TICKLE_ARGUMENTS_MAX: c_int = 10;
 const MICROSECONDS: i64 = 1_000_000;
 
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn pvm_delhosts(names: *const *const c_char, count: c_int,
     )
 }
 
-/// The names of at least one host and at most as many as there can be.
+/// Returns the names of at least one and at most [`HOSTS_MAX`] hosts.
 ///
 /// # Safety
 /// `names` are `count` C strings.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_hostsync(host: c_int, clock: *mut libc::timeval, difference: *mut libc::timeval) -> c_int {
-    // The name under which 3.4.6 complains.
+    // The name in the error messages of 3.4.6.
     call("pvm_host_sync", |guard| {
         guard.enrolled()?;
         let before = microseconds(now());
@@ -192,7 +192,7 @@ fn microseconds(time: libc::timeval) -> i64 {
     i64::from(time.tv_sec) * MICROSECONDS + i64::from(time.tv_usec)
 }
 
-/// Microseconds as a C time: the sign is in the seconds.
+/// Converts microseconds to a C time; the sign is in the seconds.
 fn time(microseconds: i64) -> libc::timeval {
     libc::timeval {
         tv_sec: microseconds.div_euclid(MICROSECONDS) as libc::time_t,
@@ -249,11 +249,11 @@ pub extern "C" fn pvm_halt() -> c_int {
     traced_code(Event::Halt, nothing, || call("pvm_halt", halt))
 }
 
-/// The end of the machine. A caller that SIGTERM does not end sees its daemon go.
+/// Halts the machine. If SIGTERM does not end the caller, it returns when the daemon is gone.
 fn halt(guard: &mut Guard) -> Outcome {
     guard.enrolled()?;
     let ticket = guard.task().begin(Request::Halt)?;
-    // The daemon may be gone before its answer is here; both are an end.
+    // The daemon may be gone before its reply comes.
     let _ = wait(guard, None, |guard| guard.task().poll_reply(&ticket));
     wait(guard, None, |guard| (!guard.task().is_connected()).then_some(()));
     Ok(0)

@@ -1,4 +1,4 @@
-//! Mailboxes (contract 2.10), and the older calls that are now built on them.
+//! Mailboxes (contract 2.10), and older calls that are built on them.
 use crate::errors::{Failure, Outcome, call, call_quiet, call_silent};
 use crate::lists::{CMailboxInfo, MailboxList};
 use crate::memory::{bytes, required_bytes, store};
@@ -13,14 +13,14 @@ use pvm_core::tid::Tid;
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
-/// The first index that has no flag of its own (`PvmMboxDirectIndex`).
+/// The first index that `PvmMboxDirectIndex` cannot name.
 const DIRECT_INDEX_END: c_int = 1 << (31 - MBOX_DIRECT_INDEX_SHIFT);
-/// In place of an index, in traces: none.
+/// The value that stands for no index, in traces.
 const NO_INDEX: c_int = -1;
 /// `pvm_insert` and `pvm_lookup`: any index.
 const ANY_INDEX: c_int = -1;
 
-/// The name of a class; it may not be empty.
+/// Returns the name of a class, which must not be empty.
 ///
 /// # Safety
 /// Null or a C string.
@@ -60,7 +60,7 @@ fn put(guard: &mut Guard, name: &[u8], flags: c_int, message: Message) -> Outcom
     index_of(request(guard, Request::PutInfo { name: ByteBuf::from(name), flags, message })?)
 }
 
-/// Puts a message of ints of one's own making.
+/// Puts a message with that body into a mailbox.
 pub fn put_body(guard: &mut Guard, name: &[u8], flags: c_int, body: Vec<u8>) -> Outcome {
     guard.enrolled()?;
     let src = guard.task().tid().unwrap_or(Tid::NONE);
@@ -169,13 +169,13 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
     )
 }
 
-/// The entries of a class by its exact name: index, owner, flags.
+/// Returns the entries of the class of exactly that name: index, owner, flags.
 fn entries(guard: &mut Guard, name: &[u8]) -> Result<Vec<(c_int, Tid, c_int)>, Code> {
     let found = mailboxes(guard, &literal_pattern(name))?;
     Ok(found.into_iter().find(|mailbox| mailbox.name == name).map(|mailbox| mailbox.entries).unwrap_or_default())
 }
 
-/// A pattern that stands for the name itself.
+/// Returns a pattern that matches only that name.
 fn literal_pattern(name: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(name.len());
     for &byte in name {
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_
                 let flags = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE | direct;
                 let given = put_body(guard, name, flags, Writer::new().int(value).finish())?;
                 if index != ANY_INDEX && given != index {
-                    // The wanted place was taken: a near one is of no use.
+                    // The wanted index was taken, and another one is of no use.
                     delete(guard, name, given, 0)?;
                     return Err(Code::Denied.into());
                 }
@@ -278,9 +278,9 @@ pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_in
     })
 }
 
-/// `pvmreset`: what the console's `reset` is made of. Ends all tasks but `own` and those that a reset spares, if
-/// `kill` says so, and removes the entries without an owner: those of `class`, of all classes where that is null or
-/// empty; the one at `index`, or all where that is negative.
+/// `pvmreset`: the function behind the console's `reset`. If `kill` is set, ends all tasks except `own` and those that a
+/// reset spares. Removes entries without an owner: of `class`, or of all classes if that is null or empty; at `index`, or
+/// all if that is negative.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char, index: c_int) -> c_int {
     call_silent(|guard| {
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char,
     })
 }
 
-/// Ends all tasks but that one and those that a reset spares.
+/// Ends all tasks except that one and those that a reset spares.
 fn end_all_but(guard: &mut Guard, own: c_int) -> Result<(), Code> {
     let spared: Vec<Tid> = entries(guard, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1).collect();
     let Reply::Tasks(tasks) = request(guard, Request::Tasks(Tid::NONE))? else { return Err(Code::BadMsg) };
@@ -306,14 +306,14 @@ fn end_all_but(guard: &mut Guard, own: c_int) -> Result<(), Code> {
     Ok(())
 }
 
-/// Enters the task among those that a reset spares; its index there.
+/// Adds this task to those that a reset spares. Returns its index there.
 pub fn enter_no_reset(guard: &mut Guard) -> Outcome {
     guard.enrolled()?;
     let tid = guard.task().tid().map_or(0, |tid| tid.0 as c_int);
     put_body(guard, CLASS_NO_RESET.as_bytes(), MBOX_MULTI_INSTANCE, Writer::new().int(tid).finish())
 }
 
-/// Takes the task out of them.
+/// Removes this task from those that a reset spares.
 pub fn leave_no_reset(guard: &mut Guard, index: c_int) -> Outcome {
     delete(guard, CLASS_NO_RESET.as_bytes(), index, 0)
 }

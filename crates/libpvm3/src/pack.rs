@@ -42,7 +42,7 @@ macro_rules! packers {
     )*};
 }
 
-/// What is told of the items of a call.
+/// Returns the traced values of the items of a call.
 fn traced_items<T>(items: *const T, count: c_int, stride: c_int) -> impl FnOnce(&mut Task) -> Values {
     move |_| vec![address(items), Value::Int(count), Value::Int(stride)]
 }
@@ -61,7 +61,7 @@ packers! {
     pvm_pkdcplx Pkdcplx pvm_upkdcplx Upkdcplx c_double, Dcplx;
 }
 
-/// How many items; none may lie nowhere.
+/// Checks a count of items. A null pointer is allowed for none.
 #[inline(always)]
 fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
     match usize::try_from(count) {
@@ -70,10 +70,10 @@ fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
     }
 }
 
-/// Packs `count` items, the next `stride` items further on each time.
+/// Packs `count` items at intervals of `stride` items.
 ///
 /// # Safety
-/// The items are there, and do not change during the call (in place: until after the send).
+/// The items exist and do not change during the call (in place: until after the send).
 #[inline(always)]
 unsafe fn pack(guard: &mut Guard, kind: Kind, items: *const u8, count: c_int, stride: c_int) -> Outcome {
     let count = checked_count(items, count)?;
@@ -91,32 +91,33 @@ unsafe fn pack(guard: &mut Guard, kind: Kind, items: *const u8, count: c_int, st
     }
 }
 
-/// A piece of the user's memory that a send will read.
+/// A piece of the user's memory that a send reads.
 struct Piece {
     start: *const u8,
     bytes: usize,
 }
-// SAFETY: a plain address; which thread reads the memory makes no difference.
+// SAFETY: a plain address; any thread may read the memory.
 unsafe impl Send for Piece {}
 impl Source for Piece {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: who packs in place promises that the memory stays until it was sent.
+        // SAFETY: a caller that packs in place promises that the memory is valid until the message was sent.
         unsafe { slice::from_raw_parts(self.start, self.bytes) }
     }
 }
 
+/// Packs a piece into an in-place buffer.
 #[cold]
 fn pack_in_place(guard: &mut Guard, piece: &[u8]) -> Result<c_int, Code> {
     guard.task().pack_in_place(Box::new(Piece { start: piece.as_ptr(), bytes: piece.len() }))?;
     Ok(0)
 }
 
-/// The address of item `index`.
+/// Returns the address of item `index`.
 fn strided(items: *const u8, index: usize, stride: c_int, size: usize) -> *const u8 {
     items.wrapping_offset((index as isize).wrapping_mul(stride as isize).wrapping_mul(size as isize))
 }
 
-/// Calls `$body` with the size of an item as a constant, so that the copy is one move.
+/// Calls `$function` with the size of an item as a constant, so that each copy is one move.
 macro_rules! with_item_size {
     ($kind:expr, $function:ident ( $($argument:expr),* )) => {
         match $kind.size() {
@@ -137,16 +138,16 @@ unsafe fn pack_strided(guard: &mut Guard, kind: Kind, items: *const u8, count: u
         return Err(Code::NotImpl.into());
     }
     guard.task().pack_with(kind, count, &mut |first, room| {
-        // SAFETY: the task asks for items below `count` only, which are there.
+        // SAFETY: the task asks only for items below `count`, which exist.
         unsafe { with_item_size!(kind, gather(items, first, stride, room)) }
     })?;
     Ok(0)
 }
 
-/// Copies items from `first` on into `room`.
+/// Copies items, from item `first` on, into `room`.
 ///
 /// # Safety
-/// As many items as fit in `room` are there.
+/// As many items as fit in `room` exist.
 unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_int, room: &mut [u8]) {
     for (index, place) in room.chunks_exact_mut(SIZE).enumerate() {
         let item = strided(items, first + index, stride, SIZE).cast::<[u8; SIZE]>();
@@ -155,10 +156,10 @@ unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_in
     }
 }
 
-/// Unpacks `count` items, the next `stride` items further on each time.
+/// Unpacks `count` items at intervals of `stride` items.
 ///
 /// # Safety
-/// There is room for the items, and nobody else looks at it during the call.
+/// There is room for the items, which is not used otherwise during the call.
 #[inline(always)]
 unsafe fn unpack(guard: &mut Guard, kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> Outcome {
     let count = checked_count(items, count)?;
@@ -178,13 +179,13 @@ unsafe fn unpack(guard: &mut Guard, kind: Kind, items: *mut u8, count: c_int, st
 #[inline(never)]
 unsafe fn unpack_strided(guard: &mut Guard, kind: Kind, items: *mut u8, count: usize, stride: c_int) -> Outcome {
     guard.task().unpack_with(kind, count, &mut |first, from| {
-        // SAFETY: the task brings items below `count` only, for which there is room.
+        // SAFETY: the task brings only items below `count`, for which there is room.
         unsafe { with_item_size!(kind, scatter(items, first, stride, from)) }
     })?;
     Ok(0)
 }
 
-/// Copies items to their places, from place `first` on.
+/// Copies items to their places, from item `first` on.
 ///
 /// # Safety
 /// There is room for as many items as there are in `from`.
@@ -205,7 +206,7 @@ unsafe fn pack_string(guard: &mut Guard, text: *const c_char) -> Outcome {
 }
 
 /// # Safety
-/// There is room for the string that comes next in the message; `pvm_upkstr` has no bound.
+/// There is room for the next string of the message; `pvm_upkstr` has no bound.
 unsafe fn unpack_string(guard: &mut Guard, text: *mut c_char) -> Outcome {
     if text.is_null() {
         return Err(Code::BadParam.into());
@@ -240,7 +241,7 @@ pub unsafe extern "C" fn pvm_upkstr(text: *mut c_char) -> c_int {
     )
 }
 
-/// `pvmupkstralloc`: unpacks a string into memory of its own, for the caller to `free`.
+/// `pvmupkstralloc`: unpacks a string into new memory that the caller frees with `free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmupkstralloc(place: *mut *mut c_char) -> c_int {
     call_silent(|guard| {
@@ -253,7 +254,7 @@ pub unsafe extern "C" fn pvmupkstralloc(place: *mut *mut c_char) -> c_int {
         if text.is_null() {
             return Err(Code::NoMem.into());
         }
-        // SAFETY: the memory was made just now with that size, at least 1; `place` is the caller's.
+        // SAFETY: the memory was allocated just now with at least one byte; `place` is the caller's.
         unsafe {
             text.write(0);
             let unpacked = guard.task().unpack_string(slice::from_raw_parts_mut(text, bytes));
@@ -289,41 +290,41 @@ pub extern "C" fn pvm_upkmesg() -> c_int {
     call_silent(|guard| Ok(guard.task().unpack_message()?))
 }
 
-/// Packing for `shim/format.c`.
+/// Packs items for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_pack(kind: c_int, items: *const u8, count: c_int, stride: c_int) -> c_int {
     call_silent(|guard| {
         let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
-        // SAFETY: items as the caller of `pvm_packf` promises. Fewer than none are none there.
+        // SAFETY: items as the caller of `pvm_packf` promises. There a negative count stands for none.
         unsafe { pack(guard, kind, items, count.max(0), stride) }
     })
 }
 
-/// Unpacking for `shim/format.c`.
+/// Unpacks items for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_unpack(kind: c_int, items: *mut u8, count: c_int, stride: c_int) -> c_int {
     call_silent(|guard| {
         let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
-        // SAFETY: room as the caller of `pvm_unpackf` promises. Fewer than none are none there.
+        // SAFETY: room as the caller of `pvm_unpackf` promises. There a negative count stands for none.
         unsafe { unpack(guard, kind, items, count.max(0), stride) }
     })
 }
 
-/// Packing of a string for `shim/format.c`.
+/// Packs a string for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_pack_string(text: *const c_char) -> c_int {
     // SAFETY: a string as the caller of `pvm_packf` promises.
     call_silent(|guard| unsafe { pack_string(guard, text) })
 }
 
-/// Unpacking of a string for `shim/format.c`.
+/// Unpacks a string for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_unpack_string(text: *mut c_char) -> c_int {
     // SAFETY: room as the caller of `pvm_unpackf` promises.
     call_silent(|guard| unsafe { unpack_string(guard, text) })
 }
 
-/// A call of `pvm_packf` (else `pvm_unpackf`) for `shim/format.c`, which does it by `work` on `call`.
+/// Traces a call of `pvm_packf` (if `packs`) or `pvm_unpackf`, which `shim/format.c` does by `work(call)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_traced(
     packs: c_int,
@@ -336,13 +337,13 @@ pub unsafe extern "C" fn hpvm_shim_traced(
         // SAFETY: a string, as the caller of the interface promises, or null.
         vec![crate::trace::text(unsafe { crate::memory::bytes(format) })]
     };
-    // SAFETY: the shim gives a function and what belongs to it.
+    // SAFETY: the shim passes a function and its argument.
     traced_code(event, before, || unsafe { work(call) })
 }
 
-/// Failures for `shim/format.c`.
+/// Notes and prints a failure for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_failed(function: *const c_char, code: c_int) -> c_int {
-    // SAFETY: the shim gives constant names.
+    // SAFETY: the shim passes constant names.
     lpvm_error(unsafe { CStr::from_ptr(function) }.to_bytes(), code)
 }

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::time::Duration;
 
-/// How long a call looks for its message; `None` for ever.
+/// How long a call waits for its message; `None` is forever.
 type Limit = Option<Duration>;
 
 const AT_ONCE: Limit = Some(Duration::ZERO);
@@ -46,7 +46,7 @@ fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
     }
 }
 
-/// Where a handler takes what has come, nothing is looked for behind it.
+/// Receives without a wait. If a handler takes the revealed message, the messages behind it are not searched.
 #[inline]
 fn receive_at_once(guard: &mut Guard, filter: &Filter) -> Outcome {
     let found = guard.task().receive_at_once(filter);
@@ -71,13 +71,13 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
         }
     });
     found.unwrap_or_else(|| {
-        // It has waited for all that came.
+        // The call has waited, so all that came becomes visible.
         guard.task().reveal_all();
         Ok(0)
     })
 }
 
-/// Without a daemon nothing can come any more; nor can what this process has no address space for.
+/// Returns why no message can come: the daemon is gone, or this process has no address space for it.
 #[inline(always)]
 fn daemon_gone<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
     if guard.task().take_starved() {
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::t
     )
 }
 
-/// A time as C programs give it; negative ones are over at once, microseconds may be many.
+/// Converts a C time. A negative time is over at once; there may be more than a million microseconds.
 fn duration(time: &libc::timeval) -> Duration {
     const MICROSECONDS: i128 = 1_000_000;
     let microseconds = i128::from(time.tv_sec) * MICROSECONDS + i128::from(time.tv_usec);
@@ -162,12 +162,12 @@ pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
     },)
 }
 
-/// What a user's matching function said so far.
+/// The state of a search with a user's matching function.
 struct Selection {
     matcher: Matcher,
     tid: c_int,
     tag: c_int,
-    /// Messages that it has seen and refused.
+    /// Messages that the function has refused.
     refused: std::collections::HashSet<c_int>,
 }
 
@@ -177,8 +177,8 @@ impl Selection {
     }
 }
 
-/// Shows the queued messages to the matching function: the first one that it takes at once, else
-/// the first of those that it rates highest.
+/// Shows the queued messages to the matching function. Returns the first message that it takes at once, or else the first
+/// of those that it rates highest.
 fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     const TAKE: c_int = 1;
     let queued: Vec<c_int> = guard.task().queued().map(|(mid, ..)| mid).collect();
@@ -188,7 +188,7 @@ fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c
         if selection.refused.contains(&mid) {
             continue;
         }
-        // SAFETY: the function that the user gave for that.
+        // SAFETY: the user's function, with the arguments that it expects.
         match guard.user_code(|| unsafe { matcher(mid, tid, tag) }) {
             code @ ..0 => return Err(Failure(code)),
             0 => drop(selection.refused.insert(mid)),
@@ -200,7 +200,7 @@ fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c
     Ok(best.map(|(_, mid)| mid))
 }
 
-/// Looks at what has been seen, and then at one message more.
+/// Searches the visible messages, and then one more.
 fn match_at_once(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     guard.task().catch_up();
     if let Some(mid) = match_queued(guard, selection)? {
@@ -229,7 +229,7 @@ fn receive_by_matcher(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -
     .unwrap_or(Ok(0))
 }
 
-/// The matching function of programs that never set one: what the library itself does.
+/// The matching function of programs that have not set one: it matches as the library does.
 unsafe extern "C" fn default_matcher(mid: c_int, tid: c_int, tag: c_int) -> c_int {
     crate::errors::call_silent(|guard| {
         let info = guard.task().message_info(mid)?;
@@ -252,7 +252,7 @@ pub extern "C" fn pvm_recvf(matcher: Option<Matcher>) -> Option<Matcher> {
 
 fn replace_matcher(matcher: Option<Matcher>) -> Option<Matcher> {
     let Some(mut guard) = crate::process::enter() else { return Some(default_matcher) };
-    // Whoever puts the default back gets the fast way back too.
+    // A program that sets the default function gets the fast path back.
     let matcher = matcher.filter(|&matcher| matcher as *const () != default_matcher as *const ());
     let previous = std::mem::replace(&mut guard.state().matcher, matcher);
     Some(previous.unwrap_or(default_matcher))
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn pvm_precv(
     }
 }
 
-/// Where the user wants sender, tag and length; each may be null.
+/// The places where the user wants sender, tag and length; each may be null.
 #[derive(Clone, Copy)]
 struct Places {
     source: *mut c_int,
@@ -346,7 +346,7 @@ unsafe extern "C" fn precv_any(
                 delivered.failure.map_or(Ok(0), |code| Err(code.into()))
             });
             if count < 0 {
-                lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
+                lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // printed, and then treated as none
             }
             code
         },
@@ -354,7 +354,7 @@ unsafe extern "C" fn precv_any(
     )
 }
 
-/// Where the user wants the data.
+/// The memory where the user wants the data.
 struct Room {
     start: *mut u8,
     bytes: usize,
@@ -362,11 +362,11 @@ struct Room {
 }
 
 impl Room {
-    /// One try.
+    /// Tries once to receive.
     #[inline(always)]
     fn fill(&self, guard: &mut Guard, filter: &Filter) -> Option<pvm_task::Delivered> {
-        // SAFETY: the caller of `pvm_precv` promises that there is room and that nobody looks at
-        // it before the call returns; each try is over before the thread sleeps.
+        // SAFETY: the caller of `pvm_precv` promises that there is room, which is not used otherwise before the call
+        // returns. Each try ends before the thread sleeps.
         guard.task().try_precv(filter, self.kind, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
     }
 }

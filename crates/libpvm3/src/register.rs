@@ -1,4 +1,4 @@
-//! Tasks that serve the machine: hoster, tasker, resource manager, tracer (contract 2.12).
+//! Registration of servers of the machine: hoster, tasker, resource manager, tracer (contract 2.12).
 use crate::errors::{Outcome, call};
 use crate::lists::{CHostInfo, HostList};
 use crate::mailbox::put_body;
@@ -13,7 +13,7 @@ use pvm_core::proto::{ByteBuf, Reply, Request, Role, TraceSettings};
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
-/// Which servers this task is: each call of the same function turns it round.
+/// The servers that this task is. Each call of the same function toggles its entry.
 #[derive(Default)]
 pub struct Registered {
     hoster: bool,
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn pvm_reg_rm(list: *mut *mut CHostInfo) -> c_int {
     })
 }
 
-/// What a tracer wants of every task.
+/// What a tracer wants from every task.
 struct TraceWish<'a> {
     trace: (c_int, c_int),
     output: (c_int, c_int),

@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
 
-/// Sends, and waits where the daemon first has to introduce the receiver.
+/// Sends; waits if the daemon has to introduce the receiver first.
 #[inline(always)]
 pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
     guard.enrolled()?;
@@ -29,7 +29,7 @@ pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submi
     }
 }
 
-/// Handlers and output of children want a look at what has come before each send.
+/// Takes in a message before a send, for handlers and output of children.
 #[inline(never)]
 fn look_first(guard: &mut Guard) {
     guard.task().reveal_one();
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
     )
 }
 
-/// Bytes of so many items of a data type; a negative count is none.
+/// Returns the size of items of a data type in bytes. A negative count stands for none.
 pub fn bytes_of(count: c_int, data_type: c_int) -> Result<usize, Code> {
     const STRING: c_int = 0;
     match Kind::from_number(data_type) {
@@ -130,7 +130,7 @@ fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c
                 Err(code) => return lpvm_error(b"pvm_psend", code.number()),
             };
             if count < 0 {
-                lpvm_error(b"pvm_pkbyte", Code::BadParam.number()); // said, and then taken for none
+                lpvm_error(b"pvm_pkbyte", Code::BadParam.number()); // printed, and then treated as none
             }
             let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast_mut().cast() };
             // SAFETY: data as the caller promises.
@@ -143,7 +143,7 @@ fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c
     )
 }
 
-/// In 3.4.6 this is two calls one in the other, and both say so.
+/// Prints the failure twice, as 3.4.6 does: there this is a call within a call.
 #[cold]
 fn psend_failed(code: c_int) -> c_int {
     if code == Code::BadParam.number() {

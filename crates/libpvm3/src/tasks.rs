@@ -1,4 +1,4 @@
-//! Coming and going, and what tasks know of one another (contract 2.5).
+//! Enrolling and leaving, and what tasks know of one another (contract 2.5).
 use crate::data::{self, pvmmyctx, pvmnsibs, pvmsibtids};
 use crate::errors::{call, call_quiet, call_silent, lpvm_error};
 use crate::lists::{CTaskInfo, TaskList};
@@ -74,8 +74,8 @@ fn leave(guard: &mut Guard) -> Result<(), Code> {
     left
 }
 
-/// `pvmendtask`: leaves the machine without a word: nobody is waited for, no handler runs, and nothing can go
-/// wrong. A child of `fork()` calls it to have nothing to do with what its parent is.
+/// `pvmendtask`: leaves the machine at once: it waits for no child, runs no handler and cannot fail. A child of `fork()`
+/// calls it to give up its parent's task.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmendtask() -> c_int {
     takeover::renounce();
@@ -84,7 +84,7 @@ pub extern "C" fn pvmendtask() -> c_int {
             return Err(Code::NotImpl.into());
         }
         if guard.task().is_enrolled() {
-            // The daemon sees the end of the connection anyway.
+            // The daemon notices the end of the connection in any case.
             let _ = leave(guard);
         }
         Ok(0)
@@ -96,7 +96,7 @@ pub extern "C" fn pvm_tidtohost(tid: c_int) -> c_int {
     tid & HOST_MASK as c_int
 }
 
-/// Sends a signal, without a word about failures.
+/// Sends a signal; does not print failures.
 fn signal(tid: c_int, signal: c_int) -> c_int {
     call_silent(|guard| {
         guard.enrolled()?;
@@ -106,7 +106,7 @@ fn signal(tid: c_int, signal: c_int) -> c_int {
     })
 }
 
-/// A tid that can be a task's.
+/// Checks that a tid can be that of a task.
 fn task_tid(tid: c_int) -> Result<Tid, Code> {
     Some(Tid(tid as u32)).filter(|tid| tid.is_task()).ok_or(Code::BadParam)
 }
@@ -123,7 +123,7 @@ pub extern "C" fn pvm_sendsig(tid: c_int, number: c_int) -> c_int {
     traced_code(Event::Sendsig, |_| ints(&[tid, number]), || send_signal(tid, number))
 }
 
-/// In 3.4.6 this is two calls one in the other, and both say so when they fail.
+/// Prints a failure twice, as 3.4.6 does: there this is a call within a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
     traced_code(
@@ -209,20 +209,20 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
             })
         },
         |_, _| {
-            // SAFETY: these are ours, as of the last call.
+            // SAFETY: the last call has set both.
             let tids = unsafe { items(pvmsibtids.load(Relaxed), pvmnsibs.load(Relaxed)) };
             vec![Value::Ints(tids.unwrap_or_default().to_vec())]
         },
     )
 }
 
-/// The tids that a request for notifies names.
+/// Returns the tids that a request for notifies names.
 ///
 /// # Safety
-/// `tids` are `count` of them, or null.
+/// `tids` points to `count` tids, or is null.
 unsafe fn named_tids<'a>(what: c_int, count: c_int, tids: *const c_int) -> Result<&'a [c_int], Code> {
     match what & !NOTIFY_CANCEL {
-        // In these two the count is one of messages, and tids mean nothing.
+        // In these two the count is a number of messages, and tids have no meaning.
         NOTIFY_HOST_ADD | NOTIFY_ROUTE_ADD => Ok(&[]),
         // SAFETY: as promised by the caller.
         _ => unsafe { items(tids, count) },

@@ -1,4 +1,4 @@
-//! Waiting for something, with the lock given free while the thread sleeps.
+//! Blocking waits: the lock is released while the thread sleeps.
 use crate::lock;
 use crate::process::Guard;
 use pvm_core::codes::Code;
@@ -6,8 +6,8 @@ use pvm_core::proto::{Reply, Request};
 use pvm_task::{Step, Waiter};
 use std::time::Duration;
 
-/// Tries until `attempt` gives something; `None` when the time is over first. Each attempt comes
-/// after a look at what has arrived.
+/// Calls `attempt` until it returns a value; `None` if the time is over first. Takes in what has come before each
+/// attempt.
 #[inline(always)]
 pub fn wait<T>(
     guard: &mut Guard,
@@ -24,8 +24,7 @@ pub fn wait<T>(
     }
 }
 
-/// Tries until `attempt` gives something; `None` when the time is over first. The attempt itself
-/// looks at what has arrived.
+/// Calls `attempt` until it returns a value; `None` if the time is over first. The attempt itself takes in what has come.
 #[inline(never)]
 pub fn wait_on<T>(
     guard: &mut Guard,
@@ -38,7 +37,7 @@ pub fn wait_on<T>(
     wait_by(guard, Waiter::new(limit), attempt)
 }
 
-/// [`wait_on`] in the way of that waiter.
+/// As [`wait_on`], with that waiter.
 pub fn wait_by<T>(
     guard: &mut Guard,
     mut waiter: Waiter,
@@ -68,7 +67,7 @@ pub fn wait_by<T>(
     found
 }
 
-/// Asks the daemon and waits for its answer.
+/// Sends a request to the daemon and waits for the reply.
 #[inline(never)]
 pub fn request(guard: &mut Guard, request: Request) -> Result<Reply, Code> {
     guard.enrolled()?;
@@ -76,7 +75,7 @@ pub fn request(guard: &mut Guard, request: Request) -> Result<Reply, Code> {
     wait(guard, None, |guard| guard.task().poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
 }
 
-/// For an answer of a kind that the request does not have.
+/// Fails for a reply of a kind that does not belong to the request.
 pub fn wrong_reply<T>(_: Reply) -> Result<T, Code> {
     Err(Code::BadMsg)
 }

@@ -22,13 +22,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to let a task in.
+/// How long a task waits for the daemon's welcome.
 const WELCOME_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a task that leaves waits for the socket to take its last frames.
+/// How long a task that leaves waits until the socket has taken its last frames.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Frames taken in one look, so that a task whose children print without end comes to show it.
+/// Frames that one poll takes in. Without a bound, a task whose children print without end would never get to
+/// show their output.
 const FRAMES_IN_TURN_MAX: usize = 256;
-/// Polls without news after which the socket is looked at, to see that the daemon has died.
+/// Polls without frames after which the socket is read: only that shows that the daemon has died.
 const QUIET_POLLS_MAX: u32 = 4096;
 
 /// When the task reads the daemon's socket. The port table counts the daemon's frames, so a look at the
@@ -55,14 +56,13 @@ pub(crate) struct Member {
     pub requests: Requests,
     pub introductions: Introductions,
     socket_polls: SocketPolls,
-    /// Something has come since the task was about to sleep; there may be more.
+    /// Something has come since the task prepared to sleep; there may be more.
     pub may_have_more: bool,
-    /// Since when nothing has come, as far as it matters: of a task that sleeps with much free
-    /// memory.
+    /// Since when nothing has come. Known only while a task with much free memory sleeps.
     pub idle_since: Option<Instant>,
-    /// The endpoint says that a one-call receive waits.
+    /// The endpoint shows senders that a one-call receive waits.
     pub posted: bool,
-    /// The daemon carries a long message of this task.
+    /// The daemon relays a long message of this task.
     pub relayed: bool,
     pub direct: DirectLinks,
     pub parker: Parker,
@@ -70,7 +70,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Connects to the daemon and waits to be let in.
+    /// Connects to the daemon and waits for its welcome.
     pub fn enroll(environment: &Environment, cookie: Option<u32>) -> Result<(Member, TraceSettings), EnrollError> {
         let _floor = Floor::lay();
         let link = environment.places.connect().map_err(|error| match error {
@@ -80,7 +80,7 @@ impl Member {
         Member::enter(link, environment, cookie)
     }
 
-    /// Says who it is, and waits to be let in.
+    /// Introduces the task to the daemon and waits for the welcome.
     pub(crate) fn enter(
         mut link: Link,
         environment: &Environment,
@@ -121,7 +121,7 @@ impl Member {
         Ok((member, welcome.own))
     }
 
-    /// This process takes the place of its parent.
+    /// Tells the daemon that this process takes over its parent's task.
     pub fn inherit(&mut self) -> bool {
         let own = rustix::process::getpid();
         let Some(link) = &mut self.daemon else { return false };
@@ -130,13 +130,13 @@ impl Member {
             return false;
         }
         self.endpoint.inherit();
-        // Threads that slept are the parent's.
+        // The threads that slept were the parent's.
         self.parker = Parker::default();
         self.request_socket_poll();
         true
     }
 
-    /// Says goodbye. What was sent before stays with its receivers.
+    /// Leaves the machine. Messages that were sent before stay with their receivers.
     pub fn leave(mut self) -> Result<(), Code> {
         self.parker.wake();
         self.send(&ToDaemon::Bye);
@@ -144,7 +144,7 @@ impl Member {
         self.daemon.take().map(drop).ok_or(Code::SysErr)
     }
 
-    /// Waits until the socket has taken what the daemon has to hear; a link that fails is gone.
+    /// Waits until the socket has taken all frames. A connection that fails is closed.
     pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
         while let Some(link) = self.daemon.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
@@ -156,7 +156,7 @@ impl Member {
         }
     }
 
-    /// Where the daemon listens.
+    /// Returns the path of the daemon's socket.
     pub fn daemon_socket(&self) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
         let address = rustix::net::getpeername(self.daemon.as_ref()?.as_fd()).ok()??;
@@ -166,7 +166,7 @@ impl Member {
 
     // ----- sending
 
-    /// Sends a frame; a link that fails is gone. Gives whether the frame was not too long.
+    /// Sends a frame; a connection that fails is closed. Returns `false` if the frame is too long.
     pub fn send(&mut self, frame: &ToDaemon) -> bool {
         let Some(link) = &mut self.daemon else { return true };
         match link.send_to_daemon(frame, &[]) {
@@ -179,7 +179,7 @@ impl Member {
         }
     }
 
-    /// Queues bytes to a connected peer. Where the peer must wake up while the call lasts, the daemon rings it then.
+    /// Queues bytes to a connected peer. If the peer must be woken during the call, the daemon rings it.
     #[inline]
     pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
         let (link, mut lost) = (&mut self.daemon, false);
@@ -205,7 +205,7 @@ impl Member {
         Ok(number)
     }
 
-    /// The daemon is gone: nothing that was asked will be answered.
+    /// Handles the loss of the daemon: pending requests will not be answered.
     fn lose_daemon(&mut self) {
         self.daemon = None;
         self.requests.on_daemon_lost();
@@ -213,7 +213,7 @@ impl Member {
         self.parker.forget_descriptors();
     }
 
-    // ----- what comes
+    // ----- receiving
 
     /// Takes messages out of shared memory.
     #[inline]
@@ -221,7 +221,7 @@ impl Member {
         self.endpoint.poll(&mut QueueSink { state, own: self.tid.0 as i32 })
     }
 
-    /// Whether the socket may have something. No system call.
+    /// Returns whether the socket may have a frame. Makes no system call.
     #[inline]
     pub fn control_may_be_ready(&mut self) -> bool {
         let polls = &mut self.socket_polls;
@@ -244,8 +244,8 @@ impl Member {
         self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
     }
 
-    /// Handles the frames that have come. The news of a peer's end comes before all that the daemon
-    /// tells others about it; then everything that the peer had sent is taken in first.
+    /// Handles the frames that have come. The frame that tells of a peer's end comes before all notifies of
+    /// it; all messages of that peer are taken in first.
     pub fn read_control(&mut self, state: &mut State) -> usize {
         self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
@@ -272,7 +272,7 @@ impl Member {
         match frame {
             ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
-                // It may tell of a task of another host: what that sent comes first.
+                // The message may be a notify about a task of another host: its messages come first.
                 self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
                 deliver(state, message);
             }
@@ -349,14 +349,13 @@ impl Member {
         self.poll(state);
     }
 
-    /// Whether something that was sent cannot be had for want of address space, as far as was seen since the
-    /// last call.
+    /// Returns whether, since the last call, something could not be received for lack of address space.
     pub fn take_starved(&mut self, state: &mut State) -> bool {
         self.endpoint.take_starved() || (self.introductions.any() && self.connect_introduced(state))
     }
 }
 
-/// A message that the daemon made or kept.
+/// Queues a message that the daemon has made or kept.
 fn deliver(state: &mut State, message: Message) {
     let envelope = Envelope {
         src: message.src.0 as i32,
@@ -387,8 +386,8 @@ fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollEr
     }
 }
 
-/// What to wait for beside that, and how long at most: until the socket can be written where something waits for it, or
-/// for a moment where that would say nothing.
+/// Adds to the awaited events that the socket can be written, if frames wait for that. Returns the events and the
+/// longest wait: a short one if the socket would be reported writable although it takes nothing.
 fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
     match (link.wants_write(), link.is_crowded()) {
         (false, _) => (events, time),
@@ -397,9 +396,9 @@ fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Durat
     }
 }
 
-/// Waits until the socket is ready, or the time is over.
+/// Waits until the socket is ready or the time is over.
 fn ready(link: &Link, events: PollFlags, time: Duration) {
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    // An interrupted wait is as good as one that has ended: the caller looks again.
+    // The caller tries again after an interruption as after the end of the wait.
     let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
 }

@@ -4,7 +4,7 @@ use crate::types::Filter;
 use crate::{ANY, Environment};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR};
 
-/// The other byte order, with longs of both widths; the own one with the other width.
+/// Returns the other byte order with longs of both widths, and the native one with the other width.
 fn others() -> [Format; 3] {
     let Format { big_endian, long_bytes } = Format::NATIVE;
     [
@@ -18,7 +18,7 @@ fn task() -> Task {
     Task::new(&Environment::from_lookup(|_| None))
 }
 
-/// A message of a host of that format, in the queue.
+/// Receives a message of a host of that format.
 fn receive(task: &mut Task, format: Format, enc: i32, body: &[u8]) -> i32 {
     let signature = format.signature();
     let envelope = crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc, format: signature };
@@ -32,7 +32,7 @@ fn any() -> Filter {
     Filter { src: ANY, tag: ANY, ctx: 0 }
 }
 
-/// The bytes of a number as a host of that format writes them.
+/// Returns the bytes of a number as a host of that format writes them.
 fn written(format: Format, value: i128, bytes: usize) -> Vec<u8> {
     if format.big_endian { value.to_be_bytes()[16 - bytes..].to_vec() } else { value.to_le_bytes()[..bytes].to_vec() }
 }
@@ -94,7 +94,7 @@ fn strings_and_bytes_of_another_byte_order_are_unpacked() {
     }
 }
 
-/// What a number of 64 bits becomes in 32, and the other way round.
+/// Checks conversions between numbers of 64 and of 32 bits.
 #[test]
 fn a_value_that_does_not_fit_ends_the_conversion() {
     let wide = Form { swapped: true, short_bytes: 2, long_bytes: 8 };
@@ -180,7 +180,7 @@ fn a_message_in_a_message_keeps_its_format() {
     }
 }
 
-/// What a host of another format packed whole, another message in it included.
+/// Checks a message of another format with a message in it.
 #[test]
 fn a_message_in_a_message_of_another_format_is_of_that_format() {
     for format in others() {
@@ -209,13 +209,13 @@ fn the_body_of_another_format_goes_into_an_empty_buffer_only() {
     assert_eq!(task.pack_message_body(mid), Err(Code::Mismatch));
     let raw = task.init_send(DATA_RAW).unwrap();
     assert_eq!(task.pack_message_body(mid), Err(Code::Mismatch));
-    // What is packed now is of the own format, and says so.
+    // The empty buffer has the format of this host.
     task.pack(Kind::Int, &[0; 4]).unwrap();
     assert_eq!(task.export_message(raw).unwrap().format, OWN_DSIG);
 }
 
 #[test]
-fn a_format_that_nobody_knows_is_bytes() {
+fn of_an_unknown_format_only_bytes_are_unpacked() {
     let mut task = task();
     let envelope = crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc: ENC_XDR, format: 12 };
     task.state.on_message_bytes(envelope, vec![1; 8]);

@@ -6,7 +6,7 @@ fn task() -> Task {
     Task::new(&Environment::from_lookup(|_| None))
 }
 
-/// What the quick way does, and where it does nothing the ordinary one.
+/// Takes the fast path, or else the ordinary one.
 fn init_send(task: &mut Task, encoding: i32) -> i32 {
     task.init_send_fast(encoding).unwrap_or_else(|| task.init_send(encoding).unwrap())
 }
@@ -17,7 +17,7 @@ fn pack(task: &mut Task, kind: Kind, items: &[u8]) {
     }
 }
 
-/// What the quick way does, and where it does nothing the ordinary one; whether it went well.
+/// Takes the fast path, or else the ordinary one. Returns whether that succeeded.
 fn unpack(task: &mut Task, kind: Kind, items: &mut [u8]) -> bool {
     task.unpack_fast(kind, items) || task.unpack(kind, items).is_ok()
 }
@@ -25,7 +25,7 @@ fn unpack(task: &mut Task, kind: Kind, items: &mut [u8]) -> bool {
 const KINDS: [Kind; 6] = [Kind::Byte, Kind::Short, Kind::Int, Kind::Double, Kind::Dcplx, Kind::Ushort];
 
 #[test]
-fn both_ways_pack_and_unpack_alike() {
+fn both_paths_pack_and_unpack_alike() {
     for encoding in [DATA_DEFAULT, DATA_RAW] {
         for (kind, bytes) in KINDS.into_iter().flat_map(|kind| (0..=48).map(move |bytes| (kind, bytes))) {
             let items: Vec<u8> = (0..bytes / kind.size() * kind.size()).map(|at| at as u8 + 1).collect();
@@ -55,7 +55,7 @@ fn both_ways_pack_and_unpack_alike() {
 }
 
 #[test]
-fn the_quick_way_is_taken_for_numbers() {
+fn the_fast_path_is_taken_for_numbers() {
     let mut task = task();
     assert_eq!(task.init_send_fast(DATA_RAW), None);
     let mid = task.init_send(DATA_RAW).unwrap();
@@ -71,7 +71,7 @@ fn the_quick_way_is_taken_for_numbers() {
 }
 
 #[test]
-fn a_short_message_that_grows_long_takes_the_ordinary_way() {
+fn a_short_message_that_grows_long_takes_the_ordinary_path() {
     let mut task = task();
     let mid = task.init_send(DATA_RAW).unwrap();
     for count in 1..=200 {

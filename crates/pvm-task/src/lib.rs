@@ -1,9 +1,9 @@
 //! One task of the parallel virtual machine: buffers, packing, matching, requests.
 //!
-//! [`Task`] is one plain value without locks and threads; none of its methods waits (only
-//! [`Task::enroll`] waits, for the daemon's welcome) and none calls user code. Who must wait calls
-//! [`Task::progress`] and tries again, paced by a [`Waiter`]. [`Session`] does that for programs
-//! of one thread that simply want to call.
+//! [`Task`] is a plain value without locks and threads. Its methods do not block, except
+//! [`Task::enroll`], which waits for the daemon's welcome. They call no code of the user. A caller that
+//! has to wait calls [`Task::progress`] and tries again, paced by a [`Waiter`]; [`Session`] does this for
+//! single-threaded programs.
 #![forbid(unsafe_code)]
 
 mod buffers;
@@ -30,6 +30,8 @@ mod send;
 mod session;
 mod system;
 mod task;
+#[cfg(test)]
+mod test_daemon;
 pub mod trace;
 mod types;
 mod unpack;

@@ -1,13 +1,12 @@
-//! The messages that have arrived and wait to be received.
+//! The queue of messages that have come and have not been received.
 //!
-//! They hang in a chain in the order of their arrival. While that chain is short, a search walks
-//! it. When a search has had to walk far, an index is made: further chains, one for each
-//! (context, tag, sender), (context, tag), (context, sender) and (context) that occurs, so that a
-//! search with or without wildcards takes the first of one chain (D46). The index lives until the
-//! queue is empty.
+//! Messages are linked in a chain in the order of their arrival. A search walks a short chain. When a search
+//! has had to walk far, an index is made: further chains, one for each (context, tag, sender), (context, tag),
+//! (context, sender) and (context) that occurs, so that a search with or without wildcards takes the first
+//! message of one chain (D46). The index lives until the queue is empty.
 //!
-//! Messages are numbered as they come. Those below a mark have been **seen**: calls that do not wait find no others
-//! (`seeing`).
+//! Messages are numbered as they come. Messages below a mark are **visible**: calls that do not wait find only
+//! those (`visibility`).
 use crate::message::Message;
 use crate::types::{ANY, Filter, PRIVATE_CONTEXTS};
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 const WALK_MESSAGES_MAX: usize = 64;
 /// No message.
 const NONE: u32 = u32::MAX;
-/// The chain in the order of arrival; the others are those of the index.
+/// The chain in the order of arrival; the other chains are those of the index.
 const ARRIVAL: usize = 0;
 const CHAINS: usize = 5;
 
@@ -44,7 +43,7 @@ struct Chain {
 
 const EMPTY: Chain = Chain { first: NONE, last: NONE };
 
-/// What the messages of an index chain have in common; fields that do not count are 0.
+/// The words that the messages of an index chain have in common; words that do not count are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     chain: u8,
@@ -53,7 +52,7 @@ struct Key {
     src: i32,
 }
 
-/// Multiplies and folds: the keys are few words, and no stranger chooses them.
+/// A hasher that multiplies and folds. Keys are few words, and no adversary chooses them.
 #[derive(Default)]
 struct WordHasher(u64);
 
@@ -80,15 +79,15 @@ impl Hasher for WordHasher {
 
 type Index = HashMap<Key, Chain, BuildHasherDefault<WordHasher>>;
 
-/// The queue; its messages are entries of the table, named by their slot there.
+/// The queue. Its messages are in the table; the queue knows them by their slots.
 pub(crate) struct Queue {
     arrival: Chain,
     len: usize,
-    /// How many messages ever came.
+    /// How many messages were ever added.
     pushed: u64,
-    /// The first number that has not been seen.
+    /// Messages below this number are visible.
     visible: u64,
-    /// The first message that has not been seen.
+    /// The first message that is not visible.
     hidden: u32,
     index: Option<Box<Index>>,
 }
@@ -123,12 +122,12 @@ impl Queue {
         }
     }
 
-    /// Before the words of a queued message change.
+    /// Drops the index, before the words of a queued message change.
     pub fn forget_index(&mut self) {
         self.index = None;
     }
 
-    /// Takes a message out.
+    /// Removes a message.
     #[inline]
     pub fn remove(&mut self, table: &mut [Message], slot: u32) {
         if self.hidden == slot {
@@ -146,24 +145,24 @@ impl Queue {
         }
     }
 
-    /// How many messages ever came.
+    /// Returns how many messages were ever added.
     pub fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// The first message that has not been seen.
+    /// Returns the first message that is not visible.
     #[inline]
     pub fn first_hidden(&self) -> Option<u32> {
         (self.hidden != NONE).then_some(self.hidden)
     }
 
-    /// All that has come is seen.
+    /// Makes all messages visible.
     #[inline]
     pub fn reveal_all(&mut self) {
         (self.visible, self.hidden) = (self.pushed, NONE);
     }
 
-    /// That message is seen, and all before it.
+    /// Makes a message visible, and all messages before it.
     #[inline]
     pub fn reveal_through(&mut self, table: &[Message], slot: u32) {
         let message = &table[slot as usize];
@@ -172,18 +171,18 @@ impl Queue {
         }
     }
 
-    /// Whether that message has been seen.
+    /// Returns whether a message is visible.
     pub fn is_visible(&self, table: &[Message], slot: u32) -> bool {
         table[slot as usize].number < self.visible
     }
 
-    /// The oldest message that fits among those that have been seen.
+    /// Returns the oldest visible message that fits.
     #[inline]
     pub fn find_visible(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
         self.find(table, filter).filter(|&slot| self.is_visible(table, slot))
     }
 
-    /// The oldest message that fits.
+    /// Returns the oldest message that fits.
     #[inline]
     pub fn find(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
         let first = self.arrival.first;
@@ -211,13 +210,13 @@ impl Queue {
         }
     }
 
-    /// Those that have been seen, in the order of their arrival.
+    /// Returns the visible messages in the order of their arrival.
     pub fn walk_visible<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
         let visible = self.visible;
         self.walk(table).take_while(move |slot| table[*slot as usize].number < visible)
     }
 
-    /// All messages in the order of their arrival.
+    /// Returns all messages in the order of their arrival.
     pub fn walk<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
         let mut slot = self.arrival.first;
         std::iter::from_fn(move || {
@@ -238,13 +237,13 @@ impl Queue {
     }
 }
 
-/// Whether the filter accepts the message.
+/// Returns whether the filter accepts the message.
 #[inline]
 pub(crate) fn fits(message: &Message, filter: &Filter) -> bool {
     accepts(filter, message.src, message.tag, message.ctx)
 }
 
-/// Whether the filter accepts a message of those words.
+/// Returns whether the filter accepts a message with those words.
 #[inline]
 pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
     (filter.tag == tag || filter.tag == ANY)
@@ -252,7 +251,7 @@ pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
         && (filter.ctx == ctx || (filter.ctx == ANY && !PRIVATE_CONTEXTS.contains(&ctx)))
 }
 
-/// The index chain that holds just what the filter accepts.
+/// Returns the index chain of exactly the messages that the filter accepts.
 fn key(filter: &Filter) -> Option<Key> {
     let Filter { src, tag, ctx } = *filter;
     match (ctx, tag, src) {
@@ -274,7 +273,7 @@ fn key_of(message: &Message, chain: usize) -> Key {
     }
 }
 
-/// Enters a message in the index.
+/// Adds a message to the index.
 fn enter(index: &mut Index, table: &mut [Message], slot: u32) {
     for chain in 1..CHAINS {
         let key = key_of(&table[slot as usize], chain);

@@ -1,13 +1,13 @@
 use super::*;
 use crate::message::SlotState;
 
-/// Numbers that look random and are the same each time.
-struct Dice(u64);
+/// A pseudorandom number generator.
+struct Prng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u32) -> u32 {
+impl Prng {
+    fn below(&mut self, bound: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as u32 % sides
+        (self.0 >> 33) as u32 % bound
     }
 }
 
@@ -17,19 +17,19 @@ fn message(ctx: i32, tag: i32, src: i32) -> Message {
 
 /// Runs the queue and a plain list side by side.
 fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
-    let mut dice = Dice(seed);
+    let mut prng = Prng(seed);
     let (mut table, mut queue, mut list) = (Vec::new(), Queue::new(), Vec::<u32>::new());
     for _ in 0..3000 {
-        let mut word = |low: i32| dice.roll(kinds) as i32 + low;
+        let mut word = |low: i32| prng.below(kinds) as i32 + low;
         let (ctx, tag, src) = (word(0), word(0), word(0x40001));
-        if dice.roll(10) < inserts_of_ten {
+        if prng.below(10) < inserts_of_ten {
             table.push(message(ctx, tag, src));
             let slot = table.len() as u32 - 1;
             queue.push(&mut table, slot);
             list.push(slot);
             continue;
         }
-        let mut wild = |word: i32| if dice.roll(3) == 0 { ANY } else { word };
+        let mut wild = |word: i32| if prng.below(3) == 0 { ANY } else { word };
         let filter = Filter { ctx: wild(ctx), tag: wild(tag), src: wild(src) };
         let expected = list.iter().position(|slot| fits(&table[*slot as usize], &filter));
         assert_eq!(queue.find(&mut table, &filter), expected.map(|at| list[at]), "{filter:?}");

@@ -1,4 +1,4 @@
-//! What arrives, and receiving it (contract 2.3).
+//! Taking in messages, and receiving them (contract 2.3).
 use crate::Task;
 use crate::direct::PostedReceive;
 use crate::direct::fallback::RouteSwitch;
@@ -13,10 +13,10 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Posted, Sink, is_daemon};
 
-/// Rounds of looking at all peers before [`Task::take_in_all`] gives up, while more comes.
+/// Polls of all peers after which [`Task::take_in_all`] stops even if more comes.
 const LOOKS_MAX: usize = 64;
 
-/// The words of an arriving message.
+/// The header of a message: who sent it, and how its body is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope {
     pub src: i32,
@@ -33,12 +33,12 @@ impl Envelope {
     pub fn new(from: u32, own: i32, meta: Meta) -> Envelope {
         let [ctx, tag, wid, enc, format, far] = meta;
         let (ctx, tag, wid, enc, format) = (ctx as i32, tag as i32, wid as i32, enc as i32, format as i32);
-        // Only the daemon speaks for others.
+        // Only the daemon sends on behalf of others.
         let src = if is_daemon(from) { far } else { from } as i32;
         Envelope { src, dst: own, ctx, tag, wid, enc, format }
     }
 
-    /// Whether it comes from a host of the own data format.
+    /// Returns whether the sender's host has the data format of this host.
     #[inline(always)]
     fn is_native(&self) -> bool {
         self.format == OWN_DSIG
@@ -50,7 +50,7 @@ impl Envelope {
     }
 }
 
-/// Queues what comes out of shared memory.
+/// A sink that queues the messages from shared memory.
 pub(crate) struct QueueSink<'a> {
     pub state: &'a mut State,
     pub own: i32,
@@ -63,19 +63,19 @@ impl Sink for QueueSink<'_> {
     }
 }
 
-/// Where a one-call receive puts a message.
+/// The place for the message of a one-call receive.
 pub(crate) trait Target {
-    /// Takes a body as it arrives; its true length, `None` when there is no message (yet).
+    /// Takes a body out of shared memory. Returns its full length; `None` if there is no message (yet).
     fn take(&mut self, wid: i32, body: Arrival<'_>) -> Option<usize>;
-    /// Takes the body of a message that was queued.
+    /// Takes the body of a queued message.
     fn take_queued(&mut self, message: &Message);
-    /// Where a body as it is may be put.
+    /// Returns memory into which a body may be read, if there is any.
     fn room(&mut self) -> Option<&mut [u8]> {
         None
     }
 }
 
-/// The first bytes, as many as fit.
+/// Memory of the caller: it takes the first bytes, as many as fit.
 impl Target for [u8] {
     #[inline]
     fn take(&mut self, _wid: i32, body: Arrival<'_>) -> Option<usize> {
@@ -104,7 +104,7 @@ impl Target for [u8] {
     }
 }
 
-/// Hands the first message that fits over to a waiting `pvm_precv`, queues the others.
+/// A sink that gives the first message that fits to a one-call receive, and queues the others.
 struct DeliverSink<'a, T: ?Sized> {
     state: &'a mut State,
     own: i32,
@@ -118,23 +118,23 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        // What has to be converted is, out of the queue.
+        // A message that has to be converted is queued and converted from there.
         if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_intercepted(&envelope) {
             return self.state.on_message(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };
-        self.state.store.queue.reveal_all(); // handlers have nothing to wait for, or it would be special
+        self.state.store.queue.reveal_all(); // no handler waits, or the message would be intercepted
         self.delivered = Some(envelope.delivered(len));
     }
 
-    /// The next `pvm_precv` finds the rest in the queues.
+    /// The next one-call receive finds the rest in the peers' queues.
     #[inline]
     fn satisfied(&self) -> bool {
         self.delivered.is_some()
     }
 }
 
-/// Queues what comes, but for the first that fits: that one is received without passing the queue.
+/// A sink that gives the first message that fits to a receive, and queues the others.
 struct ReceiveSink<'a> {
     state: &'a mut State,
     own: i32,
@@ -155,7 +155,7 @@ impl Sink for ReceiveSink<'_> {
         self.state.on_message(envelope, body);
     }
 
-    /// A program may add a handler because of the message, for those that follow.
+    /// The program may add a handler because of this message, for the messages behind it.
     #[inline]
     fn satisfied(&self) -> bool {
         self.found.is_some()
@@ -163,7 +163,7 @@ impl Sink for ReceiveSink<'_> {
 }
 
 impl State {
-    /// Whether the message goes to a handler, to the library itself, or is output of a child.
+    /// Returns whether the message goes to a handler or to the library itself, or is output of a child.
     #[inline]
     fn is_intercepted(&self, envelope: &Envelope) -> bool {
         if !self.handlers.may_intercept() && !self.output.any() && envelope.ctx != SYSCTX_TC {
@@ -179,30 +179,30 @@ impl State {
         self.is_for_library(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
     }
 
-    /// Whether such a message is for the library itself.
+    /// Returns whether such a message is for the library itself.
     fn is_for_library(&self, ctx: i32, tag: i32) -> bool {
         self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag))
     }
 
-    /// A message has come out of shared memory.
+    /// Takes in a message out of shared memory.
     #[inline]
     fn on_message(&mut self, envelope: Envelope, body: Arrival<'_>) {
         let Some(slot) = self.take_in(&envelope, body) else { return };
-        // Some of what comes this way may have come on a link.
+        // A message that was sent again by the default route may have come on a direct link before.
         if self.handlers.take_repeat(envelope.src) {
             return self.store.free(slot as i32 + 1);
         }
         self.dispatch(&envelope, slot);
     }
 
-    /// A message has come some other way.
+    /// Takes in a message that has come some other way.
     pub(crate) fn on_message_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
         let slot = self.new_message(&envelope);
         self.store.table[slot as usize].set_body(body);
         self.dispatch(&envelope, slot);
     }
 
-    /// Puts a message where it belongs.
+    /// Queues a message, or passes it to the part of the library that it is for.
     #[inline]
     fn dispatch(&mut self, envelope: &Envelope, slot: u32) {
         if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_for_library(envelope.ctx, envelope.tag) {
@@ -212,6 +212,7 @@ impl State {
         self.store.enqueue(slot);
     }
 
+    /// Acts on a message for the library itself.
     #[cold]
     fn dispatch_to_library(&mut self, envelope: &Envelope, slot: u32) {
         let Envelope { src, tag, ctx, .. } = *envelope;
@@ -242,7 +243,7 @@ impl State {
         slot
     }
 
-    /// An slot with the body of an arrival; `None` when there is no message (yet).
+    /// Returns a slot with a message from shared memory; `None` if there is no message (yet).
     #[inline]
     fn take_in(&mut self, envelope: &Envelope, body: Arrival<'_>) -> Option<u32> {
         let slot = self.new_message(envelope);
@@ -265,10 +266,10 @@ impl State {
     }
 }
 
-/// Receiving. None of these waits: [`Task::progress`], try, wait ([`crate::Waiter`]), again.
+/// Receiving. None of these calls waits: call [`Task::progress`], try, wait ([`crate::Waiter`]), repeat.
 impl Task {
-    /// For who waits: takes in what has come, and lets the program see it. Says how many messages, replies and so
-    /// on came.
+    /// Takes in what has come and lets the program see it, for a call that waits. Returns how many messages,
+    /// replies and other events came.
     #[inline]
     pub fn progress(&mut self) -> usize {
         let count = self.take_in();
@@ -276,8 +277,8 @@ impl Task {
         count
     }
 
-    /// Takes in what has come: messages from the shared memory, frames from the daemon. No system
-    /// call when nothing has come. Says how many messages, replies and so on came.
+    /// Takes in what has come: messages from shared memory, frames from the daemon. Makes no system call if
+    /// nothing has come. Returns how many messages, replies and other events came.
     #[inline]
     pub fn take_in(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
@@ -285,8 +286,8 @@ impl Task {
         self.progress_control(count)
     }
 
-    /// [`Task::take_in`] for who will not try again: takes in all that has come until now, from
-    /// however many peers. Others that send on and on do not hold it up.
+    /// As [`Task::take_in`], for a caller that does not try again: takes in all that has come until now, from
+    /// all peers. Peers that go on sending do not hold it up.
     pub fn take_in_all(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
@@ -300,18 +301,18 @@ impl Task {
         self.progress_control(count)
     }
 
-    /// The next look at what has come includes the daemon's frames, whatever the port table says.
+    /// Has the daemon's socket read at the next poll, whatever the port table says.
     pub(crate) fn request_socket_poll(&mut self) {
         if let Some(member) = &mut self.member {
             member.request_socket_poll();
         }
     }
 
-    /// The second half: the daemon's frames, and who has to know.
+    /// Takes in frames of the daemon and what has come on direct links. `count`: what else has come.
     #[inline]
     pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
-        // Also one without links may hear of one that the other side still has.
+        // A task without links still gets route switches of peers that have one.
         if member.direct.is_active() || !self.state.route_switches.pending.is_empty() {
             count += member.progress_direct_links(&mut self.state, count);
         }
@@ -323,7 +324,7 @@ impl Task {
         count
     }
 
-    /// So much has come by the last look; of that, so much is in the caller's hands already.
+    /// Notes that `count` messages have come, of which the caller has received `delivered` already.
     #[inline]
     fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
@@ -337,12 +338,12 @@ impl Task {
         }
     }
 
-    /// The program may see what it could not before: nobody sleeps before another look.
+    /// Notes that more messages are visible: no thread sleeps before it has tried again.
     pub(crate) fn note_revealed(&mut self) {
         self.note(1, 0);
     }
 
-    /// Something came: other threads of the process may have waited for it.
+    /// Notes that something came, and wakes the thread that sleeps for all: other threads may wait for it.
     #[inline]
     pub(crate) fn note_news(&mut self) {
         self.state.news = true;
@@ -351,17 +352,17 @@ impl Task {
         }
     }
 
-    /// Whether anything came since this was last asked (to wake other waiting threads).
+    /// Returns whether anything came since the last call (to wake other waiting threads).
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.state.news)
     }
 
-    /// The filter for a receive in the current context.
+    /// Returns the filter for a receive in the current context.
     pub fn filter(&self, src: i32, tag: i32) -> Filter {
         Filter { src, tag, ctx: self.state.context }
     }
 
-    /// Frees the active receive buffer, as `pvm_recv`, `pvm_nrecv`, `pvm_trecv` do first.
+    /// Frees the active receive buffer, as `pvm_recv`, `pvm_nrecv` and `pvm_trecv` do first.
     #[inline]
     pub fn drop_receive_buffer(&mut self) {
         if self.state.store.receive != 0 {
@@ -369,14 +370,14 @@ impl Task {
         }
     }
 
-    /// Takes the oldest message that fits out of the queue and makes it the active receive buffer.
+    /// Makes the oldest queued message that fits the active receive buffer.
     #[inline]
     pub fn receive(&mut self, filter: &Filter) -> Option<i32> {
         let slot = self.state.find(filter)?;
         Some(self.state.store.receive(slot))
     }
 
-    /// The message that came the shortest way.
+    /// Receives a short message directly from the peer that sent last, if it fits and comes next.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
         let (envelope, short, state) = self.first_short(filter, false)?;
@@ -387,8 +388,8 @@ impl Task {
         Some(state.store.activate(slot))
     }
 
-    /// One try of a call that waits: [`Task::receive`] that takes in what has come (like [`Task::take_in`]) if no
-    /// queued message fits, but not more than it takes to find one.
+    /// Tries once to receive, for a call that waits: as [`Task::receive`], but if no queued message fits it takes
+    /// in what has come, up to the first message that fits.
     #[inline]
     pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
         if let Some(mid) = self.receive_short(filter) {
@@ -411,12 +412,12 @@ impl Task {
         }
     }
 
-    /// The oldest message that has been taken in and fits; it stays queued.
+    /// Returns the oldest queued message that fits; it stays queued.
     pub fn probe(&mut self, filter: &Filter) -> Option<i32> {
         self.state.find(filter).map(|slot| slot as i32 + 1)
     }
 
-    /// Takes that message out of the queue and makes it the active receive buffer.
+    /// Makes a queued message the active receive buffer. Returns `false` if it is not queued.
     pub fn take_queued(&mut self, mid: i32) -> bool {
         let store = &mut self.state.store;
         let queued = store.get(mid).is_ok_and(|message| message.state == SlotState::Queued);
@@ -426,8 +427,8 @@ impl Task {
         queued
     }
 
-    /// Says that `pvm_precv` waits for `room` bytes, so that senders can hand long data over
-    /// directly. Ends with [`Task::end_precv`].
+    /// Posts a one-call receive of `room` bytes, so that senders can deliver long data directly. Ends with
+    /// [`Task::end_precv`].
     #[inline]
     pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
         if self.member.as_ref().is_some_and(|member| room >= member.endpoint.offer_bytes_min()) {
@@ -446,8 +447,8 @@ impl Task {
         }));
     }
 
-    /// The message to be received next, if it came the shortest way and the filter accepts it: no
-    /// other is queued before it, and nobody else may want it.
+    /// Returns the message to be received next, if it is a short one that the filter accepts: no other message is
+    /// queued before it, and no handler or collector can intercept it.
     #[inline(always)]
     fn first_short(&mut self, filter: &Filter, only_native: bool) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
         let state = &mut self.state;
@@ -468,14 +469,14 @@ impl Task {
         Some((envelope, short, state))
     }
 
-    /// Waits for some hundred nanoseconds whether the peer that sent last sends again.
+    /// Waits for some hundred nanoseconds for another message of the peer that sent last.
     #[inline(always)]
     pub fn watch_first(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.endpoint.watch_first())
     }
 
-    /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes
-    /// into `data`. Raw items of another host's format are converted: those of that kind.
+    /// Tries once to receive for `pvm_precv`, and polls by itself: the first bytes of the oldest message that fits
+    /// go into `data`. Raw items of another host's format, which must be of that kind, are converted.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
         if let Some((envelope, short, _)) = self.first_short(filter, true) {
@@ -491,8 +492,7 @@ impl Task {
         self.deliver(filter, kind, data, |endpoint, sink| endpoint.poll(sink))
     }
 
-    /// [`Task::try_precv`] for a filter that names the sender: what others have sent stays in their
-    /// queues.
+    /// As [`Task::try_precv`], for a filter that names the sender: messages of others stay in their queues.
     #[inline]
     pub(crate) fn try_precv_from<T: Target + ?Sized>(
         &mut self,
@@ -535,7 +535,7 @@ impl Task {
         }
     }
 
-    /// A message that a link brings may go straight to its place.
+    /// Receives from a direct link, without a copy where possible.
     #[cold]
     #[inline(never)]
     fn deliver_from_link<T: Target + ?Sized>(
@@ -579,7 +579,7 @@ impl Task {
         Some(delivered)
     }
 
-    /// See [`Task::begin_precv`].
+    /// Ends what [`Task::begin_precv`] began.
     #[inline]
     pub fn end_precv(&mut self) {
         if let Some(member) = self.member.as_mut().filter(|member| member.posted) {

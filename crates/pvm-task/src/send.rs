@@ -13,39 +13,38 @@ use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, USUAL};
 
-/// Where programs send trace events: to whoever collects them.
+/// The destination that stands for the collector of trace events, in a program's send.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 
-/// From here on the daemon takes longer over a message for another host than a task spins, in bytes.
+/// Messages for another host from this size on take the daemon longer than a task spins, in bytes.
 const RELAYED_BYTES_MIN: usize = 64 << 10;
 
-/// The last words of what is mostly sent, native bytes and the default encoding, travel in the fewest
-/// bytes.
+/// Messages of native bytes and of the default encoding travel with well-known header words.
 const _: () = {
     assert!(USUAL[0][1] == OWN_DSIG as u32 && USUAL[1][1] == ENC_XDR as u32);
     assert!(USUAL[0][2] == OWN_DSIG as u32 && USUAL[1][2] == OWN_DSIG as u32);
 };
 
-/// How a message gets to its receiver.
+/// The way of a message to its receiver.
 #[derive(PartialEq)]
 enum Route {
     /// Through shared memory.
     Shared,
-    /// Through shared memory to the daemon, which carries it to another host.
+    /// Through shared memory to the daemon, which relays it to another host.
     Default,
-    /// On a link of its own to a task of another host.
+    /// On a direct link to a task of another host.
     Direct,
-    /// To the own queue.
+    /// To the queue of this task.
     Loopback,
-    /// Through the socket.
+    /// Through the daemon's socket.
     Daemon,
-    /// The daemon introduces the peer first.
+    /// Not yet: the daemon introduces the peer first.
     Introducing,
-    /// Nobody is there.
+    /// Nowhere: there is no such task.
     Gone,
 }
 
-/// A body as it is sent.
+/// The body of a message in the form in which it is sent.
 enum Outgoing<'a> {
     Bytes(&'a [u8]),
     Blocks(&'a [(Block, usize)]),
@@ -54,7 +53,7 @@ enum Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Queues it to a connected peer.
+    /// Queues the body to a connected peer.
     #[inline]
     fn send(&self, member: &mut Member, to: Tid, meta: Meta) -> Result<(), Code> {
         let sent = match self {
@@ -66,7 +65,7 @@ impl Outgoing<'_> {
         member.finish_send(to, sent)
     }
 
-    /// The same for a direct link.
+    /// Returns the body as a direct link takes it.
     fn as_body(&self) -> direct::Body<'_> {
         match self {
             Outgoing::Bytes(bytes) => direct::Body::Bytes(bytes),
@@ -76,8 +75,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Queues it to the daemon for tasks of other hosts. For more than one their tids go first, as a
-    /// message of their own.
+    /// Queues the body to the daemon for tasks of other hosts. If there is more than one, a message with their
+    /// tids goes first.
     fn send_by_default_route(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
         meta[FAR] = to[0].0;
         let daemon = to_daemon(member);
@@ -93,13 +92,13 @@ impl Outgoing<'_> {
     }
 }
 
-/// The daemon as a peer in shared memory.
+/// Returns the daemon's tid as a peer in shared memory.
 fn to_daemon(member: &Member) -> Tid {
     member.tid.host()
 }
 
 impl Member {
-    /// What is left to do after a send.
+    /// Finishes a send: has the daemon ring the receiver where this task cannot.
     #[inline]
     pub(crate) fn finish_send(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
         match sent {
@@ -109,19 +108,19 @@ impl Member {
                 Ok(())
             }
             Err(SendError::NoMemory) => Err(Code::NoMem),
-            // The peer has gone since its route was chosen.
+            // The peer has ended since the route was chosen.
             Err(SendError::NotConnected) => Ok(()),
         }
     }
 
-    /// A message of so many bytes goes to the daemon for another host.
+    /// Notes that the daemon relays a message of that size.
     fn note_relayed(&mut self, bytes: usize) {
         self.relayed |= bytes >= RELAYED_BYTES_MIN;
     }
 
-    /// Starts an introduction to a peer that will be needed, unless it is known or cannot be.
+    /// Starts an introduction to a peer that will be needed, unless it is connected or cannot be.
     pub(crate) fn introduce(&mut self, to: Tid) {
-        // Who then really needs the peer hears what is wrong.
+        // A later send to the peer reports the failure.
         let _ = self.route(to);
     }
 
@@ -131,7 +130,7 @@ impl Member {
         self.send(&ToDaemon::Ring(to));
     }
 
-    /// How to reach a tid; starts an introduction where one is needed.
+    /// Returns the route to a tid; starts an introduction if one is needed.
     #[inline]
     fn route(&mut self, to: Tid) -> Result<Route, Code> {
         if self.endpoint.is_connected(to.0) {
@@ -161,7 +160,7 @@ impl Member {
         self.request_introduction(here)
     }
 
-    /// Has the daemon introduce a peer of this host, or itself.
+    /// Asks the daemon to introduce a peer of this host, or itself.
     fn request_introduction(&mut self, to: Tid) -> Result<Route, Code> {
         match self.introductions.take_refusal(to) {
             Some(Code::OutOfRes) => return Err(Code::OutOfRes),
@@ -179,14 +178,14 @@ impl Member {
 }
 
 impl Message {
-    /// Other bodies are looked at when they are packed.
+    /// Checks the length of an in-place body. Other bodies are checked when they are packed.
     fn check_length(&self) -> Result<(), Code> {
         let Large::Pieces(pieces) = &self.large else { return Ok(()) };
         let bytes: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
         if bytes > BODY_BYTES_MAX { Err(Code::NoMem) } else { Ok(()) }
     }
 
-    /// The words that travel with the message.
+    /// Returns the header words of the message.
     #[inline]
     fn meta(&self) -> Meta {
         self.meta_with(self.ctx, self.tag)
@@ -198,7 +197,7 @@ impl Message {
         [ctx, tag, self.wid, enc, self.format, 0].map(|word| word as u32)
     }
 
-    /// The body in the form in which it goes to so many receivers.
+    /// Returns the body in the form in which it goes to that number of receivers.
     #[inline]
     fn outgoing(&mut self, heap: &mut Endpoint, receivers: usize) -> Result<Outgoing<'_>, Code> {
         if matches!(self.large, Large::Remote(_)) || (matches!(self.large, Large::Bytes(_)) && receivers > 1) {
@@ -214,7 +213,7 @@ impl Message {
     }
 }
 
-/// Pieces in the user's memory, as they are now.
+/// Returns pieces in the user's memory as they are now.
 fn outgoing_pieces<'a>(
     pieces: &'a [Box<dyn Source>],
     heap: &mut Endpoint,
@@ -232,7 +231,7 @@ fn outgoing_pieces<'a>(
     gather_in_block(pieces, heap).map(|block| Outgoing::Gathered([block]))
 }
 
-/// Sending. All of these check everything before anything is sent; see [`Submit`].
+/// Sending. Each call checks everything before it sends anything; see [`Submit`].
 impl Task {
     /// `pvm_send` of the active send buffer.
     #[inline]
@@ -295,7 +294,7 @@ impl Task {
         receivers.dedup();
         let mut soon = false;
         let (mut reachable, mut far, mut linked) = (Vec::with_capacity(receivers.len()), Vec::new(), Vec::new());
-        // One that cannot be sent to keeps the message from nobody else; that it could not is what is told.
+        // A failure for one receiver does not keep the message from the others, but is the result.
         let mut result = Ok(Submit::Done);
         for tid in receivers {
             match member.route(tid) {
@@ -327,7 +326,7 @@ impl Task {
             note(body.send(member, tid, meta));
         }
         for tid in linked {
-            // What was sent to the one before may have shown that this one's link has gone as well.
+            // The sends before may have shown that this link is broken too.
             note(match member.direct.carries(tid) {
                 true => member.send_direct(tid, meta, body.as_body()),
                 false => body.send_by_default_route(member, &[tid], meta),
@@ -347,12 +346,12 @@ impl Task {
         self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32), body)
     }
 
-    /// Sends a body made elsewhere in the default encoding, in any context, with any tag.
+    /// Sends a body in the default encoding that was written elsewhere, in any context, with any tag.
     pub fn send_body(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: &[u8]) -> Result<Submit, Code> {
         self.send_encoded(to, [ctx, tag, wid, ENC_XDR], body)
     }
 
-    /// [`Task::send_body`] in another encoding; context, tag, wait id, encoding.
+    /// As [`Task::send_body`], in any encoding. `words`: context, tag, wait id, encoding.
     pub(crate) fn send_encoded(&mut self, to: Tid, words: [i32; 4], body: &[u8]) -> Result<Submit, Code> {
         let [ctx, tag, wid, enc] = words;
         self.send_slice(to, [ctx, tag, wid, enc, OWN_DSIG, 0].map(|word| word as u32), body)
@@ -367,7 +366,7 @@ impl Task {
         }
     }
 
-    /// What is left to do after a message went the shortest way.
+    /// Finishes a send that took the shortest path.
     #[inline(always)]
     fn sent_short(&mut self, to: Tid, sent: Sent) -> Result<Submit, Code> {
         if sent == Sent::RingByDaemon {
@@ -418,13 +417,13 @@ impl Task {
         Ok(Submit::Done)
     }
 
-    /// Whether a message may be sent there, with that tag.
+    /// Returns whether a message may be sent to that tid with that tag.
     #[inline]
     fn may_send(&self, to: Tid, tag: i32) -> bool {
         (to.is_task() && tag >= 0) || (self.state.settings.reserved != 0 && to != Tid::NONE)
     }
 
-    /// To oneself, or to the daemon.
+    /// Sends to this task itself or to the daemon.
     fn send_slow(&mut self, to: Tid, tag: i32) -> Result<Submit, Code> {
         let context = self.state.context;
         let message = self.state.store.sending()?;
@@ -440,14 +439,15 @@ impl Task {
         Ok(Submit::Done)
     }
 
+    /// Queues a message of this task to itself.
     pub(crate) fn deliver_to_self(&mut self, envelope: Envelope, body: Vec<u8>) {
         self.state.on_message_bytes(envelope, body);
-        // It has no way to come: the task may see it at once.
+        // The message is not under way at any time, so the program sees it at once.
         self.reveal_all();
         self.note_news();
     }
 
-    /// After many sends: takes in what receivers have returned, and with it what has arrived.
+    /// Collects blocks that receivers have returned, once in many sends, and takes in what has come.
     #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
@@ -455,13 +455,13 @@ impl Task {
         }
     }
 
-    /// After a message by the default route: a link may be wanted, or may have come to be. Multicasts
-    /// make none.
+    /// Requests a direct link after a message by the default route, or takes in one that has been made.
+    /// Multicasts request none.
     pub(crate) fn update_route(&mut self, to: Tid) {
         let Some(member) = &mut self.member else { return };
         let lacks = member.needs_direct_link(to);
         if lacks {
-            // The other task may have asked, and the link lie there already.
+            // The peer may have requested a link, which may have come already.
             member.request_socket_poll();
         }
         if lacks || member.direct.has_pending() {
@@ -479,7 +479,7 @@ impl Task {
 }
 
 impl Member {
-    /// A message for a daemon.
+    /// Sends a message to a daemon, through the socket.
     fn send_to_daemon(&mut self, dst: Tid, meta: Meta, body: Vec<u8>) -> Result<(), Code> {
         let [ctx, tag, wid, enc, format, ..] = meta.map(|word| word as i32);
         if body.len() > DAEMON_MESSAGE_BYTES_MAX {
@@ -492,8 +492,8 @@ impl Member {
     }
 }
 
-/// Whether a message of that tag is how a registered server answers a task: the daemon, which
-/// passed the task's request on, passes that on too.
+/// Returns whether a registered server answers a task's request with that tag. The daemon has passed the
+/// request on; it passes the answer on too.
 #[inline]
 pub(crate) fn is_answer(tag: i32) -> bool {
     (SM_FIRST..=SM_STTASK).contains(&tag)

@@ -1,10 +1,10 @@
-//! Which of the messages that have been taken in the program may see (`docs/decisions/0027`).
+//! Which of the queued messages the program can see (`docs/decisions/0027`).
 //!
-//! A call that does not wait sees one message more at most, when none fits of those that it could see before. So who
-//! polls for the second message of a task and then for the first one, in turn, has the first one first. A call that
-//! waits sees all that comes until what it waits for is there. Messages are taken in by what is quick, some at a
-//! time and from several senders, and stand in one queue in the order in which they came; what is *seen* is a mark
-//! there. A message handler takes its message when it would be seen.
+//! A call that does not wait reveals at most one more message, and only if no visible message fits. So a program
+//! that polls in turn for the second message of a task and for the first one receives the first one first. A call
+//! that waits reveals all messages up to the one for which it waits. Messages are taken in several at a time, from
+//! several senders, into one queue in the order of their arrival; the visible ones are those below a mark. A message
+//! handler takes its message when that would become visible.
 use crate::Task;
 use crate::message::Message;
 use crate::queue::fits;
@@ -13,11 +13,10 @@ use crate::task::State;
 use crate::types::{Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};
 
-/// Rounds of looking at all peers before a call that does not wait gives up, while they have other things than
-/// messages to take.
+/// Polls of all peers after which a call that does not wait stops, if they bring other things than messages.
 const LOOKS_MAX: usize = 64;
 
-/// Takes one message of each peer, so that all have their turn.
+/// A sink that takes one message of each peer, so that all have their turn.
 struct OnePerPeer<'a>(QueueSink<'a>);
 
 impl Sink for OnePerPeer<'_> {
@@ -31,8 +30,7 @@ impl Sink for OnePerPeer<'_> {
 }
 
 impl State {
-    /// Lets the program see all that has been taken in. Where a handler has to run first, what comes behind its
-    /// message is seen when it has run.
+    /// Reveals all queued messages. Messages behind that of a handler become visible when the handler has run.
     #[inline]
     pub(crate) fn reveal_all(&mut self) {
         match self.handlers.any() {
@@ -44,7 +42,7 @@ impl State {
         }
     }
 
-    /// Lets the program see the first message that it has not; a handler may take it instead.
+    /// Reveals one more message; a handler may take it instead.
     fn reveal_next(&mut self) -> Option<u32> {
         let slot = self.store.queue.first_hidden()?;
         if self.handlers.any() {
@@ -56,8 +54,8 @@ impl State {
         Some(slot)
     }
 
-    /// Sees as far as [`Handlers::bound`](crate::handlers::Handlers) lets it, up to a message for a handler. That
-    /// one's turn it is then.
+    /// Reveals messages up to [`Handlers::bound`](crate::handlers::Handlers), or up to a message for a handler, which
+    /// has to run then.
     #[cold]
     pub(crate) fn reveal_more(&mut self) {
         while let Some(slot) = self.store.queue.first_hidden() {
@@ -69,24 +67,23 @@ impl State {
         }
     }
 
-    /// The user handler that takes that message, and its function.
+    /// Returns the user handler that takes the message, and its function.
     pub(crate) fn handler_of(&self, message: &Message) -> Option<(i32, u64)> {
         let Message { src, tag, ctx, .. } = *message;
         if PRIVATE_CONTEXTS.contains(&ctx) { None } else { self.handlers.find(src, tag, ctx) }
     }
 
-    /// Whether a message that comes now may not pass the queue: a handler takes it, or one before it.
+    /// Returns whether a message that comes now has to be queued: a handler takes it or a message before it.
     pub(crate) fn is_for_handlers(&self, envelope: &Envelope) -> bool {
         let Envelope { src, tag, ctx, .. } = *envelope;
         let waits = self.handlers.run() || self.store.queue.first_hidden().is_some();
         waits || self.handlers.find(src, tag, ctx).is_some()
     }
 
-    /// The oldest message that fits among all that have been taken in, for a call that waits: it sees that one and
-    /// what came before.
+    /// Returns the oldest queued message that fits, for a call that waits, and reveals it and all before it.
     #[inline]
     pub(crate) fn find(&mut self, filter: &Filter) -> Option<u32> {
-        // What the library tells itself is nobody's to see.
+        // The program never sees the library's own messages.
         if PRIVATE_CONTEXTS.contains(&filter.ctx) {
             return self.store.find(filter);
         }
@@ -98,7 +95,7 @@ impl State {
         Some(slot)
     }
 
-    /// [`State::find`] where handlers take messages: it looks no further than to the first of those.
+    /// As [`State::find`] if there are handlers: searches only up to the first message for one.
     #[cold]
     fn find_before_handlers(&mut self, filter: &Filter) -> Option<u32> {
         let mut found = self.store.find_visible(filter);
@@ -111,7 +108,7 @@ impl State {
 
 /// Receiving without a wait.
 impl Task {
-    /// `pvm_nrecv`: the oldest message that fits becomes the active receive buffer.
+    /// `pvm_nrecv`: makes the oldest message that fits the active receive buffer.
     #[inline]
     pub fn receive_at_once(&mut self, filter: &Filter) -> Option<i32> {
         match self.receive_short(filter) {
@@ -120,7 +117,7 @@ impl Task {
         }
     }
 
-    /// `pvm_probe`: the oldest message that fits; it stays queued.
+    /// `pvm_probe`: returns the oldest message that fits; it stays queued.
     pub fn probe_at_once(&mut self, filter: &Filter) -> Option<i32> {
         self.find_at_once(filter).map(|slot| slot as i32 + 1)
     }
@@ -133,7 +130,7 @@ impl Task {
         }
     }
 
-    /// The queued messages that have been seen, in the order of their arrival: mid, sender, tag (for `pvm_recvf`).
+    /// Returns the visible queued messages in the order of their arrival: mid, sender, tag (for `pvm_recvf`).
     pub fn queued(&self) -> impl Iterator<Item = (i32, i32, i32)> + '_ {
         let table: &[Message] = &self.state.store.table;
         let walk = self.state.store.queue.walk_visible(table);
@@ -141,8 +138,7 @@ impl Task {
         walk.map(|slot| (slot as i32 + 1, table[slot as usize].src, table[slot as usize].tag))
     }
 
-    /// Lets the program see one message more, if there is one: taken in before, or now. `None` also where a handler
-    /// takes it.
+    /// Reveals one more message, if there is one: queued before, or taken in now. `None` also if a handler takes it.
     pub fn reveal_one(&mut self) -> Option<u32> {
         if self.state.store.queue.first_hidden().is_none() {
             self.take_in_some();
@@ -150,20 +146,20 @@ impl Task {
         self.state.reveal_next()
     }
 
-    /// Lets the program see all that has been taken in: it has waited for something.
+    /// Reveals all queued messages: the program has waited for something.
     #[inline]
     pub fn reveal_all(&mut self) {
         self.state.reveal_all();
     }
 
-    /// This task has met others, who may have sent before: the next call that does not wait sees all that has come
-    /// until then.
+    /// Notes that this task has synchronized with others, which may have sent before: the next call that does not
+    /// wait sees all that has come until then.
     #[inline]
     pub fn note_synchronized(&mut self) {
         self.state.synchronized = true;
     }
 
-    /// Before a call that does not wait looks at what has been seen.
+    /// Must come before a call that does not wait looks at the visible messages.
     #[inline]
     pub fn catch_up(&mut self) {
         if std::mem::take(&mut self.state.synchronized) {
@@ -172,7 +168,7 @@ impl Task {
         }
     }
 
-    /// Takes in something, if anything has come from whomever.
+    /// Takes in at least one message, if any peer has sent one.
     fn take_in_some(&mut self) {
         let Some(member) = &mut self.member else { return };
         let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
@@ -181,7 +177,7 @@ impl Task {
             if arriving.0.state.store.queue.first_hidden().is_some() {
                 break;
             }
-            // It has looked at those that sent lately; now at the others.
+            // The peers that sent lately have been polled; now the others.
             match member.endpoint.poll_all(&mut arriving) {
                 0 => break,
                 more => count += more,

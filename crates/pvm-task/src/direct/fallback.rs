@@ -1,11 +1,11 @@
-//! The way back from a direct link to the default route, when the link breaks or the task leaves.
+//! The fallback from a direct link to the default route, when the link breaks or the task leaves.
 //!
-//! Who goes back says so on the default route, with the number of messages that the other side has acknowledged, and
-//! sends all that was kept behind that. The other side knows how many it has taken in from the link; so many of
-//! those that follow are *repeats*, which it drops. It reads the link no more then, and goes back too. So nobody
-//! waits for an answer, nothing is lost, nothing comes twice, and the order stays (`docs/decisions/0023`).
+//! A task that falls back sends a message about it on the default route, with the number of messages that the peer has
+//! acknowledged, and then all messages of its send queue. The peer knows how many messages it has received on the link;
+//! the difference is the number of *repeats*, which it drops. The peer stops reading the link and falls back too. So
+//! no task waits for an answer, no message is lost or comes twice, and the order is kept (`docs/decisions/0023`).
 use super::send_queue::QueuedBody;
-use super::{DirectLinks, PATIENCE, RouteEvent};
+use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
 use crate::receive::QueueSink;
@@ -20,41 +20,44 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The first pause before a link that has broken is asked for again; each one is twice as long as the one before.
+/// The pause before a link is requested again after it has broken for the first time. Each pause is twice as long as the
+/// one before.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// The longest one.
+/// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-/// How often links are looked at that carry nothing although they should.
-const STALL_LOOKS: Duration = Duration::from_secs(1);
-/// A task that leaves sends so much again by the default route without asking whether it has come, in bytes.
-const REPEATED_BYTES: usize = 64 << 10;
-/// How long it waits at most while receivers take more than that.
-const TAKING_MAX: Duration = Duration::from_secs(1);
-/// How long a task that leaves waits for memory to send what it has kept.
+/// The time between two checks for stalled links.
+const STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
+/// A task that leaves sends up to this many unacknowledged bytes again by the default route, without waiting for their
+/// acknowledgement.
+const REPEATED_BYTES_MAX: usize = 64 << 10;
+/// The longest wait for peers that have more than that to acknowledge.
+const ACKNOWLEDGEMENT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a task that leaves waits for memory to send its queued messages.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long it sleeps at a time.
+/// How long that task sleeps at a time.
 const LEAVE_PAUSE: Duration = Duration::from_millis(5);
 
-/// When a link may be asked for.
+/// When a link to a peer may be requested (again).
 #[derive(Default)]
 pub(crate) struct Backoff {
-    /// `None`: no more.
+    /// `None`: never again.
     at: Option<Instant>,
-    /// How long the last pause was; zero where no link has broken.
+    /// The length of the last pause; zero if no link has broken.
     pause: Duration,
 }
 
 impl Backoff {
+    /// Returns whether a link may be requested now.
     pub fn may_request(&self) -> bool {
         self.at.is_some_and(|at| Instant::now() >= at)
     }
 
-    /// It has been asked for.
+    /// Notes that a link has been requested.
     pub fn requested(&mut self) {
         self.at = None;
     }
 
-    /// The link has broken; or it did not come to be, after one that had.
+    /// Begins a pause after a link has broken, or was not made after an earlier one had broken.
     fn on_break(&mut self, was_used: bool) {
         if was_used || !self.pause.is_zero() {
             self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
@@ -63,61 +66,63 @@ impl Backoff {
     }
 }
 
-/// What a task knows of a link until the other side has gone back from it.
+/// What a task knows of a link until the peer has fallen back from it.
 pub(crate) struct ReceivedOnLink {
+    /// How many messages were received on the link.
     pub count: Rc<Cell<u32>>,
-    /// The other side's task has ended.
+    /// The peer has exited.
     pub ended: bool,
 }
 
-/// What other tasks have said on the default route about the links to them.
+/// A message of a peer, on the default route, about the route of its later messages.
 pub(crate) enum RouteSwitch {
-    /// What follows comes on the link.
+    /// Later messages of the peer come on the link.
     ToLink(Tid),
-    /// What follows comes on the default route backoff. Whether the other side is known to hear the same from here.
+    /// Later messages of the peer come on the default route again. The flag: the peer needs no answer.
     ToDefault(Tid, bool),
 }
 
-/// The links of a task, as what comes on the default route needs to know them.
+/// What the default route has to know of links.
 #[derive(Default)]
 pub(crate) struct RouteSwitches {
-    /// By peer.
+    /// The links on which messages were received, by peer.
     pub received: BTreeMap<i32, ReceivedOnLink>,
+    /// Route switches that have to be handled.
     pub pending: Vec<RouteSwitch>,
 }
 
 impl RouteSwitches {
-    /// A task has gone back from a link. Returns how many of the messages that follow are repeats.
+    /// Takes in the fallback of a peer. Returns how many of the messages that follow are repeats.
     pub fn on_fallback(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
         let (Some(acknowledged), Some(answers)) = (reader.int(), reader.int()) else { return 0 };
         let link = self.received.remove(&peer);
         let is_known = link.is_some() || answers != 0;
         self.pending.push(RouteSwitch::ToDefault(Tid(peer as u32), is_known));
-        // Who answers had no link any more, and has sent nothing on one.
+        // A peer that answers has no link, and has sent nothing on one.
         let repeats =
             link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
-        // What cannot be: more acknowledged than was taken.
+        // More acknowledged than received: a protocol violation.
         if repeats > i32::MAX as u32 { 0 } else { repeats }
     }
 }
 
 impl DirectLinks {
-    /// A link has broken, or did not come to be.
+    /// Notes that a link has broken (`was_used`), or was not made.
     pub(super) fn on_break(&mut self, peer: Tid, was_used: bool) {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {
             backoff.on_break(was_used);
         }
     }
 
-    /// The link that was asked for is not made.
+    /// Notes that a requested link will not be made.
     pub(crate) fn on_refused(&mut self, peer: Tid) {
         self.on_break(peer, false);
     }
 
-    /// Gives up links that stall, and links that have ended while this side did not read them. Looks once a second.
+    /// Gives up stalled links, and links that have ended before the peer's route switch. Checks once a second.
     pub(super) fn close_stalled(&mut self) {
         let now = Instant::now();
-        if self.stalls_checked.is_some_and(|seen| now.duration_since(seen) < STALL_LOOKS) {
+        if self.stalls_checked.is_some_and(|seen| now.duration_since(seen) < STALL_CHECK_PAUSE) {
             return;
         }
         self.stalls_checked = Some(now);
@@ -127,7 +132,7 @@ impl DirectLinks {
             let waits = self.draining == Some(link.peer);
             if link.has_stalled(waits, now) {
                 match waits {
-                    // Its task is dead: what has not come by now does not come.
+                    // The peer has exited: what has not come by now does not come.
                     true => self.remove(at),
                     false => link.falling_back = true,
                 }
@@ -135,14 +140,14 @@ impl DirectLinks {
         }
     }
 
-    /// Waits as long as other sides take what was sent to them, up to a limit. Small rests are not waited for.
+    /// Waits while peers go on acknowledging, up to a limit. Does not wait for the last small rest.
     fn wait_for_acknowledgements(&mut self) {
         let begin = Instant::now();
         let (mut since, mut before) = (begin, 0);
-        while begin.elapsed() < TAKING_MAX && since.elapsed() < PATIENCE {
+        while begin.elapsed() < ACKNOWLEDGEMENT_WAIT_MAX && since.elapsed() < SEND_WAIT_MAX {
             self.links.iter_mut().for_each(|link| link.flush());
             let waiting =
-                self.links.iter().filter(|link| !link.is_send_closed() && link.queue.bytes() > REPEATED_BYTES);
+                self.links.iter().filter(|link| !link.is_send_closed() && link.queue.bytes() > REPEATED_BYTES_MAX);
             let (mut count, mut progress) = (0, 0_u64);
             for link in waiting {
                 count += 1;
@@ -158,14 +163,14 @@ impl DirectLinks {
                 (since, before) = (Instant::now(), progress);
             }
             self.wait_for_room(None, LEAVE_PAUSE);
-            // Nobody receives it any more.
+            // The program does not receive any more.
             self.arrived.clear();
         }
     }
 }
 
 impl Member {
-    /// Sends on by the default route what was kept for links that are of no use any more, as far as there is memory.
+    /// Sends the queued messages of broken links by the default route, as far as there is memory.
     pub(super) fn fall_back(&mut self) {
         for at in (0..self.direct.links.len()).rev() {
             let link = &mut self.direct.links[at];
@@ -189,7 +194,7 @@ impl Member {
         }
     }
 
-    /// Goes on with the way back from one link.
+    /// Goes on with the fallback from one link.
     fn fall_back_from(&mut self, at: usize) {
         let (peer, daemon) = (self.direct.links[at].peer, self.tid.host());
         if !self.endpoint.is_connected(daemon.0) {
@@ -218,7 +223,7 @@ impl Member {
         }
     }
 
-    /// Says on the default route that what follows comes there. Says whether there was memory for it.
+    /// Sends the fallback message on the default route. Returns `false` if there was no memory for it.
     fn send_fallback(&mut self, peer: Tid, acknowledged: u32, answers: bool) -> bool {
         let daemon = self.tid.host();
         let mut meta: Meta = [SYSCTX_TC, TC_FALLBACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
@@ -228,7 +233,7 @@ impl Member {
         self.finish_send(daemon, sent).is_ok()
     }
 
-    /// The other side has gone back from a link.
+    /// Handles the fallback of a peer.
     pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) {
         self.direct.arrived.retain(|arrived| arrived.peer != peer);
         match self.direct.position(peer) {
@@ -239,7 +244,7 @@ impl Member {
                     self.direct.draining = None;
                 }
             }
-            // It still waits to hear that nothing comes from here.
+            // The peer waits for the fallback of this side.
             Err(_) if !answered => drop(self.send_fallback(peer, 0, true)),
             Err(_) => {}
         }
@@ -262,7 +267,7 @@ impl Member {
                 return;
             }
             std::thread::sleep(LEAVE_PAUSE);
-            // What the daemon has carried makes room, and it may be introduced only now.
+            // The daemon frees memory as it relays messages, and its introduction may come only now.
             self.poll(state);
             self.read_control(state);
         }
@@ -270,7 +275,7 @@ impl Member {
 }
 
 impl Task {
-    /// Whether something that was sent is still in this process ([`Task::hand_over`]).
+    /// Returns whether messages that were sent are still in this process (see [`Task::hand_over`]).
     pub fn holds_back(&self) -> bool {
         let holds = |member: &Member| {
             member.daemon.as_ref().is_some_and(|link| link.wants_write())
@@ -288,7 +293,7 @@ impl Task {
 }
 
 impl Member {
-    /// Takes in what has come on the default route, and what is said there of links.
+    /// Takes in what has come on the default route, and handles route switches.
     pub(super) fn poll_default_route(&mut self, state: &mut State) {
         self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
         self.handle_route_switches(state);

@@ -1,15 +1,15 @@
-//! One end of a direct link.
+//! This side of a direct link.
 //!
-//! Each side says hello when it has the link and is in the library. Who has heard the other's hello
-//! knows that what it sends will be read. It puts a last message on the default route, the *turn*,
-//! and sends all that follows on the link; the other side reads the link when the turn has come to
-//! it. So nothing overtakes what went before, and nobody waits for anybody.
+//! Each side sends a hello when it has the link and is in the library. After the peer's hello a side knows that the
+//! peer will read what it sends. It sends a last message on the default route, the *route switch*, and all later
+//! messages on the link. The peer reads messages from the link once the route switch has come. So no message overtakes
+//! an earlier one, and neither side waits.
 //!
-//! Each message says how many the sender has taken in from the other side; one who takes in much and sends nothing
-//! says so by itself now and then. What has not been acknowledged is kept, see `back`.
+//! Each message acknowledges how many messages its sender has received. A side that receives much and sends nothing
+//! sends acknowledgements of their own now and then. Unacknowledged messages stay in the send queue, see `fallback`.
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
-use super::{Body, LENT_BYTES_MIN};
+use super::{Body, UNCOPIED_BYTES_MIN};
 use crate::queue::accepts;
 use crate::receive::Envelope;
 use crate::types::Filter;
@@ -24,41 +24,41 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Words of a message's envelope that travel with it.
+/// How many header words travel with a message.
 const WORDS: usize = 5;
-/// Bytes of a body for which memory is made ready at a time.
+/// The step by which the memory of a body is filled, in bytes.
 const GROWTH_BYTES: usize = 256 << 10;
-/// Bytes of a body for which memory is reserved before any have come: what its head says may be false.
+/// The most memory that is reserved for a body before any of it has come, in bytes: its announced length may be false.
 const RESERVED_BYTES: usize = 16 << 20;
-/// Messages taken from one link before others have their turn.
+/// Messages read from one link before other links have their turn.
 const MESSAGES_IN_TURN_MAX: usize = 64;
-/// Bytes of long messages taken from one link before others have their turn.
+/// Bytes of bodies read from one link before other links have their turn.
 const BYTES_IN_TURN_MAX: usize = 4 << 20;
-/// How long a receive waits for the next bytes of a message that goes straight to where it belongs.
+/// How long a receive waits for the next bytes of a message that it reads into the receiver's memory.
 const STALL_TIME_MAX: Duration = Duration::from_millis(2);
 
-/// So much is taken in before it is acknowledged by itself, in bytes and in messages.
+/// How much is received before a side sends an acknowledgement of its own, in bytes and in messages.
 const ACKNOWLEDGED_BYTES: usize = 256 << 10;
 const ACKNOWLEDGED_MESSAGES: u32 = 256;
-/// What is kept is seen through for what has been acknowledged whenever it has grown by so much, in bytes and in messages.
-const SEEN_BYTES: usize = 512 << 10;
-const SEEN_MESSAGES: usize = 512;
+/// How much the send queue grows before a side that only sends reads acknowledgements, in bytes and in messages.
+const UNPOLLED_BYTES_MAX: usize = 512 << 10;
+const UNPOLLED_MESSAGES_MAX: usize = 512;
 
-/// Bytes of a message's header: the words of the envelope, and what is acknowledged.
+/// The length of a message's header: the header words and the acknowledgement, in bytes.
 const HEADER_BYTES: usize = 4 * (WORDS + 1);
-/// The longest frame: a body, and the words before it.
+/// The longest frame: a header and a body, in bytes.
 const FRAME_BYTES_MAX: usize = i32::MAX as usize + HEADER_BYTES;
 
 mod kind {
-    /// The sender has the link, and reads it.
+    /// Hello: the sender has the link and reads it.
     pub const HELLO: u8 = 1;
-    /// Header: context, tag, wait id, encoding, format; how many messages the sender has taken in.
+    /// A message. Header: context, tag, wait id, encoding, format; how many messages the sender has received.
     pub const MESSAGE: u8 = 2;
-    /// Header: how many messages the sender has taken in.
-    pub const TAKEN: u8 = 3;
+    /// An acknowledgement. Header: how many messages the sender has received.
+    pub const ACKNOWLEDGEMENT: u8 = 3;
 }
 
-/// A message that has come as a whole.
+/// A message that has been read completely.
 pub(crate) struct LinkMessage {
     pub peer: Tid,
     pub meta: Meta,
@@ -76,81 +76,82 @@ fn envelope(peer: Tid, own: i32, meta: Meta) -> Envelope {
     Envelope { src: peer.0 as i32, dst: own, ctx, tag, wid, enc, format }
 }
 
-/// Somebody waits for a message, and has room for it.
+/// A receive that waits, with memory for its message.
 pub(crate) struct PostedReceive<'a> {
     pub filter: &'a Filter,
     pub own: i32,
     pub room: &'a mut [u8],
-    /// Whether a message is nobody's to receive.
+    /// Returns whether a message may not be given to a receive.
     pub is_intercepted: &'a dyn Fn(&Envelope) -> bool,
-    /// The words of the message that came, and its length.
+    /// The header and the length of the message that came.
     pub found: Option<(Envelope, usize)>,
 }
 
-/// A message of which a part has come.
+/// A message that has been read in part.
 struct PartialMessage {
     meta: Meta,
     bytes: usize,
     body: Vec<u8>,
 }
 
-/// One end of a direct link.
+/// This side of a direct link.
 pub(crate) struct DirectLink {
     pub peer: Tid,
     connection: Link,
-    /// This side begins.
+    /// This side sends the first hello.
     calls: bool,
     hello_sent: bool,
     hello_received: bool,
-    /// What is sent goes this way.
+    /// This side sends its messages on the link.
     pub carries: bool,
-    /// The other side's turn has come: what it sends comes this way.
+    /// The peer's route switch has come: the peer sends its messages on the link.
     peer_switched: bool,
     partial: Option<PartialMessage>,
-    /// Messages that are in the receiver's hands, not only read.
+    /// How many messages the receiver has taken over; reading a message is not enough.
     received: Rc<Cell<u32>>,
-    /// What the other side has been told of that, and bytes taken in since.
+    /// How many of them have been acknowledged, and how many bytes were received since.
     reported: u32,
     unreported_bytes: usize,
-    /// The beginning of the message of which a part has been sent, and how many bytes of it and its body have.
+    /// The header of a partly written message, and how many bytes of header and body have been written.
     header: Vec<u8>,
     written: usize,
-    /// All bytes sent.
+    /// How many bytes were ever written.
     total_written: u64,
     pub queue: SendQueue,
-    /// How much was kept, in bytes and in messages, when it was seen through.
+    /// The size of the send queue, in bytes and in messages, when acknowledgements were last read.
     polled_at: (usize, usize),
-    /// The other side takes nothing at the moment.
+    /// The peer reads nothing at the moment.
     blocked: bool,
     stall: Stall,
-    /// Nothing can be sent any more.
+    /// The connection cannot be written any more.
     write_failed: bool,
-    /// Nothing more is read.
+    /// The connection is not read any more.
     pub read_closed: bool,
-    /// What is sent goes by the default route again, as soon as what was kept has gone.
+    /// This side falls back to the default route: first with the messages of its send queue, then with new ones.
     pub falling_back: bool,
-    /// The other side has been told so.
+    /// The peer has been sent the fallback message.
     pub fallback_sent: bool,
-    /// There is more to read than was taken.
+    /// There may be more to read, even if the socket is not reported readable.
     pub has_more: bool,
-    /// What is watched for on the socket.
+    /// The events that epoll watches for on the socket.
     pub watched: PollFlags,
 }
 
-/// What a look at a link has brought.
+/// The result of reading a link.
 #[derive(Default)]
 pub(crate) struct ReadOutcome {
     pub messages: usize,
-    /// The other side has said hello.
+    /// The peer's hello has come.
     pub usable: bool,
 }
 
 impl DirectLink {
+    /// Takes over a socket that the daemons have connected.
     pub fn new(direct: &Direct, socket: OwnedFd) -> Result<DirectLink, LinkError> {
         let mut connection = match &direct.secret {
             None => Link::clear(socket),
             Some(secret) => {
-                // Both sides have the same key, and nobody else has it.
+                // Both sides have the same key, which only they know.
                 let pair = KeyPair::from_secret(secret);
                 let public = pair.public();
                 let identity = Identity::new(pair);
@@ -195,39 +196,38 @@ impl DirectLink {
         self.connection.as_fd()
     }
 
-    /// Whether the other side is known to read the link, and has yet to be told that all comes this
-    /// way from now on.
+    /// Returns whether this side can switch to the link: the peer reads it.
     pub fn may_switch(&self) -> bool {
         self.hello_received && !self.carries && !self.falling_back
     }
 
-    /// Whether it may come to be used.
+    /// Returns whether this side may come to use the link.
     pub fn has_pending(&self) -> bool {
         !self.carries && !self.falling_back
     }
 
-    /// Counts the messages taken in.
+    /// Returns the count of received messages.
     pub fn received_count(&self) -> Rc<Cell<u32>> {
         self.received.clone()
     }
 
-    /// The other side's turn has come.
+    /// Handles the peer's route switch.
     pub fn on_route_switch(&mut self) {
         self.peer_switched = true;
         self.has_more = true;
     }
 
-    /// Whether what comes is read: what came before on the default route is there.
+    /// Returns whether messages are read: all earlier ones have come on the default route.
     pub fn is_reading(&self) -> bool {
         self.peer_switched && !self.read_closed
     }
 
-    /// Whether the other side has yet to be told that what is sent does not come here any more.
+    /// Returns whether the fallback message has still to be sent.
     pub fn owes_fallback(&self) -> bool {
         self.falling_back && !self.fallback_sent
     }
 
-    /// What is to be watched for on the socket. Before the turn what comes must not be read.
+    /// Returns the events to watch for on the socket. Messages must not be read before the peer's route switch.
     pub fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, !self.read_closed && (!self.hello_received || self.peer_switched));
@@ -237,7 +237,7 @@ impl DirectLink {
 
     // ----- receiving
 
-    /// Takes what has come. After an error nothing more comes; what came before is among `arrived`.
+    /// Reads what has come. After an error nothing more comes; messages read before it are in `arrived`.
     pub fn read(
         &mut self,
         arrived: &mut impl Extend<LinkMessage>,
@@ -248,7 +248,7 @@ impl DirectLink {
             return Ok(());
         }
         self.flush();
-        // Not as soon as it was taken in: then an answer may carry it.
+        // An acknowledgement is not sent as soon as it is due: an answer may carry it.
         self.acknowledge_if_due();
         self.read_frames(arrived, wanted, outcome)
     }
@@ -291,7 +291,7 @@ impl DirectLink {
                         self.send_hello()?;
                     }
                 }
-                (kind::TAKEN, _) if head.body_bytes == 0 => {
+                (kind::ACKNOWLEDGEMENT, _) if head.body_bytes == 0 => {
                     let count = head.header().try_into().map_err(|_| LinkError::Malformed)?;
                     self.on_acknowledgement(u32::from_le_bytes(count))?;
                 }
@@ -299,7 +299,7 @@ impl DirectLink {
                     let (words, count) = parts_of(header);
                     self.on_acknowledgement(count)?;
                     self.partial = Some(PartialMessage { meta: words, bytes: head.body_bytes, body: Vec::new() });
-                    // One that came before may be what is waited for.
+                    // An earlier message of this poll may be the one for which the receive waits.
                     if let Some(wanted) = wanted.as_deref_mut().filter(|_| messages == 0) {
                         self.read_posted(wanted)?;
                         if wanted.found.is_some() {
@@ -315,14 +315,14 @@ impl DirectLink {
         Ok(())
     }
 
-    /// The one who was called waits for the caller's: before, the caller's daemon may still read from
-    /// the connection.
+    /// Sends the hello. The called side waits for the hello of the calling side first: until then the peer's daemon may
+    /// still read from the connection.
     fn send_hello(&mut self) -> Result<(), LinkError> {
         self.hello_sent = true;
         self.connection.send(kind::HELLO, &[], &[])
     }
 
-    /// Goes on with the current message; gives it when it is whole.
+    /// Goes on reading the partial message. Returns it when it is complete.
     fn continue_message(&mut self) -> Result<Option<LinkMessage>, LinkError> {
         let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(None) };
         let (meta, bytes) = (*meta, *bytes);
@@ -331,7 +331,7 @@ impl DirectLink {
             let room = bytes.min(done + GROWTH_BYTES);
             let reserved = bytes.min(RESERVED_BYTES.max(2 * room));
             if body.capacity() < room && body.try_reserve_exact(reserved - body.len()).is_err() {
-                // It stays in the socket until there is memory.
+                // The rest stays in the socket until there is memory.
                 return Ok(None);
             }
             body.resize(room, 0);
@@ -347,8 +347,8 @@ impl DirectLink {
         Ok(self.partial.take().map(|current| LinkMessage { peer: self.peer, meta, body: current.body }))
     }
 
-    /// Reads the message that begins to where somebody waits for it, if it fits there. When its bytes
-    /// keep one waiting it becomes one like the others.
+    /// Reads the message that begins into the memory of the posted receive, if it fits. If its bytes are late, the
+    /// message is read like others from there on.
     fn read_posted(&mut self, wanted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
         let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
         let envelope = envelope(self.peer, wanted.own, *meta);
@@ -361,7 +361,7 @@ impl DirectLink {
             let count = self.connection.take(&mut wanted.room[done..bytes])?;
             done += count;
             let stalls = count == 0 && !ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
-            // Without memory for a copy it stays where it is.
+            // Without memory for a copy the receive goes on waiting.
             if stalls && body.try_reserve_exact(bytes).is_ok() {
                 body.extend_from_slice(&wanted.room[..done]);
                 return Ok(());
@@ -373,41 +373,40 @@ impl DirectLink {
         Ok(())
     }
 
-    /// A message is in the receiver's hands.
+    /// Counts a message that the receiver has taken over.
     pub fn count_received(&mut self, bytes: usize) {
         self.received.set(self.received.get().wrapping_add(1));
         self.unreported_bytes += bytes;
-        if bytes >= LENT_BYTES_MIN {
+        if bytes >= UNCOPIED_BYTES_MIN {
             self.acknowledge_if_due();
         }
     }
 
-    /// The other side has taken in so many messages.
+    /// Handles an acknowledgement.
     fn on_acknowledgement(&mut self, count: u32) -> Result<(), LinkError> {
-        // What has gone another way is nobody's to acknowledge here.
+        // Messages that were sent another way cannot be acknowledged here.
         if self.falling_back || self.queue.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
     }
 
-    /// Why nothing more is read: the other side's task has ended, and all that it sent here has come.
+    /// Returns whether the link has ended in order: the peer has exited, and all that it sent here has come.
     pub fn has_ended(&self) -> bool {
         self.connection.has_ended() && !self.write_failed && self.hello_received
     }
 
-    /// Whether the other side has said hello: only then it can have sent, or read, anything.
+    /// Returns whether the peer's hello has come. Before that, the peer can neither have sent nor read messages.
     pub fn is_established(&self) -> bool {
         self.hello_received
     }
 
-    /// Ends the connection for all who hold it, the daemons among them.
+    /// Ends the connection for all processes that hold it, the daemons among them.
     pub fn shut_down(&self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = rustix::net::shutdown(&self.connection, Shutdown::Both);
     }
 
     // ----- sending
 
-    /// Writes what waits for the socket. A link that takes nothing any more may still have something
-    /// to read.
+    /// Writes what the socket takes. A connection that cannot be written may still be readable.
     pub fn flush(&mut self) {
         if self.is_flushed() {
             return;
@@ -427,27 +426,27 @@ impl DirectLink {
         self.acknowledge_if_due();
     }
 
-    /// Whether nothing waits for the socket.
+    /// Returns whether nothing waits to be written.
     pub fn is_flushed(&self) -> bool {
         self.is_send_closed() || (!self.connection.wants_write() && self.queue.all_written())
     }
 
-    /// Whether nothing is sent here any more.
+    /// Returns whether nothing is written any more.
     pub fn is_send_closed(&self) -> bool {
         self.write_failed || self.falling_back
     }
 
-    /// Whether it is of no use any more, and that has not been seen to.
+    /// Returns whether the connection has failed and the fallback has not begun.
     pub fn is_broken(&self) -> bool {
         self.write_failed && !self.falling_back
     }
 
-    /// Changes when something that was sent has gone to the socket.
+    /// Returns a count that changes whenever the socket has taken something.
     pub fn progress(&self) -> u64 {
         self.total_written.wrapping_sub(self.connection.queued_bytes() as u64)
     }
 
-    /// [`DirectLink::write_header`] by itself.
+    /// Returns a header by itself.
     #[cfg(any(test, fuzzing))]
     pub fn header(meta: Meta, bytes: usize, taken: u32) -> Vec<u8> {
         let mut head = Vec::new();
@@ -466,7 +465,7 @@ impl DirectLink {
         Link::write_frame_head(kind::MESSAGE, &header, bytes, into);
     }
 
-    /// Sends as much of the next message as the socket takes. Says whether that was all of it.
+    /// Writes as much of the next message as the socket takes. Returns whether that was all of it.
     pub fn write(&mut self, meta: Meta, body: Body<'_>) -> bool {
         if self.is_send_closed() {
             return false;
@@ -498,47 +497,48 @@ impl DirectLink {
         true
     }
 
-    /// Tells what was taken in if that is much. Not within a message.
+    /// Sends an acknowledgement if one is due. Not within a message.
     pub fn acknowledge_if_due(&mut self) {
         let taken = self.received.get();
         let much =
             self.unreported_bytes >= ACKNOWLEDGED_BYTES || taken.wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES;
         if much && self.header.is_empty() && !self.is_send_closed() {
             (self.reported, self.unreported_bytes) = (taken, 0);
-            self.write_failed = self.connection.send(kind::TAKEN, &taken.to_le_bytes(), &[]).is_err();
+            self.write_failed = self.connection.send(kind::ACKNOWLEDGEMENT, &taken.to_le_bytes(), &[]).is_err();
         }
     }
 
-    /// A message goes to those that are kept. `written`: the link has taken it.
+    /// Adds a message to the send queue. `written`: the socket has taken it.
     pub fn enqueue(&mut self, message: QueuedMessage, written: bool) {
         self.blocked |= !written;
         self.queue.push(message, written);
     }
 
-    /// Whether the acknowledgements are to be read that may have come: who only sends does not read otherwise.
+    /// Returns whether acknowledgements should be read now: a task that only sends does not read otherwise.
     pub fn should_poll(&mut self) -> bool {
         let (bytes, messages) = (self.queue.bytes(), self.queue.len());
         // Acknowledged since.
         self.polled_at = (self.polled_at.0.min(bytes), self.polled_at.1.min(messages));
-        let much = bytes - self.polled_at.0 >= SEEN_BYTES || messages - self.polled_at.1 >= SEEN_MESSAGES;
+        let much =
+            bytes - self.polled_at.0 >= UNPOLLED_BYTES_MAX || messages - self.polled_at.1 >= UNPOLLED_MESSAGES_MAX;
         if much {
             self.polled_at = (bytes, messages);
         }
         much && !self.read_closed
     }
 
-    /// Whether a sender leaves its message here without waiting.
+    /// Returns whether a sender queues its message without waiting.
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// What the connection has carried; nothing where it does not say.
+    /// Returns what the connection has carried, as far as the system tells.
     pub fn carried(&self) -> Carried {
         self.connection.carried().unwrap_or_default()
     }
 
-    /// Whether the connection has ended before this side began to read it. The other side may have lost the link before
-    /// it read this side's hello; then it sends nothing here, and nothing else tells of the end.
+    /// Returns whether the connection has ended before the peer's route switch. The peer may have lost the link before it
+    /// read this side's hello; then it sends no fallback, and this side does not read.
     pub fn has_ended_before_switch(&self) -> bool {
         if !self.hello_received || self.peer_switched || self.read_closed || self.falling_back {
             return false;
@@ -547,8 +547,8 @@ impl DirectLink {
         rustix::event::poll(connection, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
-    /// Whether nothing has got through for too long. `waits`: what comes counts too, for one who waits for the last
-    /// words of a task that is dead.
+    /// Returns whether the connection has carried nothing for too long. `waits`: this task reads the last messages of a
+    /// peer that has exited, so received bytes count too.
     pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
         if self.read_closed || (self.queue.is_empty() && !waits) {
             self.stall.reset();
@@ -559,7 +559,7 @@ impl DirectLink {
     }
 }
 
-/// The words of a message, and how many its sender has taken in.
+/// Returns the header words of a message, and how many messages its sender has received.
 fn parts_of(header: &[u8; HEADER_BYTES]) -> (Meta, u32) {
     let mut words = header.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four")));
     let mut meta = Meta::default();
@@ -567,7 +567,7 @@ fn parts_of(header: &[u8; HEADER_BYTES]) -> (Meta, u32) {
     (meta, words.next().expect("one more"))
 }
 
-/// Waits until the socket is ready; says whether it was in time.
+/// Waits until the socket is ready. Returns whether it was in time.
 fn ready(link: &Link, flags: PollFlags, time: Duration) -> bool {
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
     let result = rustix::event::poll(&mut [PollFd::new(link, flags)], Some(&timeout));

@@ -6,7 +6,7 @@ use std::time::Instant;
 const ONE: Tid = Tid(0x40001);
 const TWO: Tid = Tid(0x80001);
 
-/// Both ends of a link: what the first has there is the second's.
+/// Returns both sides of a link.
 fn pair(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
@@ -15,7 +15,7 @@ fn pair(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     [one, two]
 }
 
-/// Takes what is there; the tags, or the end.
+/// Reads what is there. Returns the tags, or why the link has ended.
 fn tags(end: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
     let mut arrived = Vec::new();
     let result = end.read(&mut arrived, None, &mut ReadOutcome::default());
@@ -25,7 +25,7 @@ fn tags(end: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
     if tags.is_empty() { result.map(|()| tags) } else { Ok(tags) }
 }
 
-/// Sends as a task does; what the socket does not take waits.
+/// Sends as a task does: what the socket does not take waits.
 fn send(end: &mut DirectLink, tag: u32, bytes: &[u8]) {
     let (meta, body) = ([0, tag, 0, 0, 0, 0], Body::Bytes(bytes));
     let mut copy = QueuedBody::reserve(body, &mut end.queue.pool).unwrap();
@@ -34,8 +34,8 @@ fn send(end: &mut DirectLink, tag: u32, bytes: &[u8]) {
     end.enqueue(QueuedMessage { meta, body: copy, length: bytes.len() }, written);
 }
 
-/// Both have said hello, and have heard it.
-fn acquainted(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
+/// Returns both sides of an established link.
+fn established(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     let [mut one, mut two] = pair(secret);
     let end = Instant::now() + Duration::from_secs(20);
     while !(one.may_switch() && two.may_switch()) {
@@ -47,9 +47,9 @@ fn acquainted(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
 }
 
 #[test]
-fn what_comes_on_the_link_waits_for_the_turn() {
+fn messages_on_the_link_wait_for_the_route_switch() {
     for secret in [None, Some([7; 32])] {
-        let [mut one, mut two] = acquainted(secret);
+        let [mut one, mut two] = established(secret);
         send(&mut one, 5, b"first");
         send(&mut one, 6, &[9; 100_000]);
         assert_eq!(tags(&mut two), Ok(vec![]));
@@ -67,7 +67,7 @@ fn what_comes_on_the_link_waits_for_the_turn() {
 }
 
 #[test]
-fn nobody_is_heard_who_does_not_have_the_secret() {
+fn a_peer_without_the_secret_is_refused() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
     let mut one = DirectLink::new(&Direct { peer: TWO, calls: true, secret: Some([7; 32]) }, near).unwrap();
@@ -78,16 +78,16 @@ fn nobody_is_heard_who_does_not_have_the_secret() {
 }
 
 #[test]
-fn a_long_message_goes_straight_to_its_place_unless_another_comes_first() {
-    let [mut one, mut two] = acquainted(None);
+fn a_message_is_read_into_the_receivers_memory_unless_another_comes_first() {
+    let [mut one, mut two] = established(None);
     two.on_route_switch();
     let filter = Filter { src: ONE.0 as i32, tag: 6, ctx: 0 };
     send(&mut one, 6, &[3; 10_000]);
     send(&mut one, 6, &[4; 10_000]);
     let mut room = vec![0; 20_000];
-    let nobody = |_: &Envelope| false;
+    let never = |_: &Envelope| false;
     let mut wanted =
-        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &nobody, found: None };
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &never, found: None };
     let mut arrived: Vec<LinkMessage> = Vec::new();
     two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     let (envelope, bytes) = wanted.found.unwrap();
@@ -99,23 +99,23 @@ fn a_long_message_goes_straight_to_its_place_unless_another_comes_first() {
     send(&mut one, 5, b"");
     send(&mut one, 6, b"");
     let mut wanted =
-        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut [], is_intercepted: &nobody, found: None };
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut [], is_intercepted: &never, found: None };
     two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     assert!(wanted.found.is_none());
     assert_eq!(arrived.iter().map(|one| one.meta[1]).collect::<Vec<_>>(), [5, 6]);
 }
 
 #[test]
-fn a_message_that_stops_half_way_goes_on_as_one_of_the_others() {
-    let [one, mut two] = acquainted(None);
+fn a_message_that_stops_half_way_is_read_like_others_from_there() {
+    let [one, mut two] = established(None);
     two.on_route_switch();
     let body: Vec<u8> = (0..=255).cycle().take(5000).collect();
     let frame = [&DirectLink::header([0, 6, 0, 0, 0, 0], 5000, 0), &body[..]].concat();
     assert_eq!(rustix::net::send(one.fd(), &frame[..2000], SendFlags::NOSIGNAL), Ok(2000));
     let filter = Filter { src: -1, tag: 6, ctx: 0 };
-    let (mut room, nobody) = (vec![0; 5000], |_: &Envelope| false);
+    let (mut room, never) = (vec![0; 5000], |_: &Envelope| false);
     let mut wanted =
-        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &nobody, found: None };
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &never, found: None };
     let mut arrived: Vec<LinkMessage> = Vec::new();
     two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
     assert!(wanted.found.is_none() && arrived.is_empty());
@@ -125,10 +125,10 @@ fn a_message_that_stops_half_way_goes_on_as_one_of_the_others() {
 }
 
 #[test]
-fn the_dead_are_heard_to_their_last_word() {
+fn all_messages_of_a_dead_peer_are_read() {
     for secret in [None, Some([7; 32])] {
-        let [mut one, mut two] = acquainted(secret);
-        // More than is read in one go.
+        let [mut one, mut two] = established(secret);
+        // More than one poll reads.
         (0..4).for_each(|_| send(&mut one, 5, &[1; 30_000]));
         assert!(one.is_flushed());
         drop(one);
@@ -140,15 +140,15 @@ fn the_dead_are_heard_to_their_last_word() {
 }
 
 #[test]
-fn what_is_sent_is_kept_until_the_other_side_has_it() {
+fn messages_are_queued_until_the_peer_has_acknowledged_them() {
     for secret in [None, Some([7; 32])] {
-        let [mut one, mut two] = acquainted(secret);
+        let [mut one, mut two] = established(secret);
         one.on_route_switch();
         two.on_route_switch();
         (0..3).for_each(|tag| send(&mut one, tag, &[1; 1000]));
         assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (3000, 0));
         assert_eq!(tags(&mut two), Ok(vec![0, 1, 2]));
-        // So little is not worth a word of its own.
+        // So little is not acknowledged by itself.
         assert_eq!(tags(&mut one), Ok(vec![]));
         assert_eq!(one.queue.bytes(), 3000);
         send(&mut two, 9, b"");
@@ -174,8 +174,8 @@ fn what_is_sent_is_kept_until_the_other_side_has_it() {
 }
 
 #[test]
-fn nobody_can_have_taken_what_was_not_sent() {
-    let [mut one, mut two] = acquainted(None);
+fn an_acknowledgement_of_unsent_messages_is_a_protocol_violation() {
+    let [mut one, mut two] = established(None);
     one.on_route_switch();
     send(&mut one, 5, b"one");
     two.received.set(2);
@@ -185,21 +185,21 @@ fn nobody_can_have_taken_what_was_not_sent() {
 }
 
 #[test]
-fn a_link_is_given_up_on_which_nothing_gets_through_and_one_that_nobody_reads_is_not() {
+fn a_stalled_link_is_given_up_and_one_with_a_slow_reader_is_not() {
     let begin = Instant::now();
     let second = |number| begin + Duration::from_secs(number);
     let carried = |acknowledged, received, retries| Carried { acknowledged, received, retries, ..Carried::default() };
     let mut stall = Stall::default();
     let given_up = (0..60).find(|number| stall.is_expired(carried(7, *number, true), false, second(*number)));
     assert_eq!(given_up, Some(STALL_LIMIT.as_secs()));
-    // Something gets through now and then.
+    // The connection carries something now and then.
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(number / 8, 0, true), false, second(number))));
-    // Nothing is tried again; then it begins.
+    // The system does not retransmit; then it begins to.
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(7, 0, false), false, second(number))));
     assert!(!stall.is_expired(carried(7, 0, true), false, second(600)));
-    // The last words of a dead task come as long as bytes come.
+    // The last messages of a dead task come as long as bytes come.
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(7, number / 8, false), true, second(number))));
     assert!(stall.is_expired(carried(7, 74, false), true, second(620)));

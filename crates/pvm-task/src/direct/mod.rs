@@ -1,31 +1,26 @@
 //! Direct links to tasks of other hosts (`PvmRoute`, contract 2.9).
 //!
-//! The daemons bring two tasks together (`pvm_core::machine`, `direct`). A link is used as soon as
-//! both tasks have it; until then, and where there is none, messages take the default route. A send
-//! writes to the socket, and waits only as long as the other side takes what is sent; the rest is
-//! kept and goes out whenever the task is in the library. What has been sent is kept too until the
-//! other side's library has it, so that a link that breaks loses nothing.
+//! The daemons connect two tasks (`pvm_core::machine`, `direct`). A link is used as soon as both tasks have it; until
+//! then, and where there is no link, messages take the default route. A send writes to the socket, and waits only while
+//! the peer goes on reading; the rest is queued and written whenever the task is in the library. Messages stay queued
+//! until the peer's library has acknowledged them, so that a link that breaks loses nothing.
 pub(crate) mod fallback;
 pub(crate) mod link;
+mod routes;
 pub(crate) mod send_queue;
 mod stall;
 
-use crate::control::Member;
-use crate::message::OWN_DSIG;
-use crate::requests::Purpose;
-use crate::system::TC_ROUTE_SWITCH;
 use crate::task::State;
-use fallback::{Backoff, ReceivedOnLink, RouteSwitch};
+use fallback::Backoff;
 pub(crate) use link::PostedReceive;
 use link::{DirectLink, LinkMessage, ReadOutcome};
-use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
-use pvm_core::proto::{Direct, Request};
+use pvm_core::codes::Code;
+use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 use pvm_fmp::descriptor::above_standard;
-use pvm_fmp::{Block, FAR, Meta};
+use pvm_fmp::{Block, Meta};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::Shutdown;
 use rustix::process::Resource;
 use send_queue::{QueuedBody, QueuedMessage};
 use std::collections::{HashMap, VecDeque};
@@ -37,22 +32,22 @@ use std::time::{Duration, Instant};
 /// * Filled by: tasks of other hosts that ask for links to it
 /// * Setting: the limit of open files, `ulimit -n`
 /// * Reached: the link is closed, and the default route stays
-/// * Test: `a_task_has_so_many_direct_links_and_no_more`
+/// * Test: `a_task_has_no_more_direct_links_than_the_limit`
 const LINKS_MAX: usize = 1024;
-/// Of the descriptors that the process may have, one in so many is for direct links.
+/// One in this number of the descriptors that the process may have is for direct links.
 const DESCRIPTOR_SHARE: u64 = 4;
-/// Up to so many links each one is read without asking first whether there is something.
-const READ_UNASKED_MAX: usize = 2;
-/// While other messages come, the links are looked at once in so many times.
-const BUSY_LOOKS: u32 = 16;
-/// How long a sender waits for a receiver that takes nothing.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// Up to this number of links, each is read without asking the system first which are readable.
+const READ_ALL_LINKS_MAX: usize = 2;
+/// While messages come other ways, the links are polled once in this number of calls.
+const BUSY_POLLS: u32 = 16;
+/// How long a sender waits for a peer that reads nothing.
+const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// So many times of many that links are looked at one polls for those that have stalled too.
-const STALL_LOOKS: u32 = 1024;
-/// From here on no copy is made of what is the caller's while the other side goes on taking it: most of it is there
-/// before all of it could be acknowledged.
-const LENT_BYTES_MIN: usize = 8 << 20;
+/// One in this number of polls looks for stalled links too.
+const STALL_POLLS: u32 = 1024;
+/// Bodies from this size on, in bytes, are not copied while the peer goes on reading: it has read most of them before
+/// a copy would be made.
+const UNCOPIED_BYTES_MIN: usize = 8 << 20;
 
 /// `PvmRoute` as programs set it.
 const DONT_ROUTE: i32 = 1;
@@ -60,24 +55,24 @@ const ROUTE_DIRECT: i32 = 3;
 
 /// The direct links of a task.
 pub(crate) struct DirectLinks {
-    /// By tid.
+    /// All links, by the peer's tid.
     links: Vec<DirectLink>,
-    /// All sockets, for who sleeps.
+    /// An epoll descriptor of all sockets, for sleepers.
     epoll: Option<OwnedFd>,
-    /// Peers for whom a link has been asked: once each, and again after one that has broken.
+    /// When a link may be requested, of peers to which one has been requested before.
     backoffs: HashMap<Tid, Backoff>,
-    /// Requests for links that have not been answered.
+    /// How many requests for links have no reply yet.
     pub open_requests: usize,
     route: i32,
     arrived: VecDeque<LinkMessage>,
-    /// What the rest of the task has not heard yet.
+    /// Events that the rest of the task has yet to handle.
     events: Vec<RouteEvent>,
-    /// There are links, or there is something to be heard.
+    /// There are links, or events to handle.
     active: bool,
     polls: u32,
-    /// When links were last looked at that carry nothing.
+    /// When the links were last checked for stalls.
     stalls_checked: Option<Instant>,
-    /// The end of this one's link comes before all that the daemon still has to say.
+    /// A peer that has exited. The link to it is read to its end before further frames of the daemon.
     pub draining: Option<Tid>,
     links_max: usize,
 }
@@ -105,17 +100,17 @@ impl DirectLinks {
         Some(&mut self.links[at])
     }
 
-    /// Whether messages to that task go on a link.
+    /// Returns whether messages to that task go on a link.
     pub fn carries(&self, to: Tid) -> bool {
         self.position(to).is_ok_and(|at| self.links[at].carries)
     }
 
-    /// Whether a link may come to be used when the task polls.
+    /// Returns whether a poll may bring a link into use.
     pub fn has_pending(&self) -> bool {
         self.open_requests > 0 || self.links.iter().any(DirectLink::has_pending)
     }
 
-    /// What sleepers watch. Made when it is needed.
+    /// Returns the descriptor that sleepers watch. Makes it when it is first needed.
     pub fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
         if self.epoll.is_none() {
             self.epoll = epoll::create(CreateFlags::CLOEXEC).ok().and_then(|epoll| above_standard(epoll).ok());
@@ -123,12 +118,12 @@ impl DirectLinks {
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }
 
-    /// The same, where there are links.
+    /// Returns that descriptor if it has been made.
     pub fn watched(&self) -> Option<BorrowedFd<'_>> {
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }
 
-    /// So many links and no more.
+    /// Returns an empty set for at most that number of links.
     fn with_limit(links_max: usize) -> DirectLinks {
         DirectLinks {
             links: Vec::new(),
@@ -146,17 +141,17 @@ impl DirectLinks {
         }
     }
 
-    /// Whether one more can be asked for.
+    /// Returns whether one more link can be requested.
     fn may_request(&self) -> bool {
         self.links.len() + self.open_requests < self.links_max
     }
 
-    /// Whether one more can be received.
+    /// Returns whether there is room for one more link.
     fn has_room(&self) -> bool {
         self.links.len() < self.links_max
     }
 
-    /// Has the socket watched for what matters now.
+    /// Has the epoll descriptor watch the socket for the events that matter now.
     fn update_interest(&mut self, at: usize) {
         let Some(epoll) = &self.epoll else { return };
         let link = &mut self.links[at];
@@ -167,7 +162,7 @@ impl DirectLinks {
             flags.set(EventFlags::IN, interest.contains(PollFlags::IN));
             flags.set(EventFlags::OUT, interest.contains(PollFlags::OUT));
             let data = EventData::new_u64(u64::from(link.peer.0));
-            // A socket on which nothing is waited for would still tell of its end, again and again.
+            // Even without events to watch for, epoll would report the end of the socket again and again.
             let _ = epoll::delete(epoll, link.fd());
             if !flags.is_empty() {
                 let _ = epoll::add(epoll, link.fd(), data, flags);
@@ -175,7 +170,7 @@ impl DirectLinks {
         }
     }
 
-    /// Takes what has come on one link; gives it up when it has ended.
+    /// Takes in what has come on one link. Gives the link up when it has ended.
     fn poll_link(&mut self, at: usize, wanted: Option<&mut PostedReceive<'_>>) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
@@ -191,7 +186,7 @@ impl DirectLinks {
         outcome.messages
     }
 
-    /// A message that was read from a link is in the receiver's hands.
+    /// Counts a message from a link that the receiver has taken over.
     fn count_received(&mut self, state: &mut State, arrived: &LinkMessage) {
         match self.position(arrived.peer) {
             Ok(at) => self.links[at].count_received(arrived.body.len()),
@@ -203,7 +198,7 @@ impl DirectLinks {
         }
     }
 
-    /// Nothing more comes on the link.
+    /// Handles the end of what can be read from a link.
     fn on_read_end(&mut self, at: usize) {
         let link = &mut self.links[at];
         let peer = link.peer;
@@ -218,7 +213,7 @@ impl DirectLinks {
         self.update_interest(at);
     }
 
-    /// The task at the other side has ended, or the link never came to be.
+    /// Removes a link whose peer has exited, or which was never established.
     fn remove(&mut self, at: usize) {
         let peer = self.links[at].peer;
         match self.links[at].is_established() {
@@ -231,7 +226,7 @@ impl DirectLinks {
         self.close_link(at);
     }
 
-    /// Lets go of the link.
+    /// Closes a link.
     fn close_link(&mut self, at: usize) {
         let link = self.links.remove(at);
         if let (Some(epoll), false) = (&self.epoll, link.watched.is_empty()) {
@@ -243,10 +238,10 @@ impl DirectLinks {
         link.shut_down();
     }
 
-    /// The links that want to be looked at.
+    /// Returns the peers whose links have to be read. `all`: without asking the system.
     fn ready(&self, all: bool) -> Vec<Tid> {
         let epoll = match &self.epoll {
-            Some(epoll) if !all && self.links.len() > READ_UNASKED_MAX => epoll,
+            Some(epoll) if !all && self.links.len() > READ_ALL_LINKS_MAX => epoll,
             _ => return self.links.iter().map(|link| link.peer).collect(),
         };
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
@@ -256,7 +251,7 @@ impl DirectLinks {
         ready.chain(unfinished).collect()
     }
 
-    /// Takes what has come on the links.
+    /// Takes in what has come on all links.
     fn poll_links(&mut self, all: bool) -> usize {
         let mut count = 0;
         for peer in self.ready(all) {
@@ -267,8 +262,8 @@ impl DirectLinks {
         count
     }
 
-    /// Waits until that link takes more, and takes what comes on all of them meanwhile: the other side
-    /// may wait for just that.
+    /// Waits until the link to a peer can be written, and meanwhile takes in what comes on all links: the peer may wait
+    /// for this task to read.
     fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
         let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.links.len());
         for link in &self.links {
@@ -290,13 +285,13 @@ impl DirectLinks {
         }
     }
 
-    /// Sends a message on a link, or leaves it to it.
+    /// Sends a message on a link, or queues it there.
     pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
         let mut copy = match self.find(to) {
-            // Who does not read gets as much as there is memory for.
+            // For a peer that does not read, messages are queued while there is memory.
             Some(link) if link.is_blocked() && !link.queue.has_room(body.len()) => return Err(Code::NoMem),
             Some(link) => QueuedBody::reserve(body, &mut link.queue.pool)?,
-            // An end that is gone takes everything: so has its task.
+            // A link that is gone takes everything: its peer has exited.
             None => return Ok(()),
         };
         let mut since = None;
@@ -312,19 +307,19 @@ impl DirectLinks {
             }
             if link.progress() != before {
                 since = None;
-            } else if link.is_blocked() || since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+            } else if link.is_blocked() || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX {
                 break false;
             } else {
-                self.wait_for_room(Some(to), PATIENCE);
+                self.wait_for_room(Some(to), SEND_WAIT_MAX);
             }
         };
         let Ok(at) = self.position(to) else { return Ok(()) };
-        let lent = written && matches!(body, Body::Bytes(bytes) if bytes.len() >= LENT_BYTES_MIN);
-        if !lent {
+        let uncopied = written && matches!(body, Body::Bytes(bytes) if bytes.len() >= UNCOPIED_BYTES_MIN);
+        if !uncopied {
             copy.fill(body);
         }
         self.links[at].enqueue(QueuedMessage { meta, body: copy, length: body.len() }, written);
-        match (lent, written) {
+        match (uncopied, written) {
             (true, _) => self.wait_for_acknowledgement(to, body),
             (false, true) if self.links[at].should_poll() => drop(self.poll_link(at, None)),
             (false, true) => {}
@@ -333,8 +328,8 @@ impl DirectLinks {
         Ok(())
     }
 
-    /// Waits as long as the other side takes the last message, of which there is no copy. What it has not received then is
-    /// copied.
+    /// Waits while the peer goes on reading the last message, of which there is no copy. Copies the message if the peer
+    /// stops before it has acknowledged it.
     fn wait_for_acknowledgement(&mut self, to: Tid, body: Body<'_>) {
         let Some(number) = self.find(to).map(|link| link.queue.sent_count()) else { return };
         let (mut since, mut before) = (Instant::now(), None);
@@ -348,38 +343,24 @@ impl DirectLinks {
             if before != Some(progress) {
                 (since, before) = (Instant::now(), Some(progress));
             }
-            if link.is_send_closed() || since.elapsed() >= PATIENCE {
+            if link.is_send_closed() || since.elapsed() >= SEND_WAIT_MAX {
                 if let Some(message) = link.queue.last() {
                     message.body.fill(body);
                 }
                 return;
             }
-            self.wait_for_room(None, PATIENCE / 4);
+            self.wait_for_room(None, SEND_WAIT_MAX / 4);
         }
     }
-}
 
-/// What the rest of the task has to know.
-enum RouteEvent {
-    /// The link to that peer can be used; its descriptor.
-    Usable(Tid, i32),
-    /// It is not used any more.
-    Ended(Tid),
-    /// Nor will it be: the peer has ended.
-    Dead(Tid),
-    /// The link never came to be.
-    Unmade(Tid),
-}
-
-impl DirectLinks {
-    /// `PvmRoute` has been set. Gives what the daemon has to know, if it has to.
+    /// Sets `PvmRoute`. Returns the request that tells the daemon, if it has to know.
     pub fn set_route(&mut self, route: i32) -> Option<Request> {
         let before = std::mem::replace(&mut self.route, route);
         let changed = (before == DONT_ROUTE) != (route == DONT_ROUTE);
         changed.then_some(Request::AllowDirect(route != DONT_ROUTE))
     }
 
-    /// A message for which somebody waits goes straight to its place, if it is the next to come.
+    /// Reads the message of a posted receive into its memory, if it is the next to come on a link.
     pub fn receive_posted(&mut self, wanted: &mut PostedReceive<'_>) {
         for peer in self.ready(false) {
             let Ok(at) = self.position(peer) else { continue };
@@ -392,169 +373,19 @@ impl DirectLinks {
     }
 }
 
-impl Member {
-    /// Whether a link is wanted to a task to which much may go, and has not been asked for.
-    pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
-        let wanted =
-            self.direct.route == ROUTE_DIRECT && self.direct.backoffs.get(&to).is_none_or(Backoff::may_request);
-        wanted && self.direct.position(to).is_err()
-    }
-
-    /// Has the link made that is lacking. Once a task: where there can be none the default route stays.
-    pub(crate) fn request_direct_link(&mut self, to: Tid) {
-        self.direct.backoffs.entry(to).or_default().requested();
-        if self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
-            self.direct.open_requests += 1;
-        }
-    }
-
-    /// The daemon has brought this task together with another.
-    pub(crate) fn on_direct_link(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
-        let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
-        let peer = direct.peer;
-        // One that stood before may have been given up by the other side, or never have come to be.
-        self.poll_default_route(state);
-        self.deliver_from_links(state);
-        let stands = state.route_switches.received.get(&(peer.0 as i32)).is_some_and(|received| !received.ended);
-        let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
-        let at = self.direct.position(peer).err().filter(|_| open && !stands);
-        let kept = at.and_then(|at| Some((at, socket.try_clone().ok()?)));
-        let made = kept.and_then(|(at, socket)| Some((at, DirectLink::new(direct, socket).ok()?)));
-        let Some((at, link)) = made else {
-            // The other side, and both daemons, hear that this one is not received.
-            let _ = rustix::net::shutdown(&socket, Shutdown::Both);
-            return;
-        };
-        state
-            .route_switches
-            .received
-            .insert(peer.0 as i32, ReceivedOnLink { count: link.received_count(), ended: false });
-        self.direct.links.insert(at, link);
-        self.direct.active = true;
-        self.parker.forget_descriptors();
-        self.direct.poll_link(at, None);
-        self.deliver_from_links(state);
-    }
-
-    /// Takes what has come on the links, `count` messages having come otherwise.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize) -> usize {
-        self.handle_route_switches(state);
-        self.direct.polls = self.direct.polls.wrapping_add(1);
-        let sleepy = self.endpoint.is_napping();
-        if count == 0 || sleepy || self.direct.polls % BUSY_LOOKS == 0 {
-            self.direct.poll_links(sleepy);
-        }
-        if sleepy || self.direct.polls % STALL_LOOKS == 0 {
-            self.direct.close_stalled();
-        }
-        self.deliver_from_links(state)
-    }
-
-    /// What has come by the default route may have been the last to come that way.
-    pub(crate) fn handle_route_switches(&mut self, state: &mut State) {
-        for turn in std::mem::take(&mut state.route_switches.pending) {
-            match turn {
-                RouteSwitch::ToLink(peer) => {
-                    if let Ok(at) = self.direct.position(peer) {
-                        self.direct.links[at].on_route_switch();
-                        self.direct.update_interest(at);
-                    }
-                }
-                RouteSwitch::ToDefault(peer, answered) => self.on_peer_fallback(peer, answered),
-            }
-        }
-    }
-
-    /// Does what is to be done after links were looked at. Gives how many messages came.
-    pub(crate) fn deliver_from_links(&mut self, state: &mut State) -> usize {
-        // What has been read from a link and not been counted comes again once the other side has gone back.
-        self.handle_route_switches(state);
-        let own = self.tid.0 as i32;
-        let mut count = 0;
-        while let Some(arrived) = self.direct.arrived.pop_front() {
-            self.direct.count_received(state, &arrived);
-            state.on_message_bytes(arrived.envelope(own), arrived.body);
-            count += 1;
-        }
-        self.switch_routes();
-        self.fall_back();
-        for event in std::mem::take(&mut self.direct.events) {
-            match event {
-                RouteEvent::Usable(peer, descriptor) => state.route_changed(peer, Some(descriptor)),
-                RouteEvent::Ended(peer) => state.route_changed(peer, None),
-                RouteEvent::Dead(peer) => {
-                    state.route_changed(peer, None);
-                    if let Some(received) = state.route_switches.received.get_mut(&(peer.0 as i32)) {
-                        received.ended = true;
-                    }
-                }
-                RouteEvent::Unmade(peer) => {
-                    state.route_switches.received.remove(&(peer.0 as i32));
-                }
-            }
-            count += 1;
-        }
-        self.direct.active = !self.direct.links.is_empty();
-        count
-    }
-
-    /// Tells those who read their links that all comes there from now on.
-    fn switch_routes(&mut self) {
-        let turning = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| link.peer);
-        for peer in turning.collect::<Vec<Tid>>() {
-            if self.send_route_switch(peer) {
-                if let Some(link) = self.direct.find(peer) {
-                    link.carries = true;
-                }
-            }
-        }
-    }
-
-    /// The last message to that peer on the default route, if it can go now.
-    fn send_route_switch(&mut self, peer: Tid) -> bool {
-        let daemon = self.tid.host();
-        if !self.endpoint.is_connected(daemon.0) {
-            self.introduce(daemon);
-            return false;
-        }
-        let mut meta = [SYSCTX_TC, TC_ROUTE_SWITCH, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
-        meta[FAR] = peer.0;
-        let sent = self.endpoint.send_bytes(daemon.0, meta, &[]);
-        self.finish_send(daemon, sent).is_ok()
-    }
-
-    /// Sends a message on a link; at once by the default route where the link breaks.
-    pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
-        self.direct.send(to, meta, body)?;
-        if self.direct.find(to).is_some_and(|link| link.is_send_closed()) {
-            self.fall_back();
-        }
-        Ok(())
-    }
-
-    /// A task of another host has ended. What it sent last may still be on its way.
-    pub(crate) fn on_peer_exit(&mut self, state: &mut State, peer: Tid) {
-        self.handle_route_switches(state);
-        self.direct.backoffs.remove(&peer);
-        if let Ok(at) = self.direct.position(peer) {
-            match self.direct.links[at].is_reading() {
-                true => {
-                    self.direct.draining = Some(peer);
-                    self.direct.poll_link(at, None);
-                }
-                // The turn was lost with a host, and something before it may have been; or the link broke.
-                false => self.direct.remove(at),
-            }
-        }
-        state.route_switches.received.remove(&(peer.0 as i32));
-        state.handlers.forget_repeats(peer.0 as i32);
-        self.deliver_from_links(state);
-    }
+/// An event of a direct link that the rest of the task has to handle.
+enum RouteEvent {
+    /// The link to a peer can be used; its descriptor.
+    Usable(Tid, i32),
+    /// The link to a peer is not used any more.
+    Ended(Tid),
+    /// The peer has exited, and its link has ended.
+    Dead(Tid),
+    /// The link was never established.
+    Unmade(Tid),
 }
 
-/// A body as it is sent.
+/// The body of a message that is sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Body<'a> {
     Bytes(&'a [u8]),
@@ -573,54 +404,29 @@ impl Body<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Environment, Task};
-    use pvm_core::proto::{ToDaemon, ToTask, TraceSettings, Welcome};
-    use pvm_fmp::ports::PortTable;
+    use crate::test_daemon::enrolled;
+    use pvm_core::proto::{Direct, ToTask};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-    /// A task that has set `PvmRouteDirect`, and its daemon's side.
-    fn member() -> (Task, pvm_link::Link) {
-        let (link, mut daemon) = pvm_link::Link::pair().unwrap();
-        let (own, tid) = (TraceSettings::default(), Tid(0x40001));
-        let welcome = Welcome { tid, parent: 0, dsig: 1, own, resource_manager: Tid::NONE };
-        let ports = PortTable::new(16).unwrap();
-        daemon.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
-        let environment = Environment::from_lookup(|_| None);
-        let (mut member, _) = Member::enter(link, &environment, None).ok().unwrap();
-        member.direct.set_route(ROUTE_DIRECT);
-        let mut task = Task::new(&environment);
-        task.member = Some(member);
-        (task, daemon)
-    }
-
-    /// For which links a daemon has been asked.
-    fn asked(daemon: &mut pvm_link::Link) -> Vec<Tid> {
-        let mut all = Vec::new();
-        while let Some((frame, _)) = daemon.receive_from_task().unwrap() {
-            if let ToDaemon::Request { request: Request::Direct(peer), .. } = frame {
-                all.push(peer);
-            }
-        }
-        all
-    }
-
     #[test]
-    fn a_link_that_has_come_unread_is_not_asked_for_again() {
-        let (mut task, mut daemon) = member();
+    fn a_link_that_has_come_is_not_requested_again() {
+        let (mut task, mut daemon) = enrolled(Tid(0x40001));
+        task.member.as_mut().unwrap().direct.set_route(ROUTE_DIRECT);
         let [one, two] = [Tid(0x80001), Tid(0x80002)];
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, _far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let direct = Direct { peer: one, calls: true, secret: None };
-        daemon.send_to_task(&ToTask::Direct(direct), &[near.as_fd()]).unwrap();
+        daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
         task.member.as_mut().unwrap().cancel_socket_poll();
         for peer in [one, two, two, one] {
             task.update_route(peer);
         }
-        assert_eq!(asked(&mut daemon), [two]);
+        let asked = |(_, request)| if let Request::Direct(peer) = request { Some(peer) } else { None };
+        assert_eq!(daemon.requests().into_iter().filter_map(asked).collect::<Vec<_>>(), [two]);
     }
 
     #[test]
-    fn a_task_has_so_many_direct_links_and_no_more() {
+    fn a_task_has_no_more_direct_links_than_the_limit() {
         let mut directs = DirectLinks::with_limit(2);
         directs.open_requests = 1;
         assert!(directs.may_request() && directs.has_room());

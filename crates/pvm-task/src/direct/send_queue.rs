@@ -1,26 +1,27 @@
-//! What was sent on a direct link, kept until the other side's library has acknowledged it.
+//! The send queue of a direct link: messages that the peer's library has not acknowledged.
 //!
-//! A connection delivers in order, so a message needs no number of its own: both sides count. What the socket has
-//! not taken yet waits here too, behind what it has taken.
+//! A connection delivers in order, so messages carry no numbers: both sides count. Messages that the socket has not
+//! taken are queued here too, behind those that it has.
 use crate::direct::Body;
 use pvm_core::codes::Code;
 use pvm_fmp::{Block, Meta};
 use std::collections::VecDeque;
 
-/// Bytes of a body in the heap that are sent at a time.
+/// How much of a body in the heap is written at a time, in bytes.
 const STEP_BYTES: usize = 64 << 10;
-/// Whenever so much more is kept, it is seen whether the system has memory to spare, in bytes.
+/// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Copies from so many bytes on are made where others have been.
+/// Copies from this size on, in bytes, reuse memory.
 const SPARE_BYTES_MIN: usize = 4 << 10;
-/// Bytes of memory held for that.
+/// The most memory that is kept for reuse, in bytes.
 const SPARES_BYTES_MAX: usize = 8 << 20;
-/// How many of them are looked at.
+/// How many pooled buffers are considered for reuse.
 const SPARES_LOOKED_AT: usize = 8;
 
 impl<'b> Body<'b> {
-    /// Bytes from that offset on, some of them at least where there are any. Those of blocks are copied to `step`.
+    /// Returns bytes from that offset on: at least one unless the offset is at the end. Bytes of blocks are copied to
+    /// `step`.
     pub fn from<'s>(&self, mut offset: usize, step: &'s mut Vec<u8>) -> &'s [u8]
     where
         'b: 's,
@@ -41,7 +42,7 @@ impl<'b> Body<'b> {
     }
 }
 
-/// Copies that have been made and are not needed any more; their memory is for the next ones, warm as it is.
+/// Memory of acknowledged copies, for the next copies: it is mapped, and may be in the caches.
 #[derive(Default)]
 pub(crate) struct BufferPool {
     copies: Vec<Vec<u8>>,
@@ -49,7 +50,7 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Memory for so many bytes.
+    /// Returns an empty buffer, one of at least that capacity if there is one that fits.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let last = self.copies.len().saturating_sub(SPARES_LOOKED_AT);
         match self.copies[last..].iter().position(|copy| (bytes..=2 * bytes).contains(&copy.capacity())) {
@@ -62,6 +63,7 @@ impl BufferPool {
         }
     }
 
+    /// Keeps the memory of a copy.
     fn put_back(&mut self, body: QueuedBody) {
         let QueuedBody::Bytes(mut copy) = body else { return };
         if copy.capacity() < SPARE_BYTES_MIN || copy.capacity() > SPARES_BYTES_MAX {
@@ -76,14 +78,15 @@ impl BufferPool {
     }
 }
 
-/// A body as it is kept: blocks by reference, other bytes as a copy.
+/// A queued body: blocks by reference, other bytes as a copy.
 pub(crate) enum QueuedBody {
     Bytes(Vec<u8>),
     Blocks(Vec<(Block, usize)>),
 }
 
 impl QueuedBody {
-    /// Takes the memory for a copy, which [`QueuedBody::fill`] makes. So what has been begun can be kept.
+    /// Reserves memory for a copy, which [`QueuedBody::fill`] makes. So a message that was partly written can always be
+    /// queued.
     pub fn reserve(body: Body<'_>, pool: &mut BufferPool) -> Result<QueuedBody, Code> {
         let bytes = match body {
             Body::Bytes(bytes) => bytes.len(),
@@ -94,7 +97,7 @@ impl QueuedBody {
         Ok(QueuedBody::Bytes(copy))
     }
 
-    /// Copies what is the caller's, once.
+    /// Copies the caller's bytes, once.
     pub fn fill(&mut self, body: Body<'_>) {
         if let (QueuedBody::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
             if copy.is_empty() {
@@ -111,28 +114,28 @@ impl QueuedBody {
     }
 }
 
-/// A message that is kept.
+/// A queued message.
 pub(crate) struct QueuedMessage {
     pub meta: Meta,
     pub body: QueuedBody,
-    /// Bytes of the body, also before it is copied.
+    /// The length of the body in bytes, also before it is copied.
     pub length: usize,
 }
 
-/// What is kept of one link, oldest first.
+/// The messages of one link that have not been acknowledged, oldest first.
 #[derive(Default)]
 pub(crate) struct SendQueue {
     messages: VecDeque<QueuedMessage>,
-    /// So many of them the link has taken.
+    /// How many of them the socket has taken.
     written: usize,
-    /// Messages that have been acknowledged, from the link's beginning on. Wraps.
+    /// How many messages have been acknowledged since the link began. Wraps around.
     acknowledged: u32,
     bytes: usize,
     pub pool: BufferPool,
 }
 
 impl SendQueue {
-    /// One more message, behind all others. `written`: the link has taken it, and all before it.
+    /// Adds a message. `written`: the socket has taken it, and all before it.
     pub fn push(&mut self, message: QueuedMessage, written: bool) {
         assert!(!written || self.written == self.messages.len(), "a message has been written before its turn");
         self.bytes += message.length;
@@ -140,12 +143,12 @@ impl SendQueue {
         self.messages.push_back(message);
     }
 
-    /// The next message that the link has to take.
+    /// Returns the next message to write.
     pub fn next_unwritten(&mut self) -> Option<&mut QueuedMessage> {
         self.messages.get_mut(self.written)
     }
 
-    /// The link has taken that one.
+    /// Notes that the socket has taken that message.
     pub fn mark_written(&mut self) {
         self.written += 1;
         assert!(self.written <= self.messages.len());
@@ -155,7 +158,7 @@ impl SendQueue {
         self.written == self.messages.len()
     }
 
-    /// The other side has taken in so many messages altogether. Says whether it can have.
+    /// Drops the messages that are acknowledged by a count. Returns `false` if the count cannot be true.
     #[must_use]
     pub fn acknowledge(&mut self, count: u32) -> bool {
         let more = count.wrapping_sub(self.acknowledged) as usize;
@@ -171,27 +174,27 @@ impl SendQueue {
         true
     }
 
-    /// How many messages have been acknowledged.
+    /// Returns how many messages have been acknowledged.
     pub fn acknowledged(&self) -> u32 {
         self.acknowledged
     }
 
-    /// How many messages have been sent, acknowledged or not.
+    /// Returns how many messages have been sent or queued since the link began.
     pub fn sent_count(&self) -> u32 {
         self.acknowledged.wrapping_add(self.messages.len() as u32)
     }
 
-    /// The last one.
+    /// Returns the newest message.
     pub fn last(&mut self) -> Option<&mut QueuedMessage> {
         self.messages.back_mut()
     }
 
-    /// The oldest one, to be sent another way.
+    /// Returns the oldest message, to be sent another way.
     pub fn first(&self) -> Option<&QueuedMessage> {
         self.messages.front()
     }
 
-    /// The oldest one has been sent another way.
+    /// Drops the oldest message, which has been sent another way.
     pub fn pop_front(&mut self) {
         if let Some(message) = self.messages.pop_front() {
             self.bytes -= message.length;
@@ -199,7 +202,7 @@ impl SendQueue {
         }
     }
 
-    /// Whether there is memory for so many bytes more. The system is asked once a while.
+    /// Returns whether there is memory for that many more bytes. Asks the system only now and then.
     pub fn has_room(&self, length: usize) -> bool {
         self.bytes / LARGE_BYTES == (self.bytes + length) / LARGE_BYTES || pvm_fmp::can_have(length as u64)
     }
@@ -208,12 +211,12 @@ impl SendQueue {
         self.messages.is_empty()
     }
 
-    /// How many messages are kept.
+    /// Returns how many messages are queued.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Bytes of all bodies.
+    /// Returns the length of all bodies in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

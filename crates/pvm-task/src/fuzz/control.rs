@@ -1,4 +1,4 @@
-//! Bytes from nowhere for a member of the machine: what its daemon tells it, with descriptors.
+//! Fuzz target: untrusted input from the daemon, with descriptors.
 use crate::control::Member;
 use crate::requests::Purpose;
 use crate::{Environment, Task};
@@ -11,7 +11,7 @@ use pvm_fuzz::{Source, Unstructured, part};
 use pvm_link::Link;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What takes it in.
+/// The functions that decode it.
 pub const DECODER: &[Source] = &[
     part(
         "crates/pvm-task/src/control.rs",
@@ -22,24 +22,24 @@ pub const DECODER: &[Source] = &[
 ];
 
 const OWN: Tid = Tid(0x40001);
-/// Peers of which the daemon may tell: a living one, one elsewhere, the daemon itself, the task itself,
-/// one that is not there.
+/// Tids that the daemon may name: a living task, one of another host, the daemon itself, the task itself, one that does
+/// not exist.
 const NAMES: [u32; 5] = [0x40002, 0x80001, 0x40000, OWN.0, 0x40005];
 
-/// The side of the daemon.
+/// The daemon's side.
 struct Daemon {
     link: Link,
     ports: PortTable,
     group: GroupMemory,
     /// Segment and doorbell of a task of the host.
     shown: [OwnedFd; 2],
-    /// The other ends of direct links.
+    /// The other sides of direct links.
     far: Vec<OwnedFd>,
 }
 
-/// The bytes say what the daemon says, one thing after another.
+/// Lets the bytes choose the frames of the daemon.
 pub fn task_control(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // It ends when there are no more bytes.
     let _ = run(&mut Unstructured::new(bytes));
 }
 
@@ -48,7 +48,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let mut daemon = Daemon::new(far);
     daemon.send_welcome(from)?;
     let environment = Environment::from_lookup(|_| None);
-    // Whatever comes in the place of a welcome: there is an answer at once.
+    // Whatever comes in place of a welcome, enrollment ends at once.
     let Ok((mut member, _)) = Member::enter(link, &environment, None) else { return Ok(()) };
     let mut task = Task::new(&environment);
     let fates = [
@@ -62,7 +62,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let requests = fates.len();
     for fate in fates {
         member.direct.open_requests += usize::from(matches!(fate, Purpose::DirectLink(_)));
-        // One who is not heard any more has hung up.
+        // The connection may have ended.
         let _ = member.request(Request::Config, fate);
     }
     while !from.is_empty() && member.daemon.is_some() {
@@ -84,7 +84,7 @@ impl Daemon {
         Daemon { link, ports, group: GroupMemory::new().expect("memory"), shown, far: Vec::new() }
     }
 
-    /// What comes first, a welcome in most cases.
+    /// Sends the first frames, mostly a welcome.
     fn send_welcome(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let own = TraceSettings::default();
         let welcome =
@@ -107,7 +107,7 @@ impl Daemon {
             }
             _ => self.send(&welcome, &[ports.as_fd()]),
         }
-        // It waits for no more than this.
+        // The task waits no longer than until this frame.
         let refused = ToTask::Refused(Code::SysErr);
         if from.arbitrary::<u8>()? % 16 == 0 {
             self.send(&refused, &[]);
@@ -116,11 +116,11 @@ impl Daemon {
     }
 
     fn send(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
-        // What the socket does not take never comes.
+        // What the socket does not take is lost.
         let _ = self.link.send_to_task(frame, descriptors);
     }
 
-    /// A frame, with the descriptors that belong to it or others.
+    /// Sends a frame, with the right descriptors or with wrong ones.
     fn send_random(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let name = Tid(NAMES[usize::from(from.arbitrary::<u8>()?) % NAMES.len()]);
         let shown = self.shown.each_ref().map(|one| one.try_clone().expect("a descriptor"));

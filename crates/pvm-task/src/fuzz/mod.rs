@@ -1,4 +1,4 @@
-//! Bytes from nowhere, for what a task reads of others (docs/testing.md).
+//! Fuzz targets: untrusted input from other tasks and daemons (docs/testing.md).
 mod control;
 
 use crate::direct::Body;
@@ -20,7 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// What this crate reads.
+/// The decoders of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "unpack",
@@ -78,7 +78,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Bytes that a socket takes without anybody reading.
+/// How much a socket takes while nothing is read, in bytes.
 const ROOM_BYTES: usize = 32 << 10;
 
 const KINDS: [Kind; 11] = [
@@ -95,9 +95,9 @@ const KINDS: [Kind; 11] = [
     Kind::Ulong,
 ];
 
-/// A message with any body in any encoding, unpacked in any way.
+/// Unpacks a message with any body in any encoding in any way.
 fn unpack(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // It ends when there are no more bytes.
     let _ = unpacking(bytes);
 }
 
@@ -121,11 +121,11 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     while !from.is_empty() {
         let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
         let count = usize::from(from.arbitrary::<u16>()?) % 3000;
-        // Longs of 32 bits that a one-call receive has converted are longer than before.
+        // Longs of 32 bits are longer after a one-call receive has converted them.
         let bytes = task.state.store.receiving().expect("one is active").len();
         match from.arbitrary::<u8>()? % 9 {
             8 => {
-                // What a receive by one call does with a message of another kind of host.
+                // As a one-call receive does with a message of another format.
                 let message = task.state.store.receiving().expect("one is active");
                 if message.is_foreign_raw() {
                     let result = message.make_native(kind);
@@ -166,7 +166,7 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// The variables of a task, a line each.
+/// Reads the environment variables of a task, one per line.
 fn task_variables(bytes: &[u8]) {
     let names = ["PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMTASKDEBUG", "PVM_TMP", "PVM_VMID"];
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
@@ -178,7 +178,7 @@ fn task_variables(bytes: &[u8]) {
     assert!(!task.is_enrolled());
 }
 
-/// What another task may do with its end of a direct link.
+/// Lets another task do anything with its side of a direct link.
 fn direct_link(bytes: &[u8]) {
     let _ = on_the_link(&mut Unstructured::new(bytes));
 }
@@ -251,7 +251,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// The other end of an encrypted link, by the secret that both have.
+/// Returns the other side of an encrypted link, with the secret of both.
 fn other_side(socket: OwnedFd, secret: &[u8; 32], is_called: bool) -> Link {
     let pair = KeyPair::from_secret(secret);
     let (public, identity) = (pair.public(), Identity::new(pair));
@@ -263,12 +263,12 @@ fn other_side(socket: OwnedFd, secret: &[u8; 32], is_called: bool) -> Link {
     .expect("a link")
 }
 
-/// Writes what the socket takes, past all encryption. What it does not take never comes.
+/// Writes as much as the socket takes, without encryption. The rest is lost.
 fn write(far: &Option<Link>, bytes: &[u8]) {
     let _ = far.as_ref().map(|far| rustix::net::send(far, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
 }
 
-/// Says it as the other task does: encrypted, if both are known to each other.
+/// Writes as the other task does: encrypted, once the handshake is done.
 fn say(far: &mut Option<Link>, bytes: &[u8]) {
     match far {
         Some(far) if far.is_encrypted() => drop(far.is_ready().then(|| far.offer(&[bytes]))),
@@ -276,7 +276,7 @@ fn say(far: &mut Option<Link>, bytes: &[u8]) {
     }
 }
 
-/// Messages in which daemons send the output of children: a length each, then the body.
+/// Takes in messages of daemons with the output of children: a length each, then the body.
 fn child_output(bytes: &[u8]) {
     let from = &mut Unstructured::new(bytes);
     let mut task = Task::new(&Environment::from_lookup(|_| None));
@@ -298,7 +298,7 @@ fn child_output(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn inputs_that_fuzzing_has_found_do_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }
