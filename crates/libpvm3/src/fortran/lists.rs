@@ -1,7 +1,6 @@
-//! Lists that a Fortran program sees entry by entry: each call gives the next one. The list is
-//! fetched by the first call, and does not change until its end was reached or the program asks for
-//! a new one with a count of [`ANEW`].
-use super::text::{c_text, give};
+//! Lists that a Fortran program reads entry by entry: each call returns the next entry. The first call fetches the list. It
+//! does not change until its end is reached, or until the program asks for a new one with a count of [`ANEW`].
+use super::text::{c_text, store_text};
 use crate::errors::call_silent;
 use crate::hosts::pvm_config;
 use crate::lists::{CHostInfo, CMailboxInfo, CTaskInfo};
@@ -12,12 +11,12 @@ use pvm_core::codes::Code;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-/// What a program puts into the count to begin anew.
+/// The count by which a program asks for a new list.
 const ANEW: c_int = -1;
-/// What `info` says of an entry of hosts or tasks.
+/// The value of `info` for an entry of hosts or tasks.
 const ENTRY: c_int = 1;
 
-/// A list, and which entry is next.
+/// A list and its next entry.
 pub struct Cursor<T> {
     entries: Vec<T>,
     next: usize,
@@ -36,13 +35,13 @@ impl<T: Clone> Cursor<T> {
     fn begin(&mut self, entries: Vec<T>) {
         *self = Cursor { entries, next: 0 };
     }
-    /// The next entry; `None` behind the last one.
+    /// Returns the next entry; `None` behind the last one.
     fn step(&mut self) -> Option<T> {
         let entry = self.entries.get(self.next).cloned();
         self.next = if entry.is_some() { self.next + 1 } else { 0 };
         entry
     }
-    /// As [`Cursor::step`], but behind the last entry the cursor is at its start at once.
+    /// As [`Cursor::step`], but after the last entry the cursor is at its start.
     fn step_around(&mut self) -> Option<T> {
         let entry = self.step();
         if self.next == self.entries.len() {
@@ -84,7 +83,7 @@ struct MailboxEntry {
     flags: Vec<c_int>,
 }
 
-/// Does something with the lists; `None` where the process cannot be inside the library.
+/// Uses the lists; `None` where the library cannot be called.
 fn with<R>(work: impl FnOnce(&mut Cursors) -> R) -> Option<R> {
     let mut result = None;
     call_silent(|guard| {
@@ -94,10 +93,10 @@ fn with<R>(work: impl FnOnce(&mut Cursors) -> R) -> Option<R> {
     result
 }
 
-/// The hosts of the machine and the number of their data formats.
+/// Returns the hosts of the machine and the number of their data formats.
 fn hosts() -> Result<(Vec<HostEntry>, c_int), c_int> {
     let (mut count, mut formats, mut list) = (0, 0, null_mut());
-    // SAFETY: places of our own; the list stands until the next call of `pvm_config`, and its
+    // SAFETY: places of our own; the list is valid until the next call of `pvm_config`, and its
     // texts are C strings.
     unsafe {
         let code = pvm_config(&mut count, &mut formats, &mut list);
@@ -146,8 +145,8 @@ pub unsafe extern "C" fn pvmfconfig_(
                 store(count, hosts);
                 store(formats, different);
                 store(tid, host.tid);
-                give(name, name_length, &host.name);
-                give(arch, arch_length, &host.arch);
+                store_text(name, name_length, &host.name);
+                store_text(arch, arch_length, &host.arch);
                 store(speed, host.speed);
                 store(info, ENTRY);
             }
@@ -157,10 +156,10 @@ pub unsafe extern "C" fn pvmfconfig_(
     }
 }
 
-/// The tasks of a place.
+/// Returns the tasks of a place.
 fn tasks(place: c_int) -> Result<Vec<TaskEntry>, c_int> {
     let (mut count, mut list) = (0, null_mut());
-    // SAFETY: places of our own; the list stands until the next call of `pvm_tasks`, and its texts
+    // SAFETY: places of our own; the list is valid until the next call of `pvm_tasks`, and its texts
     // are C strings.
     unsafe {
         let code = pvm_tasks(place, &mut count, &mut list);
@@ -209,7 +208,7 @@ pub unsafe extern "C" fn pvmftasks_(
                 store(parent, task.parent);
                 store(host, task.host);
                 store(flags, task.flags);
-                give(name, name_length, &task.name);
+                store_text(name, name_length, &task.name);
                 store(info, ENTRY);
             }
             Ok(None) => {}
@@ -218,13 +217,13 @@ pub unsafe extern "C" fn pvmftasks_(
     }
 }
 
-/// The classes that match a pattern.
+/// Returns the classes that match a pattern.
 ///
 /// # Safety
 /// A C string.
 unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<MailboxEntry>, c_int> {
     let (mut count, mut list) = (0, null_mut());
-    // SAFETY: a pattern as promised by the caller, and places of our own; the list stands until the
+    // SAFETY: a pattern as promised by the caller, and places of our own; the list is valid until the
     // next call of `pvm_getmboxinfo`, its texts are C strings, its arrays as long as it says.
     unsafe {
         let code = pvm_getmboxinfo(pattern, &mut count, &mut list);
@@ -254,7 +253,7 @@ unsafe fn next_mailbox(anew: bool, pattern: *const c_char) -> Result<(c_int, Mai
     next.ok_or(Code::SysErr.number())?.ok_or(Code::NotFound.number())
 }
 
-/// The entries of one class a call; after the last class one call gives `PvmNotFound`.
+/// Returns the entries of one class per call. After the last class, one call returns `PvmNotFound`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfgetmboxinfo_(
     pattern: *const c_char,
@@ -268,14 +267,14 @@ pub unsafe extern "C" fn pvmfgetmboxinfo_(
     pattern_length: c_int,
     name_length: c_int,
 ) {
-    // SAFETY: texts, a number and places for results, as the caller promises; no array is longer
-    // than what `pvm_getmboxinfo` would give.
+    // SAFETY: texts, a number and places for results, as the caller promises. The arrays are as long as those of
+    // `pvm_getmboxinfo`.
     unsafe {
         let pattern = c_text(pattern, pattern_length);
         match next_mailbox(*classes == ANEW, pattern.as_ptr()) {
             Ok((count, mailbox)) => {
                 let length = mailbox.indices.len() as c_int;
-                give(name, name_length, &mailbox.name);
+                store_text(name, name_length, &mailbox.name);
                 store(classes, count);
                 store(entries, length);
                 store_all(indices, length, &mailbox.indices);

@@ -14,18 +14,18 @@ use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::time::Duration;
 
-/// How long a task that is ahead of the root waits for it at most.
+/// How long a task that is far ahead of the root waits for it.
 const AHEAD_PATIENCE: Duration = Duration::from_millis(5);
-/// Shares from this size on are combined where they lie, in bytes. Shorter ones come in the queue, or
-/// stay in the caches while they are copied.
+/// Shares from this size on, in bytes, are combined in place. Shorter ones come in the queue, or stay in the caches while
+/// they are copied.
 const IN_PLACE_BYTES_MIN: usize = 1 << 10;
-/// Scratch memory that stays for the next reduction, in bytes.
+/// The most scratch memory that is kept for the next reduction, in bytes.
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
 
-/// A function that combines two arrays.
+/// A user's function that combines two arrays.
 pub type Combine = unsafe extern "C" fn(*const c_int, *mut c_void, *mut c_void, *const c_int, *mut c_int);
 
-/// What the collective calls have in common.
+/// The common arguments of the collective calls.
 struct Call {
     count: c_int,
     data_type: c_int,
@@ -34,8 +34,7 @@ struct Call {
     root: c_int,
 }
 
-/// Memory of the user. Each slice of it is short-lived: between two of them code of the user, or
-/// other threads, may run.
+/// Memory of the user. Slices of it are short-lived: between two of them code of the user, or other threads, may run.
 #[derive(Clone, Copy)]
 struct Memory {
     start: *mut u8,
@@ -46,17 +45,16 @@ impl Memory {
     fn new(start: *mut c_void, bytes: usize) -> Result<Memory, Code> {
         if start.is_null() { Err(Code::BadParam) } else { Ok(Memory { start: start.cast(), bytes }) }
     }
-    /// Block number `index` of memory that holds so many.
+    /// Returns block number `index` of an array of blocks.
     fn block(self, index: u32) -> Memory {
         Memory { start: self.start.wrapping_add(index as usize * self.bytes), bytes: self.bytes }
     }
     fn read(&self) -> &[u8] {
-        // SAFETY: the caller of the collective call promises so much memory, unchanged by others
-        // during the call.
+        // SAFETY: the caller of the collective call promises that memory, unchanged by others during the call.
         unsafe { slice::from_raw_parts(self.start, self.bytes) }
     }
     fn write(&mut self) -> &mut [u8] {
-        // SAFETY: as in `read`, and nobody looks at it during the call.
+        // SAFETY: as in `read`, and it is not read by others during the call.
         unsafe { slice::from_raw_parts_mut(self.start, self.bytes) }
     }
     fn copy_to(&self, to: Memory) {
@@ -66,7 +64,7 @@ impl Memory {
 }
 
 impl Call {
-    /// Bytes of one member's data.
+    /// Returns the size of one member's data in bytes.
     fn bytes(&self) -> Result<usize, Code> {
         let item = self.kind()?.size();
         if self.tag < 0 {
@@ -76,7 +74,7 @@ impl Call {
         Ok(item * count)
     }
 
-    /// Of the items; a string is bytes.
+    /// Returns the kind of the items; a string is bytes.
     fn kind(&self) -> Result<Kind, Code> {
         const STRING: c_int = 0;
         match self.data_type {
@@ -85,6 +83,7 @@ impl Call {
         }
     }
 
+    /// Begins the operation.
     fn begin(&self, guard: &mut Guard) -> Result<Collective, Code> {
         guard.enrolled()?;
         // SAFETY: null or a C string, as the caller of the interface promises.
@@ -97,11 +96,11 @@ fn send(guard: &mut Guard, operation: &Collective, to: GroupMember, share: Resul
     submit(guard, |task| task.send_share(operation, to, share))
 }
 
-/// Sends the own share to the root.
+/// Sends this task's share to the root.
 fn send_to_root(guard: &mut Guard, operation: &Collective, root: GroupMember, data: Memory) -> Outcome {
     send(guard, operation, root, Ok(data.read()))?;
     if guard.task().is_far_ahead(operation) {
-        // In vain after a while: the root may have other things to do for a long time.
+        // Only for a while: the root may do other things for a long time.
         wait_by(guard, Waiter::for_members(Some(AHEAD_PATIENCE)), &mut |guard| {
             guard.progress();
             (!guard.task().is_far_ahead(operation)).then_some(())
@@ -132,7 +131,7 @@ fn receive_slow(guard: &mut Guard, operation: &Collective, from: GroupMember, mu
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
-/// Receives a member's share and combines it with `data` while it lies where the member put it.
+/// Receives a member's share and combines it with `data` in place, where the member put it.
 fn combine_in_place(
     guard: &mut Guard,
     operation: &Collective,
@@ -142,8 +141,8 @@ fn combine_in_place(
     combine: Combiner,
 ) -> Result<(), Failure> {
     let mut each = |at: usize, piece: *const u8, bytes: usize| {
-        // SAFETY: the piece can be read now, and stands for as many bytes of the data, of which the
-        // caller of the collective call promises that nobody else touches them.
+        // SAFETY: the piece can be read now. The data have as many bytes at that offset, and the caller of the collective
+        // call promises that they are not used otherwise.
         unsafe { combine(data.start.add(at).cast(), piece.cast(), bytes / item_bytes) }
     };
     let mut share = InPlace::new(data.bytes, &mut each);
@@ -161,15 +160,15 @@ fn combine_in_place(
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
-/// Where the shares of an operation go.
+/// The direction of the shares of an operation.
 #[derive(PartialEq, Eq)]
 enum Direction {
     ToRoot,
     FromRoot,
 }
 
-/// A member has come without memory: who waits for its share is told, and the shares that come are not left to the
-/// next operation.
+/// Fails an operation for which the caller has passed no memory: the failure is sent to members that wait for a share, and
+/// the shares that come are dropped.
 #[cold]
 fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     let refusal = Code::BadParam;
@@ -180,7 +179,7 @@ fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     };
     for partner in partners {
         match (operation.root().is_some()) == (direction == Direction::ToRoot) {
-            // Who cannot be told has gone.
+            // A partner that cannot be reached is gone.
             true => drop(send(guard, &operation, partner, Err(refusal.number()))),
             false => guard.task().give_up_share(&operation, partner),
         }
@@ -188,7 +187,7 @@ fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     refusal.into()
 }
 
-/// Of several failures the first.
+/// Returns the first of several failures.
 fn first(so_far: Result<(), Failure>, next: Result<(), Failure>) -> Result<(), Failure> {
     so_far.and(next)
 }
@@ -225,7 +224,7 @@ pub unsafe extern "C" fn pvm_reduce(
     })
 }
 
-/// [`reduce_at_root`] of long shares. A function of the library neither calls back nor wants all of a
+/// As [`reduce_at_root`], for long shares: an operator of the library does not call the library, and does not need a whole
 /// share at once.
 #[inline(never)]
 fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
@@ -236,7 +235,7 @@ fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: 
     let item_bytes = data.bytes / this.count as usize;
     let mut result = Ok(());
     for member in operation.others() {
-        // What came to nothing is not combined any further.
+        // After a failure nothing is combined any more.
         let received = match result {
             Ok(()) => combine_in_place(guard, operation, member, data, item_bytes, combine),
             Err(_) => receive(guard, operation, member, Memory { bytes: 0, ..data }),
@@ -246,10 +245,10 @@ fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: 
     result.map(|()| 0)
 }
 
-/// Takes all shares, also after a failure: what is left behind would meet the next operation.
+/// Receives all shares, also after a failure: a share that is left behind would be taken for one of the next operation.
 fn reduce_at_root(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     guard.task().expect_shares(operation)?;
-    // Acquired, since `combine` may call the library and reduce something itself.
+    // The scratch memory is moved out, since `combine` may call the library and reduce something itself.
     let mut scratch = std::mem::take(&mut guard.state().scratch);
     let words = data.bytes.div_ceil(size_of::<u128>()).max(scratch.len());
     if scratch.try_reserve_exact(words - scratch.len()).is_err() {
@@ -265,13 +264,12 @@ fn reduce_at_root(guard: &mut Guard, operation: &Collective, this: &Call, combin
         let received = receive(guard, operation, member, share);
         result = first(result, received);
         if let (Ok(()), Some(ours)) = (&result, ours) {
-            // SAFETY: both places hold so many items of that type.
+            // SAFETY: both arrays hold that number of items of that type.
             unsafe { ours(data.start.cast(), share.start.cast(), this.count as usize) };
         } else if result.is_ok() {
             let mut info = 0;
             guard.user_code(|| {
-                // SAFETY: a function of the caller, called as it must be; both places hold so many
-                // items.
+                // SAFETY: the user's function, with the arguments that it expects; both arrays hold that number of items.
                 unsafe {
                     combine(&this.data_type, data.start.cast(), share.start.cast(), &this.count, &mut info);
                 }
@@ -358,7 +356,7 @@ fn scatter_from_root(guard: &mut Guard, operation: &Collective, result: Memory, 
     let whole = operation.is_whole();
     for member in operation.others() {
         let block = data.block(member.instance);
-        // The others wait for something, so a failure is sent to them too.
+        // The others wait for a share, so a failure is sent to them.
         send(guard, operation, member, if whole { Ok(block.read()) } else { Err(Code::NoInst.number()) })?;
     }
     if !whole {

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A name that can be a group's.
+/// Returns the name of a group, which must not be empty.
 ///
 /// # Safety
 /// As [`bytes`].
@@ -28,7 +28,7 @@ unsafe fn name_of<'a>(group: *const c_char) -> Result<&'a [u8], Code> {
     unsafe { bytes(group) }.filter(|name| !name.is_empty()).ok_or(Code::NullGroup)
 }
 
-/// The name of a group as traces tell it.
+/// Returns the name of a group as a traced value.
 ///
 /// # Safety
 /// As [`bytes`].
@@ -37,7 +37,7 @@ unsafe fn traced_name(group: *const c_char) -> Value {
     text(unsafe { bytes(group) })
 }
 
-/// One call: its failures are noted but not printed.
+/// Runs one call under the lock. Its failures are noted but not printed.
 ///
 /// # Safety
 /// As [`name_of`].
@@ -57,7 +57,7 @@ unsafe fn group_call(group: *const c_char, body: impl FnOnce(&mut Guard, &[u8]) 
     code
 }
 
-/// The group of that name; the daemon is asked when it is not known here.
+/// Returns the group of that name; asks the daemon if it is not cached.
 #[inline]
 fn find(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
     if !guard.task().is_connected() {
@@ -159,18 +159,18 @@ fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
     let barrier = guard.task().begin_barrier(&group, count)?;
     let result = match guard.task().poll_barrier(&barrier) {
         Some(result) => result,
-        None => pass(guard, &barrier),
+        None => wait_at_barrier(guard, &barrier),
     };
     guard.task().end_barrier(barrier);
     guard.task().note_synchronized();
     Ok(result.map(|()| 0)?)
 }
 
-/// Looks at the barrier between two looks at what has arrived, which take longer.
+/// How often the barrier is polled between two polls for messages, which take longer.
 const LOOKS: u32 = 16;
 
 /// Waits at a barrier.
-fn pass(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
+fn wait_at_barrier(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
     let mut looks = 0;
     let passed = wait_by(guard, Waiter::for_members(None), &mut |guard| {
         let result = guard.task().poll_barrier(barrier);
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
     traced(Event::Bcast, before, || unsafe { broadcast(group, tag, &receivers) }, after)
 }
 
-/// Sends to all other members; says to whom.
+/// Sends to all other members; stores their tids in `told`.
 ///
 /// # Safety
 /// As [`name_of`].
@@ -210,7 +210,7 @@ unsafe fn broadcast(group: *const c_char, tag: c_int, told: &RefCell<Vec<c_int>>
     let Some(receivers) = receivers else { return found };
     told.replace(receivers);
     let receivers = told.borrow();
-    // In 3.4.6 this is a call in the call, and that one says aloud when it fails.
+    // In 3.4.6 this is a call within the call, and it prints its failure.
     match call_silent(|guard| submit(guard, |task| task.multicast(&receivers, tag))) {
         code @ ..0 => lpvm_error(b"pvm_mcast", code),
         done => done,
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, count: c_int) -> 
         Ok(name) => name,
         Err(code) => return code.number(),
     };
-    // Its failures are not even noted.
+    // Failures are not even noted.
     call_silent(|guard| match request(guard, Request::FreezeGroup { name: ByteBuf::from(name), count })? {
         Reply::Int(size) => {
             guard.task().froze_group(name);

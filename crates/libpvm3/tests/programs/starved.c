@@ -1,4 +1,4 @@
-/* A task without address space gets errors, other receivers of its multicasts get their messages, and everything works
+/* A task without address space gets errors, the other receivers of its multicasts get their messages, and everything works
  * again as soon as there is space. */
 #include "check.h"
 #include <limits.h>
