@@ -235,7 +235,7 @@ pub unsafe extern "C" fn pvm_tickle(
             })
         },
         |_, code| {
-            // SAFETY: the call has stored so many answers there, unless the caller wants none.
+            // SAFETY: the call has stored the number of answers there, unless the pointer is null.
             let given = unsafe { answers.as_ref() }.filter(|_| code >= 0).map_or(0, |count| *count);
             // SAFETY: as above.
             let given = unsafe { items(answer, given) }.unwrap_or_default();

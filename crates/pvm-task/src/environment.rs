@@ -112,7 +112,7 @@ impl std::fmt::Display for EnrollError {
                 write!(f, "pvmd refuses: {} (its log names the limit and its setting)", Code::OutOfRes)
             }
             EnrollError::Refused(code) => write!(f, "pvmd refuses: {code}"),
-            EnrollError::Broken => f.write_str("pvmd does not answer as it should"),
+            EnrollError::Broken => f.write_str("pvmd closed the connection or violated the protocol"),
             EnrollError::System(error) => write!(f, "{error}"),
         }
     }

@@ -1,7 +1,7 @@
 //! Output of children that comes to this task (contract 2.8).
 //!
-//! A collected channel is a context and a tag. Each message to it names a task and carries text of it, or a
-//! length below 1 that tells of its life.
+//! A collected channel is a context and a tag. Each message to it names a task and carries text of the task, or a length
+//! below 1 that stands for an event.
 use crate::Task;
 use crate::system::TC_OUTPUT;
 use pvm_core::codes::SYSCTX_TC;
@@ -29,7 +29,7 @@ pub struct OutputEvent {
     pub kind: OutputKind,
 }
 
-/// A kind of output event.
+/// The kind of an output event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutputKind {
     /// The first message of the task (`[tXXXXX] BEGIN`).

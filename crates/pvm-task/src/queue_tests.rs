@@ -15,7 +15,7 @@ fn message(ctx: i32, tag: i32, src: i32) -> Message {
     Message { ctx, tag, src, state: SlotState::Queued, ..Message::vacant() }
 }
 
-/// Runs the queue and a plain list side by side.
+/// Compares the queue with a plain list.
 fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
     let mut prng = Prng(seed);
     let (mut table, mut queue, mut list) = (Vec::new(), Queue::new(), Vec::<u32>::new());
@@ -42,7 +42,7 @@ fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
 }
 
 #[test]
-fn it_finds_what_a_plain_list_finds() {
+fn the_queue_finds_what_a_plain_list_finds() {
     for seed in 0..8 {
         compare(seed, 3, 5);
         compare(seed, 5, 6);
@@ -52,7 +52,7 @@ fn it_finds_what_a_plain_list_finds() {
 }
 
 #[test]
-fn an_index_is_made_only_for_a_long_search_and_goes_with_the_last_message() {
+fn an_index_is_made_only_for_a_long_search_and_dropped_with_the_last_message() {
     let mut table: Vec<Message> = (0..200).map(|tag| message(0, tag, 1)).collect();
     let mut queue = Queue::new();
     for slot in 0..200 {

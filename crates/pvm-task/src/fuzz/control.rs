@@ -17,7 +17,8 @@ pub const DECODER: &[Source] = &[
         "crates/pvm-task/src/control.rs",
         &["enter", "read_control", "on_frame", "on_reply", "on_peer", "deliver", "wait_for_welcome", "lose_daemon"],
     ),
-    part("crates/pvm-task/src/direct/mod.rs", &["on_direct_link", "on_peer_exit"]),
+    part("crates/pvm-task/src/requests.rs", &["on_reply"]),
+    part("crates/pvm-task/src/direct/routes.rs", &["on_direct_link", "on_peer_exit"]),
     part("crates/pvm-task/src/groups/mod.rs", &["on_group"]),
 ];
 

@@ -1,6 +1,6 @@
 //! The members of a group at one moment.
 
-/// The version of a membership that must not be used again. A list that stands has an even version.
+/// The version of a membership that must not be used again. The version of a list is odd only while it changes.
 pub(super) const STALE: u32 = 1;
 
 /// The members of a group at one moment.
