@@ -120,7 +120,7 @@ pub unsafe extern "C" fn pvm_bufinfo(mid: c_int, bytes: *mut c_int, tag: *mut c_
                     return Err(Code::BadParam.into());
                 }
                 let info = info(guard, mid)?;
-                // SAFETY: places that the caller gave for it, or null.
+                // SAFETY: places for the results or null, as the caller promises.
                 unsafe {
                     store(bytes, info.len);
                     store(tag, info.tag);
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn pvm_getminfo(mid: c_int, place: *mut CMessageInfo) -> c
         || {
             call("pvm_getminfo", |guard| {
                 let MessageInfo { len, ctx, tag, wid, enc, crc, src, dst } = info(guard, mid)?;
-                // SAFETY: the place that the caller gave for it, or null.
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(place, CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) };
                 Ok(0)
             })
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn pvm_setminfo(mid: c_int, info: *const CMessageInfo) -> 
         |_| ints(&[mid]),
         || {
             call("pvm_setminfo", |guard| {
-                // SAFETY: what the caller gave, or null.
+                // SAFETY: a message header or null, as the caller promises.
                 let Some(&CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) = (unsafe { info.as_ref() }) else {
                     return Err(Code::BadParam.into());
                 };

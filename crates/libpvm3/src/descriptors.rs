@@ -1,8 +1,8 @@
 //! `pvm_getfds`: a descriptor that a program can watch beside its own.
 //!
-//! Messages come through the daemon's socket, and through shared memory with its doorbell. Programs written for PVM 3.4
-//! expect one descriptor, so an epoll descriptor stands for all. While a program holds it, every call leaves the task as
-//! if it slept, so that senders ring.
+//! Messages come through the daemon's socket, and through shared memory with its doorbell. Programs written for PVM
+//! 3.4 expect one descriptor, so an epoll descriptor stands for all. While a program holds it, every call leaves
+//! the task as if it slept, so that senders ring.
 use crate::errors::call;
 use crate::memory::{items, store};
 use crate::process::Guard;

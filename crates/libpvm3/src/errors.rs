@@ -69,7 +69,8 @@ fn failed(function: &str, Failure(number): Failure) -> c_int {
     lpvm_error(function.as_bytes(), number)
 }
 
-/// Notes the first failure if all parts of a call have failed, so that `pvm_perror` prints it. The call itself succeeds.
+/// Notes the first failure if all parts of a call have failed, so that `pvm_perror` prints it. The call itself
+/// succeeds.
 pub fn note_if_all_failed(results: &[c_int]) {
     if let Some(first) = results.first().filter(|_| results.iter().all(|result| *result < 0)) {
         pvm_errno.store(*first, Relaxed);
@@ -163,8 +164,8 @@ pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int 
     lpvm_error(function, code)
 }
 
-/// `pvmlogerror`: prints a text as the library does, without ending the line. Fortran wrappers that programs were linked
-/// with elsewhere call it.
+/// `pvmlogerror`: prints a text as the library does, without ending the line. Fortran wrappers that programs were
+/// linked with elsewhere call it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmlogerror(text: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.

@@ -1,8 +1,8 @@
-//! The fast path through the library, for calls where nanoseconds count: immediate messages to a connected peer, and from
-//! a peer whose message is there or comes at once. Unusual cases take the ordinary path.
+//! The fast path through the library, for calls where nanoseconds count: immediate messages to a connected peer,
+//! and from a peer whose message is there or comes at once. Unusual cases take the ordinary path.
 //!
-//! These functions mostly save stores to the stack. A processor buffers only some dozens of stores until it owns the cache
-//! line of the queue; the fewer stores a message takes, the more messages can be under way at once.
+//! These functions mostly save stores to the stack. A processor buffers only some dozens of stores until it owns
+//! the cache line of the queue; the fewer stores a message takes, the more messages can be under way at once.
 use crate::errors::call_silent;
 use crate::lock;
 use crate::process::{self, State};
@@ -37,12 +37,12 @@ fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize>
 }
 
 /// Holds the lock on the fast path, where only the task is used.
-struct Inside;
+struct FastGuard;
 
-impl Inside {
+impl FastGuard {
     #[inline(always)]
-    fn enter() -> Option<Inside> {
-        (!crate::trace::may_be_on() && lock::try_acquire_single()).then(|| Inside)
+    fn enter() -> Option<FastGuard> {
+        (!crate::trace::may_be_on() && lock::try_acquire_single()).then(|| FastGuard)
     }
 
     #[inline(always)]
@@ -52,7 +52,7 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for FastGuard {
     #[inline(always)]
     fn drop(&mut self) {
         lock::release_single();
@@ -74,8 +74,8 @@ impl State {
 #[inline(always)]
 pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> FastSend {
     let Some(bytes) = few_bytes(data, count, data_type) else { return FastSend::NotDone };
-    let Some(mut inside) = Inside::enter() else { return FastSend::NotDone };
-    let state = inside.state();
+    let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
+    let state = guard.state();
     if state.is_watched() {
         return FastSend::NotDone;
     }
@@ -105,8 +105,8 @@ pub unsafe fn precv(
     data_type: c_int,
 ) -> Option<Delivered> {
     let bytes = few_bytes(data, count, data_type)?;
-    let mut inside = Inside::enter()?;
-    let state = inside.state();
+    let mut guard = FastGuard::enter()?;
+    let state = guard.state();
     if state.is_watched() {
         return None;
     }
@@ -118,22 +118,22 @@ pub unsafe fn precv(
 /// `pvm_initsend` on the fast path.
 #[inline(always)]
 pub fn init_send(encoding: c_int) -> Option<c_int> {
-    Inside::enter()?.state().task.init_send_fast(encoding)
+    FastGuard::enter()?.state().task.init_send_fast(encoding)
 }
 
 /// `pvm_send` on the fast path.
 #[inline(always)]
 pub fn send(tid: c_int, tag: c_int) -> FastSend {
-    let Some(mut inside) = Inside::enter() else { return FastSend::NotDone };
-    let state = inside.state();
+    let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
+    let state = guard.state();
     if state.is_watched() { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
 }
 
 /// `pvm_recv` on the fast path; waits a little.
 #[inline(always)]
 pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
-    let mut inside = Inside::enter()?;
-    let state = inside.state();
+    let mut guard = FastGuard::enter()?;
+    let state = guard.state();
     if state.is_watched() || state.matcher.is_some() {
         return None;
     }
@@ -155,9 +155,9 @@ fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Opt
 #[inline(always)]
 pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) -> bool {
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
-    let Some(mut inside) = Inside::enter() else { return false };
+    let Some(mut guard) = FastGuard::enter() else { return false };
     // SAFETY: as promised.
-    inside.state().task.pack_fast(kind, unsafe { slice::from_raw_parts(items, bytes) })
+    guard.state().task.pack_fast(kind, unsafe { slice::from_raw_parts(items, bytes) })
 }
 
 /// Unpacks on the fast path. Returns whether it did.
@@ -167,7 +167,7 @@ pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) ->
 #[inline(always)]
 pub unsafe fn unpack(kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> bool {
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
-    let Some(mut inside) = Inside::enter() else { return false };
+    let Some(mut guard) = FastGuard::enter() else { return false };
     // SAFETY: as promised.
-    inside.state().task.unpack_fast(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
+    guard.state().task.unpack_fast(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
 }

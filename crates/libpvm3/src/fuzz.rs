@@ -1,7 +1,7 @@
 //! Fuzz target: the formats of `pvm_packf` and `pvm_unpackf` (docs/testing.md).
 //!
-//! A format tells which arguments there must be. So the target reads the format too, as the manual page describes it, and
-//! makes those arguments. The library must read the format in the same way.
+//! A format tells which arguments there must be. So the target reads the format too, as the manual page describes
+//! it, and makes those arguments. The library must read the format in the same way.
 //!
 //! The target makes argument lists without a C compiler. That needs a known form of `va_list`: the one of x86-64.
 use crate::buffers::{pvm_freebuf, pvm_getsbuf, pvm_initsend, pvm_setrbuf};
@@ -46,8 +46,8 @@ const STRING_BYTES: usize = ITEMS_MAX * 4 * ROOM_BYTES as usize;
 /// The string that is packed.
 const TEXT: &[u8] = b"a string\0";
 
-/// `va_list` of the System V ABI for x86-64. With all registers used up, each argument of at most eight bytes, floats too,
-/// is in the next eight bytes of `overflow`.
+/// `va_list` of the System V ABI for x86-64. With all registers used up, each argument of at most eight bytes,
+/// floats too, is in the next eight bytes of `overflow`.
 #[repr(C)]
 struct List {
     integers: u32,

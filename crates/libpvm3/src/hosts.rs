@@ -43,7 +43,7 @@ pub unsafe extern "C" fn pvm_config(hosts: *mut c_int, formats: *mut c_int, list
                 let lists = &mut guard.state().lists;
                 lists.hosts = HostList::new(found);
                 counts.set((lists.hosts.len(), count));
-                // SAFETY: places that the caller gave for it, or null.
+                // SAFETY: places for the results or null, as the caller promises.
                 unsafe {
                     store(hosts, lists.hosts.len());
                     store(formats, count);
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn pvm_hostsync(host: c_int, clock: *mut libc::timeval, di
         };
         let here = (before + microseconds(now())) / 2;
         let there = seconds.saturating_mul(MICROSECONDS).saturating_add(rest.into());
-        // SAFETY: places that the caller gave for it, or null.
+        // SAFETY: places for the results or null, as the caller promises.
         unsafe {
             store(clock, time(there));
             store(difference, time(here.saturating_sub(there)));
@@ -222,8 +222,8 @@ pub unsafe extern "C" fn pvm_tickle(
                 let arguments = unsafe { items(arguments, count) }?.to_vec();
                 match request(guard, Request::Tickle(arguments))? {
                     Reply::Ints(ints) => {
-                        // SAFETY: places that the caller gave for it, with room for as many answers as
-                        // there can be, or null.
+                        // SAFETY: places for the results or null, as the caller promises, with room for the most
+                        // answers there can be.
                         unsafe {
                             store(answers, ints.len() as c_int);
                             store_all(answer, TICKLE_ARGUMENTS_MAX, &ints);

@@ -17,8 +17,8 @@ unsafe extern "C" {
 pub static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    // SAFETY: no other thread changes the environment or uses the stream before `main`. With a null buffer, the C library
-    // allocates one.
+    // SAFETY: no other thread changes the environment or uses the stream before `main`. With a null buffer, the C
+    // library allocates one.
     unsafe {
         if !libc::getenv(LINES.as_ptr()).is_null() {
             libc::setvbuf(stdout, ptr::null_mut::<c_char>(), BY_LINE, 0);

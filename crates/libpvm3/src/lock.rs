@@ -213,8 +213,8 @@ pub fn wait_at(place: usize) -> usize {
     before
 }
 
-/// Returns whether this thread, which holds the lock, has jumped out of the wait in which it acquired it. Then its stack is
-/// not below that of the wait, as that of a signal handler would be. `false` if that cannot be told.
+/// Returns whether this thread, which holds the lock, has jumped out of the wait in which it acquired it. Then its
+/// stack is not below that of the wait, as that of a signal handler would be. `false` if that cannot be told.
 #[cold]
 pub fn has_jumped() -> bool {
     let here = 0u8;
@@ -280,8 +280,8 @@ pub fn is_fresh() -> bool {
     word().load(Relaxed) == FRESH
 }
 
-/// Marks the lock before a fork, so that its next acquisition is counted as a use of the task. Returns whether the lock is
-/// free, so that the child may go on with its copy of the task.
+/// Marks the lock before a fork, so that its next acquisition is counted as a use of the task. Returns whether the
+/// lock is free, so that the child may go on with its copy of the task.
 pub fn mark_fork() -> bool {
     let word = word();
     word.load(Relaxed) == FORKED || word.compare_exchange(FREE, FORKED, Relaxed, Relaxed).is_ok()

@@ -158,7 +158,7 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
                 let found = mailboxes(guard, unsafe { bytes(pattern) }.unwrap_or_default())?;
                 let lists = &mut guard.state().lists;
                 lists.mailboxes = MailboxList::new(found);
-                // SAFETY: places that the caller gave for it, or null.
+                // SAFETY: places for the results or null, as the caller promises.
                 unsafe {
                     store(count, lists.mailboxes.len());
                     store(list, lists.mailboxes.as_mut_ptr());
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, value: *m
                 };
                 let message = fetch(guard, name, index, 0)?;
                 let found = message.reader().int().ok_or(Code::NoData)?;
-                // SAFETY: the place that the caller gave for it, or null.
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(value, found) };
                 Ok(index)
             })
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_in
         let owners = entries(guard, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1.0 as c_int).collect();
         let lists = &mut guard.state().lists;
         lists.no_resets = owners;
-        // SAFETY: places that the caller gave for it, or null.
+        // SAFETY: places for the results or null, as the caller promises.
         unsafe {
             store(count, lists.no_resets.len() as c_int);
             store(tids, lists.no_resets.as_mut_ptr());
@@ -278,9 +278,9 @@ pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_in
     })
 }
 
-/// `pvmreset`: the function behind the console's `reset`. If `kill` is set, ends all tasks except `own` and those that a
-/// reset spares. Removes entries without an owner: of `class`, or of all classes if that is null or empty; at `index`, or
-/// all if that is negative.
+/// `pvmreset`: the function behind the console's `reset`. If `kill` is set, ends all tasks except `own` and those
+/// that a reset spares. Removes entries without an owner: of `class`, or of all classes if that is null or empty;
+/// at `index`, or all if that is negative.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char, index: c_int) -> c_int {
     call_silent(|guard| {

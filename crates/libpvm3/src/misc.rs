@@ -22,7 +22,7 @@ pub fn now() -> libc::timeval {
 /// `pvmgetclock`: stores the time of day.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmgetclock(time: *mut libc::timeval) -> c_int {
-    // SAFETY: the place that the caller gave for it, or null.
+    // SAFETY: a place for the result or null, as the caller promises.
     unsafe { store(time, now()) };
     0
 }
@@ -62,8 +62,8 @@ pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
     if name.is_null() || text.len() > TEMPORARY_NAME_BYTES {
         return std::ptr::null_mut();
     }
-    // SAFETY: the caller's buffer has `PVMTMPNAMLEN` bytes, and the text fits. The file is made only to find a name; its
-    // descriptor is used nowhere else.
+    // SAFETY: the caller's buffer has `PVMTMPNAMLEN` bytes, and the text fits. The file is made only to find a
+    // name; its descriptor is used nowhere else.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len());
         let file = libc::mkstemp(name);
@@ -76,7 +76,8 @@ pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
     name
 }
 
-/// `pvmputenv`: sets a variable by a text `NAME=value`, which stays the program's memory; -1 if the text has another form.
+/// `pvmputenv`: sets a variable by a text `NAME=value`, which stays the program's memory; -1 if the text has
+/// another form.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmputenv(text: *mut c_char) -> c_int {
     // SAFETY: as promised by the caller.
@@ -102,8 +103,8 @@ pub unsafe extern "C" fn pvmstrtoi(text: *const c_char) -> c_int {
     digits.fold(0, |number: c_int, digit| number.wrapping_mul(base as c_int).wrapping_add(digit as c_int))
 }
 
-/// `pvmchkuid`: checks that a user may run PVM. Every user may, root too (D28), so it only returns; in 3.4.6 it ends the
-/// process of a user who may not.
+/// `pvmchkuid`: checks that a user may run PVM. Every user may, root too (D28), so it only returns; in 3.4.6 it
+/// ends the process of a user who may not.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmchkuid(_user: c_int) {}
 
@@ -252,7 +253,7 @@ thread_local! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmnametag(tag: c_int, found: *mut c_int) -> *const c_char {
     let name = reserved_name(tag);
-    // SAFETY: the place that the caller gave for it, or null.
+    // SAFETY: a place for the result or null, as the caller promises.
     unsafe { store(found, c_int::from(name.is_some())) };
     match name {
         Some(name) => name.as_ptr(),
@@ -275,7 +276,7 @@ mod tests {
     fn reserved_tags_have_names_and_others_are_numbers() {
         let name = |tag| {
             let mut found = -1;
-            // SAFETY: `found` is valid, the text stands until the next call.
+            // SAFETY: `found` is valid, the text is valid until the next call.
             let text = unsafe { CStr::from_ptr(pvmnametag(tag, &mut found)) };
             (text.to_str().unwrap_or_default().to_owned(), found)
         };

@@ -32,7 +32,9 @@ macro_rules! packers {
             fn slow(items: *mut $type, count: c_int, stride: c_int) -> c_int {
                 traced_inline!(Event::$unpacked, traced_items(items, count, stride), || {
                     // SAFETY: items as the caller of the outer function promises.
-                    call(stringify!($unpack), |guard| unsafe { unpack(guard, Kind::$kind, items.cast(), count, stride) })
+                    call(stringify!($unpack), |guard| unsafe {
+                        unpack(guard, Kind::$kind, items.cast(), count, stride)
+                    })
                 })
             }
             // SAFETY: items as the caller promises.

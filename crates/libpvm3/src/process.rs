@@ -1,8 +1,8 @@
 //! The state of the process, behind one lock.
 //!
-//! Every call of the interface goes through [`enter`], which returns a [`Guard`]. Its holder borrows the state for short
-//! times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is borrowed, so that this code
-//! may call the library again.
+//! Every call of the interface goes through [`enter`], which returns a [`Guard`]. Its holder borrows the state for
+//! short times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is borrowed, so
+//! that this code may call the library again.
 use crate::lists::Lists;
 use crate::lock::{self, Acquired};
 use crate::{at_exit, catchout, data, handlers, line_buffering, takeover, trace};
@@ -164,16 +164,17 @@ fn enter_slow(mut guard: Guard, taken: Acquired) -> Option<Guard> {
     }
 }
 
-/// Makes the state of a process that has none of its own: that of the parent whose task it takes over, or a new one. A new
-/// one replaces the copy of the parent's state, without touching what the parent shares with its daemon and peers.
+/// Makes the state of a process that has none of its own: that of the parent whose task it takes over, or a new
+/// one. A new one replaces the copy of the parent's state, without touching what the parent shares with its daemon
+/// and peers.
 fn renew() {
     USER_CODE.store(false, Relaxed);
     // Other threads of the parent may have waited.
     lock::wait_at(0);
     JOINED.store(0, Relaxed);
     trace::invalidate();
-    // SAFETY: the lock is held and the state is not borrowed: a new process has no other thread, and code of the user, the
-    // only place where a fork can happen within a call, runs without a borrow.
+    // SAFETY: the lock is held and the state is not borrowed: a new process has no other thread, and code of the
+    // user, the only place where a fork can happen within a call, runs without a borrow.
     let state = unsafe { &mut *PROCESS.state.get() };
     let Some(mut inherited) = state.take() else {
         *state = Some(State::new(&Environment::from_process()));
@@ -217,8 +218,9 @@ impl Guard {
     /// Borrows the state.
     #[inline(always)]
     pub fn state(&mut self) -> &mut State {
-        // SAFETY: the lock is held. The borrow of `self` prevents a second borrow through this guard; outer guards are
-        // borrowed mutably while this one lives (`user_code`). `renew` filled the state before the first guard was made.
+        // SAFETY: the lock is held. The borrow of `self` prevents a second borrow through this guard; outer guards
+        // are borrowed mutably while this one lives (`user_code`). `renew` filled the state before the first guard
+        // was made.
         unsafe { state() }
     }
 

@@ -119,13 +119,13 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::t
     traced_inline!(
         Event::Trecv,
         move |task| {
-            // SAFETY: null or a time that the caller gave.
+            // SAFETY: a time or null, as the caller promises.
             let limit = unsafe { limit.as_ref() };
             let (seconds, rest) = limit.map_or((-1, -1), |limit| (limit.tv_sec as c_int, limit.tv_usec as c_int));
             ints(&[tid, tag, task.context(), seconds, rest])
         },
         || {
-            // SAFETY: null or a time that the caller gave.
+            // SAFETY: a time or null, as the caller promises.
             let limit = unsafe { limit.as_ref() }.map(duration);
             call("pvm_trecv", |guard| receive(guard, tid, tag, limit))
         },
@@ -177,8 +177,8 @@ impl Selection {
     }
 }
 
-/// Shows the queued messages to the matching function. Returns the first message that it takes at once, or else the first
-/// of those that it rates highest.
+/// Shows the queued messages to the matching function. Returns the first message that it takes at once, or else the
+/// first of those that it rates highest.
 fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     const TAKE: c_int = 1;
     let queued: Vec<c_int> = guard.task().queued().map(|(mid, ..)| mid).collect();

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn pvm_reg_rm(list: *mut *mut CHostInfo) -> c_int {
                 Reply::Manager { previous, hosts } => {
                     let lists = &mut guard.state().lists;
                     lists.manager_hosts = HostList::new(hosts);
-                    // SAFETY: the place that the caller gave for it, or null.
+                    // SAFETY: a place for the result or null, as the caller promises.
                     unsafe { store(list, lists.manager_hosts.as_mut_ptr()) };
                     Ok(previous.0 as c_int)
                 }

@@ -18,7 +18,7 @@ use std::slice;
 pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
     guard.enrolled()?;
     if guard.state().has_callbacks {
-        look_first(guard);
+        poll_before_send(guard);
     }
     if !guard.task().is_connected() {
         return Err(Code::SysErr.into());
@@ -31,7 +31,7 @@ pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submi
 
 /// Takes in a message before a send, for handlers and output of children.
 #[inline(never)]
-fn look_first(guard: &mut Guard) {
+fn poll_before_send(guard: &mut Guard) {
     guard.task().reveal_one();
     guard.run_callbacks();
 }

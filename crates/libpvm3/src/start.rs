@@ -95,8 +95,8 @@ fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
     unsafe { command.pre_exec(step_aside) };
     let mut child = command.spawn().ok()?;
     let output = child.stdout.take()?;
-    // The child is the parent of the daemon, and exits at once. (In a program that ignores SIGCHLD, or waits for all its
-    // children, this wait fails.)
+    // The child is the parent of the daemon, and exits at once. (In a program that ignores SIGCHLD, or waits for
+    // all its children, this wait fails.)
     let _ = child.wait();
     let mut line = Vec::new();
     BufReader::new(output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).ok()?;

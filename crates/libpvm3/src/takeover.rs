@@ -85,8 +85,8 @@ pub fn begin_anew() {
     SEEN.store(NEVER, Relaxed);
 }
 
-/// Returns whether this process, a child of a fork, takes over the task of its parent: the parent has ended, the task has
-/// not been used since the fork, and no other child was faster. Waits for a parent that is about to end.
+/// Returns whether this process, a child of a fork, takes over the task of its parent: the parent has ended, the
+/// task has not been used since the fork, and no other child was faster. Waits for a parent that is about to end.
 pub fn claim(parent: u32) -> bool {
     let (Some(uses), seen) = (uses(), SEEN.load(Relaxed)) else { return false };
     // Pair `task used`: the child that takes over sees what the parent did last.

@@ -74,8 +74,8 @@ fn leave(guard: &mut Guard) -> Result<(), Code> {
     left
 }
 
-/// `pvmendtask`: leaves the machine at once: it waits for no child, runs no handler and cannot fail. A child of `fork()`
-/// calls it to give up its parent's task.
+/// `pvmendtask`: leaves the machine at once: it waits for no child, runs no handler and cannot fail. A child of
+/// `fork()` calls it to give up its parent's task.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmendtask() -> c_int {
     takeover::renounce();
@@ -165,14 +165,14 @@ pub unsafe extern "C" fn pvm_tasks(place: c_int, count: *mut c_int, list: *mut *
         || {
             call("pvm_tasks", |guard| {
                 guard.state().lists.tasks = TaskList::default();
-                // SAFETY: the place that the caller gave for it, or null.
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(count, 0) };
                 match request(guard, Request::Tasks(Tid(place as u32)))? {
                     Reply::Tasks(tasks) => {
                         let lists = &mut guard.state().lists;
                         lists.tasks = TaskList::new(tasks);
                         found.set(lists.tasks.len());
-                        // SAFETY: places that the caller gave for it, or null.
+                        // SAFETY: places for the results or null, as the caller promises.
                         unsafe {
                             store(count, lists.tasks.len());
                             store(list, lists.tasks.as_mut_ptr());
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
                 let count = siblings.len() as c_int;
                 pvmnsibs.store(count, Relaxed);
                 pvmsibtids.store(siblings.as_mut_ptr(), Relaxed);
-                // SAFETY: the place that the caller gave for it, or null.
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(list, siblings.as_mut_ptr()) };
                 Ok(count)
             })

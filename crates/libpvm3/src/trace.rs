@@ -1,7 +1,8 @@
 //! Traces the calls of a program if there is a collector (contract 2.12).
 //!
-//! A call that can be traced goes through [`traced`]. It costs one load of [`MODE`] while nothing is traced. Otherwise one
-//! record is made before the call and one after it, each under the lock; the call itself is not involved.
+//! A call that can be traced goes through [`traced`]. It costs one load of [`MODE`] while nothing is traced.
+//! Otherwise one record is made before the call and one after it, each under the lock; the call itself is not
+//! involved.
 use crate::process::{Guard, enter};
 use crate::wait::wait;
 use pvm_core::events::Event;

@@ -24,7 +24,8 @@ pub fn wait<T>(
     }
 }
 
-/// Calls `attempt` until it returns a value; `None` if the time is over first. The attempt itself takes in what has come.
+/// Calls `attempt` until it returns a value; `None` if the time is over first. The attempt itself takes in what has
+/// come.
 #[inline(never)]
 pub fn wait_on<T>(
     guard: &mut Guard,

@@ -1,5 +1,5 @@
-//! Measures what a task adds to the bare shared-memory queue: one-way times of short messages between two threads on two
-//! cores, for the queue alone, for psend and precv, and for initsend, pack, send, recv and unpack.
+//! Measures what a task adds to the bare shared-memory queue: one-way times of short messages between two threads
+//! on two cores, for the queue alone, for psend and precv, and for initsend, pack, send, recv and unpack.
 //!
 //! `cargo run --release -p pvm-task --example cost [ROUNDS]`
 #![forbid(unsafe_code)]

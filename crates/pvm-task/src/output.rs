@@ -1,7 +1,7 @@
 //! Output of children that comes to this task (contract 2.8).
 //!
-//! A collected channel is a context and a tag. Each message to it names a task and carries text of the task, or a length
-//! below 1 that stands for an event.
+//! A collected channel is a context and a tag. Each message to it names a task and carries text of the task, or a
+//! length below 1 that stands for an event.
 use crate::Task;
 use crate::system::TC_OUTPUT;
 use pvm_core::codes::SYSCTX_TC;

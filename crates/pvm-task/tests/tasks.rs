@@ -79,14 +79,14 @@ fn enroll(daemon: &Running) -> Task {
 fn two(daemon: &Running, one: impl FnOnce(&mut Task, i32), other: impl FnOnce(&mut Task, i32) + Send) {
     let mut task = enroll(daemon);
     let own = task.tid().unwrap().0 as i32;
-    let (tell, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut task = enroll(daemon);
-            tell.send(task.tid().unwrap().0 as i32).unwrap();
+            sender.send(task.tid().unwrap().0 as i32).unwrap();
             other(&mut task, own);
         });
-        one(&mut task, hear.recv().unwrap());
+        one(&mut task, receiver.recv().unwrap());
     });
 }
 
@@ -242,13 +242,13 @@ fn a_multicast_reaches_every_other_task_once() {
     let daemon = Running::start();
     let mut task = enroll(&daemon);
     let own = task.tid().unwrap().0 as i32;
-    let (tell, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..5 {
-            let (tell, daemon) = (tell.clone(), &daemon);
+            let (sender, daemon) = (sender.clone(), &daemon);
             scope.spawn(move || {
                 let mut task = enroll(daemon);
-                tell.send(task.tid().unwrap().0 as i32).unwrap();
+                sender.send(task.tid().unwrap().0 as i32).unwrap();
                 for tag in 0..2 {
                     receive(&mut task, own, tag);
                     let mut data = vec![0; 100_000];
@@ -260,7 +260,7 @@ fn a_multicast_reaches_every_other_task_once() {
                 assert_eq!(task.receive(&filter), None);
             });
         }
-        let mut tids: Vec<i32> = (0..5).map(|_| hear.recv().unwrap()).collect();
+        let mut tids: Vec<i32> = (0..5).map(|_| receiver.recv().unwrap()).collect();
         tids.extend_from_slice(&[own, tids[0], 0x40088]);
         task.init_send(DATA_DEFAULT).unwrap();
         task.pack(Kind::Double, &pattern(100_000)).unwrap();

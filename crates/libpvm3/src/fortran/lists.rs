@@ -1,5 +1,6 @@
-//! Lists that a Fortran program reads entry by entry: each call returns the next entry. The first call fetches the list. It
-//! does not change until its end is reached, or until the program asks for a new one with a count of [`ANEW`].
+//! Lists that a Fortran program reads entry by entry: each call returns the next entry. The first call fetches the
+//! list. It does not change until its end is reached, or until the program asks for a new one with a count of
+//! [`ANEW`].
 use super::text::{c_text, store_text};
 use crate::errors::call_silent;
 use crate::hosts::pvm_config;

@@ -237,8 +237,8 @@ pub unsafe extern "C" fn pvmfhostsync_(
     }
 }
 
-/// The fourth argument has no meaning, but programs pass it. The handler is called as from C: the message's number comes by
-/// value.
+/// The fourth argument has no meaning, but programs pass it. The handler is called as from C: the message's number
+/// comes by value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfaddmhf_(
     source: *const c_int,

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// How long a task that is far ahead of the root waits for it.
 const AHEAD_PATIENCE: Duration = Duration::from_millis(5);
-/// Shares from this size on, in bytes, are combined in place. Shorter ones come in the queue, or stay in the caches while
-/// they are copied.
+/// Shares from this size on, in bytes, are combined in place. Shorter ones come in the queue, or stay in the caches
+/// while they are copied.
 const IN_PLACE_BYTES_MIN: usize = 1 << 10;
 /// The most scratch memory that is kept for the next reduction, in bytes.
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
@@ -141,8 +141,8 @@ fn combine_in_place(
     combine: Combiner,
 ) -> Result<(), Failure> {
     let mut each = |at: usize, piece: *const u8, bytes: usize| {
-        // SAFETY: the piece can be read now. The data have as many bytes at that offset, and the caller of the collective
-        // call promises that they are not used otherwise.
+        // SAFETY: the piece can be read now. The data have as many bytes at that offset, and the caller of the
+        // collective call promises that they are not used otherwise.
         unsafe { combine(data.start.add(at).cast(), piece.cast(), bytes / item_bytes) }
     };
     let mut share = InPlace::new(data.bytes, &mut each);
@@ -167,8 +167,8 @@ enum Direction {
     FromRoot,
 }
 
-/// Fails an operation for which the caller has passed no memory: the failure is sent to members that wait for a share, and
-/// the shares that come are dropped.
+/// Fails an operation for which the caller has passed no memory: the failure is sent to members that wait for a
+/// share, and the shares that come are dropped.
 #[cold]
 fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     let refusal = Code::BadParam;
@@ -224,8 +224,8 @@ pub unsafe extern "C" fn pvm_reduce(
     })
 }
 
-/// As [`reduce_at_root`], for long shares: an operator of the library does not call the library, and does not need a whole
-/// share at once.
+/// As [`reduce_at_root`], for long shares: an operator of the library does not call the library, and does not need
+/// a whole share at once.
 #[inline(never)]
 fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     let Some(combine) = combiner(combine, this.data_type) else {
@@ -269,7 +269,8 @@ fn reduce_at_root(guard: &mut Guard, operation: &Collective, this: &Call, combin
         } else if result.is_ok() {
             let mut info = 0;
             guard.user_code(|| {
-                // SAFETY: the user's function, with the arguments that it expects; both arrays hold that number of items.
+                // SAFETY: the user's function, with the arguments that it expects; both arrays hold that number of
+                // items.
                 unsafe {
                     combine(&this.data_type, data.start.cast(), share.start.cast(), &this.count, &mut info);
                 }

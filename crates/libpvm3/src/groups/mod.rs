@@ -193,12 +193,12 @@ pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
     traced(Event::Bcast, before, || unsafe { broadcast(group, tag, &receivers) }, after)
 }
 
-/// Sends to all other members; stores their tids in `told`.
+/// Sends to all other members; stores their tids in `sent_to`.
 ///
 /// # Safety
 /// As [`name_of`].
 #[inline(always)]
-unsafe fn broadcast(group: *const c_char, tag: c_int, told: &RefCell<Vec<c_int>>) -> c_int {
+unsafe fn broadcast(group: *const c_char, tag: c_int, sent_to: &RefCell<Vec<c_int>>) -> c_int {
     let mut receivers = None;
     let list = |guard: &mut Guard, name: &[u8]| {
         let group = find(guard, name)?;
@@ -208,8 +208,8 @@ unsafe fn broadcast(group: *const c_char, tag: c_int, told: &RefCell<Vec<c_int>>
     // SAFETY: as promised by the caller.
     let found = unsafe { group_call(group, list) };
     let Some(receivers) = receivers else { return found };
-    told.replace(receivers);
-    let receivers = told.borrow();
+    sent_to.replace(receivers);
+    let receivers = sent_to.borrow();
     // In 3.4.6 this is a call within the call, and it prints its failure.
     match call_silent(|guard| submit(guard, |task| task.multicast(&receivers, tag))) {
         code @ ..0 => lpvm_error(b"pvm_mcast", code),

@@ -75,8 +75,8 @@ complex_number!(f64);
 /// Combines `count` numbers at `x` with those at `y`; the result is at `x`.
 ///
 /// # Safety
-/// `count` numbers can be read at both addresses and written at `x`. The addresses may be equal. The numbers at `y` need no
-/// alignment, and may change during the call: any bytes are a number.
+/// `count` numbers can be read at both addresses and written at `x`. The addresses may be equal. The numbers at `y`
+/// need no alignment, and may change during the call: any bytes are a number.
 pub type Combiner = unsafe fn(x: *mut c_void, y: *const c_void, count: usize);
 
 /// # Safety

@@ -1,5 +1,5 @@
-/* Long shares of pvm_reduce, which the root combines while they come: of every length, too short, too long, from a member
- * that stops in the middle of its share, and from one that dies there. */
+/* Long shares of pvm_reduce, which the root combines while they come: of every length, too short, too long, from a
+ * member that stops in the middle of its share, and from one that dies there. */
 #include "check.h"
 #include <signal.h>
 #include <sys/mman.h>

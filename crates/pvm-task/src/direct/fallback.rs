@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The pause before a link is requested again after it has broken for the first time. Each pause is twice as long as the
-/// one before.
+/// The pause before a link is requested again after it has broken for the first time. Each pause is twice as long
+/// as the one before.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);

@@ -221,7 +221,7 @@ fn a_link_that_breaks_before_one_side_uses_it_loses_nothing() {
             both.0[0].receive();
             both.0[1].receive();
             if both.0[0].member().direct.find(TIDS[1]).is_some_and(|link| link.is_established()) {
-                // The other side was quicker: try backoff.
+                // The other side was quicker: try again.
                 both = Both::new();
                 both.link(secret);
             }

@@ -517,7 +517,7 @@ impl DirectLink {
     /// Returns whether acknowledgements should be read now: a task that only sends does not read otherwise.
     pub fn should_poll(&mut self) -> bool {
         let (bytes, messages) = (self.queue.bytes(), self.queue.len());
-        // Acknowledged since.
+        // Some messages may have been acknowledged since.
         self.polled_at = (self.polled_at.0.min(bytes), self.polled_at.1.min(messages));
         let much =
             bytes - self.polled_at.0 >= UNPOLLED_BYTES_MAX || messages - self.polled_at.1 >= UNPOLLED_MESSAGES_MAX;
@@ -537,8 +537,8 @@ impl DirectLink {
         self.connection.carried().unwrap_or_default()
     }
 
-    /// Returns whether the connection has ended before the peer's route switch. The peer may have lost the link before it
-    /// read this side's hello; then it sends no fallback, and this side does not read.
+    /// Returns whether the connection has ended before the peer's route switch. The peer may have lost the link
+    /// before it read this side's hello; then it sends no fallback, and this side does not read.
     pub fn has_ended_before_switch(&self) -> bool {
         if !self.hello_received || self.peer_switched || self.read_closed || self.falling_back {
             return false;

@@ -272,7 +272,7 @@ impl DirectLinks {
             list.push(PollFd::from_borrowed_fd(link.fd(), flags));
         }
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        // CallerState or not, the caller polls again.
+        // The caller tries again in any case.
         let _ = rustix::event::poll(&mut list, Some(&timeout));
         let readable: Vec<Tid> = std::iter::zip(&self.links, &list)
             .filter(|(_, fd)| fd.revents().intersects(!PollFlags::OUT))

@@ -18,9 +18,9 @@ impl Stall {
         self.since = None;
     }
 
-    /// Returns whether a stall has lasted too long. There is no stall while the system retransmits nothing: either nothing
-    /// is under way, or the peer's system reports that its task does not read. `waits`: this task waits for data, so that
-    /// retransmissions say nothing.
+    /// Returns whether a stall has lasted too long. There is no stall while the system retransmits nothing: either
+    /// nothing is under way, or the peer's system reports that its task does not read. `waits`: this task waits for
+    /// data, so that retransmissions say nothing.
     pub fn is_expired(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
         if !carried.retries && !waits {
             self.reset();

@@ -1,8 +1,8 @@
 //! The common part of `pvm_reduce`, `pvm_gather` and `pvm_scatter`.
 //!
-//! Each operation consists of **shares** between the root and the other members. A share is a message in the group's
-//! private context with the user's tag; a receive names its sender. The shares between two members stay in order, so the
-//! n-th operation of one member meets the n-th of the other, however far one of them is ahead (D20).
+//! Each operation consists of **shares** between the root and the other members. A share is a message in the
+//! group's private context with the user's tag; a receive names its sender. The shares between two members stay in
+//! order, so the n-th operation of one member meets the n-th of the other, however far one of them is ahead (D20).
 //!
 //! All shares go directly to or from the root. A tree over the members would need all of them to see the same
 //! membership. While a member joins or dies they do not, and a share that went to the wrong parent would be taken for
@@ -54,14 +54,14 @@ pub(super) struct QueuePosition {
     written: u64,
 }
 
-/// How many long shares a task may be ahead of a root, and how many times [`SHORT_SHARES`] short ones. Each further share
-/// would need memory, and time to get it from the system.
+/// How many long shares a task may be ahead of a root, and how many times [`SHORT_SHARES`] short ones. Each further
+/// share would need memory, and time to get it from the system.
 pub(super) const AHEAD_MAX: usize = 2;
 /// How many short shares count as a long one.
 const SHORT_SHARES: u32 = 512;
-/// After this number of short shares the root wakes the sender of the last one, if it sleeps. The number is a prime, so
-/// that each of any number of senders has its turn, and just below [`SHORT_SHARES`]: a sender then soon goes on, and the
-/// root has not run out of shares.
+/// After this number of short shares the root wakes the sender of the last one, if it sleeps. The number is a
+/// prime, so that each of any number of senders has its turn, and just below [`SHORT_SHARES`]: a sender then soon
+/// goes on, and the root has not run out of shares.
 const TAKEN_SHARES: u32 = 509;
 
 impl CachedGroup {
@@ -195,8 +195,8 @@ impl Task {
         self.begin_group_wait(&operation.group, operation.instance, None)
     }
 
-    /// As [`Task::await_share`], for a share that is used in place. No receive is posted: a sender would deliver the whole
-    /// share from its own memory.
+    /// As [`Task::await_share`], for a share that is used in place. No receive is posted: a sender would deliver
+    /// the whole share from its own memory.
     pub fn await_share_in_place(&mut self, operation: &Collective) -> GroupWait {
         self.begin_group_wait(&operation.group, operation.instance, None)
     }
@@ -207,9 +207,9 @@ impl Task {
         self.end_group_wait(wait);
     }
 
-    /// Tries once to receive a member's share, which must have the length of `data`. Takes in only what that member has
-    /// sent. `Mismatch` for another length, `NoTask` or `NoGroup` if the member is gone, or the failure that was sent in
-    /// place of the share.
+    /// Tries once to receive a member's share, which must have the length of `data`. Takes in only what that member
+    /// has sent. `Mismatch` for another length, `NoTask` or `NoGroup` if the member is gone, or the failure that
+    /// was sent in place of the share.
     #[inline]
     pub fn try_share(&mut self, operation: &Collective, from: GroupMember, data: &mut [u8]) -> Option<Result<(), i32>> {
         self.try_share_into(operation, from, data.len(), data)
@@ -271,8 +271,8 @@ impl Task {
         }
     }
 
-    /// Checks, before a wait for the shares of all members, that the shares of members that have left a frozen group have
-    /// come. Otherwise the wait would not end.
+    /// Checks, before a wait for the shares of all members, that the shares of members that have left a frozen
+    /// group have come. Otherwise the wait would not end.
     #[inline]
     pub fn expect_shares(&mut self, operation: &Collective) -> Result<(), Code> {
         if operation.group.view.is_broken() { self.look_for_shares(operation) } else { Ok(()) }

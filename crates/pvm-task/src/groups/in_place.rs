@@ -11,10 +11,11 @@ pub struct InPlace<'a> {
 }
 
 impl<'a> InPlace<'a> {
-    /// Returns a share of that length. `each` is called with the offset of a piece in the share (a multiple of 64), a
-    /// pointer to it and its length, for all pieces in order. During the call the piece can be read; a sender that breaks
-    /// the rules may change it meanwhile. A share of another length, or a failure in place of a share, is not used at
-    /// all. If the sender dies while it sends its share, a part of it may have been used; then there is no share.
+    /// Returns a share of that length. `each` is called with the offset of a piece in the share (a multiple of 64),
+    /// a pointer to it and its length, for all pieces in order. During the call the piece can be read; a sender
+    /// that breaks the rules may change it meanwhile. A share of another length, or a failure in place of a share,
+    /// is not used at all. If the sender dies while it sends its share, a part of it may have been used; then there
+    /// is no share.
     pub fn new(bytes: usize, each: &'a mut dyn FnMut(usize, *const u8, usize)) -> InPlace<'a> {
         InPlace { bytes, done: 0, each }
     }
