@@ -1,10 +1,10 @@
-//! Compiles the part of the library that only C can express: functions with variable arguments.
+//! Compiles the C part of the library: functions with variable arguments, which Rust cannot define.
 fn main() {
     println!("cargo:rerun-if-changed=shim/format.c");
     println!("cargo:rerun-if-changed=shim/threads.c");
     println!("cargo:rerun-if-env-changed=HPVM_FUZZ_CC");
     let mut build = cc::Build::new();
-    // A compiler and its options with which the lines of C that run are counted (`cargo xtask fuzz`).
+    // A compiler with options that measure the coverage of the C code (`cargo xtask fuzz`).
     if let Ok(words) = std::env::var("HPVM_FUZZ_CC") {
         let mut words = words.split_ascii_whitespace();
         build.compiler(words.next().unwrap_or("cc"));

@@ -29,7 +29,7 @@ const REPORT_LINES_MAX: usize = 80;
 
 /// A test, and why no sanitizer can run it.
 const OWN_ALLOCATOR: (&str, &str) =
-    ("a_wait_in_which_handlers_may_call_asks_for_no_memory", "it has an allocator of its own, as the sanitizer has");
+    ("a_wait_in_which_handlers_may_call_does_not_allocate", "it has an allocator of its own, as the sanitizer has");
 /// See [`OWN_ALLOCATOR`].
 const LITTLE_SPACE: (&str, &str) =
     ("a_limit_of_address_space_is_an_error", "the sanitizer takes more address space than the limit of the test");

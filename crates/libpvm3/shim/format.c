@@ -1,9 +1,9 @@
 /*
  * pvm_packf and pvm_unpackf: the functions of PVM with variable arguments.
  *
- * A format is a row of items: '%' [count] ['.' stride] {h|l|u} letter. Count and stride are digits
- * or '*' (an int argument). Other characters between items mean nothing. "%+" may be the first
- * item when packing: it takes an encoding and begins a new message.
+ * A format is a sequence of items: '%' [count] ['.' stride] {h|l|u} letter. Count and stride are digits or '*' (an int
+ * argument). Other characters between items are ignored. When packing, "%+" may be the first item: it takes an encoding
+ * and begins a new message.
  */
 #include <limits.h>
 #include <stdarg.h>
@@ -24,9 +24,9 @@ int hpvm_shim_pack(int kind, const void *items, int count, int stride);
 int hpvm_shim_unpack(int kind, void *items, int count, int stride);
 int hpvm_shim_pack_string(const char *text);
 int hpvm_shim_unpack_string(char *text);
-/* Does a call, and tells whoever traces of it. */
+/* Does a call and traces it. */
 int hpvm_shim_traced(int packs, const char *format, int (*work)(void *), void *call);
-/* Says that the function of that name failed; returns the code. */
+/* Prints that the function of that name failed; returns the code. */
 int hpvm_shim_failed(const char *function, int code);
 
 EXPORTED int pvm_vpackf(const char *format, va_list arguments);
@@ -34,7 +34,7 @@ EXPORTED int pvm_vunpackf(const char *format, va_list arguments);
 EXPORTED int pvm_packf(const char *format, ...);
 EXPORTED int pvm_unpackf(const char *format, ...);
 
-/* A va_list that functions can pass on and still see moved afterwards. */
+/* A va_list that functions can pass by pointer, so that the caller sees how far it was read. */
 struct arguments {
     va_list list;
 };
@@ -98,7 +98,7 @@ static const char *read_item(const char *at, struct arguments *arguments, struct
     return *at ? at + 1 : at;
 }
 
-/* The data type of an item; a negative code for an unknown letter. */
+/* Returns the data type of an item; a negative code for an unknown letter. */
 static int kind_of(const struct item *item)
 {
     switch (item->letter) {
@@ -121,7 +121,7 @@ static int kind_of(const struct item *item)
     }
 }
 
-/* Packs one item whose value is the argument itself. */
+/* Packs one item that is passed by value. */
 static int pack_value(int kind, struct arguments *arguments)
 {
     union {
@@ -155,7 +155,7 @@ static int pack_value(int kind, struct arguments *arguments)
     case KIND_DOUBLE:
         value.real = va_arg(arguments->list, double);
         break;
-    default: /* complex numbers always come by pointer */
+    default: /* complex numbers are always passed by pointer */
         return hpvm_shim_pack(kind, va_arg(arguments->list, void *), 1, 1);
     }
     return hpvm_shim_pack(kind, &value, 1, 1);

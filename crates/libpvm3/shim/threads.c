@@ -1,6 +1,6 @@
 /*
- * Where the C library says whether the process has one thread. The symbol is weak, so that the
- * library still works where it is missing: there the answer is always "no".
+ * The byte of the C library that tells whether the process has one thread. The symbol is weak, so that the library
+ * also works where it is missing; then the answer is always "no".
  */
 extern char __libc_single_threaded __attribute__((weak));
 

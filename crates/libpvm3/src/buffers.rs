@@ -1,7 +1,7 @@
 //! Message buffers (contract 2.1). No call here needs a daemon.
 use crate::errors::{call, call_silent, lpvm_error};
 use crate::memory::store;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{ints, nothing, traced, traced_code, traced_inline};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -26,7 +26,7 @@ const _: () = assert!(size_of::<CMessageInfo>() == 32);
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_initsend(encoding: c_int) -> c_int {
-    match crate::quick::init_send(encoding) {
+    match crate::fast_path::init_send(encoding) {
         Some(mid) => mid,
         None => init_send(encoding),
     }
@@ -35,12 +35,12 @@ pub extern "C" fn pvm_initsend(encoding: c_int) -> c_int {
 #[inline(never)]
 fn init_send(encoding: c_int) -> c_int {
     traced_inline!(Event::Initsend, move |_| ints(&[encoding]), || {
-        let mid = call_silent(|entry| Ok(entry.task().init_send(encoding)?));
+        let mid = call_silent(|guard| Ok(guard.task().init_send(encoding)?));
         if mid < 0 { init_send_failed(mid) } else { mid }
     },)
 }
 
-/// In 3.4.6 this is two calls one in the other, and both say so.
+/// Prints the failure twice, as 3.4.6 does: there this is a call within a call.
 #[cold]
 fn init_send_failed(code: c_int) -> c_int {
     lpvm_error(b"pvm_mkbuf", code);
@@ -52,7 +52,7 @@ pub extern "C" fn pvm_mkbuf(encoding: c_int) -> c_int {
     traced_code(
         Event::Mkbuf,
         |_| ints(&[encoding]),
-        || call("pvm_mkbuf", |entry| Ok(entry.task().make_buffer(encoding)?)),
+        || call("pvm_mkbuf", |guard| Ok(guard.task().make_buffer(encoding)?)),
     )
 }
 
@@ -62,8 +62,8 @@ pub extern "C" fn pvm_freebuf(mid: c_int) -> c_int {
         Event::Freebuf,
         |_| ints(&[mid]),
         || {
-            call("pvm_freebuf", |entry| {
-                entry.task().free_buffer(mid)?;
+            call("pvm_freebuf", |guard| {
+                guard.task().free_buffer(mid)?;
                 Ok(0)
             })
         },
@@ -72,12 +72,12 @@ pub extern "C" fn pvm_freebuf(mid: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getsbuf() -> c_int {
-    traced_code(Event::Getsbuf, nothing, || call("pvm_getsbuf", |entry| Ok(entry.task().send_buffer())))
+    traced_code(Event::Getsbuf, nothing, || call("pvm_getsbuf", |guard| Ok(guard.task().send_buffer())))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getrbuf() -> c_int {
-    traced_code(Event::Getrbuf, nothing, || call("pvm_getrbuf", |entry| Ok(entry.task().receive_buffer())))
+    traced_code(Event::Getrbuf, nothing, || call("pvm_getrbuf", |guard| Ok(guard.task().receive_buffer())))
 }
 
 #[unsafe(no_mangle)]
@@ -85,7 +85,7 @@ pub extern "C" fn pvm_setsbuf(mid: c_int) -> c_int {
     traced_code(
         Event::Setsbuf,
         |_| ints(&[mid]),
-        || call("pvm_setsbuf", |entry| Ok(entry.task().set_send_buffer(mid)?)),
+        || call("pvm_setsbuf", |guard| Ok(guard.task().set_send_buffer(mid)?)),
     )
 }
 
@@ -94,18 +94,19 @@ pub extern "C" fn pvm_setrbuf(mid: c_int) -> c_int {
     traced_code(
         Event::Setrbuf,
         |_| ints(&[mid]),
-        || call("pvm_setrbuf", |entry| Ok(entry.task().set_receive_buffer(mid)?)),
+        || call("pvm_setrbuf", |guard| Ok(guard.task().set_receive_buffer(mid)?)),
     )
 }
 
-/// What a message says of itself. Of one made here it is the own tid, so there has to be one.
-fn info(entry: &mut Entry, mid: c_int) -> Result<MessageInfo, Code> {
-    let info = entry.task().message_info(mid)?;
-    if info.src != 0 || entry.task().is_enrolled() {
+/// Returns the information about a message. A message that was made here reports the tid of this task, so the process
+/// enrolls if it can.
+fn info(guard: &mut Guard, mid: c_int) -> Result<MessageInfo, Code> {
+    let info = guard.task().message_info(mid)?;
+    if info.src != 0 || guard.task().is_enrolled() {
         return Ok(info);
     }
-    entry.enroll_if_possible();
-    entry.task().message_info(mid)
+    guard.enroll_if_possible();
+    guard.task().message_info(mid)
 }
 
 #[unsafe(no_mangle)]
@@ -114,12 +115,12 @@ pub unsafe extern "C" fn pvm_bufinfo(mid: c_int, bytes: *mut c_int, tag: *mut c_
         Event::Bufinfo,
         |_| ints(&[mid]),
         || {
-            call("pvm_bufinfo", |entry| {
+            call("pvm_bufinfo", |guard| {
                 if mid <= 0 {
                     return Err(Code::BadParam.into());
                 }
-                let info = info(entry, mid)?;
-                // SAFETY: places that the caller gave for it, or null.
+                let info = info(guard, mid)?;
+                // SAFETY: places for the results or null, as the caller promises.
                 unsafe {
                     store(bytes, info.len);
                     store(tag, info.tag);
@@ -141,9 +142,9 @@ pub unsafe extern "C" fn pvm_getminfo(mid: c_int, place: *mut CMessageInfo) -> c
         Event::Getminfo,
         |_| ints(&[mid]),
         || {
-            call("pvm_getminfo", |entry| {
-                let MessageInfo { len, ctx, tag, wid, enc, crc, src, dst } = info(entry, mid)?;
-                // SAFETY: the place that the caller gave for it, or null.
+            call("pvm_getminfo", |guard| {
+                let MessageInfo { len, ctx, tag, wid, enc, crc, src, dst } = info(guard, mid)?;
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(place, CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) };
                 Ok(0)
             })
@@ -157,13 +158,13 @@ pub unsafe extern "C" fn pvm_setminfo(mid: c_int, info: *const CMessageInfo) -> 
         Event::Setminfo,
         |_| ints(&[mid]),
         || {
-            call("pvm_setminfo", |entry| {
-                // SAFETY: what the caller gave, or null.
+            call("pvm_setminfo", |guard| {
+                // SAFETY: a message header or null, as the caller promises.
                 let Some(&CMessageInfo { len, ctx, tag, wid, enc, crc, src, dst }) = (unsafe { info.as_ref() }) else {
                     return Err(Code::BadParam.into());
                 };
                 let info = MessageInfo { len, ctx, tag, wid, enc, crc, src, dst };
-                entry.task().set_message_info(mid, &info)?;
+                guard.task().set_message_info(mid, &info)?;
                 Ok(0)
             })
         },

@@ -1,7 +1,7 @@
 //! Output of children (contract 2.8).
 use crate::data::pvmshowtaskid;
-use crate::errors::{call, say};
-use crate::process::Entry;
+use crate::errors::{call, print_message};
+use crate::process::Guard;
 use crate::wait::wait;
 use pvm_core::codes::Code;
 use pvm_task::{OutputEvent, OutputKind};
@@ -10,36 +10,36 @@ use std::sync::atomic::Ordering::Relaxed;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
-    call("pvm_catchout", |entry| {
+    call("pvm_catchout", |guard| {
         if file.is_null() {
-            entry.task().stop_catching_output();
-            // What is still to come of children is nobody's then, and nobody waits for their end.
-            entry.state().output = file;
+            guard.task().stop_catching_output();
+            // Further output of children is dropped, and their end is not awaited.
+            guard.state().output = file;
         } else {
-            entry.enrolled()?;
-            entry.state().output = file;
-            entry.state().attentive = true;
-            entry.task().catch_output();
+            guard.enrolled()?;
+            guard.state().output = file;
+            guard.state().has_callbacks = true;
+            guard.task().catch_output();
         }
-        entry.publish_settings();
+        guard.publish_settings();
         Ok(0)
     })
 }
 
-/// Prints what has come.
-pub fn print(entry: &mut Entry) {
+/// Prints the output that has come.
+pub fn print(guard: &mut Guard) {
     let mut text = Vec::new();
-    while let Some(event) = entry.task().next_output() {
+    while let Some(event) = guard.task().next_output() {
         append(&mut text, &event);
     }
-    let file = entry.state().output;
+    let file = guard.state().output;
     if !text.is_empty() && !file.is_null() {
-        // SAFETY: the stream that the user gave to `pvm_catchout`.
+        // SAFETY: the stream that the user passed to `pvm_catchout`.
         unsafe { write(file, &text) }
     }
 }
 
-/// One event as it is shown: with the task's name, or the text alone (`PvmShowTids`).
+/// Appends the text of an event, with the task's tid if `PvmShowTids` is set.
 fn append(text: &mut Vec<u8>, event: &OutputEvent) {
     let named = pvmshowtaskid.load(Relaxed) != 0;
     let what: &[u8] = match &event.kind {
@@ -65,12 +65,12 @@ unsafe fn write(file: *mut libc::FILE, text: &[u8]) {
     }
 }
 
-/// The program's standard output.
+/// Returns the program's standard output.
 pub fn standard_output() -> *mut libc::FILE {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
-    // SAFETY: the C library's stream; programs may put another one there before they call.
+    // SAFETY: the C library's stream; a program may replace it before it calls.
     unsafe { stdout }
 }
 
@@ -80,22 +80,22 @@ pub fn print_to_stdout(text: &[u8]) {
     unsafe { write(standard_output(), text) }
 }
 
-/// Before the task leaves: waits until every task whose output it collects has ended.
-pub fn finish(entry: &mut Entry) -> Result<(), Code> {
-    if entry.state().output.is_null() {
+/// Waits, before the task leaves, until every task has ended whose output it collects.
+pub fn finish(guard: &mut Guard) -> Result<(), Code> {
+    if guard.state().output.is_null() {
         return Ok(());
     }
-    entry.progress();
-    print(entry);
-    if entry.task().collecting() > 0 && pvmshowtaskid.load(Relaxed) != 0 {
-        say(b"child task(s) still running.  waiting...");
+    guard.progress();
+    print(guard);
+    if guard.task().collecting() > 0 && pvmshowtaskid.load(Relaxed) != 0 {
+        print_message(b"child task(s) still running.  waiting...");
     }
-    let ended = wait(entry, None, |entry| match entry.task() {
+    let ended = wait(guard, None, |guard| match guard.task() {
         task if task.collecting() == 0 => Some(Ok(())),
         task if !task.is_connected() => Some(Err(Code::SysErr)),
         _ => None,
     });
-    print(entry);
-    entry.state().output = std::ptr::null_mut();
+    print(guard);
+    guard.state().output = std::ptr::null_mut();
     ended.unwrap_or(Ok(()))
 }

@@ -1,8 +1,8 @@
-//! The data symbols of the library (contract 1.5), with the sizes that linked programs expect:
-//! a program that is not position independent holds copies of them.
+//! The data symbols of the library (contract 1.5), with the sizes that linked programs expect: a program that is not
+//! position independent holds copies of them.
 //!
-//! Programs read them, and write some (`pvmautoerr`, `pvm_errno`); so where the library has the
-//! same value elsewhere, these follow it, and error policy and task tags live here alone.
+//! Programs read them all and write some (`pvmautoerr`, `pvm_errno`). So the error policy and the display of tids are
+//! stored only here; the other symbols are copies of values that the library stores elsewhere.
 #![allow(non_upper_case_globals)] // the names are PVM's
 use pvm_core::codes::TEXTS;
 use pvm_core::events::{MASK_CHARACTERS, MASK_EMPTY};
@@ -22,15 +22,15 @@ macro_rules! integers {
 integers! {
     /// The code of the last call that failed.
     pvm_errno = 0;
-    /// Entries of `pvm_errlist`.
+    /// The number of entries of `pvm_errlist`.
     pvm_nerr = TEXTS.len() as c_int;
-    /// The user whose daemon is sought; -1 before the first search.
+    /// The user whose daemon is searched; -1 before the first search.
     pvm_useruid = -1;
     /// `PvmAutoErr`.
     pvmautoerr = 1;
-    /// The own tid, -1 before enrolment.
+    /// The tid of this task, -1 before enrollment.
     pvmmytid = -1;
-    /// The parent's tid, 0 for none, -1 before enrolment.
+    /// The parent's tid, 0 for none, -1 before enrollment.
     pvmmyptid = -1;
     /// The process id under which the task enrolled.
     pvmmyupid = -1;
@@ -42,7 +42,7 @@ integers! {
     pvmrouteopt = ROUTE_DEFAULT;
     /// `PvmFragSize`.
     pvmfrgsiz = FRAGMENT_BYTES_DEFAULT;
-    /// What a packet between daemons of 3.4.6 carries.
+    /// The size of packets between daemons of 3.4.6.
     pvmudpmtu = FRAGMENT_BYTES_DEFAULT;
     /// `PvmResvTids`.
     pvmrescode = 0;
@@ -52,7 +52,7 @@ integers! {
     pvmdebmask = 0;
     /// `PvmNoReset`.
     pvmnoreset = 0;
-    /// The index of the own entry among those that a reset spares.
+    /// The index of this task's entry among the tasks that a reset spares.
     pvmnoresetindex = -1;
     /// The length of `pvmsibtids`; -1 before `pvm_siblings` was called.
     pvmnsibs = -1;
@@ -60,28 +60,28 @@ integers! {
     pvmschedtid = 0;
 }
 
-/// What `PvmRoute` says until it is set: `PvmAllowDirect`.
+/// The value of `PvmRoute` until it is set: `PvmAllowDirect`.
 const ROUTE_DEFAULT: c_int = 2;
-/// What `PvmFragSize` says until it is set.
+/// The value of `PvmFragSize` until it is set.
 const FRAGMENT_BYTES_DEFAULT: c_int = 4080;
 
 /// The tasks that were spawned together with this one.
 #[unsafe(no_mangle)]
 pub static pvmsibtids: AtomicPtr<c_int> = AtomicPtr::new(null_mut());
-/// In 3.4.6 the active receive buffer's innards; here always null.
+/// In 3.4.6 the internals of the active receive buffer; here always null.
 #[unsafe(no_mangle)]
 pub static pvmrbuf: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// In 3.4.6 the active send buffer's innards; here always null.
+/// In 3.4.6 the internals of the active send buffer; here always null.
 #[unsafe(no_mangle)]
 pub static pvmsbuf: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// In 3.4.6 the queue of messages; here always null.
+/// In 3.4.6 the message queue; here always null.
 #[unsafe(no_mangle)]
 pub static pvmrxlist: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// In 3.4.6 the one-call receive that is going on, on machines of many processors; else null, as here.
+/// In 3.4.6 the one-call receive in progress, on shared-memory multiprocessors; here always null.
 #[unsafe(no_mangle)]
 pub static pvm_inprecv: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// A C string constant that can lie in a static.
+/// A C string constant that can be stored in a static.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Text(pub *const c_char);
@@ -92,7 +92,7 @@ macro_rules! text_table {
     ($($text:literal)*) => { [$(Text(concat!($text, "\0").as_ptr().cast())),*] };
 }
 
-/// The texts of the codes 0, -1, …
+/// The texts of the codes 0, -1, and so on.
 #[unsafe(no_mangle)]
 pub static pvm_errlist: [Text; TEXTS.len()] = text_table! {
     "Error 0" "Error 1" "Bad parameter" "Parameter mismatch" "Value too large" "End of buffer"
@@ -106,16 +106,16 @@ pub static pvm_errlist: [Text; TEXTS.len()] = text_table! {
     "Master Host IP Address is Loopback! (See pvm3/Readme)"
 };
 
-/// The text of codes without one.
+/// The text of unknown codes.
 pub const UNKNOWN_ERROR: Text = Text(c"Unknown Error".as_ptr());
 
-/// The text of a code as a C string.
+/// Returns the text of a code as a C string.
 pub fn error_text(code: c_int) -> Text {
     let index = usize::try_from(-i64::from(code)).unwrap_or(usize::MAX);
     pvm_errlist.get(index).copied().unwrap_or(UNKNOWN_ERROR)
 }
 
-/// Length of a trace mask with its closing zero.
+/// The length of a trace mask with its closing zero, in bytes.
 pub const MASK_BYTES: usize = 36;
 
 /// `struct Pvmtracer` (contract 1.6): where output and traces go.
@@ -134,11 +134,11 @@ pub struct Tracer {
 }
 const _: () = assert!(size_of::<Tracer>() == 68);
 
-/// A `struct Pvmtracer` that programs look at.
+/// A `struct Pvmtracer` that programs read.
 #[repr(transparent)]
 pub struct TracerSymbol(UnsafeCell<Tracer>);
-// SAFETY: written under the process lock only (`publish`); programs that read it while other
-// threads call the library have the same race with 3.4.6.
+// SAFETY: it is written only under the process lock (`publish`). A program that reads it while other threads call the
+// library has the same race with 3.4.6.
 unsafe impl Sync for TracerSymbol {}
 
 const TRACER_EMPTY: Tracer = Tracer {
@@ -153,15 +153,15 @@ const TRACER_EMPTY: Tracer = Tracer {
     tmask: [0; MASK_BYTES],
 };
 
-/// Settings of children.
+/// The settings of children.
 #[unsafe(no_mangle)]
 pub static pvmctrc: TracerSymbol = TracerSymbol(UnsafeCell::new(TRACER_EMPTY));
-/// Own settings.
+/// The settings of this task.
 #[unsafe(no_mangle)]
 pub static pvmtrc: TracerSymbol = TracerSymbol(UnsafeCell::new(TRACER_EMPTY));
 
 impl TracerSymbol {
-    /// Shows `settings` to programs. The caller holds the process lock.
+    /// Copies `settings` to the symbol. The caller holds the process lock.
     pub fn publish(&self, settings: &TraceSettings) {
         let tracer = Tracer {
             trctid: settings.trace_tid,
@@ -174,17 +174,17 @@ impl TracerSymbol {
             trcopt: settings.trace_options,
             tmask: mask(&settings.mask),
         };
-        // SAFETY: see `Sync`; a plain write through a pointer that is valid for ever.
+        // SAFETY: see `Sync`; a plain write through a pointer that is always valid.
         unsafe { self.0.get().write(tracer) }
     }
 }
 
-/// The characters of a trace mask that mean something.
+/// Returns the meaningful characters of a trace mask.
 pub fn mask_characters(text: &[u8]) -> &[u8] {
     &text[..text.len().min(MASK_CHARACTERS)]
 }
 
-/// A trace mask in its full length, as it was set; one that nobody has set has no event.
+/// Returns a trace mask in its full length. A mask that has not been set contains no event.
 pub fn mask(text: &[u8]) -> [u8; MASK_BYTES] {
     let mut mask = [0; MASK_BYTES];
     if text.is_empty() {
@@ -195,7 +195,7 @@ pub fn mask(text: &[u8]) -> [u8; MASK_BYTES] {
     mask
 }
 
-/// The symbols that say who the task is, as they are outside the machine.
+/// Resets the symbols that identify the task to their values outside the machine.
 pub fn forget_identity() {
     pvmmytid.store(-1, Relaxed);
     pvmmyptid.store(-1, Relaxed);
@@ -204,8 +204,7 @@ pub fn forget_identity() {
     pvmsibtids.store(null_mut(), Relaxed);
 }
 
-/// The symbols of a process that has just begun. What a program may have written itself, the
-/// error policy for one, stays.
+/// Resets the symbols to those of a new process. What a program may have written, such as the error policy, stays.
 pub fn begin_anew() {
     forget_identity();
     pvmmyctx.store(0, Relaxed);

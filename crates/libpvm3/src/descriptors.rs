@@ -1,11 +1,11 @@
-//! `pvm_getfds`: something that a program can wait for beside its own descriptors.
+//! `pvm_getfds`: a descriptor that a program can watch beside its own.
 //!
-//! News come through the daemon's socket and through the doorbell of the shared memory. Programs
-//! written for PVM 3.4 know one descriptor, so one stands for both. While a program holds it, the
-//! task is left as if it slept whenever a call returns: senders ring.
+//! Messages come through the daemon's socket, and through shared memory with its doorbell. Programs written for PVM
+//! 3.4 expect one descriptor, so an epoll descriptor stands for all. While a program holds it, every call leaves
+//! the task as if it slept, so that senders ring.
 use crate::errors::call;
 use crate::memory::{items, store};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{nothing, traced};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -14,18 +14,18 @@ use pvm_fmp::descriptor::above_standard;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The descriptor that a program watches.
+/// An epoll descriptor that a program watches.
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Watches these.
+    /// Returns an epoll descriptor of `watched`.
     fn new(watched: &[impl AsRawFd]) -> Option<Watch> {
         // SAFETY: has no preconditions.
         let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if descriptor < 0 {
             return None;
         }
-        // SAFETY: made just now, owned by nobody else.
+        // SAFETY: it was made just now and has no other owner.
         let descriptor = above_standard(unsafe { OwnedFd::from_raw_fd(descriptor) }).ok()?;
         for one in watched {
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
@@ -39,11 +39,11 @@ impl Watch {
     }
 }
 
-/// Before control returns to a program that watches.
+/// Arms the descriptor, before control returns to a program that watches it.
 #[cold]
-pub fn arm(entry: &mut Entry) {
-    if entry.task().is_enrolled() {
-        entry.task().arm();
+pub fn arm(guard: &mut Guard) {
+    if guard.task().is_enrolled() {
+        guard.task().arm();
     }
 }
 
@@ -53,24 +53,24 @@ pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
         Event::Getfds,
         nothing,
         || {
-            call("pvm_getfds", |entry| {
+            call("pvm_getfds", |guard| {
                 if list.is_null() {
                     return Err(Code::BadParam.into());
                 }
-                entry.enrolled()?;
-                if entry.state().watched.is_none() {
-                    let watched = entry.task().descriptors().ok_or(Code::SysErr)?;
-                    entry.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
+                guard.enrolled()?;
+                if guard.state().watched.is_none() {
+                    let watched = guard.task().descriptors().ok_or(Code::SysErr)?;
+                    guard.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
                 }
-                let state = entry.state();
+                let state = guard.state();
                 state.lists.descriptors = state.watched.iter().map(|watch| watch.0.as_raw_fd()).collect();
-                // SAFETY: the place that the caller gave for it.
+                // SAFETY: a place for the result, as the caller promises.
                 unsafe { store(list, state.lists.descriptors.as_mut_ptr()) };
                 Ok(1)
             })
         },
         |_, code| {
-            // SAFETY: the call has stored there where so many descriptors are.
+            // SAFETY: the call has stored there a pointer to `code` descriptors.
             let list = if code > 0 { unsafe { items(*list, code) }.unwrap_or_default() } else { &[] };
             vec![Value::Int(code), Value::Ints(list.to_vec())]
         },

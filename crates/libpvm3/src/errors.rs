@@ -1,17 +1,17 @@
-//! How calls fail (contract 2.0): `pvm_errno`, the line on stderr, what `PvmAutoErr` says.
+//! Failures of calls (contract 2.0): `pvm_errno`, the line on stderr, the policy of `PvmAutoErr`.
 use crate::data::{self, pvm_errno, pvmautoerr, pvmmytid};
-use crate::process::{Entry, enter};
+use crate::process::{Guard, enter};
 use pvm_core::codes::Code;
 use pvm_task::{EnrollError, Environment};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `PvmAutoErr`: say it, leave the machine, end the process.
+/// `PvmAutoErr`: print the failure, leave the machine, exit.
 const AUTO_ERROR_EXIT: c_int = 2;
-/// `PvmAutoErr`: say it, abort.
+/// `PvmAutoErr`: print the failure, abort.
 const AUTO_ERROR_ABORT: c_int = 3;
 
-/// The number of a failure; a user's matching function may choose any.
+/// The code of a failure. A user's matching function may return any number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure(pub c_int);
 
@@ -21,21 +21,21 @@ impl From<Code> for Failure {
     }
 }
 
-/// What the body of a call gives.
+/// The result of the body of a call.
 pub type Outcome = Result<c_int, Failure>;
 
-/// One call of the interface: goes inside, does it, says what went wrong.
+/// Runs one call of the interface under the lock; prints its failure.
 #[inline(always)]
-pub fn call(function: &'static str, body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+pub fn call(function: &'static str, body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
         Ok(value) => value,
         Err(failure) => failed(function, failure),
     }
 }
 
-/// A call that notes but does not print some of its failures.
+/// As [`call`], but only notes the failures in `quiet` without printing them.
 #[inline(always)]
-pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
         Ok(value) => value,
         Err(Failure(number)) if quiet.iter().any(|code| code.number() == number) => {
@@ -46,9 +46,9 @@ pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut
     }
 }
 
-/// A call without any word about its failure.
+/// As [`call`], but neither notes nor prints failures.
 #[inline(always)]
-pub fn call_silent(body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
+pub fn call_silent(body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
         Ok(value) => value,
         Err(Failure(number)) => number,
@@ -56,9 +56,9 @@ pub fn call_silent(body: impl FnOnce(&mut Entry) -> Outcome) -> c_int {
 }
 
 #[inline(always)]
-fn attempt(body: impl FnOnce(&mut Entry) -> Outcome) -> Outcome {
+fn attempt(body: impl FnOnce(&mut Guard) -> Outcome) -> Outcome {
     match enter() {
-        Some(mut entry) => body(&mut entry),
+        Some(mut guard) => body(&mut guard),
         None => Err(Code::SysErr.into()),
     }
 }
@@ -69,26 +69,26 @@ fn failed(function: &str, Failure(number): Failure) -> c_int {
     lpvm_error(function.as_bytes(), number)
 }
 
-/// Notes why nothing came of all that a call was to do, so that `pvm_perror` tells it; the call itself does not fail.
+/// Notes the first failure if all parts of a call have failed, so that `pvm_perror` prints it. The call itself
+/// succeeds.
 pub fn note_if_all_failed(results: &[c_int]) {
     if let Some(first) = results.first().filter(|_| results.iter().all(|result| *result < 0)) {
         pvm_errno.store(*first, Relaxed);
     }
 }
 
-/// Notes the failure and does what `PvmAutoErr` says. The lock must not be held, for the process
-/// may end here.
+/// Notes a failure and follows the policy of `PvmAutoErr`. The lock must not be held, since the process may end here.
 pub fn lpvm_error(function: &[u8], number: c_int) -> c_int {
     pvm_errno.store(number, Relaxed);
     let policy = pvmautoerr.load(Relaxed);
     if policy > 0 {
-        say(&[function, b"(): ", text(number)].concat());
+        print_message(&[function, b"(): ", text(number)].concat());
     }
     match policy {
         AUTO_ERROR_EXIT => {
             pvmautoerr.store(1, Relaxed);
             crate::tasks::pvm_exit();
-            // SAFETY: the lock is not held, so handlers of the exit may call the library.
+            // SAFETY: the lock is not held, so exit handlers may call the library.
             unsafe { libc::exit(number) }
         }
         AUTO_ERROR_ABORT => std::process::abort(),
@@ -101,7 +101,7 @@ fn text(number: c_int) -> &'static [u8] {
     unsafe { CStr::from_ptr(data::error_text(number).0) }.to_bytes()
 }
 
-/// `[t40001]`, or `[pid1234]` outside the machine.
+/// Returns `[t40001]`, or `[pid1234]` outside the machine.
 fn tag() -> String {
     match pvmmytid.load(Relaxed) {
         -1 => format!("[pid{}]", std::process::id()),
@@ -109,12 +109,12 @@ fn tag() -> String {
     }
 }
 
-/// A line as failed calls print it.
-pub fn say(message: &[u8]) {
+/// Prints a line as failed calls do.
+pub fn print_message(message: &[u8]) {
     print_error(&[b"libpvm ", tag().as_bytes(), b": ", message, b"\n"].concat());
 }
 
-/// A line of the library's own log.
+/// Prints a line of the library's own log.
 fn log(message: &[u8]) {
     print_error(&[b"libpvm ", tag().as_bytes(), b" ", message, b"\n"].concat());
 }
@@ -130,7 +130,7 @@ fn print_error(line: &[u8]) {
     }
 }
 
-/// Says why there is no way into the machine.
+/// Prints why the process cannot enroll.
 #[cold]
 pub fn log_enroll_failure(environment: &Environment, error: &EnrollError) {
     use std::os::unix::ffi::OsStrExt;
@@ -141,22 +141,22 @@ pub fn log_enroll_failure(environment: &Environment, error: &EnrollError) {
     log(&message);
 }
 
-/// `pvm_perror`: says `message` and what the last failure was.
+/// `pvm_perror`: prints `message` and the last failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_perror(message: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
     let message = unsafe { crate::memory::bytes(message) }.unwrap_or(b"(null)");
-    say(&[message, b": ", text(pvm_errno.load(Relaxed))].concat());
+    print_message(&[message, b": ", text(pvm_errno.load(Relaxed))].concat());
     0
 }
 
-/// `pvm_strerror`: what the last failure was.
+/// `pvm_strerror`: returns the text of the last failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_strerror() -> *const c_char {
     data::error_text(pvm_errno.load(Relaxed)).0
 }
 
-/// `lpvmerr`: lets a program fail as calls of the library do.
+/// `lpvmerr`: notes and prints a failure of the program as the library does its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int {
     // SAFETY: as promised by the caller.
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int 
     lpvm_error(function, code)
 }
 
-/// `pvmlogerror`: says something as the library does, without ending the line. The Fortran wrappers
-/// in programs that were linked elsewhere want it.
+/// `pvmlogerror`: prints a text as the library does, without ending the line. Fortran wrappers that programs were
+/// linked with elsewhere call it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmlogerror(text: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
@@ -174,13 +174,13 @@ pub unsafe extern "C" fn pvmlogerror(text: *const c_char) -> c_int {
     0
 }
 
-/// `pvmlogperror`: says what the system's last failure was, as `perror` does.
+/// `pvmlogperror`: prints the system's last failure, as `perror` does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmlogperror(text: *const c_char) -> c_int {
     let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
     // SAFETY: as promised by the caller.
     let text = unsafe { crate::memory::bytes(text) }.unwrap_or(b"(null)");
-    // SAFETY: the C library has a text for every number; it stands until the next call by this thread.
+    // SAFETY: the C library has a text for every number; it is valid until the next call by this thread.
     let why = unsafe { CStr::from_ptr(libc::strerror(number)) }.to_bytes();
     log(&[text, b": ", why].concat());
     0

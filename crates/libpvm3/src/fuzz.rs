@@ -1,10 +1,9 @@
-//! Bytes from nowhere, for the formats of `pvm_packf` and `pvm_unpackf` (docs/testing.md).
+//! Fuzz target: the formats of `pvm_packf` and `pvm_unpackf` (docs/testing.md).
 //!
-//! A format says what arguments there must be, so the target reads it too, as the manual page says it is
-//! read, and makes those. What it finds in the format is what the library must have found there.
+//! A format tells which arguments there must be. So the target reads the format too, as the manual page describes
+//! it, and makes those arguments. The library must read the format in the same way.
 //!
-//! Only here are arguments made that no C compiler has seen; that takes a form of `va_list` that is
-//! known: the one of x86-64.
+//! The target makes argument lists without a C compiler. That needs a known form of `va_list`: the one of x86-64.
 use crate::buffers::{pvm_freebuf, pvm_getsbuf, pvm_initsend, pvm_setrbuf};
 use crate::data::pvmautoerr;
 use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW};
@@ -12,7 +11,7 @@ use pvm_fuzz::{Target, Unstructured, file, part};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What this crate reads.
+/// The decoders of this crate.
 pub const TARGETS: &[Target] = &[Target {
     name: "packf-formats",
     run: packf_formats,
@@ -38,17 +37,17 @@ pub const TARGETS: &[Target] = &[Target {
     ],
 }];
 
-/// Bytes on either side of the place where the items of an argument begin.
+/// How much memory there is on either side of the first item of an argument, in bytes.
 const ROOM_BYTES: i64 = 4096;
-/// Items of one format.
+/// The most items of one format.
 const ITEMS_MAX: usize = 16;
-/// Room for any string that a message of such items can have.
+/// Enough room for any string of a message of such items, in bytes.
 const STRING_BYTES: usize = ITEMS_MAX * 4 * ROOM_BYTES as usize;
-/// What strings are packed.
+/// The string that is packed.
 const TEXT: &[u8] = b"a string\0";
 
-/// `va_list` of the System V ABI for x86-64. With the registers all used up, each argument of at most
-/// eight bytes, floats too, lies in the next eight of `overflow`.
+/// `va_list` of the System V ABI for x86-64. With all registers used up, each argument of at most eight bytes,
+/// floats too, is in the next eight bytes of `overflow`.
 #[repr(C)]
 struct List {
     integers: u32,
@@ -57,9 +56,9 @@ struct List {
     registers: *const c_void,
 }
 
-/// The arguments of a function that takes any number, behind the format.
+/// The most arguments behind the format of a variadic call.
 const ARGUMENTS_MAX: usize = 24;
-/// The most numbers of one item that come as arguments: count and stride.
+/// The most arguments for `*` of one item: count and stride.
 const STARS_MAX: usize = 2;
 
 unsafe extern "C" {
@@ -69,7 +68,7 @@ unsafe extern "C" {
     fn pvm_vunpackf(format: *const c_char, list: *mut List) -> c_int;
 }
 
-/// An item of a format, and what its arguments are.
+/// An item of a format, and its arguments.
 struct Item {
     letter: u8,
     bytes: i64,
@@ -78,33 +77,33 @@ struct Item {
     by_value: bool,
     /// The arguments for each `*`.
     stars: Vec<u64>,
-    /// There is no memory behind its pointer.
+    /// Its pointer is null.
     nowhere: bool,
 }
 
 impl Item {
-    /// Whether all its places lie in the room of an argument.
+    /// Returns whether all its places are in the memory of an argument.
     fn fits(&self) -> bool {
         let last = (self.count - 1).max(0).saturating_mul(self.stride).saturating_mul(self.bytes);
         self.count.saturating_mul(self.bytes) <= ROOM_BYTES && last.abs() <= ROOM_BYTES - self.bytes
     }
 
-    /// Where its places begin in a room.
+    /// Returns the offsets of its places in that memory.
     fn places(&self) -> impl Iterator<Item = usize> {
         (0..self.count).map(|index| (ROOM_BYTES + index * self.stride * self.bytes) as usize)
     }
 
-    /// Whether its argument comes in a register for floats.
+    /// Returns whether its argument is passed in a register for floats.
     fn is_float(&self) -> bool {
         self.by_value && self.letter == b'f'
     }
 
-    /// Whether the library must refuse it.
+    /// Returns whether the library must refuse it.
     fn is_refused(&self) -> bool {
         self.nowhere && !self.by_value && (self.letter == b's' || self.count > 0)
     }
 
-    /// The argument where the value itself is one, and the bytes that come of it.
+    /// Returns the argument of an item that is passed by value, and its packed bytes.
     fn value(&self, place: usize) -> (u64, Vec<u8>) {
         let value = 1000 * place as i64 - 77;
         match (self.letter, self.bytes) {
@@ -115,14 +114,14 @@ impl Item {
     }
 }
 
-/// What a format says.
+/// A format that has been read.
 struct Reading {
     items: Vec<Item>,
-    /// What the library must make of it.
+    /// The code that the library must return.
     code: c_int,
 }
 
-/// Reads a format. `None`: with memory that no argument has here.
+/// Reads a format. `None` if an argument would need more memory than there is.
 fn read(mut rest: &[u8], from: &mut Unstructured<'_>) -> Option<Reading> {
     let mut reading = Reading { items: Vec::new(), code: 0 };
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
@@ -177,7 +176,7 @@ fn read_item<'a>(rest: &'a [u8], from: &mut Unstructured<'_>) -> Option<(Item, &
     Some((Item { letter, bytes, count, stride, by_value, stars, nowhere }, rest))
 }
 
-/// Digits, or what an argument says.
+/// Reads digits, or chooses an argument for `*`.
 fn read_number<'a>(rest: &'a [u8], from: &mut Unstructured<'_>, stars: &mut Vec<u64>) -> (i64, &'a [u8]) {
     if let Some(rest) = rest.strip_prefix(b"*") {
         let number = i64::from(from.arbitrary::<i8>().unwrap_or(0));
@@ -190,15 +189,15 @@ fn read_number<'a>(rest: &'a [u8], from: &mut Unstructured<'_>, stars: &mut Vec<
     (digits.iter().fold(0, more), rest)
 }
 
-/// A format for packing, a zero byte, one for unpacking (none: the same), a zero byte, and what chooses
-/// numbers.
+/// Takes a format for packing, a zero byte, a format for unpacking (empty: the same one), a zero byte, and bytes that
+/// choose numbers.
 fn packf_formats(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == 0);
     let mut part = || parts.next().unwrap_or_default();
     let (packs, unpacks, from) = (part(), part(), &mut Unstructured::new(part()));
     pvmautoerr.store(0, Relaxed);
     if packs.is_empty() {
-        // SAFETY: that no format is refused is what is looked at.
+        // SAFETY: a null format must be refused.
         let codes = unsafe { [pvm_packf(std::ptr::null()), pvm_unpackf(std::ptr::null())] };
         assert_eq!(codes, [Code::BadParam.number(); 2]);
     }
@@ -212,7 +211,7 @@ fn packf_formats(bytes: &[u8]) {
     let in_place = encoding == DATA_IN_PLACE;
     pack(packs, begins.then_some(encoding), in_place, &packed);
     if in_place || (begins && encoding < 0) {
-        // What was packed in place is known by its address, which nothing may read any more.
+        // Data that were packed in place must not be read any more.
         assert!(pvm_initsend(DATA_DEFAULT) > 0);
         return;
     }
@@ -226,7 +225,7 @@ fn packf_formats(bytes: &[u8]) {
     assert_eq!(pvm_freebuf(mid), 0);
 }
 
-/// What lies in the room of an argument that is packed.
+/// Returns the memory of an argument that is packed.
 fn content(place: usize) -> Vec<u8> {
     (0..2 * ROOM_BYTES).map(|at| (at % 251) as u8 ^ place as u8).collect()
 }
@@ -249,11 +248,11 @@ fn pack(format: &[u8], encoding: Option<c_int>, in_place: bool, reading: &Readin
         assert!(code < 0);
         return;
     }
-    // In place more is refused.
+    // In-place packing refuses more.
     assert!(code == reading.code || (in_place && code == Code::NotImpl.number()), "{code}");
 }
 
-/// Unpacks; `same`: by the format that packed, and what that packed comes back.
+/// Unpacks. `same`: with the format that packed, so that the same data must come back.
 fn unpack(format: &[u8], reading: &Reading, same: bool) {
     let mut slots = Vec::new();
     let bytes = |item: &Item| if item.letter == b's' { STRING_BYTES } else { 2 * ROOM_BYTES as usize };
@@ -284,12 +283,12 @@ fn unpack(format: &[u8], reading: &Reading, same: bool) {
     }
 }
 
-/// Calls with these arguments and some more: as a C program does, or with a list.
+/// Calls with these arguments and some more: as a C program does, or with a `va_list`.
 ///
 /// # Safety
-/// They are what the format asks for; with a float among them `floats` is set.
+/// The arguments are those that the format requires. With a float among them `floats` is set.
 unsafe fn call(packs: bool, format: &[u8], slots: &mut Vec<u64>, floats: bool) -> c_int {
-    // Of the item that ends the reading the stars are read, then what its letter is; not its argument.
+    // For the item at which reading ends, the arguments for `*` are read, but not its own.
     slots.extend([0; STARS_MAX + 1]);
     let format = CString::new(format).expect("zero bytes end it");
     if floats || slots.len() > ARGUMENTS_MAX {
@@ -308,14 +307,14 @@ unsafe fn call(packs: bool, format: &[u8], slots: &mut Vec<u64>, floats: bool) -
             )
         };
     }
-    // SAFETY: a string and more arguments than it asks for, all of them integers or pointers.
+    // SAFETY: a string and more arguments than it requires, all of them integers or pointers.
     unsafe { if packs { with_all!(pvm_packf) } else { with_all!(pvm_unpackf) } }
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn inputs_that_fuzzing_has_found_do_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }

@@ -1,9 +1,9 @@
 //! Contexts and message handlers (contract 2.4).
 use crate::data::pvmmyctx;
 use crate::errors::{call, call_silent};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{self, ints, nothing, traced_code};
-use crate::wait::{request, unexpected};
+use crate::wait::{request, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
@@ -14,16 +14,16 @@ use std::sync::atomic::Ordering::Relaxed;
 pub type Handler = unsafe extern "C" fn(c_int) -> c_int;
 
 /// Runs the handlers whose messages have come.
-pub fn run(entry: &mut Entry) {
-    while let Some(call) = entry.task().next_handler_call() {
-        pvmmyctx.store(entry.task().context(), Relaxed);
-        trace::handler_runs(entry, &call);
-        // SAFETY: `pvm_addmhf` made the number of such a function.
+pub fn run(guard: &mut Guard) {
+    while let Some(call) = guard.task().next_handler_call() {
+        pvmmyctx.store(guard.task().context(), Relaxed);
+        trace::handler_runs(guard, &call);
+        // SAFETY: `pvm_addmhf` made the number from such a function.
         let handler: Handler = unsafe { std::mem::transmute::<usize, Handler>(call.function as usize) };
-        // SAFETY: the function that the user gave for that.
-        entry.user_code(|| unsafe { handler(call.mid) });
-        entry.task().handler_done();
-        pvmmyctx.store(entry.task().context(), Relaxed);
+        // SAFETY: the user's function, with the argument that it expects.
+        guard.user_code(|| unsafe { handler(call.mid) });
+        guard.task().handler_done();
+        pvmmyctx.store(guard.task().context(), Relaxed);
     }
 }
 
@@ -33,10 +33,10 @@ pub extern "C" fn pvm_addmhf(src: c_int, tag: c_int, ctx: c_int, handler: Option
         Event::Addmhf,
         |_| ints(&[src, tag, ctx]),
         || {
-            call("pvm_addmhf", |entry| {
+            call("pvm_addmhf", |guard| {
                 let handler = handler.ok_or(Code::BadParam)?;
-                let id = entry.task().add_handler(src, tag, ctx, handler as usize as u64)?;
-                entry.state().attentive = true;
+                let id = guard.task().add_handler(src, tag, ctx, handler as usize as u64)?;
+                guard.state().has_callbacks = true;
                 Ok(id)
             })
         },
@@ -49,22 +49,22 @@ pub extern "C" fn pvm_delmhf(id: c_int) -> c_int {
         Event::Delmhf,
         |_| ints(&[id]),
         || {
-            call("pvm_delmhf", |entry| {
-                entry.task().delete_handler(id)?;
+            call("pvm_delmhf", |guard| {
+                guard.task().delete_handler(id)?;
                 Ok(0)
             })
         },
     )
 }
 
-/// Prints the table of handlers, for people who look for a fault.
+/// Prints the table of handlers, for debugging.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmdisplaymhfinfo(who: *const c_char, message: *const c_char, tid: c_int) {
     // SAFETY: strings as the caller promises.
     let (who, message) = unsafe { (crate::memory::bytes(who), crate::memory::bytes(message)) };
     let mut handlers = Vec::new();
-    call_silent(|entry| {
-        handlers = entry.task().handlers().collect();
+    call_silent(|guard| {
+        handlers = guard.task().handlers().collect();
         Ok(0)
     });
     let line = |text: &[u8]| [who.unwrap_or(b"(null)"), format!(" t{tid:x}: ").as_bytes(), text, b"\n"].concat();
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn pvmdisplaymhfinfo(who: *const c_char, message: *const c
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getcontext() -> c_int {
-    traced_code(Event::Getcontext, nothing, || call("pvm_getcontext", |entry| Ok(entry.task().context())))
+    traced_code(Event::Getcontext, nothing, || call("pvm_getcontext", |guard| Ok(guard.task().context())))
 }
 
 #[unsafe(no_mangle)]
@@ -87,8 +87,8 @@ pub extern "C" fn pvm_setcontext(ctx: c_int) -> c_int {
         Event::Setcontext,
         |_| ints(&[ctx]),
         || {
-            call("pvm_setcontext", |entry| {
-                let previous = entry.task().set_context(ctx);
+            call("pvm_setcontext", |guard| {
+                let previous = guard.task().set_context(ctx);
                 pvmmyctx.store(ctx, Relaxed);
                 Ok(previous)
             })
@@ -99,9 +99,9 @@ pub extern "C" fn pvm_setcontext(ctx: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_newcontext() -> c_int {
     traced_code(Event::Newcontext, nothing, || {
-        call("pvm_newcontext", |entry| match request(entry, Request::NewContext)? {
+        call("pvm_newcontext", |guard| match request(guard, Request::NewContext)? {
             Reply::Int(ctx) => Ok(ctx),
-            other => Ok(unexpected(other)?),
+            other => Ok(wrong_reply(other)?),
         })
     })
 }
@@ -112,11 +112,11 @@ pub extern "C" fn pvm_freecontext(ctx: c_int) -> c_int {
         Event::Freecontext,
         |_| ints(&[ctx]),
         || {
-            call("pvm_freecontext", |entry| {
+            call("pvm_freecontext", |guard| {
                 if ctx == 0 {
                     return Err(Code::BadParam.into());
                 }
-                request(entry, Request::FreeContext(ctx))?;
+                request(guard, Request::FreeContext(ctx))?;
                 Ok(0)
             })
         },

@@ -4,9 +4,9 @@ use crate::lists::{CHostInfo, HostList};
 use crate::memory::bytes;
 use crate::memory::{items, required_bytes, store, store_all, strings};
 use crate::misc::now;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{ints, nothing, text, texts, traced, traced_code};
-use crate::wait::{request, unexpected, wait};
+use crate::wait::{request, wait, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Host, Reply, Request};
@@ -16,16 +16,16 @@ use pvm_task::Task;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 
-/// Hosts that one call can add.
+/// The most hosts that one call can add.
 const HOSTS_MAX: c_int = 4095;
-/// Arguments of `pvm_tickle`.
+/// The most arguments of `pvm_tickle`.
 const TICKLE_ARGUMENTS_MAX: c_int = 10;
 const MICROSECONDS: i64 = 1_000_000;
 
-fn configuration(entry: &mut Entry) -> Result<(Vec<Host>, c_int), Code> {
-    match request(entry, Request::Config)? {
+fn configuration(guard: &mut Guard) -> Result<(Vec<Host>, c_int), Code> {
+    match request(guard, Request::Config)? {
         Reply::Hosts { hosts, formats } => Ok((hosts, formats)),
-        other => unexpected(other),
+        other => wrong_reply(other),
     }
 }
 
@@ -37,13 +37,13 @@ pub unsafe extern "C" fn pvm_config(hosts: *mut c_int, formats: *mut c_int, list
         Event::Config,
         nothing,
         || {
-            call("pvm_config", |entry| {
-                entry.state().lists.hosts = HostList::default();
-                let (found, count) = configuration(entry)?;
-                let lists = &mut entry.state().lists;
+            call("pvm_config", |guard| {
+                guard.state().lists.hosts = HostList::default();
+                let (found, count) = configuration(guard)?;
+                let lists = &mut guard.state().lists;
                 lists.hosts = HostList::new(found);
                 counts.set((lists.hosts.len(), count));
-                // SAFETY: places that the caller gave for it, or null.
+                // SAFETY: places for the results or null, as the caller promises.
                 unsafe {
                     store(hosts, lists.hosts.len());
                     store(formats, count);
@@ -65,17 +65,17 @@ pub unsafe extern "C" fn pvm_addhosts(names: *const *const c_char, count: c_int,
             vec![texts(&unsafe { strings(names, count) }.unwrap_or_default())]
         },
         || {
-            call("pvm_addhosts", |entry| {
+            call("pvm_addhosts", |guard| {
                 // SAFETY: strings as the caller promises.
-                let names = unsafe { host_names(entry, names, count) }?;
-                match request(entry, Request::AddHosts(names))? {
+                let names = unsafe { host_names(guard, names, count) }?;
+                match request(guard, Request::AddHosts(names))? {
                     Reply::AddedHosts { count: added, hosts, .. } => {
                         // SAFETY: room for `count` results, as the caller promises, or null.
                         unsafe { store_all(results, count, &hosts) };
                         note_if_all_failed(&hosts);
                         Ok(added)
                     }
-                    other => Ok(unexpected(other)?),
+                    other => Ok(wrong_reply(other)?),
                 }
             })
         },
@@ -91,32 +91,32 @@ pub unsafe extern "C" fn pvm_delhosts(names: *const *const c_char, count: c_int,
             vec![texts(&unsafe { strings(names, count) }.unwrap_or_default())]
         },
         || {
-            call("pvm_delhosts", |entry| {
+            call("pvm_delhosts", |guard| {
                 // SAFETY: strings as the caller promises.
-                let names = unsafe { host_names(entry, names, count) }?;
-                match request(entry, Request::DeleteHosts(names))? {
+                let names = unsafe { host_names(guard, names, count) }?;
+                match request(guard, Request::DeleteHosts(names))? {
                     Reply::Codes(codes) => {
                         // SAFETY: room for `count` results, as the caller promises, or null.
                         unsafe { store_all(results, count, &codes) };
                         note_if_all_failed(&codes);
                         Ok(codes.iter().filter(|&&code| code >= 0).count() as c_int)
                     }
-                    other => Ok(unexpected(other)?),
+                    other => Ok(wrong_reply(other)?),
                 }
             })
         },
     )
 }
 
-/// The names of at least one host and at most as many as there can be.
+/// Returns the names of at least one and at most [`HOSTS_MAX`] hosts.
 ///
 /// # Safety
 /// `names` are `count` C strings.
-unsafe fn host_names(entry: &mut Entry, names: *const *const c_char, count: c_int) -> Result<Vec<ByteBuf>, Failure> {
+unsafe fn host_names(guard: &mut Guard, names: *const *const c_char, count: c_int) -> Result<Vec<ByteBuf>, Failure> {
     if !(1..=HOSTS_MAX).contains(&count) {
         return Err(Code::BadParam.into());
     }
-    entry.enrolled()?;
+    guard.enrolled()?;
     // SAFETY: as promised by the caller.
     let names = unsafe { strings(names, count) }?;
     Ok(names.into_iter().map(ByteBuf::from).collect())
@@ -131,16 +131,16 @@ pub unsafe extern "C" fn pvm_mstat(name: *const c_char) -> c_int {
             vec![text(unsafe { bytes(name) })]
         },
         || {
-            call_quiet("pvm_mstat", &[Code::NoHost, Code::HostFail], |entry| {
+            call_quiet("pvm_mstat", &[Code::NoHost, Code::HostFail], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { required_bytes(name) }?;
                 if name.is_empty() {
                     return Err(Code::BadParam.into());
                 }
-                match request(entry, Request::HostStatus(ByteBuf::from(name)))? {
+                match request(guard, Request::HostStatus(ByteBuf::from(name)))? {
                     Reply::Code(0) | Reply::Done => Ok(0),
                     Reply::Code(code) => Err(Failure(code)),
-                    other => Ok(unexpected(other)?),
+                    other => Ok(wrong_reply(other)?),
                 }
             })
         },
@@ -156,10 +156,10 @@ pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
             vec![text(unsafe { bytes(arch) })]
         },
         || {
-            call("pvm_archcode", |entry| {
+            call("pvm_archcode", |guard| {
                 // SAFETY: a string as the caller promises.
                 let arch = unsafe { required_bytes(arch) }?;
-                let (hosts, _) = configuration(entry)?;
+                let (hosts, _) = configuration(guard)?;
                 let host = hosts.into_iter().find(|host| host.arch.as_bytes() == arch);
                 Ok(host.ok_or(Code::NotFound)?.dsig)
             })
@@ -169,16 +169,16 @@ pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_hostsync(host: c_int, clock: *mut libc::timeval, difference: *mut libc::timeval) -> c_int {
-    // The name under which 3.4.6 complains.
-    call("pvm_host_sync", |entry| {
-        entry.enrolled()?;
+    // The name in the error messages of 3.4.6.
+    call("pvm_host_sync", |guard| {
+        guard.enrolled()?;
         let before = microseconds(now());
-        let Reply::Clock { seconds, microseconds: rest } = request(entry, Request::HostSync(Tid(host as u32)))? else {
+        let Reply::Clock { seconds, microseconds: rest } = request(guard, Request::HostSync(Tid(host as u32)))? else {
             return Err(Code::BadMsg.into());
         };
         let here = (before + microseconds(now())) / 2;
         let there = seconds.saturating_mul(MICROSECONDS).saturating_add(rest.into());
-        // SAFETY: places that the caller gave for it, or null.
+        // SAFETY: places for the results or null, as the caller promises.
         unsafe {
             store(clock, time(there));
             store(difference, time(here.saturating_sub(there)));
@@ -192,7 +192,7 @@ fn microseconds(time: libc::timeval) -> i64 {
     i64::from(time.tv_sec) * MICROSECONDS + i64::from(time.tv_usec)
 }
 
-/// Microseconds as a C time: the sign is in the seconds.
+/// Converts microseconds to a C time; the sign is in the seconds.
 fn time(microseconds: i64) -> libc::timeval {
     libc::timeval {
         tv_sec: microseconds.div_euclid(MICROSECONDS) as libc::time_t,
@@ -214,28 +214,28 @@ pub unsafe extern "C" fn pvm_tickle(
             vec![Value::Ints(unsafe { items(arguments, count.min(TICKLE_ARGUMENTS_MAX)) }.unwrap_or_default().to_vec())]
         },
         || {
-            call("pvm_tickle", |entry| {
+            call("pvm_tickle", |guard| {
                 if !(1..=TICKLE_ARGUMENTS_MAX).contains(&count) {
                     return Err(Code::BadParam.into());
                 }
                 // SAFETY: arguments as the caller promises.
                 let arguments = unsafe { items(arguments, count) }?.to_vec();
-                match request(entry, Request::Tickle(arguments))? {
+                match request(guard, Request::Tickle(arguments))? {
                     Reply::Ints(ints) => {
-                        // SAFETY: places that the caller gave for it, with room for as many answers as
-                        // there can be, or null.
+                        // SAFETY: places for the results or null, as the caller promises, with room for the most
+                        // answers there can be.
                         unsafe {
                             store(answers, ints.len() as c_int);
                             store_all(answer, TICKLE_ARGUMENTS_MAX, &ints);
                         }
                         Ok(0)
                     }
-                    other => Ok(unexpected(other)?),
+                    other => Ok(wrong_reply(other)?),
                 }
             })
         },
         |_, code| {
-            // SAFETY: the call has stored so many answers there, unless the caller wants none.
+            // SAFETY: the call has stored the number of answers there, unless the pointer is null.
             let given = unsafe { answers.as_ref() }.filter(|_| code >= 0).map_or(0, |count| *count);
             // SAFETY: as above.
             let given = unsafe { items(answer, given) }.unwrap_or_default();
@@ -249,12 +249,12 @@ pub extern "C" fn pvm_halt() -> c_int {
     traced_code(Event::Halt, nothing, || call("pvm_halt", halt))
 }
 
-/// The end of the machine. A caller that SIGTERM does not end sees its daemon go.
-fn halt(entry: &mut Entry) -> Outcome {
-    entry.enrolled()?;
-    let ticket = entry.task().begin(Request::Halt)?;
-    // The daemon may be gone before its answer is here; both are an end.
-    let _ = wait(entry, None, |entry| entry.task().poll_reply(&ticket));
-    wait(entry, None, |entry| (!entry.task().is_connected()).then_some(()));
+/// Halts the machine. If SIGTERM does not end the caller, it returns when the daemon is gone.
+fn halt(guard: &mut Guard) -> Outcome {
+    guard.enrolled()?;
+    let ticket = guard.task().begin(Request::Halt)?;
+    // The daemon may be gone before its reply comes.
+    let _ = wait(guard, None, |guard| guard.task().poll_reply(&ticket));
+    wait(guard, None, |guard| (!guard.task().is_connected()).then_some(()));
     Ok(0)
 }

@@ -1,25 +1,25 @@
 //! The C interface of PVM 3.4 over [`pvm_task`] (contract 1 and 2).
 //!
-//! Every function is thin: it turns pointers into slices ([`memory`]), goes inside the process's
-//! one lock ([`process`], [`lock`]), lets the task do the work, and turns failures into codes
-//! ([`errors`]). Functions of the interface are documented by the manual pages; here only what is
-//! not to be read there is said. Variable arguments are handled in `shim/format.c`.
-#![allow(clippy::missing_safety_doc)] // the manual pages say what callers owe
+//! Every function is thin: it turns pointers into slices ([`memory`]), acquires the one lock of the process
+//! ([`process`], [`lock`]), lets the task do the work, and turns failures into codes ([`errors`]). The manual pages
+//! document the functions; comments here only add what they do not say. `shim/format.c` handles variable arguments.
+#![allow(clippy::missing_safety_doc)] // the manual pages say what callers must ensure
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
+mod at_exit;
 mod buffers;
 mod catchout;
 mod data;
 mod descriptors;
-mod ending;
 mod errors;
+mod fast_path;
 mod fortran;
 #[cfg(all(any(test, fuzzing), target_arch = "x86_64"))]
 pub mod fuzz;
 mod groups;
 mod handlers;
-mod heir;
 mod hosts;
+mod line_buffering;
 mod lists;
 mod lock;
 mod mailbox;
@@ -27,14 +27,13 @@ mod memory;
 mod misc;
 mod options;
 mod pack;
-mod printing;
 mod process;
-mod quick;
 mod receive;
 mod register;
 mod send;
 mod spawn;
 mod start;
+mod takeover;
 mod tasks;
 mod trace;
 mod trace_table;

@@ -1,5 +1,5 @@
-//! Arrays that belong to the library and that programs look at (contract 1.4): each stands until
-//! the next call of the function that made it.
+//! Arrays of the library that programs read (contract 1.4). Each is valid until the next call of the function that
+//! returned it.
 use pvm_core::proto::{Host, Mailbox, TaskInfo};
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
@@ -35,18 +35,18 @@ pub struct CMailboxInfo {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<CHostInfo>() == 32 && size_of::<CTaskInfo>() == 32 && size_of::<CMailboxInfo>() == 40);
 
-/// An array and the texts to which its entries point.
+/// An array, and the texts and numbers to which its entries point.
 pub struct List<T> {
     entries: Vec<T>,
     texts: Vec<CString>,
     numbers: Vec<Vec<c_int>>,
 }
 
-/// What `pvm_config` gave.
+/// The result of `pvm_config`.
 pub type HostList = List<CHostInfo>;
-/// What `pvm_tasks` gave.
+/// The result of `pvm_tasks`.
 pub type TaskList = List<CTaskInfo>;
-/// What `pvm_getmboxinfo` gave.
+/// The result of `pvm_getmboxinfo`.
 pub type MailboxList = List<CMailboxInfo>;
 
 impl<T> Default for List<T> {
@@ -56,15 +56,15 @@ impl<T> Default for List<T> {
 }
 
 impl<T> List<T> {
-    /// Entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> c_int {
         self.entries.len() as c_int
     }
-    /// Where the program finds them; null for none.
+    /// Returns the array as programs see it; null if it is empty.
     pub fn as_mut_ptr(&mut self) -> *mut T {
         if self.entries.is_empty() { null_mut() } else { self.entries.as_mut_ptr() }
     }
-    /// Keeps a text and says where it is. A text ends at its first zero.
+    /// Stores a text and returns its address. A text ends at its first zero.
     fn keep(&mut self, text: &[u8]) -> *mut c_char {
         let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
         let text = CString::new(&text[..end]).unwrap_or_default();
@@ -72,7 +72,7 @@ impl<T> List<T> {
         self.texts.push(text);
         place
     }
-    /// Keeps numbers and says where they are.
+    /// Stores numbers and returns their address.
     fn keep_numbers(&mut self, mut numbers: Vec<c_int>) -> *mut c_int {
         let place = numbers.as_mut_ptr();
         self.numbers.push(numbers);
@@ -81,7 +81,7 @@ impl<T> List<T> {
 }
 
 impl HostList {
-    /// The hosts as C programs see them.
+    /// Returns the hosts as C programs see them.
     pub fn new(hosts: Vec<Host>) -> HostList {
         let mut list = List::default();
         for host in hosts {
@@ -93,7 +93,7 @@ impl HostList {
 }
 
 impl TaskList {
-    /// The tasks as C programs see them.
+    /// Returns the tasks as C programs see them.
     pub fn new(tasks: Vec<TaskInfo>) -> TaskList {
         let mut list = List::default();
         for task in tasks {
@@ -112,7 +112,7 @@ impl TaskList {
 }
 
 impl MailboxList {
-    /// The mailboxes as C programs see them.
+    /// Returns the mailboxes as C programs see them.
     pub fn new(mailboxes: Vec<Mailbox>) -> MailboxList {
         let mut list = List::default();
         for mailbox in mailboxes {
@@ -127,7 +127,7 @@ impl MailboxList {
     }
 }
 
-/// One array for each function that gives one.
+/// One array for each function that returns one.
 #[derive(Default)]
 pub struct Lists {
     /// `pvm_config`.
@@ -144,6 +144,6 @@ pub struct Lists {
     pub descriptors: Vec<c_int>,
     /// `pvm_getnoresets`.
     pub no_resets: Vec<c_int>,
-    /// Those of which a Fortran program sees an entry a call.
-    pub rounds: crate::fortran::Rounds,
+    /// The lists of which a Fortran program gets one entry per call.
+    pub cursors: crate::fortran::Cursors,
 }

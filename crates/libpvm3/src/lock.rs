@@ -1,9 +1,9 @@
 //! The lock of the process.
 //!
-//! Its word lies in a page that the kernel wipes in a child of `fork()`, so one look at the word
-//! says three things: whether this process has set itself up, whether somebody is inside, and
-//! whether others wait. While the process has one thread, taking and giving it is a plain store.
-use crate::heir;
+//! The lock word is in a page that the kernel wipes in a child of `fork()`. So one load of the word tells three things:
+//! whether this process has set itself up, whether the lock is held, and whether others wait. While the process has one
+//! thread, acquiring and releasing the lock are plain stores.
+use crate::takeover;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -12,60 +12,60 @@ use std::sync::atomic::compiler_fence;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// The process is new, or the child of a fork: the word of a wiped page.
+/// The process is new, or the child of a fork: the value of a wiped page.
 const FRESH: u32 = 0;
 const FREE: u32 = 1;
 const HELD: u32 = 2;
-/// Held, and somebody sleeps on the word.
+/// Held, and other threads sleep on the word.
 const CONTENDED: u32 = 3;
-/// Free, and not taken since the process has forked: a child may go on as what this process was.
+/// Free, and not acquired since the process has forked: a child may take over the task.
 const FORKED: u32 = 4;
 
-/// How often [`take_in_time`] looks whether another thread has gone.
+/// The pause between two tries of [`acquire_timeout`].
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
-/// What the word is before there is a page.
+/// The word that is used before there is a page.
 static NO_PAGE: AtomicU32 = AtomicU32::new(FRESH);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_PAGE).cast_mut());
 
-/// What a thread has to do with the lock, where more than one could take it.
+/// What a thread knows of its ownership of the lock, in a process of several threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Ownership {
     None,
-    /// It has it or not, and the handler of a signal cannot know.
+    /// The thread is acquiring or releasing the lock: a signal handler cannot tell which holds.
     Changing,
-    /// It has it.
+    /// The thread holds the lock.
     Holder,
 }
 
 thread_local! {
-    static PART: Cell<Part> = const { Cell::new(Part::None) };
+    static OWNERSHIP: Cell<Ownership> = const { Cell::new(Ownership::None) };
 }
 
-fn part() -> Part {
-    PART.try_with(Cell::get).unwrap_or(Part::None)
+fn ownership() -> Ownership {
+    OWNERSHIP.try_with(Cell::get).unwrap_or(Ownership::None)
 }
 
-/// Nothing is moved past this, as far as the thread itself sees it: a handler of a signal may run at any place.
-fn set_part(part: Part) {
+/// Sets the ownership. The compiler moves no access across it, since a signal handler may run at any point.
+fn set_ownership(ownership: Ownership) {
     compiler_fence(SeqCst);
-    let _ = PART.try_with(|own| own.set(part));
+    let _ = OWNERSHIP.try_with(|own| own.set(ownership));
     compiler_fence(SeqCst);
 }
 
-/// How the lock was had.
+/// The result of acquiring the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
-    /// It was free.
+pub enum Acquired {
+    /// The lock was free.
     Held,
-    /// It was free, and this process uses it for the first time.
+    /// The lock was free, and this process uses it for the first time.
     First,
-    /// It was free, and has not been taken since the process has forked.
+    /// The lock was free, and had not been acquired since the process forked.
     AfterFork,
-    /// This thread has it already.
+    /// This thread holds the lock already.
     Already,
-    /// The handler of a signal has interrupted this thread while it took the lock or gave it free.
-    Midst,
+    /// A signal handler has interrupted this thread while it acquired or released the lock.
+    Interrupted,
 }
 
 fn word() -> &'static AtomicU32 {
@@ -78,47 +78,47 @@ unsafe extern "C" {
     fn hpvm_single_threaded_byte() -> *mut AtomicU8;
 }
 
-/// Where the C library says whether the process has one thread.
+/// The C library's byte that tells whether the process has one thread.
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const MANY_THREADS).cast_mut());
 static MANY_THREADS: AtomicU8 = AtomicU8::new(0);
 
-/// Whether this thread is the only one, so that nobody can take the lock between two instructions.
+/// Returns whether this thread is the only one, so that no other can acquire the lock between two instructions.
 #[inline(always)]
-fn alone() -> bool {
-    // SAFETY: points to a static or to the C library's byte, which is there for ever. Where another thread writes that,
-    // this one is in the C library as well: it starts a thread, or waits for one to end.
+fn is_single_threaded() -> bool {
+    // SAFETY: it points to a static or to the C library's byte, which is always there. While another thread writes that
+    // byte, this one is in the C library as well: it starts a thread, or waits for the end of one.
     let byte = unsafe { &*SINGLE_THREADED.load(Relaxed) };
     byte.load(Relaxed) != 0
 }
 
-/// Takes the lock, unless this thread has it.
+/// Acquires the lock, unless this thread holds it.
 #[inline(always)]
-pub fn take() -> Taken {
+pub fn acquire() -> Acquired {
     let word = word();
-    if alone() && word.load(Relaxed) == FREE {
+    if is_single_threaded() && word.load(Relaxed) == FREE {
         word.store(HELD, Relaxed);
-        return Taken::Held;
+        return Acquired::Held;
     }
-    take_slowly()
+    acquire_slow()
 }
 
-/// Takes the lock of a process that has used it before, waiting at most so long for another thread.
-pub fn take_in_time(limit: Duration) -> Option<Taken> {
+/// Acquires the lock of a process that has used it before. Waits for another thread at most `limit`.
+pub fn acquire_timeout(limit: Duration) -> Option<Acquired> {
     let (word, end) = (word(), Instant::now() + limit);
-    if let Some(own) = own_part(word) {
-        return Some(own).filter(|own| *own == Taken::Already);
+    if let Some(own) = reentered(word) {
+        return Some(own).filter(|own| *own == Acquired::Already);
     }
     loop {
-        set_part(Part::Changing);
+        set_ownership(Ownership::Changing);
         // Pair `lock released`.
         let state = match word.compare_exchange(FREE, HELD, Acquire, Relaxed) {
-            Ok(_) => return Some(taken(Taken::Held)),
+            Ok(_) => return Some(acquired(Acquired::Held)),
             Err(FORKED) if word.compare_exchange(FORKED, HELD, Acquire, Relaxed).is_ok() => {
-                return Some(taken(Taken::AfterFork));
+                return Some(acquired(Acquired::AfterFork));
             }
             Err(state) => state,
         };
-        set_part(Part::None);
+        set_ownership(Ownership::None);
         if state == FRESH || Instant::now() >= end {
             return None;
         }
@@ -126,64 +126,65 @@ pub fn take_in_time(limit: Duration) -> Option<Taken> {
     }
 }
 
-/// What this thread has to do with a lock that is not free to take.
-fn own_part(word: &AtomicU32) -> Option<Taken> {
+/// Returns how this thread already holds the lock; `None` if the thread has to acquire it.
+fn reentered(word: &AtomicU32) -> Option<Acquired> {
     let state = word.load(Relaxed);
-    match part() {
-        // What a parent had to do with it is no matter of its child.
+    match ownership() {
+        // The ownership is that of the parent, in a child that has not used the lock.
         _ if state == FRESH => None,
-        Part::Changing => Some(Taken::Midst),
+        Ownership::Changing => Some(Acquired::Interrupted),
         _ if state == FREE || state == FORKED => None,
-        Part::Holder => Some(Taken::Already),
-        Part::None => alone().then_some(Taken::Already),
+        Ownership::Holder => Some(Acquired::Already),
+        Ownership::None => is_single_threaded().then_some(Acquired::Already),
     }
 }
 
-/// Takes the lock if it is free and this thread is the only one.
+/// Acquires the lock if it is free and this thread is the only one.
 #[inline(always)]
-pub fn take_alone() -> bool {
+pub fn try_acquire_single() -> bool {
     let word = word();
-    let free = alone() && word.load(Relaxed) == FREE;
+    let free = is_single_threaded() && word.load(Relaxed) == FREE;
     if free {
         word.store(HELD, Relaxed);
     }
     free
 }
 
-/// Gives the lock free after [`take_alone`], where nothing between the two runs code of the user or
-/// starts a thread.
+/// Releases the lock after [`try_acquire_single`]. Between the two no code of the user may run and no thread may start.
 #[inline(always)]
-pub fn give_alone() {
+pub fn release_single() {
     word().store(FREE, Relaxed);
 }
 
 #[cold]
 #[inline(never)]
-fn take_slowly() -> Taken {
+fn acquire_slow() -> Acquired {
     make_page();
     let word = word();
-    if let Some(own) = own_part(word) {
+    if let Some(own) = reentered(word) {
         return own;
     }
     let mut held = HELD;
     loop {
-        set_part(Part::Changing);
+        set_ownership(Ownership::Changing);
         // Pair `lock released`.
         match word.compare_exchange(FREE, held, Acquire, Relaxed) {
-            Ok(_) => return taken(Taken::Held),
-            Err(FRESH) if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() => return taken(Taken::First),
+            Ok(_) => return acquired(Acquired::Held),
+            Err(FRESH) if word.compare_exchange(FRESH, HELD, Acquire, Relaxed).is_ok() => {
+                return acquired(Acquired::First);
+            }
             Err(FRESH) => {}
             Err(FORKED) if word.compare_exchange(FORKED, held, Acquire, Relaxed).is_ok() => {
-                heir::used();
-                return taken(Taken::Held);
+                takeover::used();
+                return acquired(Acquired::Held);
             }
             Err(FORKED) => {}
             Err(HELD) => {
                 let _ = word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed);
             }
             Err(_) => {
-                // Meanwhile handlers may call: somebody else has the lock, and gives it free.
-                set_part(Part::None);
+                // Signal handlers may call meanwhile: another thread holds the lock, and will release it.
+                set_ownership(Ownership::None);
                 futex_wait(word, CONTENDED, None);
                 held = CONTENDED; // others may sleep too
             }
@@ -191,19 +192,19 @@ fn take_slowly() -> Taken {
     }
 }
 
-fn taken(how: Taken) -> Taken {
-    // Where nobody else can take it, the word says all.
-    set_part(if alone() { Part::None } else { Part::Holder });
+fn acquired(how: Acquired) -> Acquired {
+    // In a single-threaded process the word tells everything.
+    set_ownership(if is_single_threaded() { Ownership::None } else { Ownership::Holder });
     how
 }
 
-/// Where on its stack the thread that holds the lock waits; 0 where it does not. Written by that thread alone.
+/// The stack address at which the thread that holds the lock waits; 0 if it does not wait. Written only by that thread.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// The least that the system puts on a stack below what a signal interrupts, on any processor.
+/// The least that the system puts on a stack for a signal handler, on any processor, in bytes.
 const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
 
-/// Notes where this thread, which has the lock, waits, as an address; returns where it did before. To be set to 0
+/// Sets the stack address at which this thread, which holds the lock, waits; returns the former one. Must be set to 0
 /// whenever the lock is released.
 #[inline]
 pub fn wait_at(place: usize) -> usize {
@@ -212,8 +213,8 @@ pub fn wait_at(place: usize) -> usize {
     before
 }
 
-/// Whether this thread, which has the lock, has jumped out of the wait in which it took it: then it is not below that
-/// wait, as the handler of a signal would be. `false` where that cannot be told.
+/// Returns whether this thread, which holds the lock, has jumped out of the wait in which it acquired it. Then its
+/// stack is not below that of the wait, as that of a signal handler would be. `false` if that cannot be told.
 #[cold]
 pub fn has_jumped() -> bool {
     let here = 0u8;
@@ -225,83 +226,83 @@ pub fn has_jumped() -> bool {
     true
 }
 
-/// Whether a signal is handled on a stack of its own.
+/// Returns whether a signal handler runs on an alternate stack.
 fn on_other_stack() -> bool {
     let mut stack = std::mem::MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: asks only, and there is room for the answer.
+    // SAFETY: a query, with memory for the answer.
     let asked = unsafe { libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr()) } == 0;
-    // SAFETY: zeroes are one, and the system has filled it.
+    // SAFETY: all zeroes are valid, and the system has filled it.
     !asked || unsafe { stack.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
 }
 
-/// Gives the lock free. Does nothing in the child of a fork that happened inside.
+/// Releases the lock. Does nothing in the child of a fork that happened while the lock was held.
 #[inline(always)]
-pub fn give() {
+pub fn release() {
     let word = word();
-    if alone() && word.load(Relaxed) == HELD {
+    if is_single_threaded() && word.load(Relaxed) == HELD {
         word.store(FREE, Relaxed);
         return;
     }
-    give_slowly(word);
+    release_slow(word);
 }
 
 #[cold]
 #[inline(never)]
-fn give_slowly(word: &AtomicU32) {
+fn release_slow(word: &AtomicU32) {
     if word.load(Relaxed) == FRESH {
         return;
     }
-    set_part(Part::Changing);
+    set_ownership(Ownership::Changing);
     // Pair `lock released`.
     if word.swap(FREE, Release) == CONTENDED {
         futex_wake(word, 1);
     }
-    set_part(Part::None);
+    set_ownership(Ownership::None);
 }
 
-/// Before code of the user runs inside: says who is inside, should that code start threads.
+/// Notes that this thread holds the lock, before code of the user runs: that code may start threads.
 pub fn announce_owner() {
-    set_part(Part::Holder);
+    set_ownership(Ownership::Holder);
 }
 
-/// Releases the lock after [`Taken::AfterFork`] where nothing was done with the task.
-pub fn give_untouched() {
-    set_part(Part::Changing);
+/// Releases the lock after [`Acquired::AfterFork`] if the task was not used.
+pub fn release_untouched() {
+    set_ownership(Ownership::Changing);
     // Pair `lock released`.
     if word().swap(FORKED, Release) == CONTENDED {
         futex_wake(word(), 1);
     }
-    set_part(Part::None);
+    set_ownership(Ownership::None);
 }
 
-/// Whether this process is new, or the child of a fork that has not taken the lock.
+/// Returns whether this process is new, or the child of a fork that has not acquired the lock.
 pub fn is_fresh() -> bool {
     word().load(Relaxed) == FRESH
 }
 
-/// The process is about to fork: whoever takes the lock next says so to the child. Returns whether nobody holds it,
-/// so that the child may go on with what it finds.
+/// Marks the lock before a fork, so that its next acquisition is counted as a use of the task. Returns whether the
+/// lock is free, so that the child may go on with its copy of the task.
 pub fn mark_fork() -> bool {
     let word = word();
     word.load(Relaxed) == FORKED || word.compare_exchange(FREE, FORKED, Relaxed, Relaxed).is_ok()
 }
 
-/// After code of the user ran inside: takes the lock back where that code forked and this is the
-/// child. `true` if the child has no state of its own yet.
+/// Acquires the lock again, after code of the user has run, in a child that this code has forked. Returns `true` if the
+/// child has no state of its own yet.
 pub fn reclaim() -> bool {
     let word = word();
-    if alone() {
-        // As whoever takes the lock while nobody else can.
-        set_part(Part::None);
+    if is_single_threaded() {
+        // As after an acquisition in a single-threaded process.
+        set_ownership(Ownership::None);
     }
     match word.load(Relaxed) {
         FRESH => word.compare_exchange(FRESH, HELD, Relaxed, Relaxed).is_ok(),
-        FREE | FORKED => take() == Taken::First,
+        FREE | FORKED => acquire() == Acquired::First,
         _ => false,
     }
 }
 
-/// Makes the page at the first call of the process.
+/// Makes the page, at the first call of the process.
 fn make_page() {
     static MAKING: Mutex<()> = Mutex::new(());
     if !std::ptr::eq(word(), &NO_PAGE) {
@@ -311,11 +312,11 @@ fn make_page() {
     if !std::ptr::eq(word(), &NO_PAGE) {
         return;
     }
-    // SAFETY: has no preconditions; the pointer it gives is valid for ever.
+    // SAFETY: it has no preconditions, and its result is always valid.
     SINGLE_THREADED.store(unsafe { hpvm_single_threaded_byte() }, Relaxed);
     let page = match wiped_page() {
         Some(page) => {
-            heir::watch_forks();
+            takeover::watch_forks();
             page
         }
         None => word_wiped_by_handler(),
@@ -324,7 +325,7 @@ fn make_page() {
     WORD.store(page, Release);
 }
 
-/// A page that the kernel wipes in children.
+/// Makes a page that the kernel wipes in children.
 fn wiped_page() -> Option<*mut AtomicU32> {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh anonymous mapping touches nothing that exists.
@@ -332,12 +333,12 @@ fn wiped_page() -> Option<*mut AtomicU32> {
     if page == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the page was mapped just above and belongs to nobody else.
+    // SAFETY: the page was mapped just above and is used nowhere else.
     let wiped = unsafe { libc::madvise(page, size_of::<AtomicU32>(), libc::MADV_WIPEONFORK) } == 0;
     wiped.then_some(page.cast())
 }
 
-/// Where the kernel cannot wipe: a handler that the C library runs in children.
+/// Returns a word that a handler wipes in children, for kernels that cannot wipe pages.
 fn word_wiped_by_handler() -> *mut AtomicU32 {
     static PLAIN: AtomicU32 = AtomicU32::new(FRESH);
     extern "C" fn wipe() {
@@ -348,7 +349,7 @@ fn word_wiped_by_handler() -> *mut AtomicU32 {
     (&raw const PLAIN).cast_mut()
 }
 
-/// Sleeps while `word` is `value`, at most that long; may return early.
+/// Sleeps while `word` is `value`, at most `limit`; may return early.
 pub fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().min(libc::time_t::MAX as u64) as libc::time_t,
@@ -360,7 +361,7 @@ pub fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, limit) };
 }
 
-/// Wakes that many who sleep on `word`.
+/// Wakes up to `count` threads that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32, count: i32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: waking touches no memory.

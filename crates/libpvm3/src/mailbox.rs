@@ -1,10 +1,10 @@
-//! Mailboxes (contract 2.10), and the older calls that are now built on them.
+//! Mailboxes (contract 2.10), and older calls that are built on them.
 use crate::errors::{Failure, Outcome, call, call_quiet, call_silent};
 use crate::lists::{CMailboxInfo, MailboxList};
 use crate::memory::{bytes, required_bytes, store};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{ints, text, traced, traced_code};
-use crate::wait::{request, unexpected};
+use crate::wait::{request, wrong_reply};
 use pvm_core::codes::{CLASS_NO_RESET, Code, MBOX_DIRECT_INDEX_SHIFT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT};
 use pvm_core::encoding::Writer;
 use pvm_core::events::Event;
@@ -13,14 +13,14 @@ use pvm_core::tid::Tid;
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
-/// The first index that has no flag of its own (`PvmMboxDirectIndex`).
+/// The first index that `PvmMboxDirectIndex` cannot name.
 const DIRECT_INDEX_END: c_int = 1 << (31 - MBOX_DIRECT_INDEX_SHIFT);
-/// In place of an index, in traces: none.
+/// The value that stands for no index, in traces.
 const NO_INDEX: c_int = -1;
 /// `pvm_insert` and `pvm_lookup`: any index.
 const ANY_INDEX: c_int = -1;
 
-/// The name of a class; it may not be empty.
+/// Returns the name of a class, which must not be empty.
 ///
 /// # Safety
 /// Null or a C string.
@@ -32,7 +32,7 @@ unsafe fn class<'a>(name: *const c_char) -> Result<&'a [u8], Code> {
 fn index_of(reply: Reply) -> Outcome {
     match reply {
         Reply::Int(index) => Ok(index),
-        other => Ok(unexpected(other)?),
+        other => Ok(wrong_reply(other)?),
     }
 }
 
@@ -45,27 +45,27 @@ pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, mid: c_int, flags: c_i
             vec![text(unsafe { bytes(name) }), Value::Int(NO_INDEX), Value::Int(flags), Value::Int(mid)]
         },
         || {
-            call_quiet("pvm_putinfo", &[Code::Denied, Code::Exists], |entry| {
+            call_quiet("pvm_putinfo", &[Code::Denied, Code::Exists], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
-                entry.enrolled()?;
-                let message = entry.task().export_message(mid)?;
-                put(entry, name, flags, message)
+                guard.enrolled()?;
+                let message = guard.task().export_message(mid)?;
+                put(guard, name, flags, message)
             })
         },
     )
 }
 
-fn put(entry: &mut Entry, name: &[u8], flags: c_int, message: Message) -> Outcome {
-    index_of(request(entry, Request::PutInfo { name: ByteBuf::from(name), flags, message })?)
+fn put(guard: &mut Guard, name: &[u8], flags: c_int, message: Message) -> Outcome {
+    index_of(request(guard, Request::PutInfo { name: ByteBuf::from(name), flags, message })?)
 }
 
-/// Puts a message of ints of one's own making.
-pub fn put_body(entry: &mut Entry, name: &[u8], flags: c_int, body: Vec<u8>) -> Outcome {
-    entry.enrolled()?;
-    let src = entry.task().tid().unwrap_or(Tid::NONE);
+/// Puts a message with that body into a mailbox.
+pub fn put_body(guard: &mut Guard, name: &[u8], flags: c_int, body: Vec<u8>) -> Outcome {
+    guard.enrolled()?;
+    let src = guard.task().tid().unwrap_or(Tid::NONE);
     let message = Message::new(src, Tid::NONE, 0, 0, body);
-    put(entry, name, flags, message)
+    put(guard, name, flags, message)
 }
 
 #[unsafe(no_mangle)]
@@ -77,20 +77,20 @@ pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: 
             vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(flags)]
         },
         || {
-            call_quiet("pvm_recvinfo", &[Code::NotFound], |entry| {
+            call_quiet("pvm_recvinfo", &[Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
                 if index < 0 {
                     return Err(Code::BadParam.into());
                 }
-                entry.enrolled()?;
-                if entry.task().in_handler() {
+                guard.enrolled()?;
+                if guard.task().in_handler() {
                     return Err(Code::NotImpl.into());
                 }
-                let message = fetch(entry, name, index, flags);
-                entry.task().drop_receive_buffer();
-                let mid = entry.task().import_message(message?);
-                entry.task().set_receive_buffer(mid)?;
+                let message = fetch(guard, name, index, flags);
+                guard.task().drop_receive_buffer();
+                let mid = guard.task().import_message(message?);
+                guard.task().set_receive_buffer(mid)?;
                 Ok(mid)
             })
         },
@@ -101,10 +101,10 @@ pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: 
     )
 }
 
-fn fetch(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Result<Message, Failure> {
-    match request(entry, Request::RecvInfo { name: ByteBuf::from(name), index, flags })? {
+fn fetch(guard: &mut Guard, name: &[u8], index: c_int, flags: c_int) -> Result<Message, Failure> {
+    match request(guard, Request::RecvInfo { name: ByteBuf::from(name), index, flags })? {
         Reply::Info(message) => Ok(message),
-        other => Ok(unexpected(other)?),
+        other => Ok(wrong_reply(other)?),
     }
 }
 
@@ -117,25 +117,25 @@ pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c
             vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(flags)]
         },
         || {
-            call_quiet("pvm_delinfo", &[Code::Denied, Code::NotFound], |entry| {
+            call_quiet("pvm_delinfo", &[Code::Denied, Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
-                delete(entry, unsafe { class(name) }?, index, flags)
+                delete(guard, unsafe { class(name) }?, index, flags)
             })
         },
     )
 }
 
-fn delete(entry: &mut Entry, name: &[u8], index: c_int, flags: c_int) -> Outcome {
+fn delete(guard: &mut Guard, name: &[u8], index: c_int, flags: c_int) -> Outcome {
     if index < 0 {
         return Err(Code::BadParam.into());
     }
-    index_of(request(entry, Request::DeleteInfo { name: ByteBuf::from(name), index, flags })?)
+    index_of(request(guard, Request::DeleteInfo { name: ByteBuf::from(name), index, flags })?)
 }
 
-fn mailboxes(entry: &mut Entry, pattern: &[u8]) -> Result<Vec<Mailbox>, Code> {
-    match request(entry, Request::MailboxInfo { pattern: ByteBuf::from(pattern) })? {
+fn mailboxes(guard: &mut Guard, pattern: &[u8]) -> Result<Vec<Mailbox>, Code> {
+    match request(guard, Request::MailboxInfo { pattern: ByteBuf::from(pattern) })? {
         Reply::Mailboxes(mailboxes) => Ok(mailboxes),
-        other => unexpected(other),
+        other => wrong_reply(other),
     }
 }
 
@@ -152,13 +152,13 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
             vec![text(unsafe { bytes(pattern) })]
         },
         || {
-            call("pvm_getmboxinfo", |entry| {
-                entry.state().lists.mailboxes = MailboxList::default();
+            call("pvm_getmboxinfo", |guard| {
+                guard.state().lists.mailboxes = MailboxList::default();
                 // SAFETY: a string as the caller promises.
-                let found = mailboxes(entry, unsafe { bytes(pattern) }.unwrap_or_default())?;
-                let lists = &mut entry.state().lists;
+                let found = mailboxes(guard, unsafe { bytes(pattern) }.unwrap_or_default())?;
+                let lists = &mut guard.state().lists;
                 lists.mailboxes = MailboxList::new(found);
-                // SAFETY: places that the caller gave for it, or null.
+                // SAFETY: places for the results or null, as the caller promises.
                 unsafe {
                     store(count, lists.mailboxes.len());
                     store(list, lists.mailboxes.as_mut_ptr());
@@ -169,13 +169,13 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
     )
 }
 
-/// The entries of a class by its exact name: index, owner, flags.
-fn entries(entry: &mut Entry, name: &[u8]) -> Result<Vec<(c_int, Tid, c_int)>, Code> {
-    let found = mailboxes(entry, &literal_pattern(name))?;
+/// Returns the entries of the class of exactly that name: index, owner, flags.
+fn entries(guard: &mut Guard, name: &[u8]) -> Result<Vec<(c_int, Tid, c_int)>, Code> {
+    let found = mailboxes(guard, &literal_pattern(name))?;
     Ok(found.into_iter().find(|mailbox| mailbox.name == name).map(|mailbox| mailbox.entries).unwrap_or_default())
 }
 
-/// A pattern that stands for the name itself.
+/// Returns a pattern that matches only that name.
 fn literal_pattern(name: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(name.len());
     for &byte in name {
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_
             vec![text(unsafe { bytes(name) }), Value::Int(index), Value::Int(value)]
         },
         || {
-            call_quiet("pvm_insert", &[Code::Denied], |entry| {
+            call_quiet("pvm_insert", &[Code::Denied], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
                 let direct = match index {
@@ -205,10 +205,10 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_
                     _ => return Err(Code::BadParam.into()),
                 };
                 let flags = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE | direct;
-                let given = put_body(entry, name, flags, Writer::new().int(value).finish())?;
+                let given = put_body(guard, name, flags, Writer::new().int(value).finish())?;
                 if index != ANY_INDEX && given != index {
-                    // The wanted place was taken: a near one is of no use.
-                    delete(entry, name, given, 0)?;
+                    // The wanted index was taken, and another one is of no use.
+                    delete(guard, name, given, 0)?;
                     return Err(Code::Denied.into());
                 }
                 Ok(given)
@@ -226,18 +226,18 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, value: *m
             vec![text(unsafe { bytes(name) }), Value::Int(index)]
         },
         || {
-            call_quiet("pvm_lookup", &[Code::NotFound], |entry| {
+            call_quiet("pvm_lookup", &[Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
                 let name = unsafe { class(name) }?;
-                entry.enrolled()?;
+                guard.enrolled()?;
                 let index = match index {
-                    ANY_INDEX => entries(entry, name)?.first().ok_or(Code::NotFound)?.0,
+                    ANY_INDEX => entries(guard, name)?.first().ok_or(Code::NotFound)?.0,
                     ..0 => return Err(Code::BadParam.into()),
                     _ => index,
                 };
-                let message = fetch(entry, name, index, 0)?;
+                let message = fetch(guard, name, index, 0)?;
                 let found = message.reader().int().ok_or(Code::NoData)?;
-                // SAFETY: the place that the caller gave for it, or null.
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(value, found) };
                 Ok(index)
             })
@@ -254,9 +254,9 @@ pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int 
             vec![text(unsafe { bytes(name) }), Value::Int(index)]
         },
         || {
-            call_quiet("pvm_delete", &[Code::NotFound], |entry| {
+            call_quiet("pvm_delete", &[Code::NotFound], |guard| {
                 // SAFETY: a string as the caller promises.
-                delete(entry, unsafe { class(name) }?, index, 0)
+                delete(guard, unsafe { class(name) }?, index, 0)
             })
         },
     )
@@ -264,12 +264,12 @@ pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_int) -> c_int {
-    call("pvm_getnoresets", |entry| {
-        entry.state().lists.no_resets = Vec::new();
-        let owners = entries(entry, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1.0 as c_int).collect();
-        let lists = &mut entry.state().lists;
+    call("pvm_getnoresets", |guard| {
+        guard.state().lists.no_resets = Vec::new();
+        let owners = entries(guard, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1.0 as c_int).collect();
+        let lists = &mut guard.state().lists;
         lists.no_resets = owners;
-        // SAFETY: places that the caller gave for it, or null.
+        // SAFETY: places for the results or null, as the caller promises.
         unsafe {
             store(count, lists.no_resets.len() as c_int);
             store(tids, lists.no_resets.as_mut_ptr());
@@ -278,42 +278,42 @@ pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_in
     })
 }
 
-/// `pvmreset`: what the console's `reset` is made of. Ends all tasks but `own` and those that a reset spares, if
-/// `kill` says so, and removes the entries without an owner: those of `class`, of all classes where that is null or
-/// empty; the one at `index`, or all where that is negative.
+/// `pvmreset`: the function behind the console's `reset`. If `kill` is set, ends all tasks except `own` and those
+/// that a reset spares. Removes entries without an owner: of `class`, or of all classes if that is null or empty;
+/// at `index`, or all if that is negative.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char, index: c_int) -> c_int {
-    call_silent(|entry| {
-        entry.enrolled()?;
+    call_silent(|guard| {
+        guard.enrolled()?;
         if kill != 0 {
-            end_all_but(entry, own)?;
+            end_all_but(guard, own)?;
         }
         // SAFETY: a string, as the caller promises, or null.
         let class = unsafe { bytes(class) }.filter(|class| !class.is_empty());
-        request(entry, Request::ResetInfo { name: class.map(ByteBuf::from), index: (index >= 0).then_some(index) })?;
+        request(guard, Request::ResetInfo { name: class.map(ByteBuf::from), index: (index >= 0).then_some(index) })?;
         Ok(0)
     })
 }
 
-/// Ends all tasks but that one and those that a reset spares.
-fn end_all_but(entry: &mut Entry, own: c_int) -> Result<(), Code> {
-    let spared: Vec<Tid> = entries(entry, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1).collect();
-    let Reply::Tasks(tasks) = request(entry, Request::Tasks(Tid::NONE))? else { return Err(Code::BadMsg) };
+/// Ends all tasks except that one and those that a reset spares.
+fn end_all_but(guard: &mut Guard, own: c_int) -> Result<(), Code> {
+    let spared: Vec<Tid> = entries(guard, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1).collect();
+    let Reply::Tasks(tasks) = request(guard, Request::Tasks(Tid::NONE))? else { return Err(Code::BadMsg) };
     for task in tasks.iter().filter(|task| task.tid.0 as c_int != own && !spared.contains(&task.tid)) {
         // One that has ended meanwhile needs no signal.
-        let _ = request(entry, Request::Signal { tid: task.tid, signal: libc::SIGTERM });
+        let _ = request(guard, Request::Signal { tid: task.tid, signal: libc::SIGTERM });
     }
     Ok(())
 }
 
-/// Enters the task among those that a reset spares; its index there.
-pub fn enter_no_reset(entry: &mut Entry) -> Outcome {
-    entry.enrolled()?;
-    let tid = entry.task().tid().map_or(0, |tid| tid.0 as c_int);
-    put_body(entry, CLASS_NO_RESET.as_bytes(), MBOX_MULTI_INSTANCE, Writer::new().int(tid).finish())
+/// Adds this task to those that a reset spares. Returns its index there.
+pub fn enter_no_reset(guard: &mut Guard) -> Outcome {
+    guard.enrolled()?;
+    let tid = guard.task().tid().map_or(0, |tid| tid.0 as c_int);
+    put_body(guard, CLASS_NO_RESET.as_bytes(), MBOX_MULTI_INSTANCE, Writer::new().int(tid).finish())
 }
 
-/// Takes the task out of them.
-pub fn leave_no_reset(entry: &mut Entry, index: c_int) -> Outcome {
-    delete(entry, CLASS_NO_RESET.as_bytes(), index, 0)
+/// Removes this task from those that a reset spares.
+pub fn leave_no_reset(guard: &mut Guard, index: c_int) -> Outcome {
+    delete(guard, CLASS_NO_RESET.as_bytes(), index, 0)
 }

@@ -1,9 +1,9 @@
-//! The user's memory: what pointers of C callers become inside the library.
+//! The user's memory: turns pointers of C callers into slices, and writes results.
 use pvm_core::codes::Code;
 use std::ffi::{CStr, c_char, c_int};
 use std::slice;
 
-/// A C string; `None` for a null pointer.
+/// Returns a C string; `None` for a null pointer.
 ///
 /// # Safety
 /// Null, or a C string that does not change during the call.
@@ -15,7 +15,7 @@ pub unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     Some(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// A C string that may not be missing.
+/// Returns a C string; `BadParam` for a null pointer.
 ///
 /// # Safety
 /// As [`bytes`].
@@ -24,7 +24,7 @@ pub unsafe fn required_bytes<'a>(text: *const c_char) -> Result<&'a [u8], Code> 
     unsafe { bytes(text) }.ok_or(Code::BadParam)
 }
 
-/// `count` items at `items`. A null pointer is good for none; a negative count is none.
+/// Returns `count` items. A negative count stands for none; a null pointer is allowed for none.
 ///
 /// # Safety
 /// `items` is null or points to that many items that do not change during the call.
@@ -40,7 +40,7 @@ pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Cod
     Ok(unsafe { slice::from_raw_parts(items, count) })
 }
 
-/// A null-terminated array of C strings, such as `argv`; null is none.
+/// Returns the strings of a null-terminated array such as `argv`; none for a null pointer.
 ///
 /// # Safety
 /// Null, or as described, and unchanged during the call.
@@ -56,7 +56,7 @@ pub unsafe fn string_array<'a>(array: *const *const c_char) -> Vec<&'a [u8]> {
     strings
 }
 
-/// An array of `count` C strings.
+/// Returns the strings of an array.
 ///
 /// # Safety
 /// `array` is null or points to `count` C strings.
@@ -69,7 +69,7 @@ pub unsafe fn strings<'a>(array: *const *const c_char, count: c_int) -> Result<V
         .collect()
 }
 
-/// Stores a result, if the caller wants it.
+/// Stores a result unless the pointer is null.
 ///
 /// # Safety
 /// `place` is null or valid for a write.
@@ -81,7 +81,7 @@ pub unsafe fn store<T>(place: *mut T, value: T) {
     }
 }
 
-/// Stores results one after another, if the caller wants them; at most `room`.
+/// Stores at most `room` results in an array unless the pointer is null.
 ///
 /// # Safety
 /// `place` is null or valid for `room` writes.

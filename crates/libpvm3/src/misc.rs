@@ -1,4 +1,4 @@
-//! Small things that programs count on (contract 1.2, tiers B and D).
+//! Small functions on which programs rely (contract 1.2, tiers B and D).
 use crate::errors::call;
 use crate::memory::{bytes, store};
 use pvm_core::codes::{Code, DM_FIRST, SM_FIRST, TC_FIRST, TM_FIRST};
@@ -11,49 +11,49 @@ pub extern "C" fn pvm_version() -> *const c_char {
     c"3.4.6".as_ptr()
 }
 
-/// The wall clock.
+/// Returns the time of day.
 pub fn now() -> libc::timeval {
     let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    // SAFETY: room for a time; the zone is not asked for.
+    // SAFETY: memory for a time; no time zone is asked for.
     unsafe { libc::gettimeofday(&mut time, std::ptr::null_mut()) };
     time
 }
 
-/// `pvmgetclock`: the wall clock.
+/// `pvmgetclock`: stores the time of day.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmgetclock(time: *mut libc::timeval) -> c_int {
-    // SAFETY: the place that the caller gave for it, or null.
+    // SAFETY: a place for the result or null, as the caller promises.
     unsafe { store(time, now()) };
     0
 }
 
-/// `pvmsleep`: sleeps for so many seconds.
+/// `pvmsleep`: sleeps for that number of seconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmsleep(seconds: c_int) -> c_int {
     // SAFETY: has no preconditions.
     unsafe { libc::sleep(seconds as c_uint) as c_int }
 }
 
-/// `pvmgettmp`: where temporary files go.
+/// `pvmgettmp`: returns the directory for temporary files.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmgettmp() -> *const c_char {
-    // SAFETY: a C string; what comes back belongs to the environment.
+    // SAFETY: a C string; the result belongs to the environment.
     let set = unsafe { libc::getenv(c"PVM_TMP".as_ptr()) };
     if set.is_null() { c"/tmp".as_ptr() } else { set }
 }
 
-/// `pvmgetrsh`: the program that starts commands on other hosts.
+/// `pvmgetrsh`: returns the program that starts commands on other hosts.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmgetrsh() -> *const c_char {
-    // SAFETY: a C string; what comes back belongs to the environment.
+    // SAFETY: a C string; the result belongs to the environment.
     let set = unsafe { libc::getenv(c"PVM_RSH".as_ptr()) };
     if set.is_null() { c"ssh".as_ptr() } else { set }
 }
 
-/// `PVMTMPNAMLEN`: how long the name of a temporary file may be, its closing zero counted in.
+/// `PVMTMPNAMLEN`: the longest name of a temporary file, with its closing zero, in bytes.
 const TEMPORARY_NAME_BYTES: usize = 128;
 
-/// `pvmtmpnam`: a name that no file of the temporary directory has yet; null when none can be had.
+/// `pvmtmpnam`: returns a name that no file in the temporary directory has; null if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
     // SAFETY: a C string.
@@ -62,8 +62,8 @@ pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
     if name.is_null() || text.len() > TEMPORARY_NAME_BYTES {
         return std::ptr::null_mut();
     }
-    // SAFETY: the caller's room has `PVMTMPNAMLEN` bytes, the text fits; the file is made only to
-    // find a name, and its descriptor is ours.
+    // SAFETY: the caller's buffer has `PVMTMPNAMLEN` bytes, and the text fits. The file is made only to find a
+    // name; its descriptor is used nowhere else.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len());
         let file = libc::mkstemp(name);
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
     name
 }
 
-/// `pvmputenv`: sets a variable by the program's own text `NAME=value`, which stays the program's; -1 where that
-/// has another form.
+/// `pvmputenv`: sets a variable by a text `NAME=value`, which stays the program's memory; -1 if the text has
+/// another form.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmputenv(text: *mut c_char) -> c_int {
     // SAFETY: as promised by the caller.
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn pvmputenv(text: *mut c_char) -> c_int {
     }
 }
 
-/// `pvmstrtoi`: the number in a text, in decimal, hexadecimal (`0x`) or octal (`0`) form, up to what is no digit.
+/// `pvmstrtoi`: returns the number at the beginning of a text, in decimal, hexadecimal (`0x`) or octal (`0`) form.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmstrtoi(text: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
@@ -103,30 +103,30 @@ pub unsafe extern "C" fn pvmstrtoi(text: *const c_char) -> c_int {
     digits.fold(0, |number: c_int, digit| number.wrapping_mul(base as c_int).wrapping_add(digit as c_int))
 }
 
-/// `pvmchkuid`: whether that user may run PVM. Every user may, root too (D28), so it returns; that of 3.4.6 ends
-/// the process where the user may not.
+/// `pvmchkuid`: checks that a user may run PVM. Every user may, root too (D28), so it only returns; in 3.4.6 it
+/// ends the process of a user who may not.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmchkuid(_user: c_int) {}
 
-/// `pvmbailout`: the daemon of 3.4.6 has a function of that name which ends it; the library's, for tasks, returns.
+/// `pvmbailout`: does nothing, as in the library of 3.4.6; the function of that name in the daemon of 3.4.6 ends it.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmbailout(_code: c_int) {}
 
-/// `pvmsettaskname`: the name under which the task will show up; only before it enrols.
+/// `pvmsettaskname`: sets the name under which the task will be listed. Possible only before it enrolls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
-    call("pvmsettaskname", |entry| {
+    call("pvmsettaskname", |guard| {
         // SAFETY: a string as the caller promises.
         let name = unsafe { bytes(name) }.ok_or(Code::BadParam)?;
-        if entry.task().is_enrolled() {
+        if guard.task().is_enrolled() {
             return Err(Code::Exists.into());
         }
-        entry.state().name = name.to_vec();
+        guard.state().name = name.to_vec();
         Ok(0)
     })
 }
 
-/// The names of the reserved tags, range by range, each from its first tag on.
+/// The names of the reserved tags: for each range its first tag, and the names from there on.
 const RESERVED: [(c_int, &[&CStr]); 4] = [
     (
         TM_FIRST,
@@ -233,7 +233,7 @@ const RESERVED: [(c_int, &[&CStr]); 4] = [
     ),
 ];
 
-/// The name of a reserved tag.
+/// Returns the name of a reserved tag.
 fn reserved_name(tag: c_int) -> Option<&'static CStr> {
     RESERVED.iter().find_map(|(first, names)| {
         let index = usize::try_from(i64::from(tag) - i64::from(*first)).ok()?;
@@ -241,27 +241,27 @@ fn reserved_name(tag: c_int) -> Option<&'static CStr> {
     })
 }
 
-/// Room for a number as text: sign, ten digits, the closing zero.
+/// The longest number as text: sign, ten digits, closing zero, in bytes.
 const NUMBER_BYTES: usize = 12;
 
 thread_local! {
-    /// The text of the last tag without a name; the caller may look at it until the next call.
+    /// The text of the last tag without a name, valid until the next call.
     static NUMBER: UnsafeCell<[u8; NUMBER_BYTES]> = const { UnsafeCell::new([0; NUMBER_BYTES]) };
 }
 
-/// `pvmnametag`: the name of a reserved tag, of other tags the number.
+/// `pvmnametag`: returns the name of a reserved tag, or the number of another tag as text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmnametag(tag: c_int, found: *mut c_int) -> *const c_char {
     let name = reserved_name(tag);
-    // SAFETY: the place that the caller gave for it, or null.
+    // SAFETY: a place for the result or null, as the caller promises.
     unsafe { store(found, c_int::from(name.is_some())) };
     match name {
         Some(name) => name.as_ptr(),
         None => NUMBER.with(|place| {
             let mut text = [0; NUMBER_BYTES];
-            // Every `int` fits, so there is nothing to fail; the rest stays zero.
+            // Every `int` fits, so this cannot fail. The rest stays zero.
             let _ = write!(&mut text[..NUMBER_BYTES - 1], "{tag}");
-            // SAFETY: nobody borrows the place; it lives as long as the thread.
+            // SAFETY: the memory is not borrowed, and lives as long as the thread.
             unsafe { place.get().write(text) };
             place.get().cast()
         }),
@@ -276,7 +276,7 @@ mod tests {
     fn reserved_tags_have_names_and_others_are_numbers() {
         let name = |tag| {
             let mut found = -1;
-            // SAFETY: `found` is valid, the text stands until the next call.
+            // SAFETY: `found` is valid, the text is valid until the next call.
             let text = unsafe { CStr::from_ptr(pvmnametag(tag, &mut found)) };
             (text.to_str().unwrap_or_default().to_owned(), found)
         };

@@ -3,7 +3,7 @@ use crate::data::{self, MASK_BYTES};
 use crate::errors::{Failure, Outcome, call};
 use crate::mailbox::{enter_no_reset, leave_no_reset};
 use crate::memory::bytes;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{ints, traced, traced_code};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -12,11 +12,11 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `pvm_settmask`: one's own mask, the children's mask.
+/// `pvm_settmask`: the mask of this task, the mask of children.
 const TASK_SELF: c_int = 0;
 const TASK_CHILD: c_int = 1;
 
-/// The options whose home is a data symbol that programs may write to as well.
+/// Returns the data symbol that stores an option, of options that programs may also set there.
 fn symbol(what: c_int) -> Option<&'static AtomicI32> {
     const AUTO_ERROR: c_int = OptionNumber::AutoErr as c_int;
     const SHOW_TIDS: c_int = OptionNumber::ShowTids as c_int;
@@ -29,7 +29,7 @@ fn symbol(what: c_int) -> Option<&'static AtomicI32> {
     }
 }
 
-/// The options that a data symbol shows.
+/// Returns the data symbol that shows an option.
 fn shown(what: c_int) -> Option<&'static AtomicI32> {
     const ROUTE: c_int = OptionNumber::Route as c_int;
     const FRAGMENT: c_int = OptionNumber::FragSize as c_int;
@@ -48,25 +48,25 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
         Event::Setopt,
         |_| ints(&[what, value]),
         || {
-            call("pvm_setopt", |entry| {
+            call("pvm_setopt", |guard| {
                 if what == OptionNumber::NoReset as c_int {
-                    return set_no_reset(entry, value != 0);
+                    return set_no_reset(guard, value != 0);
                 }
                 if needs_enrolment(what) {
-                    entry.enrolled()?;
+                    guard.enrolled()?;
                 }
-                let previous = entry.task().set_option(what, value)?;
+                let previous = guard.task().set_option(what, value)?;
                 if let Some(symbol) = shown(what) {
                     symbol.store(value, Relaxed);
                 }
-                entry.publish_settings();
+                guard.publish_settings();
                 Ok(symbol(what).map_or(previous, |symbol| symbol.swap(value, Relaxed)))
             })
         },
     )
 }
 
-/// The options that say where one's own output and traces go: the daemon keeps them.
+/// Returns whether an option tells where output and traces go: such options need the daemon.
 fn needs_enrolment(what: c_int) -> bool {
     const FIRST: c_int = OptionNumber::OutputTid as c_int;
     const LAST: c_int = OptionNumber::TraceOptions as c_int;
@@ -77,17 +77,17 @@ fn needs_enrolment(what: c_int) -> bool {
     matches!(what, FIRST..=LAST | SELF_FIRST..=SELF_LAST | CONTEXT_FIRST..=CONTEXT_LAST)
 }
 
-fn set_no_reset(entry: &mut Entry, on: bool) -> Outcome {
-    let previous = entry.task().no_reset();
+fn set_no_reset(guard: &mut Guard, on: bool) -> Outcome {
+    let previous = guard.task().no_reset();
     let index = match (on, previous) {
-        (true, None) => Some(enter_no_reset(entry).map_err(|_| Failure::from(Code::BadParam))?),
+        (true, None) => Some(enter_no_reset(guard).map_err(|_| Failure::from(Code::BadParam))?),
         (false, Some(index)) => {
-            leave_no_reset(entry, index)?;
+            leave_no_reset(guard, index)?;
             None
         }
         (_, unchanged) => unchanged,
     };
-    entry.task().set_no_reset(index);
+    guard.task().set_no_reset(index);
     data::pvmnoreset.store(c_int::from(on), Relaxed);
     data::pvmnoresetindex.store(index.unwrap_or(-1), Relaxed);
     Ok(c_int::from(previous.is_some()))
@@ -99,8 +99,8 @@ pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
         Event::Getopt,
         |_| ints(&[what]),
         || {
-            call("pvm_getopt", |entry| {
-                let value = entry.task().option(what)?;
+            call("pvm_getopt", |guard| {
+                let value = guard.task().option(what)?;
                 Ok(symbol(what).map_or(value, |symbol| symbol.load(Relaxed)))
             })
         },
@@ -108,7 +108,7 @@ pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
     )
 }
 
-/// Whether the mask is that of the children.
+/// Returns whether the mask is that of children.
 fn of_children(who: c_int) -> Result<bool, Code> {
     match who {
         TASK_SELF => Ok(false),
@@ -119,22 +119,22 @@ fn of_children(who: c_int) -> Result<bool, Code> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int {
-    call("pvm_settmask", |entry| {
+    call("pvm_settmask", |guard| {
         let children = of_children(who)?;
         // SAFETY: a mask, which is a C string, as the caller promises.
         let mask = unsafe { bytes(mask) }.ok_or(Code::BadParam)?;
-        entry.task().set_trace_mask(children, data::mask_characters(mask))?;
-        entry.publish_settings();
+        guard.task().set_trace_mask(children, data::mask_characters(mask))?;
+        guard.publish_settings();
         Ok(0)
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gettmask(who: c_int, mask: *mut [u8; MASK_BYTES]) -> c_int {
-    call("pvm_gettmask", |entry| {
+    call("pvm_gettmask", |guard| {
         let settings = match of_children(who)? {
-            true => entry.task().child_settings(),
-            false => entry.task().own_settings(),
+            true => guard.task().child_settings(),
+            false => guard.task().own_settings(),
         };
         // SAFETY: a mask in its full length, as the caller promises, or null.
         unsafe { crate::memory::store(mask, data::mask(&settings.mask)) };

@@ -1,7 +1,7 @@
 //! Packing and unpacking (contract 2.1). No call here needs a daemon.
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
 use crate::memory::required_bytes;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{Values, address, traced_code, traced_inline};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
@@ -16,34 +16,36 @@ macro_rules! packers {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $pack(items: *const $type, count: c_int, stride: c_int) -> c_int {
             #[inline(never)]
-            fn slowly(items: *const $type, count: c_int, stride: c_int) -> c_int {
-                traced_inline!(Event::$packed, items_told(items, count, stride), || {
+            fn slow(items: *const $type, count: c_int, stride: c_int) -> c_int {
+                traced_inline!(Event::$packed, traced_items(items, count, stride), || {
                     // SAFETY: items as the caller of the outer function promises.
-                    call(stringify!($pack), |entry| unsafe { pack(entry, Kind::$kind, items.cast(), count, stride) })
+                    call(stringify!($pack), |guard| unsafe { pack(guard, Kind::$kind, items.cast(), count, stride) })
                 })
             }
             // SAFETY: items as the caller promises.
-            let done = unsafe { crate::quick::pack(Kind::$kind, items.cast(), count, stride) };
-            if done { 0 } else { slowly(items, count, stride) }
+            let done = unsafe { crate::fast_path::pack(Kind::$kind, items.cast(), count, stride) };
+            if done { 0 } else { slow(items, count, stride) }
         }
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $unpack(items: *mut $type, count: c_int, stride: c_int) -> c_int {
             #[inline(never)]
-            fn slowly(items: *mut $type, count: c_int, stride: c_int) -> c_int {
-                traced_inline!(Event::$unpacked, items_told(items, count, stride), || {
+            fn slow(items: *mut $type, count: c_int, stride: c_int) -> c_int {
+                traced_inline!(Event::$unpacked, traced_items(items, count, stride), || {
                     // SAFETY: items as the caller of the outer function promises.
-                    call(stringify!($unpack), |entry| unsafe { unpack(entry, Kind::$kind, items.cast(), count, stride) })
+                    call(stringify!($unpack), |guard| unsafe {
+                        unpack(guard, Kind::$kind, items.cast(), count, stride)
+                    })
                 })
             }
             // SAFETY: items as the caller promises.
-            let done = unsafe { crate::quick::unpack(Kind::$kind, items.cast(), count, stride) };
-            if done { 0 } else { slowly(items, count, stride) }
+            let done = unsafe { crate::fast_path::unpack(Kind::$kind, items.cast(), count, stride) };
+            if done { 0 } else { slow(items, count, stride) }
         }
     )*};
 }
 
-/// What is told of the items of a call.
-fn items_told<T>(items: *const T, count: c_int, stride: c_int) -> impl FnOnce(&mut Task) -> Values {
+/// Returns the traced values of the items of a call.
+fn traced_items<T>(items: *const T, count: c_int, stride: c_int) -> impl FnOnce(&mut Task) -> Values {
     move |_| vec![address(items), Value::Int(count), Value::Int(stride)]
 }
 
@@ -61,7 +63,7 @@ packers! {
     pvm_pkdcplx Pkdcplx pvm_upkdcplx Upkdcplx c_double, Dcplx;
 }
 
-/// How many items; none may lie nowhere.
+/// Checks a count of items. A null pointer is allowed for none.
 #[inline(always)]
 fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
     match usize::try_from(count) {
@@ -70,53 +72,54 @@ fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
     }
 }
 
-/// Packs `count` items, the next `stride` items further on each time.
+/// Packs `count` items at intervals of `stride` items.
 ///
 /// # Safety
-/// The items are there, and do not change during the call (in place: until after the send).
+/// The items exist and do not change during the call (in place: until after the send).
 #[inline(always)]
-unsafe fn pack(entry: &mut Entry, kind: Kind, items: *const u8, count: c_int, stride: c_int) -> Outcome {
+unsafe fn pack(guard: &mut Guard, kind: Kind, items: *const u8, count: c_int, stride: c_int) -> Outcome {
     let count = checked_count(items, count)?;
     if stride != 1 {
         // SAFETY: as promised by the caller.
-        return unsafe { pack_strided(entry, kind, items, count, stride) };
+        return unsafe { pack_strided(guard, kind, items, count, stride) };
     }
     let items = if count == 0 { NonNull::dangling().as_ptr() } else { items };
     // SAFETY: as promised by the caller.
     let bytes = unsafe { slice::from_raw_parts(items, count * kind.size()) };
-    match entry.task().pack(kind, bytes) {
+    match guard.task().pack(kind, bytes) {
         Ok(()) => Ok(0),
-        Err(Code::NotImpl) => Ok(pack_in_place(entry, bytes)?),
+        Err(Code::NotImpl) => Ok(pack_in_place(guard, bytes)?),
         Err(code) => Err(code.into()),
     }
 }
 
-/// A piece of the user's memory that a send will read.
+/// A piece of the user's memory that a send reads.
 struct Piece {
     start: *const u8,
     bytes: usize,
 }
-// SAFETY: a plain address; which thread reads the memory makes no difference.
+// SAFETY: a plain address; any thread may read the memory.
 unsafe impl Send for Piece {}
 impl Source for Piece {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: who packs in place promises that the memory stays until it was sent.
+        // SAFETY: a caller that packs in place promises that the memory is valid until the message was sent.
         unsafe { slice::from_raw_parts(self.start, self.bytes) }
     }
 }
 
+/// Packs a piece into an in-place buffer.
 #[cold]
-fn pack_in_place(entry: &mut Entry, piece: &[u8]) -> Result<c_int, Code> {
-    entry.task().pack_in_place(Box::new(Piece { start: piece.as_ptr(), bytes: piece.len() }))?;
+fn pack_in_place(guard: &mut Guard, piece: &[u8]) -> Result<c_int, Code> {
+    guard.task().pack_in_place(Box::new(Piece { start: piece.as_ptr(), bytes: piece.len() }))?;
     Ok(0)
 }
 
-/// The address of item `index`.
+/// Returns the address of item `index`.
 fn strided(items: *const u8, index: usize, stride: c_int, size: usize) -> *const u8 {
     items.wrapping_offset((index as isize).wrapping_mul(stride as isize).wrapping_mul(size as isize))
 }
 
-/// Calls `$body` with the size of an item as a constant, so that the copy is one move.
+/// Calls `$function` with the size of an item as a constant, so that each copy is one move.
 macro_rules! with_item_size {
     ($kind:expr, $function:ident ( $($argument:expr),* )) => {
         match $kind.size() {
@@ -132,21 +135,21 @@ macro_rules! with_item_size {
 /// # Safety
 /// As [`pack`].
 #[inline(never)]
-unsafe fn pack_strided(entry: &mut Entry, kind: Kind, items: *const u8, count: usize, stride: c_int) -> Outcome {
-    if entry.task().send_encoding()? == Encoding::InPlace {
+unsafe fn pack_strided(guard: &mut Guard, kind: Kind, items: *const u8, count: usize, stride: c_int) -> Outcome {
+    if guard.task().send_encoding()? == Encoding::InPlace {
         return Err(Code::NotImpl.into());
     }
-    entry.task().pack_with(kind, count, &mut |first, room| {
-        // SAFETY: the task asks for items below `count` only, which are there.
+    guard.task().pack_with(kind, count, &mut |first, room| {
+        // SAFETY: the task asks only for items below `count`, which exist.
         unsafe { with_item_size!(kind, gather(items, first, stride, room)) }
     })?;
     Ok(0)
 }
 
-/// Copies items from `first` on into `room`.
+/// Copies items, from item `first` on, into `room`.
 ///
 /// # Safety
-/// As many items as fit in `room` are there.
+/// As many items as fit in `room` exist.
 unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_int, room: &mut [u8]) {
     for (index, place) in room.chunks_exact_mut(SIZE).enumerate() {
         let item = strided(items, first + index, stride, SIZE).cast::<[u8; SIZE]>();
@@ -155,36 +158,36 @@ unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_in
     }
 }
 
-/// Unpacks `count` items, the next `stride` items further on each time.
+/// Unpacks `count` items at intervals of `stride` items.
 ///
 /// # Safety
-/// There is room for the items, and nobody else looks at it during the call.
+/// There is room for the items, which is not used otherwise during the call.
 #[inline(always)]
-unsafe fn unpack(entry: &mut Entry, kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> Outcome {
+unsafe fn unpack(guard: &mut Guard, kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> Outcome {
     let count = checked_count(items, count)?;
     if stride != 1 {
         // SAFETY: as promised by the caller.
-        return unsafe { unpack_strided(entry, kind, items, count, stride) };
+        return unsafe { unpack_strided(guard, kind, items, count, stride) };
     }
     let items = if count == 0 { NonNull::dangling().as_ptr() } else { items };
     // SAFETY: as promised by the caller.
     let bytes = unsafe { slice::from_raw_parts_mut(items, count * kind.size()) };
-    entry.task().unpack(kind, bytes)?;
+    guard.task().unpack(kind, bytes)?;
     Ok(0)
 }
 
 /// # Safety
 /// As [`unpack`].
 #[inline(never)]
-unsafe fn unpack_strided(entry: &mut Entry, kind: Kind, items: *mut u8, count: usize, stride: c_int) -> Outcome {
-    entry.task().unpack_with(kind, count, &mut |first, from| {
-        // SAFETY: the task brings items below `count` only, for which there is room.
+unsafe fn unpack_strided(guard: &mut Guard, kind: Kind, items: *mut u8, count: usize, stride: c_int) -> Outcome {
+    guard.task().unpack_with(kind, count, &mut |first, from| {
+        // SAFETY: the task brings only items below `count`, for which there is room.
         unsafe { with_item_size!(kind, scatter(items, first, stride, from)) }
     })?;
     Ok(0)
 }
 
-/// Copies items to their places, from place `first` on.
+/// Copies items to their places, from item `first` on.
 ///
 /// # Safety
 /// There is room for as many items as there are in `from`.
@@ -198,21 +201,21 @@ unsafe fn scatter<const SIZE: usize>(items: *mut u8, first: usize, stride: c_int
 
 /// # Safety
 /// A C string, or null.
-unsafe fn pack_string(entry: &mut Entry, text: *const c_char) -> Outcome {
+unsafe fn pack_string(guard: &mut Guard, text: *const c_char) -> Outcome {
     // SAFETY: as promised by the caller.
-    entry.task().pack_string(unsafe { required_bytes(text) }?)?;
+    guard.task().pack_string(unsafe { required_bytes(text) }?)?;
     Ok(0)
 }
 
 /// # Safety
-/// There is room for the string that comes next in the message; `pvm_upkstr` has no bound.
-unsafe fn unpack_string(entry: &mut Entry, text: *mut c_char) -> Outcome {
+/// There is room for the next string of the message; `pvm_upkstr` has no bound.
+unsafe fn unpack_string(guard: &mut Guard, text: *mut c_char) -> Outcome {
     if text.is_null() {
         return Err(Code::BadParam.into());
     }
-    let bytes = entry.task().string_bytes()?;
+    let bytes = guard.task().string_bytes()?;
     // SAFETY: as promised by the caller.
-    entry.task().unpack_string(unsafe { slice::from_raw_parts_mut(text.cast(), bytes) })?;
+    guard.task().unpack_string(unsafe { slice::from_raw_parts_mut(text.cast(), bytes) })?;
     Ok(0)
 }
 
@@ -223,7 +226,7 @@ pub unsafe extern "C" fn pvm_pkstr(text: *const c_char) -> c_int {
         |_| vec![address(text)],
         || {
             // SAFETY: a string as the caller promises.
-            call("pvm_pkstr", |entry| unsafe { pack_string(entry, text) })
+            call("pvm_pkstr", |guard| unsafe { pack_string(guard, text) })
         },
     )
 }
@@ -235,28 +238,28 @@ pub unsafe extern "C" fn pvm_upkstr(text: *mut c_char) -> c_int {
         |_| vec![address(text)],
         || {
             // SAFETY: room as the caller promises.
-            call("pvm_upkstr", |entry| unsafe { unpack_string(entry, text) })
+            call("pvm_upkstr", |guard| unsafe { unpack_string(guard, text) })
         },
     )
 }
 
-/// `pvmupkstralloc`: unpacks a string into memory of its own, for the caller to `free`.
+/// `pvmupkstralloc`: unpacks a string into new memory that the caller frees with `free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmupkstralloc(place: *mut *mut c_char) -> c_int {
-    call_silent(|entry| {
+    call_silent(|guard| {
         if place.is_null() {
             return Err(Code::BadParam.into());
         }
-        let bytes = entry.task().string_bytes()?;
+        let bytes = guard.task().string_bytes()?;
         // SAFETY: has no preconditions.
         let text = unsafe { libc::malloc(bytes.max(1)) }.cast::<u8>();
         if text.is_null() {
             return Err(Code::NoMem.into());
         }
-        // SAFETY: the memory was made just now with that size, at least 1; `place` is the caller's.
+        // SAFETY: the memory was allocated just now with at least one byte; `place` is the caller's.
         unsafe {
             text.write(0);
-            let unpacked = entry.task().unpack_string(slice::from_raw_parts_mut(text, bytes));
+            let unpacked = guard.task().unpack_string(slice::from_raw_parts_mut(text, bytes));
             if unpacked.is_err() {
                 libc::free(text.cast());
             } else {
@@ -270,60 +273,60 @@ pub unsafe extern "C" fn pvmupkstralloc(place: *mut *mut c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_pkmesg(mid: c_int) -> c_int {
-    call_silent(|entry| {
-        entry.task().pack_message(mid)?;
+    call_silent(|guard| {
+        guard.task().pack_message(mid)?;
         Ok(0)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_pkmesgbody(mid: c_int) -> c_int {
-    call_silent(|entry| {
-        entry.task().pack_message_body(mid)?;
+    call_silent(|guard| {
+        guard.task().pack_message_body(mid)?;
         Ok(0)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_upkmesg() -> c_int {
-    call_silent(|entry| Ok(entry.task().unpack_message()?))
+    call_silent(|guard| Ok(guard.task().unpack_message()?))
 }
 
-/// Packing for `shim/format.c`.
+/// Packs items for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_pack(kind: c_int, items: *const u8, count: c_int, stride: c_int) -> c_int {
-    call_silent(|entry| {
+    call_silent(|guard| {
         let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
-        // SAFETY: items as the caller of `pvm_packf` promises. Fewer than none are none there.
-        unsafe { pack(entry, kind, items, count.max(0), stride) }
+        // SAFETY: items as the caller of `pvm_packf` promises. There a negative count stands for none.
+        unsafe { pack(guard, kind, items, count.max(0), stride) }
     })
 }
 
-/// Unpacking for `shim/format.c`.
+/// Unpacks items for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_unpack(kind: c_int, items: *mut u8, count: c_int, stride: c_int) -> c_int {
-    call_silent(|entry| {
+    call_silent(|guard| {
         let kind = Kind::from_number(kind).ok_or(Code::BadParam)?;
-        // SAFETY: room as the caller of `pvm_unpackf` promises. Fewer than none are none there.
-        unsafe { unpack(entry, kind, items, count.max(0), stride) }
+        // SAFETY: room as the caller of `pvm_unpackf` promises. There a negative count stands for none.
+        unsafe { unpack(guard, kind, items, count.max(0), stride) }
     })
 }
 
-/// Packing of a string for `shim/format.c`.
+/// Packs a string for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_pack_string(text: *const c_char) -> c_int {
     // SAFETY: a string as the caller of `pvm_packf` promises.
-    call_silent(|entry| unsafe { pack_string(entry, text) })
+    call_silent(|guard| unsafe { pack_string(guard, text) })
 }
 
-/// Unpacking of a string for `shim/format.c`.
+/// Unpacks a string for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_unpack_string(text: *mut c_char) -> c_int {
     // SAFETY: room as the caller of `pvm_unpackf` promises.
-    call_silent(|entry| unsafe { unpack_string(entry, text) })
+    call_silent(|guard| unsafe { unpack_string(guard, text) })
 }
 
-/// A call of `pvm_packf` (else `pvm_unpackf`) for `shim/format.c`, which does it by `work` on `call`.
+/// Traces a call of `pvm_packf` (if `packs`) or `pvm_unpackf`, which `shim/format.c` does by `work(call)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_traced(
     packs: c_int,
@@ -336,13 +339,13 @@ pub unsafe extern "C" fn hpvm_shim_traced(
         // SAFETY: a string, as the caller of the interface promises, or null.
         vec![crate::trace::text(unsafe { crate::memory::bytes(format) })]
     };
-    // SAFETY: the shim gives a function and what belongs to it.
+    // SAFETY: the shim passes a function and its argument.
     traced_code(event, before, || unsafe { work(call) })
 }
 
-/// Failures for `shim/format.c`.
+/// Notes and prints a failure for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_failed(function: *const c_char, code: c_int) -> c_int {
-    // SAFETY: the shim gives constant names.
+    // SAFETY: the shim passes constant names.
     lpvm_error(unsafe { CStr::from_ptr(function) }.to_bytes(), code)
 }

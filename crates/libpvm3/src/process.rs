@@ -1,11 +1,11 @@
-//! The task that this process is: one state, behind one lock.
+//! The state of the process, behind one lock.
 //!
-//! Every call of the interface goes through [`enter`]. The holder of an [`Entry`] reaches the
-//! state by short borrows; while code of the user runs ([`Entry::user_code`]) the lock is held but
-//! nothing is borrowed, so that code may call the library again.
+//! Every call of the interface goes through [`enter`], which returns a [`Guard`]. Its holder borrows the state for
+//! short times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is borrowed, so
+//! that this code may call the library again.
 use crate::lists::Lists;
-use crate::lock::{self, Taken};
-use crate::{catchout, data, ending, handlers, heir, printing, trace};
+use crate::lock::{self, Acquired};
+use crate::{at_exit, catchout, data, handlers, line_buffering, takeover, trace};
 use pvm_core::codes::Code;
 use pvm_core::events::MASK_EMPTY;
 use pvm_task::{Environment, Task};
@@ -20,12 +20,12 @@ use std::time::Duration;
 /// A user's function that picks messages (`pvm_recvf`).
 pub type Matcher = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
 
-/// How often enrolment is tried when a daemon is there but does not answer.
+/// How often a process tries to enroll if a daemon does not answer.
 const ENROLL_TRIES: u32 = 5;
-/// Time between those tries.
+/// The pause between these tries.
 const ENROLL_PAUSE: Duration = Duration::from_secs(1);
 
-/// All that the process knows.
+/// The state of the process.
 pub struct State {
     /// The task.
     pub task: Task,
@@ -33,40 +33,40 @@ pub struct State {
     pub matcher: Option<Matcher>,
     /// Where output of children goes; null for nowhere.
     pub output: *mut libc::FILE,
-    /// Whether children's output or handlers want a look at the network in sends too.
-    pub attentive: bool,
-    /// Whether `pvm_getfds` gave a descriptor away.
+    /// Whether there are message handlers, or output of children is printed: then sends take in messages too.
+    pub has_callbacks: bool,
+    /// The descriptor that `pvm_getfds` has returned, if it was called.
     pub watched: Option<crate::descriptors::Watch>,
-    /// The name under which the task will show up.
+    /// The name under which the task will be listed.
     pub name: Vec<u8>,
-    /// Memory for shares of reductions.
+    /// Scratch memory for shares of reductions.
     pub scratch: Vec<u128>,
-    /// Arrays that programs hold pointers to.
+    /// Arrays to which programs hold pointers.
     pub lists: Lists,
-    /// Which servers this task is.
+    /// The servers that this task is.
     pub registered: crate::register::Registered,
-    /// Traces are being sent, further out.
+    /// An outer call sends traces.
     pub sending_traces: bool,
-    /// Its spawner wants traces of it.
+    /// The spawner of this process wants traces of it.
     spawned_to_trace: bool,
-    /// The process.
+    /// The process id.
     process: u32,
-    /// A daemon has started it: the task ends with it.
+    /// A daemon has started the process, and ends it with the task.
     spawned: bool,
 }
 
 impl State {
     fn new(environment: &Environment) -> State {
-        // An archive gives a program what it refers to.
-        std::hint::black_box((&ending::AT_END, &printing::AT_START));
+        // The static library keeps only what is referenced.
+        std::hint::black_box((&at_exit::AT_END, &line_buffering::AT_START));
         let mut task = Task::new(environment);
-        task.watch_trace_settings(trace::unsettle);
+        task.watch_trace_settings(trace::invalidate);
         let masked = |mask: &Vec<u8>| mask.iter().any(|character| *character != MASK_EMPTY);
         State {
             task,
             matcher: None,
             output: std::ptr::null_mut(),
-            attentive: false,
+            has_callbacks: false,
             watched: None,
             name: Vec::new(),
             scratch: Vec::new(),
@@ -89,91 +89,92 @@ unsafe impl Sync for Process {}
 static PROCESS: Process = Process { state: UnsafeCell::new(None) };
 /// Whether the holder of the lock runs code of the user.
 static USER_CODE: AtomicBool = AtomicBool::new(false);
-/// Threads that wait for the one that sleeps on the descriptors; changed under the lock.
+/// How many threads wait for the thread that sleeps on the descriptors; changed under the lock.
 static JOINED: AtomicU32 = AtomicU32::new(0);
-/// Changes when those have to look again.
+/// A futex word that changes when those threads have to try again.
 static NEWS: AtomicU32 = AtomicU32::new(0);
 
-/// The state of the process.
+/// Returns the state of the process.
 ///
 /// # Safety
-/// The process has taken its lock before, holds it now, and nobody else borrows the state.
+/// The process has acquired its lock before and holds it now, and the state is not borrowed.
 #[inline(always)]
 pub unsafe fn state<'a>() -> &'a mut State {
-    // SAFETY: `renew` filled it when the lock was taken first; the rest is the caller's promise.
+    // SAFETY: `renew` filled it when the lock was acquired first; the rest is the caller's promise.
     unsafe { (*PROCESS.state.get()).as_mut().unwrap_unchecked() }
 }
 
-/// Being inside the library, with the lock held.
-pub struct Entry {
-    /// Inside user code inside the library: the lock stays with the outer entry.
+/// Holds the lock of the process while a call runs.
+pub struct Guard {
+    /// The call came from code of the user within another call: the outer guard keeps the lock.
     nested: bool,
     not_send: PhantomData<*mut ()>,
 }
 
-/// Goes inside. `None` where a signal handler interrupted the library: nothing can be done there.
+/// Acquires the lock. `None` in a signal handler that interrupted the library: it cannot be used there.
 #[inline(always)]
-pub fn enter() -> Option<Entry> {
-    let entry = Entry { nested: false, not_send: PhantomData };
-    match lock::take() {
-        Taken::Held => Some(entry),
-        other => enter_slowly(entry, other),
+pub fn enter() -> Option<Guard> {
+    let guard = Guard { nested: false, not_send: PhantomData };
+    match lock::acquire() {
+        Acquired::Held => Some(guard),
+        other => enter_slow(guard, other),
     }
 }
 
-/// Goes inside while the process ends, if it has ever been there and no other thread stays there for so
-/// long. A child of `fork()` that has not called the library has never been there.
-pub fn enter_in_time(limit: Duration) -> Option<Entry> {
-    let taken = lock::take_in_time(limit)?;
-    // SAFETY: the lock is held, and has been taken before; nobody borrows the state.
-    if taken == Taken::AfterFork && !unsafe { state() }.task.holds_back() {
-        // Nothing is to be done, and a child may go on as this task.
-        lock::give_untouched();
+/// Acquires the lock at the end of the process, if the process has ever used the library and other threads release the
+/// lock in time. A child of `fork()` that has not called the library has not used it.
+pub fn enter_timeout(limit: Duration) -> Option<Guard> {
+    let taken = lock::acquire_timeout(limit)?;
+    // SAFETY: the lock is held and was acquired before; the state is not borrowed.
+    if taken == Acquired::AfterFork && !unsafe { state() }.task.holds_back() {
+        // There is nothing to do, and a child may still take over the task.
+        lock::release_untouched();
         return None;
     }
-    enter_slowly(Entry { nested: false, not_send: PhantomData }, taken)
+    enter_slow(Guard { nested: false, not_send: PhantomData }, taken)
 }
 
 #[cold]
-fn enter_slowly(mut entry: Entry, taken: Taken) -> Option<Entry> {
+fn enter_slow(mut guard: Guard, taken: Acquired) -> Option<Guard> {
     match taken {
-        Taken::Held => Some(entry),
-        Taken::AfterFork => {
-            heir::used();
-            Some(entry)
+        Acquired::Held => Some(guard),
+        Acquired::AfterFork => {
+            takeover::used();
+            Some(guard)
         }
-        Taken::First => {
+        Acquired::First => {
             renew();
-            Some(entry)
+            Some(guard)
         }
-        Taken::Already => {
+        Acquired::Already => {
             if USER_CODE.swap(false, Relaxed) {
-                entry.nested = true;
-                return Some(entry);
+                guard.nested = true;
+                return Some(guard);
             }
             if lock::has_jumped() {
-                return Some(entry);
+                return Some(guard);
             }
-            mem::forget(entry);
+            mem::forget(guard);
             None
         }
-        Taken::Midst => {
-            mem::forget(entry);
+        Acquired::Interrupted => {
+            mem::forget(guard);
             None
         }
     }
 }
 
-/// Makes the state of a process that has none of its own: that of the parent whose place it takes, or a new one.
-/// What a parent left is thrown away then, without a touch to what the parent shares with its daemon and peers.
+/// Makes the state of a process that has none of its own: that of the parent whose task it takes over, or a new
+/// one. A new one replaces the copy of the parent's state, without touching what the parent shares with its daemon
+/// and peers.
 fn renew() {
     USER_CODE.store(false, Relaxed);
-    // Another thread of the parent may have waited.
+    // Other threads of the parent may have waited.
     lock::wait_at(0);
     JOINED.store(0, Relaxed);
-    trace::unsettle();
-    // SAFETY: the lock is held and nobody borrows the state: a new process has no other thread,
-    // and user code, the only place where a fork can happen inside, runs without a borrow.
+    trace::invalidate();
+    // SAFETY: the lock is held and the state is not borrowed: a new process has no other thread, and code of the
+    // user, the only place where a fork can happen within a call, runs without a borrow.
     let state = unsafe { &mut *PROCESS.state.get() };
     let Some(mut inherited) = state.take() else {
         *state = Some(State::new(&Environment::from_process()));
@@ -181,15 +182,15 @@ fn renew() {
     };
     let own = std::process::id();
     let open = inherited.task.is_connected() && !inherited.spawned;
-    if open && heir::claim(inherited.process) && inherited.task.inherit() {
+    if open && takeover::claim(inherited.process) && inherited.task.inherit() {
         data::pvmmyupid.store(own as c_int, Relaxed);
         trace::refresh(&inherited.task);
         *state = Some(State { process: own, ..inherited });
         return;
     }
-    heir::begin_anew();
+    takeover::begin_anew();
     data::begin_anew();
-    // The place that a spawn made is the parent's.
+    // The tid that a spawn has reserved is the parent's.
     let mut own = State::new(&Environment { cookie: None, ..Environment::from_process() });
     own.matcher = inherited.matcher;
     data::pvmmyctx.store(own.task.context(), Relaxed);
@@ -198,7 +199,7 @@ fn renew() {
     mem::forget(inherited.lists); // the program may still hold pointers into them
 }
 
-impl Drop for Entry {
+impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
         if self.nested {
@@ -209,27 +210,27 @@ impl Drop for Entry {
             crate::descriptors::arm(self);
         }
         self.pass_news_on();
-        lock::give();
+        lock::release();
     }
 }
 
-impl Entry {
-    /// The state, for a moment.
+impl Guard {
+    /// Borrows the state.
     #[inline(always)]
     pub fn state(&mut self) -> &mut State {
-        // SAFETY: the lock is held; the borrow of `self` keeps this entry from lending it twice,
-        // and entries further out lend nothing while this one lives (`user_code` takes them by
-        // `&mut`). `renew` filled it before the first entry of the process came to be.
+        // SAFETY: the lock is held. The borrow of `self` prevents a second borrow through this guard; outer guards
+        // are borrowed mutably while this one lives (`user_code`). `renew` filled the state before the first guard
+        // was made.
         unsafe { state() }
     }
 
-    /// The task, for a moment.
+    /// Borrows the task.
     #[inline(always)]
     pub fn task(&mut self) -> &mut Task {
         &mut self.state().task
     }
 
-    /// Runs code of the user. It may call the library, and even fork.
+    /// Runs code of the user, which may call the library and even fork.
     pub fn user_code<T>(&mut self, code: impl FnOnce() -> T) -> T {
         lock::announce_owner();
         USER_CODE.store(true, Relaxed);
@@ -241,42 +242,43 @@ impl Entry {
         value
     }
 
-    /// Does something long without the lock, if this entry can give it.
-    pub fn outside<T>(&mut self, long: impl FnOnce() -> T) -> T {
+    /// Does something long with the lock released, if this guard holds it.
+    pub fn unlocked<T>(&mut self, long: impl FnOnce() -> T) -> T {
         if self.nested {
             return long();
         }
         self.pass_news_on();
         let waiting = lock::wait_at(0);
-        lock::give();
+        lock::release();
         let value = long();
-        self.come_back();
+        self.reacquire();
         lock::wait_at(waiting);
         value
     }
 
-    fn come_back(&mut self) {
-        match lock::take() {
-            Taken::Held | Taken::AfterFork | Taken::Already => {}
-            Taken::First => renew(),
-            Taken::Midst => unreachable!("it has been given free"),
+    /// Acquires the lock again.
+    fn reacquire(&mut self) {
+        match lock::acquire() {
+            Acquired::Held | Acquired::AfterFork | Acquired::Already => {}
+            Acquired::First => renew(),
+            Acquired::Interrupted => unreachable!("the lock was released"),
         }
     }
 
-    /// Waits until the thread that sleeps on the descriptors has news.
+    /// Waits for a signal of the thread that sleeps on the descriptors.
     pub fn join(&mut self, limit: Option<Duration>) {
         if self.nested {
-            // The lock stays here, so the sleeper could not tell: look again soon.
+            // The outer call keeps the lock, so the sleeper cannot signal: try again soon.
             std::thread::sleep(limit.unwrap_or(NESTED_PAUSE).min(NESTED_PAUSE));
             return;
         }
         let seen = NEWS.load(Relaxed);
         JOINED.fetch_add(1, Relaxed);
-        self.outside(|| lock::futex_wait(&NEWS, seen, limit));
+        self.unlocked(|| lock::futex_wait(&NEWS, seen, limit));
         let _ = JOINED.fetch_update(Relaxed, Relaxed, |joined| joined.checked_sub(1));
     }
 
-    /// Wakes the threads that wait for news, if there are both.
+    /// Wakes the threads that wait for the sleeper, if something has come.
     #[inline(always)]
     fn pass_news_on(&mut self) {
         if JOINED.load(Relaxed) != 0 && self.task().take_news() {
@@ -284,40 +286,40 @@ impl Entry {
         }
     }
 
-    /// Wakes the threads that wait for the sleeper: one of them becomes it.
+    /// Wakes the threads that wait for the sleeper: one of them becomes the next sleeper.
     #[cold]
     pub fn wake_joined(&mut self) {
         NEWS.fetch_add(1, Relaxed);
         lock::futex_wake(&NEWS, i32::MAX);
     }
 
-    /// Whether threads wait for the sleeper.
+    /// Returns whether threads wait for the sleeper.
     pub fn others_wait(&self) -> bool {
         JOINED.load(Relaxed) != 0
     }
 
-    /// Takes in what has come, and does what it asks for at once: handlers, output of children.
+    /// Takes in what has come, runs message handlers and prints output of children.
     #[inline(always)]
     pub fn progress(&mut self) {
         self.task().progress();
-        self.attend();
+        self.run_callbacks();
     }
 
-    /// Runs handlers and prints output of children, if there can be any.
+    /// Runs message handlers and prints output of children, if there can be any.
     #[inline(always)]
-    pub fn attend(&mut self) {
-        if self.state().attentive {
-            self.attend_now();
+    pub fn run_callbacks(&mut self) {
+        if self.state().has_callbacks {
+            self.run_callbacks_now();
         }
     }
 
     #[inline(never)]
-    fn attend_now(&mut self) {
+    fn run_callbacks_now(&mut self) {
         handlers::run(self);
         catchout::print(self);
     }
 
-    /// Makes sure that the process is a task.
+    /// Enrolls the process unless it is a task already.
     #[inline(always)]
     pub fn enrolled(&mut self) -> Result<(), Code> {
         if self.task().is_enrolled() { Ok(()) } else { self.enroll() }
@@ -338,16 +340,16 @@ impl Entry {
             if !error.is_transient() || tries == ENROLL_TRIES {
                 return Err(error.code());
             }
-            self.outside(|| std::thread::sleep(ENROLL_PAUSE));
+            self.unlocked(|| std::thread::sleep(ENROLL_PAUSE));
             if self.task().is_enrolled() {
-                break; // another thread was faster
+                break; // another thread has enrolled meanwhile
             }
         }
         self.publish_identity();
         Ok(())
     }
 
-    /// Makes the process a task if there is a daemon; says nothing if there is none.
+    /// Enrolls the process if there is a daemon; prints nothing otherwise.
     #[cold]
     pub fn enroll_if_possible(&mut self) {
         let name = self.state().name.clone();
@@ -357,7 +359,7 @@ impl Entry {
         }
     }
 
-    /// Shows programs who the task is.
+    /// Sets the data symbols that identify the task.
     fn publish_identity(&mut self) {
         let task = self.task();
         let tid = task.tid().map_or(-1, |tid| tid.0 as c_int);
@@ -377,13 +379,13 @@ impl Entry {
         self.publish_settings();
     }
 
-    /// Whether the spawner of this process wants traces of it.
+    /// Returns whether the spawner of this process wants traces of it.
     pub fn spawned_to_trace(&mut self) -> bool {
         self.state().spawned_to_trace
     }
 
-    /// Makes the process a task, if that can be had without a word.
-    pub fn enrol_silently(&mut self) -> bool {
+    /// Tries once to enroll the process, for traces; prints nothing.
+    pub fn enroll_silently(&mut self) -> bool {
         self.state().spawned_to_trace = false; // one try
         let name = self.state().name.clone();
         let enrolled = self.task().enroll(&Environment { name, ..Environment::from_process() }).is_ok();
@@ -393,7 +395,7 @@ impl Entry {
         enrolled
     }
 
-    /// Shows programs where output and traces go.
+    /// Sets the data symbols that tell where output and traces go.
     pub fn publish_settings(&mut self) {
         let task = self.task();
         trace::refresh(task);
@@ -402,6 +404,5 @@ impl Entry {
     }
 }
 
-/// How long a call from user code waits before it looks again, while another thread sleeps on the
-/// descriptors.
+/// The pause between two tries of a call from code of the user, while another thread sleeps on the descriptors.
 const NESTED_PAUSE: Duration = Duration::from_micros(200);

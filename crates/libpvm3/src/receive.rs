@@ -1,7 +1,7 @@
 //! Receiving (contract 2.3).
 use crate::errors::{Failure, Outcome, call, lpvm_error};
 use crate::memory::store;
-use crate::process::{Entry, Matcher};
+use crate::process::{Guard, Matcher};
 use crate::send::bytes_of;
 use crate::trace::{address, ints, message, nothing, traced, traced_inline};
 use crate::wait::{wait, wait_on};
@@ -15,80 +15,80 @@ use std::ptr::NonNull;
 use std::slice;
 use std::time::Duration;
 
-/// How long a call looks for its message; `None` for ever.
+/// How long a call waits for its message; `None` is forever.
 type Limit = Option<Duration>;
 
 const AT_ONCE: Limit = Some(Duration::ZERO);
 
 /// `pvm_recv`, `pvm_nrecv`, `pvm_trecv`.
 #[inline(always)]
-fn receive(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
-    entry.enrolled()?;
-    if entry.task().in_handler() {
+fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
+    guard.enrolled()?;
+    if guard.task().in_handler() {
         return if limit == AT_ONCE { Ok(0) } else { Err(Code::NotImpl.into()) };
     }
-    entry.task().drop_receive_buffer();
-    if entry.state().matcher.is_some() {
-        return receive_by_matcher(entry, tid, tag, limit);
+    guard.task().drop_receive_buffer();
+    if guard.state().matcher.is_some() {
+        return receive_by_matcher(guard, tid, tag, limit);
     }
-    let filter = entry.task().filter(tid, tag);
+    let filter = guard.task().filter(tid, tag);
     if limit == AT_ONCE {
-        return receive_at_once(entry, &filter);
+        return receive_at_once(guard, &filter);
     }
-    let mut found = entry.task().try_receive(&filter);
-    if found.is_none() && limit.is_none() && entry.task().watch_first() {
-        found = entry.task().try_receive(&filter);
+    let mut found = guard.task().try_receive(&filter);
+    if found.is_none() && limit.is_none() && guard.task().watch_first() {
+        found = guard.task().try_receive(&filter);
     }
-    entry.attend();
+    guard.run_callbacks();
     match found {
         Some(mid) => Ok(mid),
-        None => receive_slowly(entry, &filter, limit),
+        None => receive_slow(guard, &filter, limit),
     }
 }
 
-/// Where a handler takes what has come, nothing is looked for behind it.
+/// Receives without a wait. If a handler takes the revealed message, the messages behind it are not searched.
 #[inline]
-fn receive_at_once(entry: &mut Entry, filter: &Filter) -> Outcome {
-    let found = entry.task().receive_at_once(filter);
-    entry.attend();
+fn receive_at_once(guard: &mut Guard, filter: &Filter) -> Outcome {
+    let found = guard.task().receive_at_once(filter);
+    guard.run_callbacks();
     match found {
         Some(mid) => Ok(mid),
-        None => daemon_gone(entry).unwrap_or(Ok(0)),
+        None => daemon_gone(guard).unwrap_or(Ok(0)),
     }
 }
 
 #[inline(never)]
-fn receive_slowly(entry: &mut Entry, filter: &Filter, limit: Limit) -> Outcome {
-    if let Some(gone) = daemon_gone(entry) {
+fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
+    if let Some(gone) = daemon_gone(guard) {
         return gone;
     }
-    let found = wait_on(entry, limit, &mut |entry| {
-        let found = entry.task().try_receive(filter);
-        entry.attend();
+    let found = wait_on(guard, limit, &mut |guard| {
+        let found = guard.task().try_receive(filter);
+        guard.run_callbacks();
         match found {
             Some(mid) => Some(Ok(mid)),
-            None => daemon_gone(entry),
+            None => daemon_gone(guard),
         }
     });
     found.unwrap_or_else(|| {
-        // It has waited for all that came.
-        entry.task().see_all();
+        // The call has waited, so all that came becomes visible.
+        guard.task().reveal_all();
         Ok(0)
     })
 }
 
-/// Without a daemon nothing can come any more; nor can what this process has no address space for.
+/// Returns why no message can come: the daemon is gone, or this process has no address space for it.
 #[inline(always)]
-fn daemon_gone<T>(entry: &mut Entry) -> Option<Result<T, Failure>> {
-    if entry.task().take_starved() {
+fn daemon_gone<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
+    if guard.task().take_starved() {
         return Some(Err(Code::NoMem.into()));
     }
-    if entry.task().is_connected() { None } else { Some(Err(Code::SysErr.into())) }
+    if guard.task().is_connected() { None } else { Some(Err(Code::SysErr.into())) }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_recv(tid: c_int, tag: c_int) -> c_int {
-    match crate::quick::receive(tid, tag) {
+    match crate::fast_path::receive(tid, tag) {
         Some(mid) => mid,
         None => recv(tid, tag),
     }
@@ -99,7 +99,7 @@ fn recv(tid: c_int, tag: c_int) -> c_int {
     traced_inline!(
         Event::Recv,
         move |task| ints(&[tid, tag, task.context()]),
-        || call("pvm_recv", |entry| receive(entry, tid, tag, None)),
+        || call("pvm_recv", |guard| receive(guard, tid, tag, None)),
         move |task, code| message(task, code),
     )
 }
@@ -109,7 +109,7 @@ pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
     traced_inline!(
         Event::Nrecv,
         move |task| ints(&[tid, tag, task.context()]),
-        || call("pvm_nrecv", |entry| receive(entry, tid, tag, AT_ONCE)),
+        || call("pvm_nrecv", |guard| receive(guard, tid, tag, AT_ONCE)),
         move |task, code| message(task, code),
     )
 }
@@ -119,21 +119,21 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::t
     traced_inline!(
         Event::Trecv,
         move |task| {
-            // SAFETY: null or a time that the caller gave.
+            // SAFETY: a time or null, as the caller promises.
             let limit = unsafe { limit.as_ref() };
             let (seconds, rest) = limit.map_or((-1, -1), |limit| (limit.tv_sec as c_int, limit.tv_usec as c_int));
             ints(&[tid, tag, task.context(), seconds, rest])
         },
         || {
-            // SAFETY: null or a time that the caller gave.
+            // SAFETY: a time or null, as the caller promises.
             let limit = unsafe { limit.as_ref() }.map(duration);
-            call("pvm_trecv", |entry| receive(entry, tid, tag, limit))
+            call("pvm_trecv", |guard| receive(guard, tid, tag, limit))
         },
         move |task, code| message(task, code),
     )
 }
 
-/// A time as C programs give it; negative ones are over at once, microseconds may be many.
+/// Converts a C time. A negative time is over at once; there may be more than a million microseconds.
 fn duration(time: &libc::timeval) -> Duration {
     const MICROSECONDS: i128 = 1_000_000;
     let microseconds = i128::from(time.tv_sec) * MICROSECONDS + i128::from(time.tv_usec);
@@ -143,31 +143,31 @@ fn duration(time: &libc::timeval) -> Duration {
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
     traced_inline!(Event::Probe, move |task| ints(&[tid, tag, task.context()]), || {
-        call("pvm_probe", |entry| {
-            entry.enrolled()?;
-            if entry.task().in_handler() {
+        call("pvm_probe", |guard| {
+            guard.enrolled()?;
+            if guard.task().in_handler() {
                 return Ok(0);
             }
-            if let Some(matcher) = entry.state().matcher {
-                return Ok(match_at_once(entry, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
+            if let Some(matcher) = guard.state().matcher {
+                return Ok(match_at_once(guard, &mut Selection::new(matcher, tid, tag))?.unwrap_or(0));
             }
-            let filter = entry.task().filter(tid, tag);
-            let found = entry.task().probe_at_once(&filter);
-            entry.attend();
+            let filter = guard.task().filter(tid, tag);
+            let found = guard.task().probe_at_once(&filter);
+            guard.run_callbacks();
             match found {
                 Some(mid) => Ok(mid),
-                None => daemon_gone(entry).unwrap_or(Ok(0)),
+                None => daemon_gone(guard).unwrap_or(Ok(0)),
             }
         })
     },)
 }
 
-/// What a user's matching function said so far.
+/// The state of a search with a user's matching function.
 struct Selection {
     matcher: Matcher,
     tid: c_int,
     tag: c_int,
-    /// Messages that it has seen and refused.
+    /// Messages that the function has refused.
     refused: std::collections::HashSet<c_int>,
 }
 
@@ -177,19 +177,19 @@ impl Selection {
     }
 }
 
-/// Shows the queued messages to the matching function: the first one that it takes at once, else
-/// the first of those that it rates highest.
-fn match_queued(entry: &mut Entry, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
+/// Shows the queued messages to the matching function. Returns the first message that it takes at once, or else the
+/// first of those that it rates highest.
+fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     const TAKE: c_int = 1;
-    let queued: Vec<c_int> = entry.task().queued().map(|(mid, ..)| mid).collect();
+    let queued: Vec<c_int> = guard.task().queued().map(|(mid, ..)| mid).collect();
     let (matcher, tid, tag) = (selection.matcher, selection.tid, selection.tag);
     let mut best = None;
     for mid in queued {
         if selection.refused.contains(&mid) {
             continue;
         }
-        // SAFETY: the function that the user gave for that.
-        match entry.user_code(|| unsafe { matcher(mid, tid, tag) }) {
+        // SAFETY: the user's function, with the arguments that it expects.
+        match guard.user_code(|| unsafe { matcher(mid, tid, tag) }) {
             code @ ..0 => return Err(Failure(code)),
             0 => drop(selection.refused.insert(mid)),
             TAKE => return Ok(Some(mid)),
@@ -200,40 +200,40 @@ fn match_queued(entry: &mut Entry, selection: &mut Selection) -> Result<Option<c
     Ok(best.map(|(_, mid)| mid))
 }
 
-/// Looks at what has been seen, and then at one message more.
-fn match_at_once(entry: &mut Entry, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
-    entry.task().catch_up();
-    if let Some(mid) = match_queued(entry, selection)? {
+/// Searches the visible messages, and then one more.
+fn match_at_once(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
+    guard.task().catch_up();
+    if let Some(mid) = match_queued(guard, selection)? {
         return Ok(Some(mid));
     }
-    entry.task().see_one();
-    entry.attend();
-    match_queued(entry, selection)
+    guard.task().reveal_one();
+    guard.run_callbacks();
+    match_queued(guard, selection)
 }
 
 #[inline(never)]
-fn receive_by_matcher(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
-    let Some(matcher) = entry.state().matcher else { return Ok(0) };
+fn receive_by_matcher(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
+    let Some(matcher) = guard.state().matcher else { return Ok(0) };
     let mut selection = Selection::new(matcher, tid, tag);
     if limit == AT_ONCE {
-        return match match_at_once(entry, &mut selection)? {
-            Some(mid) if entry.task().take_queued(mid) => Ok(mid),
-            _ => daemon_gone(entry).unwrap_or(Ok(0)),
+        return match match_at_once(guard, &mut selection)? {
+            Some(mid) if guard.task().take_queued(mid) => Ok(mid),
+            _ => daemon_gone(guard).unwrap_or(Ok(0)),
         };
     }
-    wait(entry, limit, |entry| match match_queued(entry, &mut selection) {
-        Ok(Some(mid)) => entry.task().take_queued(mid).then_some(Ok(mid)),
-        Ok(None) => daemon_gone(entry),
+    wait(guard, limit, |guard| match match_queued(guard, &mut selection) {
+        Ok(Some(mid)) => guard.task().take_queued(mid).then_some(Ok(mid)),
+        Ok(None) => daemon_gone(guard),
         Err(failure) => Some(Err(failure)),
     })
     .unwrap_or(Ok(0))
 }
 
-/// The matching function of programs that never set one: what the library itself does.
+/// The matching function of programs that have not set one: it matches as the library does.
 unsafe extern "C" fn default_matcher(mid: c_int, tid: c_int, tag: c_int) -> c_int {
-    crate::errors::call_silent(|entry| {
-        let info = entry.task().message_info(mid)?;
-        let ctx = entry.task().context();
+    crate::errors::call_silent(|guard| {
+        let info = guard.task().message_info(mid)?;
+        let ctx = guard.task().context();
         let fits = |wanted: c_int, found: c_int| wanted == pvm_task::ANY || wanted == found;
         Ok(c_int::from(fits(tid, info.src) && fits(tag, info.tag) && fits(ctx, info.ctx)))
     })
@@ -251,10 +251,10 @@ pub extern "C" fn pvm_recvf(matcher: Option<Matcher>) -> Option<Matcher> {
 }
 
 fn replace_matcher(matcher: Option<Matcher>) -> Option<Matcher> {
-    let Some(mut entry) = crate::process::enter() else { return Some(default_matcher) };
-    // Whoever puts the default back gets the fast way back too.
+    let Some(mut guard) = crate::process::enter() else { return Some(default_matcher) };
+    // A program that sets the default function gets the fast path back.
     let matcher = matcher.filter(|&matcher| matcher as *const () != default_matcher as *const ());
-    let previous = std::mem::replace(&mut entry.state().matcher, matcher);
+    let previous = std::mem::replace(&mut guard.state().matcher, matcher);
     Some(previous.unwrap_or(default_matcher))
 }
 
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn pvm_precv(
     length: *mut c_int,
 ) -> c_int {
     // SAFETY: data as the caller promises.
-    match unsafe { crate::quick::precv((tid, tag), data, count, data_type) } {
+    match unsafe { crate::fast_path::precv((tid, tag), data, count, data_type) } {
         Some(delivered) => {
             // SAFETY: places as the caller promises.
             unsafe { Places { source, tag: found_tag, length }.fill(&delivered) };
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn pvm_precv(
     }
 }
 
-/// Where the user wants sender, tag and length; each may be null.
+/// The places where the user wants sender, tag and length; each may be null.
 #[derive(Clone, Copy)]
 struct Places {
     source: *mut c_int,
@@ -338,15 +338,15 @@ unsafe extern "C" fn precv_any(
             };
             let kind = Kind::from_number(data_type).unwrap_or(Kind::Byte);
             let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
-            let code = call("pvm_precv", |entry| {
-                let delivered = precv(entry, tid, tag, &Room { start, bytes: room, kind })?;
+            let code = call("pvm_precv", |guard| {
+                let delivered = precv(guard, tid, tag, &Room { start, bytes: room, kind })?;
                 found.set(Some(delivered));
                 // SAFETY: as promised by the caller.
                 unsafe { places.fill(&delivered) };
                 delivered.failure.map_or(Ok(0), |code| Err(code.into()))
             });
             if count < 0 {
-                lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // said, and then taken for none
+                lpvm_error(b"pvm_upkbyte", Code::BadParam.number()); // printed, and then treated as none
             }
             code
         },
@@ -354,7 +354,7 @@ unsafe extern "C" fn precv_any(
     )
 }
 
-/// Where the user wants the data.
+/// The memory where the user wants the data.
 struct Room {
     start: *mut u8,
     bytes: usize,
@@ -362,41 +362,41 @@ struct Room {
 }
 
 impl Room {
-    /// One try.
+    /// Tries once to receive.
     #[inline(always)]
-    fn fill(&self, entry: &mut Entry, filter: &Filter) -> Option<pvm_task::Delivered> {
-        // SAFETY: the caller of `pvm_precv` promises that there is room and that nobody looks at
-        // it before the call returns; each try is over before the thread sleeps.
-        entry.task().try_precv(filter, self.kind, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
+    fn fill(&self, guard: &mut Guard, filter: &Filter) -> Option<pvm_task::Delivered> {
+        // SAFETY: the caller of `pvm_precv` promises that there is room, which is not used otherwise before the call
+        // returns. Each try ends before the thread sleeps.
+        guard.task().try_precv(filter, self.kind, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
     }
 }
 
-fn precv(entry: &mut Entry, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_task::Delivered, Failure> {
-    entry.enrolled()?;
-    if entry.task().in_handler() {
+fn precv(guard: &mut Guard, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+    guard.enrolled()?;
+    if guard.task().in_handler() {
         return Err(Code::NotImpl.into());
     }
-    let filter = entry.task().filter(tid, tag);
-    match room.fill(entry, &filter) {
+    let filter = guard.task().filter(tid, tag);
+    match room.fill(guard, &filter) {
         Some(delivered) => {
-            entry.attend();
+            guard.run_callbacks();
             Ok(delivered)
         }
-        None => precv_slowly(entry, &filter, room),
+        None => precv_slow(guard, &filter, room),
     }
 }
 
 #[inline(never)]
-fn precv_slowly(entry: &mut Entry, filter: &Filter, room: &Room) -> Result<pvm_task::Delivered, Failure> {
-    entry.task().begin_precv(filter, room.bytes);
-    let delivered = wait_on(entry, None, &mut |entry| {
-        let delivered = room.fill(entry, filter);
-        entry.attend();
+fn precv_slow(guard: &mut Guard, filter: &Filter, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+    guard.task().begin_precv(filter, room.bytes);
+    let delivered = wait_on(guard, None, &mut |guard| {
+        let delivered = room.fill(guard, filter);
+        guard.run_callbacks();
         match delivered {
             Some(delivered) => Some(Ok(delivered)),
-            None => daemon_gone(entry),
+            None => daemon_gone(guard),
         }
     });
-    entry.task().end_precv();
+    guard.task().end_precv();
     delivered.unwrap_or(Err(Code::SysErr.into()))
 }

@@ -1,11 +1,11 @@
-//! Tasks that serve the machine: hoster, tasker, resource manager, tracer (contract 2.12).
+//! Registration of servers of the machine: hoster, tasker, resource manager, tracer (contract 2.12).
 use crate::errors::{Outcome, call};
 use crate::lists::{CHostInfo, HostList};
 use crate::mailbox::put_body;
 use crate::memory::{bytes, store};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{ints, nothing, text, traced_code};
-use crate::wait::{request, unexpected};
+use crate::wait::{request, wrong_reply};
 use pvm_core::codes::CLASS_TRACER;
 use pvm_core::encoding::Writer;
 use pvm_core::events::Event;
@@ -13,7 +13,7 @@ use pvm_core::proto::{ByteBuf, Reply, Request, Role, TraceSettings};
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
-/// Which servers this task is: each call of the same function turns it round.
+/// The servers that this task is. Each call of the same function toggles its entry.
 #[derive(Default)]
 pub struct Registered {
     hoster: bool,
@@ -22,49 +22,49 @@ pub struct Registered {
 }
 
 fn toggle(
-    entry: &mut Entry,
+    guard: &mut Guard,
     role: Role,
     which: fn(&mut Registered) -> &mut bool,
 ) -> Result<bool, crate::errors::Failure> {
-    let on = !*which(&mut entry.state().registered);
-    request(entry, Request::Register { role, on })?;
-    *which(&mut entry.state().registered) = on;
+    let on = !*which(&mut guard.state().registered);
+    request(guard, Request::Register { role, on })?;
+    *which(&mut guard.state().registered) = on;
     Ok(on)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_reg_hoster() -> c_int {
     traced_code(Event::RegHoster, nothing, || {
-        call("pvm_reg_hoster", |entry| toggle(entry, Role::Hoster, |registered| &mut registered.hoster).map(|_| 0))
+        call("pvm_reg_hoster", |guard| toggle(guard, Role::Hoster, |registered| &mut registered.hoster).map(|_| 0))
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_reg_tasker() -> c_int {
     traced_code(Event::RegTasker, nothing, || {
-        call("pvm_reg_tasker", |entry| toggle(entry, Role::Tasker, |registered| &mut registered.tasker).map(|_| 0))
+        call("pvm_reg_tasker", |guard| toggle(guard, Role::Tasker, |registered| &mut registered.tasker).map(|_| 0))
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_reg_rm(list: *mut *mut CHostInfo) -> c_int {
     traced_code(Event::RegRm, nothing, || {
-        call("pvm_reg_rm", |entry| {
-            match request(entry, Request::Register { role: Role::ResourceManager, on: true })? {
+        call("pvm_reg_rm", |guard| {
+            match request(guard, Request::Register { role: Role::ResourceManager, on: true })? {
                 Reply::Manager { previous, hosts } => {
-                    let lists = &mut entry.state().lists;
+                    let lists = &mut guard.state().lists;
                     lists.manager_hosts = HostList::new(hosts);
-                    // SAFETY: the place that the caller gave for it, or null.
+                    // SAFETY: a place for the result or null, as the caller promises.
                     unsafe { store(list, lists.manager_hosts.as_mut_ptr()) };
                     Ok(previous.0 as c_int)
                 }
-                other => Ok(unexpected(other)?),
+                other => Ok(wrong_reply(other)?),
             }
         })
     })
 }
 
-/// What a tracer wants of every task.
+/// What a tracer wants from every task.
 struct TraceWish<'a> {
     trace: (c_int, c_int),
     output: (c_int, c_int),
@@ -93,24 +93,24 @@ pub unsafe extern "C" fn pvm_reg_tracer(
             values
         },
         || {
-            call("pvm_reg_tracer", |entry| {
+            call("pvm_reg_tracer", |guard| {
                 // SAFETY: a mask, which is a C string, as the caller promises.
                 let mask = unsafe { bytes(mask) }.unwrap_or_default();
                 let (trace, output) = ((trace_context, trace_tag), (output_context, output_tag));
-                register_tracer(entry, &TraceWish { trace, output, mask, buffer, options })
+                register_tracer(guard, &TraceWish { trace, output, mask, buffer, options })
             })
         },
     )
 }
 
-fn register_tracer(entry: &mut Entry, wish: &TraceWish<'_>) -> Outcome {
-    if !toggle(entry, Role::Tracer, |registered| &mut registered.tracer)? {
+fn register_tracer(guard: &mut Guard, wish: &TraceWish<'_>) -> Outcome {
+    if !toggle(guard, Role::Tracer, |registered| &mut registered.tracer)? {
         return Ok(0);
     }
-    let tid = entry.task().tid().map_or(0, |tid| tid.0 as c_int);
+    let tid = guard.task().tid().map_or(0, |tid| tid.0 as c_int);
     let body = Writer::new().int(tid).int(wish.trace.0).int(wish.trace.1).int(wish.output.0).int(wish.output.1);
     let body = body.string(wish.mask).int(wish.buffer).int(wish.options);
-    put_body(entry, CLASS_TRACER.as_bytes(), 0, body.finish())?;
+    put_body(guard, CLASS_TRACER.as_bytes(), 0, body.finish())?;
     let settings = TraceSettings {
         trace_tid: tid,
         trace_ctx: wish.trace.0,
@@ -123,6 +123,6 @@ fn register_tracer(entry: &mut Entry, wish: &TraceWish<'_>) -> Outcome {
         mask: ByteBuf::from(crate::data::mask_characters(wish.mask)),
         ..TraceSettings::default()
     };
-    request(entry, Request::SetTracer(settings))?;
+    request(guard, Request::SetTracer(settings))?;
     Ok(0)
 }

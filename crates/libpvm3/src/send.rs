@@ -1,44 +1,44 @@
 //! Sending (contract 2.2).
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
+use crate::fast_path;
 use crate::memory::items;
-use crate::process::Entry;
-use crate::quick;
+use crate::process::Guard;
 use crate::trace::{address, ints, sending_bytes, traced_inline};
 use crate::wait::wait;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
-use pvm_task::{Kind, Quick, Submit, Task};
+use pvm_task::{FastSend, Kind, Submit, Task};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
 
-/// Sends, and waits where the daemon first has to introduce the receiver.
+/// Sends; waits if the daemon has to introduce the receiver first.
 #[inline(always)]
-pub fn submit(entry: &mut Entry, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
-    entry.enrolled()?;
-    if entry.state().attentive {
-        look_first(entry);
+pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
+    guard.enrolled()?;
+    if guard.state().has_callbacks {
+        poll_before_send(guard);
     }
-    if !entry.task().is_connected() {
+    if !guard.task().is_connected() {
         return Err(Code::SysErr.into());
     }
-    match send(entry.task())? {
+    match send(guard.task())? {
         Submit::Done => Ok(0),
-        Submit::Again => Ok(submit_slowly(entry, &mut send)?),
+        Submit::Again => Ok(submit_slow(guard, &mut send)?),
     }
 }
 
-/// Handlers and output of children want a look at what has come before each send.
+/// Takes in a message before a send, for handlers and output of children.
 #[inline(never)]
-fn look_first(entry: &mut Entry) {
-    entry.task().see_one();
-    entry.attend();
+fn poll_before_send(guard: &mut Guard) {
+    guard.task().reveal_one();
+    guard.run_callbacks();
 }
 
 #[cold]
-fn submit_slowly(entry: &mut Entry, send: &mut dyn FnMut(&mut Task) -> Result<Submit, Code>) -> Result<c_int, Code> {
-    wait(entry, None, |entry| match send(entry.task()) {
+fn submit_slow(guard: &mut Guard, send: &mut dyn FnMut(&mut Task) -> Result<Submit, Code>) -> Result<c_int, Code> {
+    wait(guard, None, |guard| match send(guard.task()) {
         Ok(Submit::Again) => None,
         Ok(Submit::Done) => Some(Ok(0)),
         Err(code) => Some(Err(code)),
@@ -48,10 +48,10 @@ fn submit_slowly(entry: &mut Entry, send: &mut dyn FnMut(&mut Task) -> Result<Su
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
-    match quick::send(tid, tag) {
-        Quick::Done => 0,
-        Quick::NotDone => send(tid, tag),
-        Quick::Wake => quick::wake(tid),
+    match fast_path::send(tid, tag) {
+        FastSend::Done => 0,
+        FastSend::NotDone => send(tid, tag),
+        FastSend::Wake => fast_path::wake(tid),
     }
 }
 
@@ -59,7 +59,7 @@ pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
 fn send(tid: c_int, tag: c_int) -> c_int {
     traced_inline!(Event::Send, move |task| ints(&[sending_bytes(task), tid, tag, task.context()]), || call(
         "pvm_send",
-        |entry| submit(entry, |task| task.send(tid, tag))
+        |guard| submit(guard, |task| task.send(tid, tag))
     ),)
 }
 
@@ -75,20 +75,20 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
             values
         },
         || {
-            call("pvm_mcast", |entry| {
-                entry.enrolled()?;
+            call("pvm_mcast", |guard| {
+                guard.enrolled()?;
                 if count < 0 {
                     return Err(Code::BadParam.into());
                 }
                 // SAFETY: tids as the caller promises.
                 let tids = unsafe { items(tids, count) }?;
-                submit(entry, |task| task.multicast(tids, tag))
+                submit(guard, |task| task.multicast(tids, tag))
             })
         },
     )
 }
 
-/// Bytes of so many items of a data type; a negative count is none.
+/// Returns the size of items of a data type in bytes. A negative count stands for none.
 pub fn bytes_of(count: c_int, data_type: c_int) -> Result<usize, Code> {
     const STRING: c_int = 0;
     match Kind::from_number(data_type) {
@@ -107,10 +107,10 @@ pub unsafe extern "C" fn pvm_psend(
     data_type: c_int,
 ) -> c_int {
     // SAFETY: data as the caller promises.
-    match unsafe { quick::psend(tid, tag, data, count, data_type) } {
-        Quick::Done => 0,
-        Quick::NotDone => psend(tid, tag, data, count, data_type),
-        Quick::Wake => quick::wake(tid),
+    match unsafe { fast_path::psend(tid, tag, data, count, data_type) } {
+        FastSend::Done => 0,
+        FastSend::NotDone => psend(tid, tag, data, count, data_type),
+        FastSend::Wake => fast_path::wake(tid),
     }
 }
 
@@ -130,12 +130,12 @@ fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c
                 Err(code) => return lpvm_error(b"pvm_psend", code.number()),
             };
             if count < 0 {
-                lpvm_error(b"pvm_pkbyte", Code::BadParam.number()); // said, and then taken for none
+                lpvm_error(b"pvm_pkbyte", Code::BadParam.number()); // printed, and then treated as none
             }
             let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast_mut().cast() };
             // SAFETY: data as the caller promises.
             let body = unsafe { slice::from_raw_parts(data, bytes) };
-            match call_silent(|entry| submit(entry, |task| task.psend(tid, tag, body))) {
+            match call_silent(|guard| submit(guard, |task| task.psend(tid, tag, body))) {
                 code @ ..0 => psend_failed(code),
                 done => done,
             }
@@ -143,7 +143,7 @@ fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c
     )
 }
 
-/// In 3.4.6 this is two calls one in the other, and both say so.
+/// Prints the failure twice, as 3.4.6 does: there this is a call within a call.
 #[cold]
 fn psend_failed(code: c_int) -> c_int {
     if code == Code::BadParam.number() {

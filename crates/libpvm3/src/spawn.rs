@@ -1,9 +1,9 @@
-//! Starting tasks (contract 2.5), and the variables that they inherit.
+//! Spawning tasks (contract 2.5), and the variables that they inherit.
 use crate::errors::{Failure, Outcome, call, note_if_all_failed};
 use crate::memory::{bytes, required_bytes, store_all, string_array};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{text, traced};
-use crate::wait::{request, unexpected};
+use crate::wait::{request, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::Reply;
@@ -13,12 +13,12 @@ use std::cell::RefCell;
 use std::ffi::{CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Lists the variables that spawned tasks get.
+/// The variable that lists the variables for spawned tasks.
 const EXPORT: &str = "PVM_EXPORT";
-/// More spawn flags, for all spawns of a program.
+/// The variable with further flags for all spawns of a program.
 const EXTRA_FLAGS: &str = "PVMTASK";
 
-/// What a program asks for.
+/// The arguments of a spawn.
 struct Wanted<'a> {
     file: &'a [u8],
     arguments: Vec<&'a [u8]>,
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn pvm_spawn(
         Event::Spawn,
         before,
         || {
-            call("pvm_spawn", |entry| {
+            call("pvm_spawn", |guard| {
                 // SAFETY: strings as the caller promises.
                 let wanted = unsafe {
                     Wanted {
@@ -58,8 +58,8 @@ pub unsafe extern "C" fn pvm_spawn(
                         count,
                     }
                 };
-                entry.enrolled()?;
-                let started = spawn(entry, &wanted)?;
+                guard.enrolled()?;
+                let started = spawn(guard, &wanted)?;
                 // SAFETY: room for `count` tids, as the caller promises, or null.
                 unsafe { store_all(tids, count, &started) };
                 note_if_all_failed(&started);
@@ -73,29 +73,29 @@ pub unsafe extern "C" fn pvm_spawn(
     )
 }
 
-fn spawn(entry: &mut Entry, wanted: &Wanted<'_>) -> Result<Vec<c_int>, Failure> {
+fn spawn(guard: &mut Guard, wanted: &Wanted<'_>) -> Result<Vec<c_int>, Failure> {
     let Wanted { file, arguments, flags, place, count } = wanted;
-    let spawn = entry.task().spawn_request(file, arguments, *flags, place, *count, &exported())?;
-    match request(entry, spawn)? {
+    let spawn = guard.task().spawn_request(file, arguments, *flags, place, *count, &exported())?;
+    match request(guard, spawn)? {
         Reply::Tids(tids) => Ok(tids),
-        other => Ok(unexpected(other)?),
+        other => Ok(wrong_reply(other)?),
     }
 }
 
 fn extra_flags() -> c_int {
     let text = std::env::var_os(EXTRA_FLAGS).unwrap_or_default();
     let Ok(text) = CString::new(text.into_vec()) else { return 0 };
-    // SAFETY: a C string; where the number ends is of no interest.
+    // SAFETY: a C string; the end of the number is not needed.
     unsafe { libc::strtol(text.as_ptr(), std::ptr::null_mut(), 0) as c_int }
 }
 
-/// The names in `PVM_EXPORT`.
+/// Returns the names in `PVM_EXPORT`.
 fn exported_names() -> Vec<Vec<u8>> {
     let list = std::env::var_os(EXPORT).unwrap_or_default();
     list.as_bytes().split(|&byte| byte == b':').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// `PVM_EXPORT` itself and the variables that it names, as far as they are set.
+/// Returns `PVM_EXPORT` itself and the variables that it names, as far as they are set.
 fn exported() -> Vec<Vec<u8>> {
     let Some(list) = std::env::var_os(EXPORT) else { return Vec::new() };
     let assignment = |name: &[u8], value: &[u8]| [name, b"=", value].concat();
@@ -133,12 +133,12 @@ fn change_export(function: &'static str, name: Option<&[u8]>, change: impl FnOnc
     })
 }
 
-/// Sets a variable of the process's environment, where C programs see it.
+/// Sets a variable of the environment that C programs see.
 pub fn set_variable(name: &str, value: &[u8]) -> Outcome {
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| Failure::from(Code::BadParam));
     let (name, value) = (text(name.as_bytes())?, text(value)?);
-    // SAFETY: two C strings. As with every change of the environment, no other thread may read it
-    // in the same moment; the calls that come here are documented to change it.
+    // SAFETY: two C strings. As with every change of the environment, no other thread may read it at the same time; the
+    // calls that come here are documented to change it.
     match unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) } {
         0 => Ok(0),
         _ => Err(Code::NoMem.into()),

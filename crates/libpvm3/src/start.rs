@@ -1,7 +1,7 @@
-//! `pvm_start_pvmd` (contract 2.7): a machine from inside a program.
+//! `pvm_start_pvmd` (contract 2.7): a program starts a machine.
 use crate::errors::{Outcome, call};
 use crate::memory::strings;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::spawn::set_variable;
 use crate::trace::{texts, traced_code};
 use crate::wait::request;
@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The longest line that names the daemon's socket, in bytes.
+/// The longest line with the path of the daemon's socket, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
 
 #[unsafe(no_mangle)]
@@ -30,32 +30,32 @@ pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char,
             vec![Value::Int(block), texts(&unsafe { strings(argv, argc) }.unwrap_or_default())]
         },
         || {
-            call("pvm_start_pvmd", |entry| {
+            call("pvm_start_pvmd", |guard| {
                 // SAFETY: strings as the caller promises.
                 let arguments: Vec<Vec<u8>> = unsafe { strings(argv, argc) }?.into_iter().map(<[u8]>::to_vec).collect();
-                start(entry, &arguments, block != 0)
+                start(guard, &arguments, block != 0)
             })
         },
     )
 }
 
-/// Starts a daemon and enrols. The daemon says where it listens when its host is ready; `block`
-/// waits for those of its hostfile, too.
-fn start(entry: &mut Entry, arguments: &[Vec<u8>], block: bool) -> Outcome {
+/// Starts a daemon and enrolls. The daemon prints the path of its socket when its host is ready. `block`: waits for the
+/// hosts of its hostfile too.
+fn start(guard: &mut Guard, arguments: &[Vec<u8>], block: bool) -> Outcome {
     if Environment::from_process().places.connect().is_ok() {
         return Err(Code::DupHost.into());
     }
-    let launched = entry.outside(|| daemon_program().and_then(|program| launch(&program, arguments)));
+    let launched = guard.unlocked(|| daemon_program().and_then(|program| launch(&program, arguments)));
     let socket = launched.ok_or(Code::CantStart)?;
     set_variable("PVMSOCK", &socket)?;
-    entry.enrolled()?;
+    guard.enrolled()?;
     if block {
-        request(entry, Request::AwaitHosts)?;
+        request(guard, Request::AwaitHosts)?;
     }
     Ok(0)
 }
 
-/// Where the daemon's program is: beside this library, else where `PVM_ROOT` or `PATH` say.
+/// Finds the daemon's program: beside this library, or by `PVM_ROOT`, or by `PATH`.
 fn daemon_program() -> Option<PathBuf> {
     let beside = own_directory().map(|directory| directory.join("../bin/pvmd"));
     let root = std::env::var_os("PVM_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from);
@@ -66,11 +66,11 @@ fn daemon_program() -> Option<PathBuf> {
     known.into_iter().flatten().chain(searched).find(|path| path.is_file())
 }
 
-/// The directory of the file that holds this code.
+/// Returns the directory of the file that holds this code.
 fn own_directory() -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let address = own_directory as *const libc::c_void;
-    // SAFETY: an address of this code, and room for the answer.
+    // SAFETY: an address of this code, and memory for the answer.
     if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
         return None;
     }
@@ -84,19 +84,19 @@ fn own_directory() -> Option<PathBuf> {
     Some(file.canonicalize().ok()?.parent()?.to_owned())
 }
 
-/// Starts the daemon in a session of its own, as nobody's child, so that neither the terminal's
-/// end nor this program's end concerns it. The line that names its socket.
+/// Starts the daemon in a session of its own, as a child of init, so that it outlives the terminal and this program.
+/// Returns the path of its socket.
 fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
     let _floor = Floor::lay();
     let mut command = Command::new(program);
     command.args(arguments.iter().map(|argument| OsStr::from_bytes(argument)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    // SAFETY: calls only what may be called between fork and exec.
+    // SAFETY: it calls only what is allowed between fork and exec.
     unsafe { command.pre_exec(step_aside) };
     let mut child = command.spawn().ok()?;
     let output = child.stdout.take()?;
-    // What was started is the parent of the daemon, and has ended at once.
-    // (A program that ignores SIGCHLD or waits for all children is told so instead of us.)
+    // The child is the parent of the daemon, and exits at once. (In a program that ignores SIGCHLD, or waits for
+    // all its children, this wait fails.)
     let _ = child.wait();
     let mut line = Vec::new();
     BufReader::new(output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).ok()?;
@@ -104,6 +104,7 @@ fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some(socket).filter(|socket| Path::new(OsStr::from_bytes(socket)).is_absolute())
 }
 
+/// Forks in the child: the daemon goes on as a grandchild, in a session of its own.
 fn step_aside() -> std::io::Result<()> {
     // SAFETY: after a fork only calls that are safe there; the parent half ends at once.
     unsafe {

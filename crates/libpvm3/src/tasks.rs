@@ -1,12 +1,12 @@
-//! Coming and going, and what tasks know of one another (contract 2.5).
+//! Enrolling and leaving, and what tasks know of one another (contract 2.5).
 use crate::data::{self, pvmmyctx, pvmnsibs, pvmsibtids};
 use crate::errors::{call, call_quiet, call_silent, lpvm_error};
 use crate::lists::{CTaskInfo, TaskList};
 use crate::memory::{items, store};
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::trace::{ints, nothing, traced, traced_code};
-use crate::wait::{request, unexpected};
-use crate::{catchout, handlers, heir};
+use crate::wait::{request, wrong_reply};
+use crate::{catchout, handlers, takeover};
 use pvm_core::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_ROUTE_ADD};
 use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering::Relaxed;
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_mytid() -> c_int {
     traced_code(Event::Mytid, nothing, || {
-        call("pvm_mytid", |entry| {
-            entry.enrolled()?;
-            Ok(entry.task().tid().ok_or(Code::SysErr)?.0 as c_int)
+        call("pvm_mytid", |guard| {
+            guard.enrolled()?;
+            Ok(guard.task().tid().ok_or(Code::SysErr)?.0 as c_int)
         })
     })
 }
@@ -31,9 +31,9 @@ pub extern "C" fn pvm_mytid() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_parent() -> c_int {
     traced_code(Event::Parent, nothing, || {
-        call_quiet("pvm_parent", &[Code::NoParent, Code::ParentNotSet], |entry| {
-            entry.enrolled()?;
-            Ok(entry.task().parent()?.0 as c_int)
+        call_quiet("pvm_parent", &[Code::NoParent, Code::ParentNotSet], |guard| {
+            guard.enrolled()?;
+            Ok(guard.task().parent()?.0 as c_int)
         })
     })
 }
@@ -41,19 +41,19 @@ pub extern "C" fn pvm_parent() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_exit() -> c_int {
     traced_code(Event::Exit, nothing, || {
-        call("pvm_exit", |entry| {
-            if !entry.task().is_enrolled() {
+        call("pvm_exit", |guard| {
+            if !guard.task().is_enrolled() {
                 return Ok(0);
             }
-            if entry.task().in_handler() {
+            if guard.task().in_handler() {
                 return Err(Code::NotImpl.into());
             }
-            let collected = catchout::finish(entry);
-            entry.task().begin_leave();
-            handlers::run(entry);
+            let collected = catchout::finish(guard);
+            guard.task().begin_leave();
+            handlers::run(guard);
             // SAFETY: null stands for all streams.
             unsafe { libc::fflush(null_mut()) };
-            let left = leave(entry);
+            let left = leave(guard);
             collected.and(left)?;
             Ok(0)
         })
@@ -61,31 +61,31 @@ pub extern "C" fn pvm_exit() -> c_int {
 }
 
 /// Leaves the machine.
-fn leave(entry: &mut Entry) -> Result<(), Code> {
-    crate::trace::finish(entry);
-    let left = entry.task().leave();
-    crate::trace::refresh(entry.task());
-    entry.state().attentive = false;
-    entry.state().registered = Default::default();
-    entry.state().watched = None;
-    entry.state().lists.siblings = Vec::new();
+fn leave(guard: &mut Guard) -> Result<(), Code> {
+    crate::trace::finish(guard);
+    let left = guard.task().leave();
+    crate::trace::refresh(guard.task());
+    guard.state().has_callbacks = false;
+    guard.state().registered = Default::default();
+    guard.state().watched = None;
+    guard.state().lists.siblings = Vec::new();
     data::forget_identity();
-    pvmmyctx.store(entry.task().context(), Relaxed);
+    pvmmyctx.store(guard.task().context(), Relaxed);
     left
 }
 
-/// `pvmendtask`: leaves the machine without a word: nobody is waited for, no handler runs, and nothing can go
-/// wrong. A child of `fork()` calls it to have nothing to do with what its parent is.
+/// `pvmendtask`: leaves the machine at once: it waits for no child, runs no handler and cannot fail. A child of
+/// `fork()` calls it to give up its parent's task.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmendtask() -> c_int {
-    heir::renounce();
-    call_silent(|entry| {
-        if entry.task().in_handler() {
+    takeover::renounce();
+    call_silent(|guard| {
+        if guard.task().in_handler() {
             return Err(Code::NotImpl.into());
         }
-        if entry.task().is_enrolled() {
-            // The daemon sees the end of the connection anyway.
-            let _ = leave(entry);
+        if guard.task().is_enrolled() {
+            // The daemon notices the end of the connection in any case.
+            let _ = leave(guard);
         }
         Ok(0)
     })
@@ -96,17 +96,17 @@ pub extern "C" fn pvm_tidtohost(tid: c_int) -> c_int {
     tid & HOST_MASK as c_int
 }
 
-/// Sends a signal, without a word about failures.
+/// Sends a signal; does not print failures.
 fn signal(tid: c_int, signal: c_int) -> c_int {
-    call_silent(|entry| {
-        entry.enrolled()?;
+    call_silent(|guard| {
+        guard.enrolled()?;
         let tid = task_tid(tid)?;
-        request(entry, Request::Signal { tid, signal })?;
+        request(guard, Request::Signal { tid, signal })?;
         Ok(0)
     })
 }
 
-/// A tid that can be a task's.
+/// Checks that a tid can be that of a task.
 fn task_tid(tid: c_int) -> Result<Tid, Code> {
     Some(Tid(tid as u32)).filter(|tid| tid.is_task()).ok_or(Code::BadParam)
 }
@@ -123,7 +123,7 @@ pub extern "C" fn pvm_sendsig(tid: c_int, number: c_int) -> c_int {
     traced_code(Event::Sendsig, |_| ints(&[tid, number]), || send_signal(tid, number))
 }
 
-/// In 3.4.6 this is two calls one in the other, and both say so when they fail.
+/// Prints a failure twice, as 3.4.6 does: there this is a call within a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
     traced_code(
@@ -142,13 +142,13 @@ pub extern "C" fn pvm_pstat(tid: c_int) -> c_int {
         Event::Pstat,
         |_| ints(&[tid]),
         || {
-            call_quiet("pvm_pstat", &[Code::NoTask], |entry| {
-                entry.enrolled()?;
+            call_quiet("pvm_pstat", &[Code::NoTask], |guard| {
+                guard.enrolled()?;
                 let tid = task_tid(tid)?;
-                match request(entry, Request::TaskStatus(tid))? {
+                match request(guard, Request::TaskStatus(tid))? {
                     Reply::Code(0) | Reply::Done => Ok(0),
                     Reply::Code(code) => Err(crate::errors::Failure(code)),
-                    other => Ok(unexpected(other)?),
+                    other => Ok(wrong_reply(other)?),
                 }
             })
         },
@@ -163,23 +163,23 @@ pub unsafe extern "C" fn pvm_tasks(place: c_int, count: *mut c_int, list: *mut *
         Event::Tasks,
         |_| ints(&[place]),
         || {
-            call("pvm_tasks", |entry| {
-                entry.state().lists.tasks = TaskList::default();
-                // SAFETY: the place that the caller gave for it, or null.
+            call("pvm_tasks", |guard| {
+                guard.state().lists.tasks = TaskList::default();
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(count, 0) };
-                match request(entry, Request::Tasks(Tid(place as u32)))? {
+                match request(guard, Request::Tasks(Tid(place as u32)))? {
                     Reply::Tasks(tasks) => {
-                        let lists = &mut entry.state().lists;
+                        let lists = &mut guard.state().lists;
                         lists.tasks = TaskList::new(tasks);
                         found.set(lists.tasks.len());
-                        // SAFETY: places that the caller gave for it, or null.
+                        // SAFETY: places for the results or null, as the caller promises.
                         unsafe {
                             store(count, lists.tasks.len());
                             store(list, lists.tasks.as_mut_ptr());
                         }
                         Ok(0)
                     }
-                    other => Ok(unexpected(other)?),
+                    other => Ok(wrong_reply(other)?),
                 }
             })
         },
@@ -193,36 +193,36 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
         Event::Siblings,
         nothing,
         || {
-            call("pvm_siblings", |entry| {
-                entry.enrolled()?;
-                if entry.state().lists.siblings.is_empty() {
-                    let Reply::Tids(tids) = request(entry, Request::Siblings)? else { return Err(Code::BadMsg.into()) };
-                    entry.state().lists.siblings = tids;
+            call("pvm_siblings", |guard| {
+                guard.enrolled()?;
+                if guard.state().lists.siblings.is_empty() {
+                    let Reply::Tids(tids) = request(guard, Request::Siblings)? else { return Err(Code::BadMsg.into()) };
+                    guard.state().lists.siblings = tids;
                 }
-                let siblings = &mut entry.state().lists.siblings;
+                let siblings = &mut guard.state().lists.siblings;
                 let count = siblings.len() as c_int;
                 pvmnsibs.store(count, Relaxed);
                 pvmsibtids.store(siblings.as_mut_ptr(), Relaxed);
-                // SAFETY: the place that the caller gave for it, or null.
+                // SAFETY: a place for the result or null, as the caller promises.
                 unsafe { store(list, siblings.as_mut_ptr()) };
                 Ok(count)
             })
         },
         |_, _| {
-            // SAFETY: these are ours, as of the last call.
+            // SAFETY: the last call has set both.
             let tids = unsafe { items(pvmsibtids.load(Relaxed), pvmnsibs.load(Relaxed)) };
             vec![Value::Ints(tids.unwrap_or_default().to_vec())]
         },
     )
 }
 
-/// The tids that a request for notifies names.
+/// Returns the tids that a request for notifies names.
 ///
 /// # Safety
-/// `tids` are `count` of them, or null.
+/// `tids` points to `count` tids, or is null.
 unsafe fn named_tids<'a>(what: c_int, count: c_int, tids: *const c_int) -> Result<&'a [c_int], Code> {
     match what & !NOTIFY_CANCEL {
-        // In these two the count is one of messages, and tids mean nothing.
+        // In these two the count is a number of messages, and tids have no meaning.
         NOTIFY_HOST_ADD | NOTIFY_ROUTE_ADD => Ok(&[]),
         // SAFETY: as promised by the caller.
         _ => unsafe { items(tids, count) },
@@ -239,14 +239,14 @@ pub unsafe extern "C" fn pvm_notify(what: c_int, tag: c_int, count: c_int, tids:
             vec![Value::Int(what), Value::Int(tag), Value::Ints(tids.to_vec())]
         },
         || {
-            call("pvm_notify", |entry| {
-                entry.enrolled()?;
+            call("pvm_notify", |guard| {
+                guard.enrolled()?;
                 // SAFETY: tids as the caller promises.
                 let tids = unsafe { named_tids(what, count, tids) }?;
-                if let Some(notify) = entry.task().notify(what, tag, count, tids)? {
-                    request(entry, notify)?;
+                if let Some(notify) = guard.task().notify(what, tag, count, tids)? {
+                    request(guard, notify)?;
                 }
-                entry.attend();
+                guard.run_callbacks();
                 Ok(0)
             })
         },

@@ -1,9 +1,9 @@
-//! Tells of the calls of a program, where somebody collects that (contract 2.12).
+//! Traces the calls of a program if there is a collector (contract 2.12).
 //!
-//! A call that is traced goes through [`traced`], which costs one look at [`MODE`] while nothing is.
-//! Else one record is made before the call and one after it, each from inside the library; the call
-//! itself knows nothing of it.
-use crate::process::{Entry, enter};
+//! A call that can be traced goes through [`traced`]. It costs one load of [`MODE`] while nothing is traced.
+//! Otherwise one record is made before the call and one after it, each under the lock; the call itself is not
+//! involved.
+use crate::process::{Guard, enter};
 use crate::wait::wait;
 use pvm_core::events::Event;
 use pvm_core::trace::{Moment, Stamp, Value};
@@ -16,18 +16,18 @@ use std::time::Instant;
 
 /// Nothing is traced.
 const OFF: u8 = 0;
-/// Whether anything is has to be found out: the process is no task yet, or the settings have changed.
+/// It has to be found out whether anything is traced: the process is not enrolled, or the settings have changed.
 const UNKNOWN: u8 = 1;
-/// Something is.
+/// Something is traced.
 const ON: u8 = 2;
 
-/// What every call looks at. Changed under the process lock, but for `unsettle`.
+/// The mode that every call loads. Changed under the process lock, except by `invalidate`.
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Values of a record, in the order of the list of events.
+/// The values of a record, in the order of the list of events.
 pub type Values = Vec<Value>;
 
-/// One call: `before` and `after` give what is told of it, if it is told.
+/// Runs a call. `before` and `after` return the traced values if it is traced.
 #[inline(always)]
 pub fn traced(
     event: Event,
@@ -37,31 +37,31 @@ pub fn traced(
 ) -> c_int {
     match MODE.load(Relaxed) {
         OFF => body(),
-        _ => traced_slowly(event, before, body, after),
+        _ => traced_slow(event, before, body, after),
     }
 }
 
-/// [`traced`] for calls of which only the result is told.
+/// As [`traced`], for calls of which only the result is traced.
 #[inline(always)]
 pub fn traced_code(event: Event, before: impl FnOnce(&mut Task) -> Values, body: impl FnOnce() -> c_int) -> c_int {
     traced(event, before, body, |_, code| vec![Value::Int(code)])
 }
 
-/// Whether there may be something to tell.
+/// Returns whether anything may be traced.
 #[inline(always)]
 pub fn may_be_on() -> bool {
     MODE.load(Relaxed) != OFF
 }
 
-/// [`traced`] for calls of which some nanoseconds count: the call stands where it is used, once for
-/// each case, so that nothing of it goes through memory for the other case.
+/// As [`traced`], for calls where nanoseconds count: the call is expanded in place, once for each case, so that the
+/// untraced case moves nothing through memory for the traced one.
 macro_rules! traced_inline {
     ($event:expr, $before:expr, || $body:expr $(,)?) => {
         $crate::trace::traced_inline!($event, $before, || $body, |_, code| vec![Value::Int(code)])
     };
     ($event:expr, $before:expr, || $body:expr, $after:expr $(,)?) => {
         if $crate::trace::may_be_on() {
-            $crate::trace::traced_slowly($event, $before, move || $body, $after)
+            $crate::trace::traced_slow($event, $before, move || $body, $after)
         } else {
             $body
         }
@@ -71,7 +71,7 @@ pub(crate) use traced_inline;
 
 #[cold]
 #[inline(never)]
-pub fn traced_slowly(
+pub fn traced_slow(
     event: Event,
     before: impl FnOnce(&mut Task) -> Values,
     body: impl FnOnce() -> c_int,
@@ -80,47 +80,47 @@ pub fn traced_slowly(
     let (at, since) = (stamp(), Instant::now());
     let left = begin(event, at, before);
     let code = body();
-    let Some(mut entry) = enter() else { return code };
-    if !entry.task().traces_event(event) {
+    let Some(mut guard) = enter() else { return code };
+    if !guard.task().traces_event(event) {
         return code;
     }
     if let Some(before) = left {
-        // The call itself has made the process a task.
-        let values = before(entry.task());
-        entry.task().trace(event, Moment::Entry, at, None, values);
+        // The call itself has enrolled the process.
+        let values = before(guard.task());
+        guard.task().trace(event, Moment::Entry, at, None, values);
     }
-    let values = after(entry.task(), code);
-    entry.task().trace(event, Moment::Exit, stamp(), Some(since), values);
-    send(&mut entry);
+    let values = after(guard.task(), code);
+    guard.task().trace(event, Moment::Exit, stamp(), Some(since), values);
+    send(&mut guard);
     code
 }
 
-/// Tells that a call begins, if it is to be told. Gives `before` back where that is not known yet.
+/// Traces the beginning of a call if it is traced. Returns `before` if that is not known yet.
 fn begin<F: FnOnce(&mut Task) -> Values>(event: Event, at: Stamp, before: F) -> Option<F> {
-    let mut entry = enter()?;
-    settle(&mut entry);
+    let mut guard = enter()?;
+    find_out(&mut guard);
     if MODE.load(Relaxed) == UNKNOWN {
         return Some(before);
     }
-    if entry.task().traces_event(event) {
-        let values = before(entry.task());
-        entry.task().trace(event, Moment::Entry, at, None, values);
-        send(&mut entry);
+    if guard.task().traces_event(event) {
+        let values = before(guard.task());
+        guard.task().trace(event, Moment::Entry, at, None, values);
+        send(&mut guard);
     }
     None
 }
 
-/// Finds out whether anything is traced. A task that was spawned with a mask enrols for it.
-fn settle(entry: &mut Entry) {
+/// Finds out whether anything is traced. A process that was spawned with a mask enrolls for it.
+fn find_out(guard: &mut Guard) {
     if MODE.load(Relaxed) != UNKNOWN {
         return;
     }
-    if entry.task().is_enrolled() || entry.spawned_to_trace() && entry.enrol_silently() {
-        entry.publish_settings();
+    if guard.task().is_enrolled() || guard.spawned_to_trace() && guard.enroll_silently() {
+        guard.publish_settings();
     }
 }
 
-/// Looks again whether anything is traced: the settings may have changed.
+/// Sets the mode by the task's settings, which may have changed.
 pub fn refresh(task: &Task) {
     let mode = match task.is_enrolled() {
         false => UNKNOWN,
@@ -130,75 +130,75 @@ pub fn refresh(task: &Task) {
     MODE.store(mode, Relaxed);
 }
 
-/// The settings have changed, or may have.
-pub fn unsettle() {
+/// Notes that the settings have changed, or may have.
+pub fn invalidate() {
     MODE.store(UNKNOWN, Relaxed);
 }
 
-/// Sends what is ready. While it waits, handlers may run; what they trace goes the same way.
-fn send(entry: &mut Entry) {
-    if std::mem::replace(&mut entry.state().sending_traces, true) {
+/// Sends what is ready. Handlers may run while it waits; their traces are sent too.
+fn send(guard: &mut Guard) {
+    if std::mem::replace(&mut guard.state().sending_traces, true) {
         return;
     }
-    if entry.task().send_traces() == Submit::Again {
-        // Without a daemon nothing is kept, so this ends.
-        wait(entry, None, |entry| (entry.task().send_traces() == Submit::Done).then_some(()));
+    if guard.task().send_traces() == Submit::Again {
+        // Without a daemon traces are dropped, so this ends.
+        wait(guard, None, |guard| (guard.task().send_traces() == Submit::Done).then_some(()));
     }
-    entry.state().sending_traces = false;
+    guard.state().sending_traces = false;
 }
 
-/// A message handler is about to run.
-pub fn handler_runs(entry: &mut Entry, call: &HandlerCall) {
-    if MODE.load(Relaxed) != ON || !entry.task().traces_event(Event::MhfInvoke) {
+/// Traces the call of a message handler.
+pub fn handler_runs(guard: &mut Guard, call: &HandlerCall) {
+    if MODE.load(Relaxed) != ON || !guard.task().traces_event(Event::MhfInvoke) {
         return;
     }
-    let task = entry.task();
+    let task = guard.task();
     let filter = task.handlers().find(|(id, ..)| *id == call.handler);
     let Some((_, src, tag, ctx)) = filter else { return };
     let mut values = ints(&[src, tag, ctx]);
     values.extend(message(task, call.mid));
     task.trace(Event::MhfInvoke, Moment::Entry, stamp(), None, values);
-    send(entry);
+    send(guard);
 }
 
-/// The task is about to leave the machine.
-pub fn finish(entry: &mut Entry) {
+/// Sends all traces before the task leaves the machine.
+pub fn finish(guard: &mut Guard) {
     if MODE.load(Relaxed) != ON {
         return;
     }
-    entry.task().finish_traces();
-    send(entry);
+    guard.task().finish_traces();
+    send(guard);
 }
 
 // ----- values
 
-/// Numbers.
+/// Returns numbers as values.
 pub fn ints(values: &[c_int]) -> Values {
     values.iter().map(|value| Value::Int(*value)).collect()
 }
 
-/// Nothing to tell.
+/// Returns no values.
 pub fn nothing(_: &mut Task) -> Values {
     Vec::new()
 }
 
-/// A text; none is an empty one.
+/// Returns a text as a value; an empty one for none.
 pub fn text(text: Option<&[u8]>) -> Value {
     Value::Text(text.unwrap_or_default().to_vec())
 }
 
-/// Texts.
+/// Returns texts as a value.
 pub fn texts(texts: &[&[u8]]) -> Value {
     Value::Texts(texts.iter().map(|text| text.to_vec()).collect())
 }
 
-/// An address.
+/// Returns an address as a value.
 pub fn address<T>(address: *const T) -> Value {
     #[allow(clippy::unnecessary_cast)] // has 32 bits on some machines
     Value::Long(address as c_long as i64)
 }
 
-/// What is told of a message: buffer, bytes, tag, context, sender.
+/// Returns the traced values of a message: buffer, length, tag, context, sender.
 pub fn message(task: &Task, mid: c_int) -> Values {
     const NONE: c_int = -1;
     match task.message_info(mid) {
@@ -207,7 +207,7 @@ pub fn message(task: &Task, mid: c_int) -> Values {
     }
 }
 
-/// Bytes in the active send buffer.
+/// Returns the length of the active send buffer in bytes.
 pub fn sending_bytes(task: &Task) -> c_int {
     task.message_info(task.send_buffer()).map_or(0, |info| info.len)
 }

@@ -1,13 +1,12 @@
-//! The tables that readers of trace files use (contract 1.2, tier B): the names of events and of
-//! the data in them, in the order of the `TEV_*` and `TEV_DID_*` numbers of `pvmtev.h`. They are made
-//! from the list of events in the core.
+//! Tables for readers of trace files (contract 1.2, tier B): the names of events and of their data, in the order of the
+//! `TEV_*` and `TEV_DID_*` numbers of `pvmtev.h`. They are made from the list of events in the core.
 #![allow(non_upper_case_globals)] // the names are PVM's
 use crate::data::Text;
 use pvm_core::events::{DATA, DatumInfo, EVENTS};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
-/// `struct Pvmtevinfo` (contract 1.6): a kind of event, and room for what its reader counts.
+/// `struct Pvmtevinfo` (contract 1.6): a kind of event, with fields for the counts of its reader.
 #[repr(C)]
 pub struct EventKind {
     name: Text,
@@ -19,7 +18,7 @@ pub struct EventKind {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<EventKind>() == 56);
 
-/// The table of events. Programs write to it (marks and counts), the library never does.
+/// The table of events. Programs write marks and counts to it; the library does not.
 #[repr(transparent)]
 pub struct EventTable(UnsafeCell<[EventKind; EVENTS.len()]>);
 // SAFETY: the library neither reads nor writes it.

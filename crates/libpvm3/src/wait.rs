@@ -1,82 +1,82 @@
-//! Waiting for something, with the lock given free while the thread sleeps.
+//! Blocking waits: the lock is released while the thread sleeps.
 use crate::lock;
-use crate::process::Entry;
+use crate::process::Guard;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
 use pvm_task::{Step, Waiter};
 use std::time::Duration;
 
-/// Tries until `attempt` gives something; `None` when the time is over first. Each attempt comes
-/// after a look at what has arrived.
+/// Calls `attempt` until it returns a value; `None` if the time is over first. Takes in what has come before each
+/// attempt.
 #[inline(always)]
 pub fn wait<T>(
-    entry: &mut Entry,
+    guard: &mut Guard,
     limit: Option<Duration>,
-    mut attempt: impl FnMut(&mut Entry) -> Option<T>,
+    mut attempt: impl FnMut(&mut Guard) -> Option<T>,
 ) -> Option<T> {
-    entry.progress();
-    match attempt(entry) {
-        None => wait_on(entry, limit, &mut |entry| {
-            entry.progress();
-            attempt(entry)
+    guard.progress();
+    match attempt(guard) {
+        None => wait_on(guard, limit, &mut |guard| {
+            guard.progress();
+            attempt(guard)
         }),
         found => found,
     }
 }
 
-/// Tries until `attempt` gives something; `None` when the time is over first. The attempt itself
-/// looks at what has arrived.
+/// Calls `attempt` until it returns a value; `None` if the time is over first. The attempt itself takes in what has
+/// come.
 #[inline(never)]
 pub fn wait_on<T>(
-    entry: &mut Entry,
+    guard: &mut Guard,
     limit: Option<Duration>,
-    attempt: &mut dyn FnMut(&mut Entry) -> Option<T>,
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<T>,
 ) -> Option<T> {
     if limit == Some(Duration::ZERO) {
         return None;
     }
-    wait_by(entry, Waiter::new(limit), attempt)
+    wait_by(guard, Waiter::new(limit), attempt)
 }
 
-/// [`wait_on`] in the way of that waiter.
+/// As [`wait_on`], with that waiter.
 pub fn wait_by<T>(
-    entry: &mut Entry,
+    guard: &mut Guard,
     mut waiter: Waiter,
-    attempt: &mut dyn FnMut(&mut Entry) -> Option<T>,
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<T>,
 ) -> Option<T> {
     let place = 0u8;
     let outer = lock::wait_at((&raw const place).addr());
     let found = loop {
-        if let Some(value) = attempt(entry) {
+        if let Some(value) = attempt(guard) {
             break Some(value);
         }
-        match waiter.next(entry.task()) {
+        match waiter.next(guard.task()) {
             Step::Again => {}
             Step::Sleep(sleep) => {
-                entry.outside(|| sleep.sleep());
-                waiter.woke(entry.task());
+                guard.unlocked(|| sleep.sleep());
+                waiter.woke(guard.task());
             }
-            Step::Join(limit) => entry.join(limit),
+            Step::Join(limit) => guard.join(limit),
             Step::TimedOut => break None,
         }
     };
-    waiter.finish(entry.task());
+    waiter.finish(guard.task());
     lock::wait_at(outer);
-    if entry.others_wait() {
-        entry.wake_joined();
+    if guard.others_wait() {
+        guard.wake_joined();
     }
     found
 }
 
-/// Asks the daemon and waits for its answer.
+/// Sends a request to the daemon and waits for the reply.
 #[inline(never)]
-pub fn request(entry: &mut Entry, request: Request) -> Result<Reply, Code> {
-    entry.enrolled()?;
-    let ticket = entry.task().begin(request)?;
-    wait(entry, None, |entry| entry.task().poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
+pub fn request(guard: &mut Guard, request: Request) -> Result<Reply, Code> {
+    guard.enrolled()?;
+    let ticket = guard.task().begin(request)?;
+    wait(guard, None, |guard| guard.task().poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
 }
 
-/// For an answer of a kind that the request does not have.
-pub fn unexpected<T>(_: Reply) -> Result<T, Code> {
+/// Fails for a reply of a kind that does not belong to the request.
+pub fn wrong_reply<T>(_: Reply) -> Result<T, Code> {
     Err(Code::BadMsg)
 }

@@ -1,6 +1,5 @@
-//! What a task adds to the bare shared-memory queue: one-way times of short messages between two
-//! threads on two cores, for the queue alone, for psend/precv, and for initsend + pack + send,
-//! recv + unpack.
+//! Measures what a task adds to the bare shared-memory queue: one-way times of short messages between two threads
+//! on two cores, for the queue alone, for psend and precv, and for initsend, pack, send, recv and unpack.
 //!
 //! `cargo run --release -p pvm-task --example cost [ROUNDS]`
 #![forbid(unsafe_code)]
@@ -36,7 +35,7 @@ fn report(what: &str, rounds: u32, seconds: f64) {
 fn pin(core: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
-    // Where the core is not ours the scheduler decides.
+    // If the thread cannot be pinned, the scheduler chooses the core.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
@@ -98,7 +97,7 @@ fn bare_side(
     start.elapsed().as_secs_f64()
 }
 
-/// A side of a ping-pong: sends or receives once.
+/// One side of a ping-pong: sends or receives once.
 type Side = fn(&mut Task, i32, bool);
 
 fn with_tasks(rounds: u32, side: Side) -> f64 {
@@ -148,7 +147,7 @@ fn one_call(task: &mut Task, peer: i32, sends: bool) {
     task.begin_precv(&filter, data.len());
     let mut waiter = Waiter::new(None);
     while task.try_precv(&filter, Kind::Byte, &mut data).is_none() {
-        // Sleeps are left out: both sides have a core.
+        // No sleeps: both sides have a core.
         let _ = waiter.next(task);
     }
     waiter.finish(task);
@@ -179,7 +178,7 @@ fn packed(task: &mut Task, peer: i32, sends: bool, encoding: i32) {
     task.unpack(Kind::Double, &mut data).unwrap();
 }
 
-/// Messages of a batch; the best batch counts, so that a busy machine disturbs little.
+/// The messages of a batch. The best batch counts, so that a busy machine disturbs little.
 const BATCH_MESSAGES: u32 = 1000;
 const BATCHES: u32 = 300;
 

@@ -1,36 +1,36 @@
 //! The table of messages and the active buffers (contract 2.1). Nothing here needs a daemon.
 use crate::Task;
-use crate::message::{Large, Message, OWN_DSIG, Place};
+use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::queue::Queue;
 use crate::trace::begin_user_event;
 use crate::types::{Encoding, Filter, MessageInfo};
 use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, DATA_TRACE, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
 
-/// Free entries beyond this do not keep memory for a body, in entries.
+/// Free slots beyond this number keep no memory for a body.
 const KEPT_BODIES_MAX: usize = 1024;
-/// A table that has grown beyond this is cut back when most of it is free, in entries.
+/// A table with more slots than this shrinks when most of it is free.
 const TABLE_KEPT_MAX: usize = 4096;
 
-/// The most memory that is kept for the next long body, in bytes, and the most while the task sleeps.
+/// The most spare memory for the next long body, in bytes, and the most while the task sleeps.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
 
-/// It is given back when the task has slept so often without having asked for it: long bodies come no more.
+/// Spare memory is freed after this number of sleeps without a long body.
 const SPARE_SLEEPS_MAX: u32 = 2;
 
 /// All messages of the task, by mid.
 pub(crate) struct Store {
-    /// The message of mid m is entry m - 1.
+    /// The message of mid m is in slot m - 1.
     pub table: Vec<Message>,
-    /// Free entries; the last one is taken first.
+    /// Free slots; the last one is used first.
     free: Vec<u32>,
     pub queue: Queue,
-    /// Memory of the last long body, for the next one: fresh memory would be mapped page by page.
+    /// Spare memory: that of the last long body, for the next one. Fresh memory would be mapped page by page.
     spare: Vec<u8>,
-    /// Such memory has been asked for: bodies come that have to be copied to private memory, as those
-    /// from other hosts have.
+    /// Spare memory has been used: long bodies come that have to be copied to private memory, as those from
+    /// other hosts.
     keeps_spare: bool,
-    /// How often the task has gone to sleep since it was asked for.
+    /// How often the task has gone to sleep since spare memory was used.
     sleeps: u32,
     /// The active send buffer, 0 for none.
     pub send: i32,
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Empty memory for a body of that length: kept one, if not too much of it would lie idle.
+    /// Returns an empty buffer for a body of that length: spare memory, if not too much of it would be unused.
     pub fn take_spare(&mut self, bytes: usize) -> Vec<u8> {
         self.keeps_spare = true;
         self.sleeps = 0;
@@ -64,33 +64,33 @@ impl Store {
         spare
     }
 
-    /// An entry for a new message; its words and body are the caller's to set.
+    /// Returns a slot for a new message. The caller sets its words and body.
     #[inline]
-    pub fn take_entry(&mut self, place: Place) -> u32 {
-        let entry = match self.free.pop() {
-            Some(entry) => entry,
+    pub fn take_slot(&mut self, state: SlotState) -> u32 {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
             None => {
                 self.table.push(Message::vacant());
                 self.table.len() as u32 - 1
             }
         };
-        let message = &mut self.table[entry as usize];
-        message.place = place;
+        let message = &mut self.table[slot as usize];
+        message.state = state;
         message.position = 0;
-        entry
+        slot
     }
 
-    /// Frees a message, wherever it stands.
+    /// Frees a message, whatever its state.
     #[inline]
     pub fn free(&mut self, mid: i32) {
-        let entry = mid as u32 - 1;
-        match self.table[entry as usize].place {
-            Place::Free => return,
-            Place::Buffer => {}
-            Place::Queued => self.queue.remove(&mut self.table, entry),
+        let slot = mid as u32 - 1;
+        match self.table[slot as usize].state {
+            SlotState::Free => return,
+            SlotState::Buffer => {}
+            SlotState::Queued => self.queue.remove(&mut self.table, slot),
         }
-        let message = &mut self.table[entry as usize];
-        message.place = Place::Free;
+        let message = &mut self.table[slot as usize];
+        message.state = SlotState::Free;
         if !matches!(message.large, Large::None) {
             let large = std::mem::replace(&mut message.large, Large::None);
             if let Large::Bytes(bytes) = large {
@@ -103,7 +103,7 @@ impl Store {
         if self.free.len() >= KEPT_BODIES_MAX {
             message.small = Vec::new();
         }
-        self.free.push(entry);
+        self.free.push(slot);
         if self.send == mid {
             self.send = 0;
         }
@@ -112,16 +112,15 @@ impl Store {
         }
     }
 
-    /// A buffer of the user that could be freed and taken anew without anything but its words and its
-    /// short body being touched. So who would do both may as well fill it anew where it is: a freed
-    /// entry is the next one taken.
+    /// Returns a buffer of the user that can be filled anew in place. Freeing it and making a new one would touch
+    /// only its words and its short body, since a freed slot is the next one used.
     #[inline(always)]
     pub fn reusable(&mut self, mid: i32) -> Option<&mut Message> {
         let message = self.table.get_mut((mid as usize).wrapping_sub(1))?;
-        (message.place == Place::Buffer && matches!(message.large, Large::None)).then_some(message)
+        (message.state == SlotState::Buffer && matches!(message.large, Large::None)).then_some(message)
     }
 
-    /// Gives the memory of a table back that once was large. Called when idle.
+    /// Frees memory that is no longer needed. Called when idle.
     pub fn tidy(&mut self) {
         self.sleeps += 1;
         if self.spare.capacity() > SPARE_IDLE_BYTES_MAX || self.sleeps > SPARE_SLEEPS_MAX {
@@ -131,17 +130,17 @@ impl Store {
         if self.table.len() <= TABLE_KEPT_MAX || self.free.len() < self.table.len() / 4 * 3 {
             return;
         }
-        let end = self.table.iter().rposition(|message| message.place != Place::Free).map_or(0, |last| last + 1);
+        let end = self.table.iter().rposition(|message| message.state != SlotState::Free).map_or(0, |last| last + 1);
         self.table.truncate(end);
         self.table.shrink_to_fit();
-        self.free.retain(|entry| (*entry as usize) < end);
+        self.free.retain(|slot| (*slot as usize) < end);
         self.free.shrink_to_fit();
     }
 
-    /// The message of that mid: `BadParam` for no mid at all, `NoSuchBuf` for none of ours.
+    /// Returns the message of a mid. `BadParam` for a number that is no mid, `NoSuchBuf` if there is no such message.
     pub fn get(&self, mid: i32) -> Result<&Message, Code> {
-        let entry = usize::try_from(mid).ok().and_then(|mid| mid.checked_sub(1)).ok_or(Code::BadParam)?;
-        self.table.get(entry).filter(|message| message.place != Place::Free).ok_or(Code::NoSuchBuf)
+        let slot = usize::try_from(mid).ok().and_then(|mid| mid.checked_sub(1)).ok_or(Code::BadParam)?;
+        self.table.get(slot).filter(|message| message.state != SlotState::Free).ok_or(Code::NoSuchBuf)
     }
 
     /// See [`Store::get`].
@@ -150,73 +149,72 @@ impl Store {
         Ok(&mut self.table[mid as usize - 1])
     }
 
-    /// The active send buffer.
+    /// Returns the active send buffer.
     #[inline]
     pub fn sending(&mut self) -> Result<&mut Message, Code> {
         active(&mut self.table, self.send)
     }
 
-    /// The active receive buffer.
+    /// Returns the active receive buffer.
     #[inline]
     pub fn receiving(&mut self) -> Result<&mut Message, Code> {
         active(&mut self.table, self.receive)
     }
 
-    /// A message that goes to the end of the queue.
+    /// Adds a message to the end of the queue.
     #[inline]
-    pub fn enqueue(&mut self, entry: u32) {
-        self.queue.push(&mut self.table, entry);
+    pub fn enqueue(&mut self, slot: u32) {
+        self.queue.push(&mut self.table, slot);
     }
 
-    /// Takes a message out of the queue; it becomes the active receive buffer, the former one is
-    /// freed.
+    /// Makes a queued message the active receive buffer; frees the former one.
     #[inline]
-    pub fn receive(&mut self, entry: u32) -> i32 {
-        self.take_out(entry);
-        self.activate(entry)
+    pub fn receive(&mut self, slot: u32) -> i32 {
+        self.take_out(slot);
+        self.activate(slot)
     }
 
-    /// Takes a message out of the queue.
+    /// Makes a queued message a buffer of the user.
     #[inline]
-    pub fn take_out(&mut self, entry: u32) {
-        self.queue.remove(&mut self.table, entry);
-        self.table[entry as usize].place = Place::Buffer;
+    pub fn take_out(&mut self, slot: u32) {
+        self.queue.remove(&mut self.table, slot);
+        self.table[slot as usize].state = SlotState::Buffer;
     }
 
-    /// Makes a buffer the active receive buffer; the former one is freed.
+    /// Makes a buffer the active receive buffer; frees the former one.
     #[inline]
-    pub fn activate(&mut self, entry: u32) -> i32 {
+    pub fn activate(&mut self, slot: u32) -> i32 {
         if self.receive != 0 {
             self.free(self.receive);
         }
-        self.receive = entry as i32 + 1;
+        self.receive = slot as i32 + 1;
         self.receive
     }
 
-    /// The oldest queued message that fits.
+    /// Returns the oldest queued message that fits.
     #[inline]
     pub fn find(&mut self, filter: &Filter) -> Option<u32> {
         self.queue.find(&mut self.table, filter)
     }
 
-    /// The oldest one that fits and has been seen.
+    /// Returns the oldest visible message that fits.
     #[inline]
-    pub fn find_seen(&mut self, filter: &Filter) -> Option<u32> {
-        self.queue.find_seen(&mut self.table, filter)
+    pub fn find_visible(&mut self, filter: &Filter) -> Option<u32> {
+        self.queue.find_visible(&mut self.table, filter)
     }
 
-    /// Frees everything that is queued.
+    /// Frees all queued messages.
     pub fn clear_queue(&mut self) {
         let queued: Vec<u32> = self.queue.walk(&self.table).collect();
-        for entry in queued {
-            self.free(entry as i32 + 1);
+        for slot in queued {
+            self.free(slot as i32 + 1);
         }
     }
 }
 
 #[inline]
 fn active(table: &mut [Message], mid: i32) -> Result<&mut Message, Code> {
-    // Mid 0, no buffer, is before the first entry.
+    // Mid 0, which stands for no buffer, wraps around.
     table.get_mut((mid as usize).wrapping_sub(1)).ok_or(Code::NoBuf)
 }
 
@@ -247,8 +245,8 @@ impl Task {
         let enc = encoding_word(encoding)?;
         let src = self.own_tid();
         let store = &mut self.state.store;
-        let entry = store.take_entry(Place::Buffer);
-        let message = &mut store.table[entry as usize];
+        let slot = store.take_slot(SlotState::Buffer);
+        let message = &mut store.table[slot as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (0, 0, 0, enc);
         (message.format, message.src, message.dst) = (OWN_DSIG, src, 0);
         match enc {
@@ -256,7 +254,7 @@ impl Task {
             ENC_TRACE => message.small = begin_user_event(),
             _ => {}
         }
-        Ok(entry as i32 + 1)
+        Ok(slot as i32 + 1)
     }
 
     /// `pvm_freebuf`.
@@ -279,7 +277,7 @@ impl Task {
         self.state.store.receive
     }
 
-    /// `pvm_setsbuf`: the previous one.
+    /// `pvm_setsbuf`; returns the previous one.
     pub fn set_send_buffer(&mut self, mid: i32) -> Result<i32, Code> {
         self.claim(mid)?;
         let store = &mut self.state.store;
@@ -289,7 +287,7 @@ impl Task {
         Ok(std::mem::replace(&mut store.send, mid))
     }
 
-    /// `pvm_setrbuf`: the previous one.
+    /// `pvm_setrbuf`; returns the previous one.
     pub fn set_receive_buffer(&mut self, mid: i32) -> Result<i32, Code> {
         self.claim(mid)?;
         let store = &mut self.state.store;
@@ -299,20 +297,20 @@ impl Task {
         Ok(std::mem::replace(&mut store.receive, mid))
     }
 
-    /// Checks a mid that becomes active; a queued message leaves the queue for it.
+    /// Checks a mid that becomes active. A queued message leaves the queue.
     fn claim(&mut self, mid: i32) -> Result<(), Code> {
-        if mid != 0 && self.state.store.get(mid)?.place == Place::Queued {
+        if mid != 0 && self.state.store.get(mid)?.state == SlotState::Queued {
             let store = &mut self.state.store;
             store.queue.remove(&mut store.table, mid as u32 - 1);
-            store.get_mut(mid)?.place = Place::Buffer;
+            store.get_mut(mid)?.state = SlotState::Buffer;
         }
         Ok(())
     }
 
-    /// `pvm_getminfo`; `pvm_bufinfo` is `len`, `tag`, `src` of it.
+    /// `pvm_getminfo`. `pvm_bufinfo` reports `len`, `tag` and `src` of it.
     pub fn message_info(&self, mid: i32) -> Result<MessageInfo, Code> {
         let message = self.state.store.get(mid)?;
-        // A buffer made before the task had a tid has its tid all the same.
+        // A buffer that was made before the task had a tid reports the tid too.
         let src = if message.src == 0 { self.own_tid() } else { message.src };
         Ok(MessageInfo {
             len: message.len() as i32,
@@ -326,10 +324,10 @@ impl Task {
         })
     }
 
-    /// `pvm_setminfo`: takes ctx, tag, wid, src, dst.
+    /// `pvm_setminfo`: sets ctx, tag, wid, src, dst.
     pub fn set_message_info(&mut self, mid: i32, info: &MessageInfo) -> Result<(), Code> {
         let store = &mut self.state.store;
-        if store.get(mid)?.place == Place::Queued {
+        if store.get(mid)?.state == SlotState::Queued {
             store.queue.forget_index();
         }
         let message = store.get_mut(mid)?;
@@ -338,12 +336,12 @@ impl Task {
         Ok(())
     }
 
-    /// The encoding of the active send buffer; `NoBuf`.
+    /// Returns the encoding of the active send buffer; `NoBuf`.
     pub fn send_encoding(&self) -> Result<Encoding, Code> {
         Ok(self.state.store.get(self.state.store.send).map_err(|_| Code::NoBuf)?.encoding())
     }
 
-    /// The encoding of the active receive buffer; `NoBuf`.
+    /// Returns the encoding of the active receive buffer; `NoBuf`.
     pub fn receive_encoding(&self) -> Result<Encoding, Code> {
         Ok(self.state.store.get(self.state.store.receive).map_err(|_| Code::NoBuf)?.encoding())
     }
@@ -353,17 +351,17 @@ impl Task {
 mod tests {
     use super::*;
 
-    /// A long body of private memory that was received and freed.
+    /// Receives a long body into private memory and frees it.
     fn receive_and_free(store: &mut Store, bytes: usize) {
         let mut data = store.take_spare(bytes);
         data.resize(bytes, 1);
-        let entry = store.take_entry(Place::Buffer);
-        store.table[entry as usize].large = Large::Bytes(data);
-        store.free(entry as i32 + 1);
+        let slot = store.take_slot(SlotState::Buffer);
+        store.table[slot as usize].large = Large::Bytes(data);
+        store.free(slot as i32 + 1);
     }
 
     #[test]
-    fn memory_of_a_long_body_serves_the_next_one_and_goes_back_when_none_come() {
+    fn memory_of_a_long_body_serves_the_next_one_and_is_freed_when_none_come() {
         let mut store = Store::new();
         receive_and_free(&mut store, 1 << 20);
         store.tidy();
@@ -376,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_task_may_keep_while_it_sleeps_goes_back_at_once() {
+    fn more_than_a_task_may_keep_while_it_sleeps_is_freed_at_once() {
         let mut store = Store::new();
         receive_and_free(&mut store, SPARE_IDLE_BYTES_MAX + 1);
         store.tidy();

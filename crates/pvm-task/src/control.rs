@@ -1,9 +1,11 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
-use crate::direct::Directs;
+use crate::direct::DirectLinks;
 use crate::groups::Groups;
-use crate::receive::{Arriving, Envelope};
+use crate::introductions::Introductions;
+use crate::receive::{Envelope, QueueSink};
+use crate::requests::{Purpose, Requests};
 use crate::task::State;
-use crate::wait::Bed;
+use crate::wait::Parker;
 use crate::{EnrollError, Environment};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
@@ -21,28 +23,25 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to let a task in.
+/// How long a task waits for the daemon's welcome.
 const WELCOME_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a task that leaves waits for the socket to take its last frames.
+/// How long a task that leaves waits until the socket has taken its last frames.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Frames taken in one look, so that a task whose children print without end comes to show it.
+/// Frames that one poll takes in. Without a bound, a task whose children print without end would never get to
+/// show their output.
 const FRAMES_IN_TURN_MAX: usize = 256;
-/// Polls without news after which the socket is looked at, to see that the daemon has died.
+/// Polls without frames after which the socket is read: only that shows that the daemon has died.
 const QUIET_POLLS_MAX: u32 = 4096;
 
-/// What becomes of the answer to a request.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Fate {
-    /// Somebody holds the ticket.
-    Wanted,
-    /// It has come.
-    Here(Reply),
-    /// Nobody asks for it.
-    Unheeded,
-    /// It ends the introduction to that peer.
-    Introduction(Tid),
-    /// It says whether there is a direct link to that peer.
-    Direct(Tid),
+/// When the task reads the daemon's socket. The port table counts the daemon's frames, so a look at the
+/// count mostly saves the system call.
+struct SocketPolls {
+    /// How many frames the port table had counted at the last read.
+    frames_seen: u32,
+    /// Polls since the last read.
+    quiet: u32,
+    /// The socket is read at the next poll in any case.
+    requested: bool,
 }
 
 /// A task's membership of the machine.
@@ -53,36 +52,26 @@ pub(crate) struct Member {
     pub resource_manager: Tid,
     pub endpoint: Endpoint,
     /// `None` when the daemon is gone.
-    pub link: Option<Link>,
+    pub daemon: Option<Link>,
     pub halting: bool,
-    /// Requests that have not been answered, or whose answers have not been fetched.
-    pub requests: Vec<(u32, Fate)>,
-    next_wait: u32,
-    /// Peers to which the daemon could not introduce us: dead ones (`NoTask`), and those for whose
-    /// descriptors or memory there was no room (`OutOfRes`).
-    pub refused: Vec<(Tid, Code)>,
-    /// Peers that could not be mapped when they were introduced, with segment and doorbell.
-    unmet: Vec<(Tid, [OwnedFd; 2])>,
-    frames_seen: u32,
-    quiet_polls: u32,
-    /// The socket is worth a look whatever the port table says.
-    pub look_at_socket: bool,
-    /// Something has come since the task was about to sleep; there may be more.
-    pub stirring: bool,
-    /// Since when nothing has come, as far as it matters: of a task that sleeps with much free
-    /// memory.
+    pub requests: Requests,
+    pub introductions: Introductions,
+    socket_polls: SocketPolls,
+    /// Something has come since the task prepared to sleep; there may be more.
+    pub may_have_more: bool,
+    /// Since when nothing has come. Known only while a task with much free memory sleeps.
     pub idle_since: Option<Instant>,
-    /// The endpoint says that a one-call receive waits.
+    /// The endpoint shows senders that a one-call receive waits.
     pub posted: bool,
-    /// The daemon carries a long message of this task.
-    pub carried: bool,
-    pub direct: Directs,
-    pub bed: Bed,
+    /// The daemon relays a long message of this task.
+    pub relayed: bool,
+    pub direct: DirectLinks,
+    pub parker: Parker,
     pub groups: Groups,
 }
 
 impl Member {
-    /// Connects to the daemon and waits to be let in.
+    /// Connects to the daemon and waits for its welcome.
     pub fn enroll(environment: &Environment, cookie: Option<u32>) -> Result<(Member, TraceSettings), EnrollError> {
         let _floor = Floor::lay();
         let link = environment.places.connect().map_err(|error| match error {
@@ -92,7 +81,7 @@ impl Member {
         Member::enter(link, environment, cookie)
     }
 
-    /// Says who it is, and waits to be let in.
+    /// Introduces the task to the daemon and waits for the welcome.
     pub(crate) fn enter(
         mut link: Link,
         environment: &Environment,
@@ -117,53 +106,49 @@ impl Member {
             dsig: welcome.dsig,
             resource_manager: welcome.resource_manager,
             endpoint,
-            link: Some(link),
+            daemon: Some(link),
             halting: false,
-            requests: Vec::new(),
-            next_wait: 1,
-            refused: Vec::new(),
-            unmet: Vec::new(),
-            frames_seen: 0,
-            quiet_polls: 0,
-            look_at_socket: true,
-            stirring: false,
+            requests: Requests::default(),
+            introductions: Introductions::default(),
+            socket_polls: SocketPolls { frames_seen: 0, quiet: 0, requested: true },
+            may_have_more: false,
             idle_since: None,
             posted: false,
-            carried: false,
-            direct: Directs::default(),
-            bed: Bed::default(),
+            relayed: false,
+            direct: DirectLinks::default(),
+            parker: Parker::default(),
             groups: Groups::default(),
         };
         Ok((member, welcome.own))
     }
 
-    /// This process takes the place of its parent.
+    /// Tells the daemon that this process takes over its parent's task.
     pub fn inherit(&mut self) -> bool {
         let own = rustix::process::getpid();
-        let Some(link) = &mut self.link else { return false };
+        let Some(link) = &mut self.daemon else { return false };
         let Ok(process) = rustix::process::pidfd_open(own, PidfdFlags::empty()) else { return false };
         if link.send_to_daemon(&ToDaemon::Heir, &[process.as_fd()]).is_err() {
             return false;
         }
         self.endpoint.inherit();
-        // Threads that slept are the parent's.
-        self.bed = Bed::default();
-        self.look_at_socket = true;
+        // The threads that slept were the parent's.
+        self.parker = Parker::default();
+        self.request_socket_poll();
         true
     }
 
-    /// Says goodbye. What was sent before stays with its receivers.
+    /// Leaves the machine. Messages that were sent before stay with their receivers.
     pub fn leave(mut self) -> Result<(), Code> {
-        self.bed.nudge();
+        self.parker.wake();
         self.send(&ToDaemon::Bye);
         self.send_last_frames();
-        self.link.take().map(drop).ok_or(Code::SysErr)
+        self.daemon.take().map(drop).ok_or(Code::SysErr)
     }
 
-    /// Waits until the socket has taken what the daemon has to hear; a link that fails is gone.
+    /// Waits until the socket has taken all frames. A connection that fails is closed.
     pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
-        while let Some(link) = self.link.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
+        while let Some(link) = self.daemon.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
             let (events, time) = writable(link, PollFlags::empty(), Duration::from_millis(100));
             ready(link, events, time);
             if link.flush().is_err() {
@@ -172,19 +157,19 @@ impl Member {
         }
     }
 
-    /// Where the daemon listens.
+    /// Returns the path of the daemon's socket.
     pub fn daemon_socket(&self) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
-        let address = rustix::net::getpeername(self.link.as_ref()?.as_fd()).ok()??;
+        let address = rustix::net::getpeername(self.daemon.as_ref()?.as_fd()).ok()??;
         let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
         Some(PathBuf::from(std::ffi::OsStr::from_bytes(address.path_bytes()?)))
     }
 
     // ----- sending
 
-    /// Sends a frame; a link that fails is gone. Gives whether the frame was not too long.
+    /// Sends a frame; a connection that fails is closed. Returns `false` if the frame is too long.
     pub fn send(&mut self, frame: &ToDaemon) -> bool {
-        let Some(link) = &mut self.link else { return true };
+        let Some(link) = &mut self.daemon else { return true };
         match link.send_to_daemon(frame, &[]) {
             Ok(()) => true,
             Err(LinkError::TooLong) => false,
@@ -195,54 +180,64 @@ impl Member {
         }
     }
 
-    /// Queues bytes to a connected peer. Where the peer must wake up while the call lasts, the daemon rings it then.
+    /// Queues bytes to a connected peer. If the peer must be woken during the call, the daemon rings it.
     #[inline]
     pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
-        let (link, mut lost) = (&mut self.link, false);
+        let (link, mut lost) = (&mut self.daemon, false);
         let mut ring =
             || lost |= link.as_mut().is_some_and(|link| link.send_to_daemon(&ToDaemon::Ring(to), &[]).is_err());
         let sent = self.endpoint.send_bytes_ringing(to.0, meta, body, &mut ring);
         if lost {
             self.lose_daemon();
         }
-        self.conclude(to, sent)
+        self.finish_send(to, sent)
     }
 
-    /// Sends a request.
-    pub fn request(&mut self, request: Request, fate: Fate) -> Result<u32, Code> {
-        let wait = self.next_wait;
-        self.next_wait = self.next_wait.wrapping_add(1);
-        if !self.send(&ToDaemon::Request { wait, request }) {
+    /// Sends a request; returns its number.
+    pub fn request(&mut self, request: Request, purpose: Purpose) -> Result<u32, Code> {
+        let number = self.requests.next_number();
+        if !self.send(&ToDaemon::Request { wait: number, request }) {
             return Err(Code::NoMem);
         }
-        if self.link.is_none() {
+        if self.daemon.is_none() {
             return Err(Code::SysErr);
         }
-        self.requests.push((wait, fate));
-        Ok(wait)
+        self.requests.add(number, purpose);
+        Ok(number)
     }
 
-    /// The daemon is gone: nothing that was asked will be answered.
+    /// Handles the loss of the daemon: pending requests will not be answered.
     fn lose_daemon(&mut self) {
-        self.link = None;
-        self.requests.retain(|(_, fate)| matches!(fate, Fate::Here(_)));
-        self.direct.open_asks = 0;
-        self.bed.clear();
+        self.daemon = None;
+        self.requests.on_daemon_lost();
+        self.direct.open_requests = 0;
+        self.parker.forget_descriptors();
     }
 
-    // ----- what comes
+    // ----- receiving
 
     /// Takes messages out of shared memory.
     #[inline]
     pub fn poll(&mut self, state: &mut State) -> usize {
-        self.endpoint.poll(&mut Arriving { state, own: self.tid.0 as i32 })
+        self.endpoint.poll(&mut QueueSink { state, own: self.tid.0 as i32 })
     }
 
-    /// Whether the socket may have something. No system call.
+    /// Returns whether the socket may have a frame. Makes no system call.
     #[inline]
-    pub fn control_stirs(&mut self) -> bool {
-        self.quiet_polls += 1;
-        self.look_at_socket || self.quiet_polls > QUIET_POLLS_MAX || self.frames() != self.frames_seen
+    pub fn control_may_be_ready(&mut self) -> bool {
+        let polls = &mut self.socket_polls;
+        polls.quiet += 1;
+        polls.requested || polls.quiet > QUIET_POLLS_MAX || self.frames() != self.socket_polls.frames_seen
+    }
+
+    /// Has the socket read at the next poll, whatever the port table says.
+    pub fn request_socket_poll(&mut self) {
+        self.socket_polls.requested = true;
+    }
+
+    #[cfg(test)]
+    pub fn cancel_socket_poll(&mut self) {
+        self.socket_polls.requested = false;
     }
 
     #[inline]
@@ -250,24 +245,22 @@ impl Member {
         self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
     }
 
-    /// Handles the frames that have come. The news of a peer's end comes before all that the daemon
-    /// tells others about it; then everything that the peer had sent is taken in first.
+    /// Handles the frames that have come. The frame that tells of a peer's end comes before all notifies of
+    /// it; all messages of that peer are taken in first.
     pub fn read_control(&mut self, state: &mut State) -> usize {
-        self.look_at_socket = false;
-        self.quiet_polls = 0;
-        self.frames_seen = self.frames();
+        self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
-        while let Some(link) = &mut self.link {
+        while let Some(link) = &mut self.daemon {
             if count == FRAMES_IN_TURN_MAX {
-                self.look_at_socket = true;
+                self.request_socket_poll();
                 break;
             }
-            if self.direct.waits_for.is_some() {
-                self.look_at_socket = true;
+            if self.direct.draining.is_some() {
+                self.request_socket_poll();
                 break;
             }
             match link.flush().and_then(|()| link.receive_from_daemon()) {
-                Ok(Some((frame, descriptors))) => self.handle(state, frame, descriptors),
+                Ok(Some((frame, descriptors))) => self.on_frame(state, frame, descriptors),
                 Ok(None) => break,
                 Err(_) => self.lose_daemon(),
             }
@@ -276,79 +269,71 @@ impl Member {
         count
     }
 
-    fn handle(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
+    fn on_frame(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
         match frame {
-            ToTask::Reply { wait, reply } => self.answer(state, wait, reply),
+            ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
-                // It may tell of a task of another host: what that sent comes first.
-                self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
+                // The message may be a notify about a task of another host: its messages come first.
+                self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
                 deliver(state, message);
             }
-            ToTask::Peer(peer) => self.meet(state, peer, descriptors),
+            ToTask::Peer(peer) => self.on_peer(state, peer, descriptors),
             ToTask::PeerGone(peer) => {
                 let own = self.tid.0 as i32;
-                self.endpoint.poll_dead(peer.0, &mut Arriving { state, own });
+                self.endpoint.poll_dead(peer.0, &mut QueueSink { state, own });
                 self.endpoint.peer_gone(peer.0);
-                self.unmet.retain(|(unmet, _)| *unmet != peer);
+                self.introductions.forget(peer);
                 state.route_changed(peer, None);
             }
-            ToTask::Direct(direct) => self.add_direct(state, &direct, descriptors),
+            ToTask::Direct(direct) => self.on_direct_link(state, &direct, descriptors),
             ToTask::Ended(peer) => {
-                self.endpoint.poll_through(self.tid.host().0, &mut Arriving { state, own: self.tid.0 as i32 });
-                self.peer_ended(state, peer);
+                self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
+                self.on_peer_exit(state, peer);
             }
             ToTask::Halting => self.halting = true,
-            ToTask::Group { id } => self.group_arrived(id, descriptors),
+            ToTask::Group { id } => self.on_group(id, descriptors),
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }
 
-    fn answer(&mut self, state: &mut State, wait: u32, reply: Reply) {
-        let Some(at) = self.requests.iter().position(|(number, _)| *number == wait) else { return };
-        match &self.requests[at].1 {
-            Fate::Wanted => self.requests[at].1 = Fate::Here(reply),
-            Fate::Here(_) => {}
-            Fate::Unheeded => {
-                self.requests.swap_remove(at);
-            }
-            Fate::Direct(peer) => {
-                self.direct.open_asks -= 1;
-                if matches!(reply, Reply::Error(_)) {
-                    self.direct.refused(*peer);
+    fn on_reply(&mut self, state: &mut State, number: u32, reply: Reply) {
+        let Some((purpose, reply)) = self.requests.on_reply(number, reply) else { return };
+        let failed = matches!(reply, Reply::Error(_));
+        match purpose {
+            Purpose::DirectLink(peer) => {
+                self.direct.open_requests -= 1;
+                if failed {
+                    self.direct.on_refused(peer);
                 }
-                self.requests.swap_remove(at);
             }
-            Fate::Introduction(peer) => {
-                let peer = *peer;
-                self.requests.swap_remove(at);
-                // The daemon introduces nobody twice; there may be room by now for one who came before.
-                self.meet_all(state);
+            Purpose::Introduction(peer) => {
+                // The daemon introduces a peer only once. A peer that could not be mapped then may fit now.
+                self.connect_introduced(state);
                 if !self.endpoint.is_connected(peer.0) {
-                    let dead = matches!(reply, Reply::Error(_));
-                    self.refused.push((peer, if dead { Code::NoTask } else { Code::OutOfRes }));
+                    self.introductions.refuse(peer, if failed { Code::NoTask } else { Code::OutOfRes });
                 }
             }
+            Purpose::Caller | Purpose::Ignored => {}
         }
     }
 
-    /// A peer that the daemon introduces.
-    fn meet(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
-        // Without descriptors (this process has no room for them) the peer stays a stranger.
+    /// Connects to a peer that the daemon introduces.
+    fn on_peer(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
+        // Without descriptors (this process has no room for them) the peer stays unconnected.
         let Ok(descriptors) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
-        self.unmet.retain(|(unmet, _)| *unmet != peer);
-        self.unmet.push((peer, descriptors));
-        self.meet_all(state);
+        self.introductions.add(peer, descriptors);
+        self.connect_introduced(state);
     }
 
-    /// Meets those whom the daemon has introduced. One for whom there is no address space is tried again: it
-    /// may have sent something. Whether there was one.
-    fn meet_all(&mut self, state: &mut State) -> bool {
+    /// Connects to the peers that the daemon has introduced. A peer whose memory does not fit into the
+    /// address space stays for another try, since it may have sent something. Returns whether there was one.
+    fn connect_introduced(&mut self, state: &mut State) -> bool {
         let mut starved = false;
-        for (peer, descriptors) in std::mem::take(&mut self.unmet) {
+        for (peer, descriptors) in self.introductions.take() {
             match self.endpoint.try_connect(peer.0, descriptors) {
-                Ok(()) => self.met(state, peer),
+                Ok(()) => self.on_connected(state, peer),
                 Err((error, descriptors)) if error.kind() == ErrorKind::OutOfMemory => {
-                    self.unmet.push((peer, descriptors));
+                    self.introductions.add(peer, descriptors);
                     starved = true;
                 }
                 Err(_) => {}
@@ -357,7 +342,7 @@ impl Member {
         starved
     }
 
-    fn met(&mut self, state: &mut State, peer: Tid) {
+    fn on_connected(&mut self, state: &mut State, peer: Tid) {
         use std::os::fd::AsRawFd;
         if peer.is_task() {
             state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
@@ -365,14 +350,13 @@ impl Member {
         self.poll(state);
     }
 
-    /// Whether something that was sent cannot be had for want of address space, as far as was seen since the
-    /// last call.
+    /// Returns whether, since the last call, something could not be received for lack of address space.
     pub fn take_starved(&mut self, state: &mut State) -> bool {
-        self.endpoint.take_starved() || (!self.unmet.is_empty() && self.meet_all(state))
+        self.endpoint.take_starved() || (self.introductions.any() && self.connect_introduced(state))
     }
 }
 
-/// A message that the daemon made or kept.
+/// Queues a message that the daemon has made or kept.
 fn deliver(state: &mut State, message: Message) {
     let envelope = Envelope {
         src: message.src.0 as i32,
@@ -383,7 +367,7 @@ fn deliver(state: &mut State, message: Message) {
         enc: message.enc,
         format: message.format,
     };
-    state.arrived_bytes(envelope, message.body.into_vec());
+    state.on_message_bytes(envelope, message.body.into_vec());
 }
 
 fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {
@@ -403,8 +387,8 @@ fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollEr
     }
 }
 
-/// What to wait for beside that, and how long at most: until the socket can be written where something waits for it, or
-/// for a moment where that would say nothing.
+/// Adds to the awaited events that the socket can be written, if frames wait for that. Returns the events and the
+/// longest wait: a short one if the socket would be reported writable although it takes nothing.
 fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
     match (link.wants_write(), link.is_crowded()) {
         (false, _) => (events, time),
@@ -413,8 +397,9 @@ fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Durat
     }
 }
 
-/// Waits until the socket is ready, or the time is over.
+/// Waits until the socket is ready or the time is over.
 fn ready(link: &Link, events: PollFlags, time: Duration) {
-    // An interrupted wait is as good as one that has ended: the caller looks again.
-    let _ = poll_one(link.as_fd(), events, time);
+    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    // The caller tries again after an interruption as after the end of the wait.
+    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
 }

@@ -1,7 +1,7 @@
-//! Items of hosts with another data format: who unpacks converts (decision 3).
+//! Items of hosts with another data format: the receiver converts (`docs/decisions/0003`, `docs/decisions/0018`).
 //!
-//! Between hosts of one format nothing of this runs. The one exception are `long`s of 32 bits in the
-//! default encoding, where they take eight bytes.
+//! Between hosts of one format none of this runs, except for `long`s of 32 bits: in the default encoding they take
+//! eight bytes.
 use crate::Task;
 use crate::message::{Large, Message, OWN_DSIG};
 use crate::pack::GATHER_BYTES;
@@ -10,7 +10,7 @@ use pvm_core::codes::Code;
 use pvm_core::format::{Format, swap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Items that this process has converted: a number for people who want to see that there are none.
+/// How many items this process has converted, for users who want to see that there are none.
 static CONVERTED: AtomicU64 = AtomicU64::new(0);
 
 /// How the items of a message are written.
@@ -21,7 +21,7 @@ struct Form {
     long_bytes: usize,
 }
 
-/// Numbers of one kind, which take so many bytes.
+/// The form of one kind of number.
 #[derive(Clone, Copy)]
 struct Numbers {
     bytes: usize,
@@ -40,7 +40,7 @@ impl Numbers {
         if self.signed { i128::from((wide << unused) as i64 >> unused) } else { i128::from(wide) }
     }
 
-    /// Whether the value is one of these numbers.
+    /// Returns whether the value fits.
     fn holds(self, value: i128) -> bool {
         let bits = 8 * self.bytes as u32;
         let (least, most) =
@@ -57,7 +57,7 @@ impl Numbers {
 }
 
 impl Form {
-    /// Of one number of that kind, written so.
+    /// Returns the form of numbers of that kind.
     fn numbers(self, kind: Kind) -> Numbers {
         let bytes = match kind {
             Kind::Byte => 1,
@@ -70,10 +70,10 @@ impl Form {
     }
 }
 
-/// The form that items have in memory here.
+/// The form of items in the memory of this host.
 const NATIVE: Form = Form { swapped: false, short_bytes: 2, long_bytes: size_of::<usize>() };
 
-/// Numbers of which an item consists.
+/// Returns how many numbers an item consists of.
 const fn numbers_of(kind: Kind) -> usize {
     match kind {
         Kind::Cplx | Kind::Dcplx => 2,
@@ -81,9 +81,8 @@ const fn numbers_of(kind: Kind) -> usize {
     }
 }
 
-/// Brings as many items as fit from one form into another. Gives how many; fewer than all before one
-/// whose value the other form cannot hold. Shorts are cut instead, as those of the default encoding
-/// always are.
+/// Converts as many items as fit from one form to another. Returns how many; it stops before an item whose value the
+/// other form cannot hold. Shorts are truncated instead, as those of the default encoding always are.
 fn convert(kind: Kind, from: (Form, &[u8]), to: (Form, &mut [u8])) -> usize {
     let ((source, from), (target, to)) = (from, to);
     let (source, target) = (source.numbers(kind), target.numbers(kind));
@@ -110,8 +109,8 @@ fn convert(kind: Kind, from: (Form, &[u8]), to: (Form, &mut [u8])) -> usize {
 }
 
 impl Message {
-    /// Whether items of that kind stand in the message as they stand in memory here, or as
-    /// `pack_narrow` and `unpack_narrow` know them.
+    /// Returns whether items of that kind need no conversion: they are as in memory here, or as `pack_narrow` and
+    /// `unpack_narrow` write and read them.
     #[inline(always)]
     pub fn is_native(&self, kind: Kind) -> bool {
         match self.encoding() {
@@ -123,7 +122,7 @@ impl Message {
         }
     }
 
-    /// How items are written; `None` where nobody here knows it.
+    /// Returns how items are written; `None` if the format is unknown.
     fn form(&self) -> Option<Form> {
         let format = Format::of_signature(self.format)?;
         let swapped = format.is_swapped();
@@ -133,13 +132,13 @@ impl Message {
         })
     }
 
-    /// A word in the byte order of the message.
+    /// Returns a word in the byte order of the message.
     pub fn ordered(&self, word: i32) -> i32 {
         if self.form().is_some_and(|form| form.swapped) { word.swap_bytes() } else { word }
     }
 
-    /// Takes the next items and converts them. Gives how many bytes of `items` were stored; stands
-    /// before the first that does not fit.
+    /// Unpacks and converts the next items. Returns how many bytes of `items` were stored. Stops before the first item
+    /// that does not fit.
     #[cold]
     pub fn take_converted(&mut self, kind: Kind, items: &mut [u8]) -> (usize, Result<(), Code>) {
         let Some(form) = self.form() else { return (0, Err(Code::BadMsg)) };
@@ -166,8 +165,8 @@ impl Message {
         (stored, Ok(()))
     }
 
-    /// Items in the form of the message, to be put behind what it has; those before one that does not
-    /// fit, and whether there was such a one.
+    /// Converts items to the form of the message. Returns the items before the first that does not fit, and whether
+    /// all fit.
     #[cold]
     pub fn converted_to(&self, kind: Kind, items: &[u8]) -> Result<(Vec<u8>, bool), Code> {
         let form = self.form().ok_or(Code::BadMsg)?;
@@ -180,8 +179,8 @@ impl Message {
         Ok((bytes, converted == count))
     }
 
-    /// Makes of a raw message of another format one of this host, all of whose items are of that kind.
-    /// `Overflow`: items from the first on that does not fit are missing then.
+    /// Converts a raw message of another format, all of whose items are of that kind, to the format of this host.
+    /// `Overflow` if an item does not fit; it and all items behind it are missing then.
     #[cold]
     pub fn make_native(&mut self, kind: Kind) -> Result<(), Code> {
         let form = self.form().ok_or(Code::BadMsg)?;
@@ -198,7 +197,7 @@ impl Message {
         if converted < count { Err(Code::Overflow) } else { Ok(()) }
     }
 
-    /// Items that came from, or go to, another format; a wider `long` here is none.
+    /// Counts items from or to another format. A wider `long` alone does not count.
     fn count_converted(&self, items: usize) {
         if self.format != OWN_DSIG {
             CONVERTED.fetch_add(items as u64, Ordering::Relaxed);
@@ -207,7 +206,7 @@ impl Message {
 }
 
 impl Task {
-    /// How many items this process has converted from or to the format of another host.
+    /// Returns how many items this process has converted from or to the format of another host.
     pub fn items_converted(&self) -> u64 {
         CONVERTED.load(Ordering::Relaxed)
     }

@@ -4,7 +4,7 @@ use crate::types::Filter;
 use crate::{ANY, Environment};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR};
 
-/// The other byte order, with longs of both widths; the own one with the other width.
+/// Returns the other byte order with longs of both widths, and the native one with the other width.
 fn others() -> [Format; 3] {
     let Format { big_endian, long_bytes } = Format::NATIVE;
     [
@@ -18,11 +18,11 @@ fn task() -> Task {
     Task::new(&Environment::from_lookup(|_| None))
 }
 
-/// A message of a host of that format, in the queue.
+/// Receives a message of a host of that format.
 fn receive(task: &mut Task, format: Format, enc: i32, body: &[u8]) -> i32 {
     let signature = format.signature();
     let envelope = crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc, format: signature };
-    task.state.arrived_bytes(envelope, body.to_vec());
+    task.state.on_message_bytes(envelope, body.to_vec());
     let mid = task.receive(&any()).unwrap();
     task.set_receive_buffer(mid).unwrap();
     mid
@@ -32,7 +32,7 @@ fn any() -> Filter {
     Filter { src: ANY, tag: ANY, ctx: 0 }
 }
 
-/// The bytes of a number as a host of that format writes them.
+/// Returns the bytes of a number as a host of that format writes them.
 fn written(format: Format, value: i128, bytes: usize) -> Vec<u8> {
     if format.big_endian { value.to_be_bytes()[16 - bytes..].to_vec() } else { value.to_le_bytes()[..bytes].to_vec() }
 }
@@ -94,7 +94,7 @@ fn strings_and_bytes_of_another_byte_order_are_unpacked() {
     }
 }
 
-/// What a number of 64 bits becomes in 32, and the other way round.
+/// Checks conversions between numbers of 64 and of 32 bits.
 #[test]
 fn a_value_that_does_not_fit_ends_the_conversion() {
     let wide = Form { swapped: true, short_bytes: 2, long_bytes: 8 };
@@ -133,7 +133,7 @@ fn raw_items_of_another_format_are_bytes_to_an_unpack_and_items_to_a_one_call_re
         assert_eq!(all, body);
         let envelope =
             crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc: signature, format: signature };
-        task.state.arrived_bytes(envelope, body.clone());
+        task.state.on_message_bytes(envelope, body.clone());
         let mut items = [0; 24];
         let delivered = task.try_precv(&any(), Kind::Long, &mut items).unwrap();
         assert_eq!((delivered.len, delivered.failure), (2 * size_of::<usize>(), None));
@@ -146,9 +146,9 @@ fn a_forwarded_message_keeps_its_format_and_what_is_packed_behind_takes_it() {
     for format in others() {
         let mut task = task();
         let mid = receive(&mut task, format, ENC_XDR, &written(format, 1, 4));
-        assert!(!task.unpack_quickly(Kind::Int, &mut [0; 4]));
+        assert!(!task.unpack_fast(Kind::Int, &mut [0; 4]));
         task.set_send_buffer(mid).unwrap();
-        assert!(!task.pack_quickly(Kind::Int, &native(Kind::Int, -2)));
+        assert!(!task.pack_fast(Kind::Int, &native(Kind::Int, -2)));
         task.pack(Kind::Int, &native(Kind::Int, -2)).unwrap();
         task.pack(Kind::Short, &native(Kind::Short, -3)).unwrap();
         task.pack(Kind::Long, &native(Kind::Long, -4)).unwrap();
@@ -180,7 +180,7 @@ fn a_message_in_a_message_keeps_its_format() {
     }
 }
 
-/// What a host of another format packed whole, another message in it included.
+/// Checks a message of another format with a message in it.
 #[test]
 fn a_message_in_a_message_of_another_format_is_of_that_format() {
     for format in others() {
@@ -209,16 +209,16 @@ fn the_body_of_another_format_goes_into_an_empty_buffer_only() {
     assert_eq!(task.pack_message_body(mid), Err(Code::Mismatch));
     let raw = task.init_send(DATA_RAW).unwrap();
     assert_eq!(task.pack_message_body(mid), Err(Code::Mismatch));
-    // What is packed now is of the own format, and says so.
+    // The empty buffer has the format of this host.
     task.pack(Kind::Int, &[0; 4]).unwrap();
     assert_eq!(task.export_message(raw).unwrap().format, OWN_DSIG);
 }
 
 #[test]
-fn a_format_that_nobody_knows_is_bytes() {
+fn of_an_unknown_format_only_bytes_are_unpacked() {
     let mut task = task();
     let envelope = crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc: ENC_XDR, format: 12 };
-    task.state.arrived_bytes(envelope, vec![1; 8]);
+    task.state.on_message_bytes(envelope, vec![1; 8]);
     let mid = task.receive(&any()).unwrap();
     task.set_receive_buffer(mid).unwrap();
     assert_eq!(task.unpack(Kind::Int, &mut [0; 4]), Err(Code::BadMsg));

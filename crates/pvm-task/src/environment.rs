@@ -1,4 +1,4 @@
-//! What a task learns from its environment, and enrolment failures.
+//! What a task learns from its environment, and the failures of enrollment.
 use pvm_core::codes::Code;
 use pvm_link::rendezvous::{FindError, Places};
 use std::ffi::OsString;
@@ -7,9 +7,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// The environment variables that concern a task (contract 5.4).
 #[derive(Debug, Clone)]
 pub struct Environment {
-    /// `PVMSOCK`, `PVM_TMP`, `PVM_VMID`: where to look for the daemon.
+    /// `PVMSOCK`, `PVM_TMP`, `PVM_VMID`: where to search for the daemon.
     pub places: Places,
-    /// `PVMEPID`: claims the place that a spawn made; used once.
+    /// `PVMEPID`: claims the tid that a spawn has reserved; used once.
     pub cookie: Option<u32>,
     /// `PVMCTX`: the initial context.
     pub context: Option<i32>,
@@ -19,21 +19,21 @@ pub struct Environment {
     pub trace_buffer: Option<i32>,
     /// `PVMTRCOPT`.
     pub trace_options: Option<i32>,
-    /// `PVMSPAWNPATH`: where programs are looked for beside the first one of a `pvm run`.
+    /// `PVMSPAWNPATH`: where programs are searched beside the first program of a `pvm run`.
     pub beside: Option<Vec<u8>>,
     /// `PVMTASKDEBUG`: the initial debug mask.
     pub debug_mask: Option<i32>,
-    /// The name under which the task shows up; empty but for special tasks.
+    /// The name under which the task is listed; empty except for special tasks.
     pub name: Vec<u8>,
 }
 
 impl Environment {
-    /// Reads the process's environment.
+    /// Reads the environment of the process.
     pub fn from_process() -> Environment {
         Environment::from_lookup(|name| std::env::var_os(name))
     }
 
-    /// Reads variables through `lookup`. Numbers may be decimal, `0x` and `0` forms.
+    /// Reads variables through `lookup`. Numbers may be decimal, hexadecimal (`0x`) or octal (`0`).
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Environment {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let number = |name: &str| number(set(name)?.as_bytes());
@@ -53,7 +53,7 @@ impl Environment {
     }
 }
 
-/// A number as C's `strtol` with base 0 reads it, without what follows it; 32 bits of it.
+/// Reads a number as C's `strtol` with base 0 does, ignoring what follows it. Returns its low 32 bits.
 fn number(text: &[u8]) -> Option<i32> {
     let text = std::str::from_utf8(text).ok()?.trim_start();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -70,34 +70,34 @@ fn number(text: &[u8]) -> Option<i32> {
     Some((sign * value) as i32)
 }
 
-/// Why a task could not enrol.
+/// Why a task could not enroll.
 #[derive(Debug)]
 pub enum EnrollError {
-    /// There is no rendezvous file: no daemon runs; another try brings nothing.
+    /// No daemon runs: there is no rendezvous file. Another try does not help.
     NoDaemon,
-    /// Somebody should be there but does not answer; another try may help.
+    /// A daemon should run but cannot be reached. Another try may help.
     Unreachable(FindError),
-    /// The daemon said no.
+    /// The daemon has refused the task.
     Refused(Code),
-    /// The daemon went away, or spoke nonsense, before it had let us in.
+    /// The connection to the daemon broke, or the daemon violated the protocol, before its welcome.
     Broken,
-    /// The own segment or doorbell could not be made.
+    /// The segment or doorbell of this task could not be made.
     System(std::io::Error),
 }
 
 impl EnrollError {
-    /// The number for C programs.
+    /// Returns the code for C programs.
     pub fn code(&self) -> Code {
         match self {
             EnrollError::Refused(code) => *code,
             _ => Code::SysErr,
         }
     }
-    /// Whether no daemon runs, so that one can be started: none was ever there, or it is dead.
+    /// Returns whether no daemon runs, so that one can be started: there was none, or it is dead.
     pub fn means_no_daemon(&self) -> bool {
         matches!(self, EnrollError::NoDaemon | EnrollError::Unreachable(FindError::Dead))
     }
-    /// Whether it is worth trying again (5 times, 1 s apart).
+    /// Returns whether another try may help (up to 5 tries, 1 s apart).
     pub fn is_transient(&self) -> bool {
         matches!(self, EnrollError::Unreachable(FindError::Link(_)) | EnrollError::Broken)
     }
@@ -112,7 +112,7 @@ impl std::fmt::Display for EnrollError {
                 write!(f, "pvmd refuses: {} (its log names the limit and its setting)", Code::OutOfRes)
             }
             EnrollError::Refused(code) => write!(f, "pvmd refuses: {code}"),
-            EnrollError::Broken => f.write_str("pvmd does not answer as it should"),
+            EnrollError::Broken => f.write_str("pvmd closed the connection or violated the protocol"),
             EnrollError::System(error) => write!(f, "{error}"),
         }
     }

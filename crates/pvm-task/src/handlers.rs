@@ -1,10 +1,10 @@
-//! Message handlers and what runs around them (contract 2.4).
+//! Message handlers, and what surrounds their calls (contract 2.4).
 use crate::Task;
 use crate::system::SYSTEM_TAGS;
 use crate::types::{ANY, HandlerCall};
 use pvm_core::codes::{Code, SYSCTX_TC};
 
-/// A handler: which messages it takes, and the function, if it is not one of the library's own.
+/// A handler: the messages that it takes, and its function, unless it is one of the library's own.
 struct Handler {
     src: i32,
     tag: i32,
@@ -23,55 +23,55 @@ impl Handler {
     }
 }
 
-/// What the caller had active when a handler began.
-struct Interrupted {
+/// What was active in the caller when a handler began.
+struct CallerState {
     mid: i32,
     send: i32,
     receive: i32,
     ctx: i32,
 }
 
-/// All handlers. Their messages stand in the queue until it is their turn to be seen: what runs before may add
-/// handlers and delete them.
+/// All handlers. Their messages stay in the queue until they would become visible, since handlers that run before
+/// may add and delete handlers.
 #[derive(Default)]
 pub(crate) struct Handlers {
     /// By id.
     list: Vec<Option<Handler>>,
     /// Handlers that are not the library's own.
     users: usize,
-    /// Messages of lower numbers are to be seen or to be taken by a handler now.
+    /// Messages below this number may become visible, or be taken by a handler, now.
     pub bound: u64,
-    /// Senders that went back from a direct link, and how many of their next messages have come already.
+    /// Senders that have fallen back from a direct link, and how many of their next messages are repeats.
     repeats: Vec<(i32, u32)>,
-    running: Option<Interrupted>,
+    running: Option<CallerState>,
 }
 
 impl Handlers {
-    /// Whether any message can be for a user handler.
+    /// Returns whether any message can be for a user handler.
     #[inline]
     pub fn any(&self) -> bool {
         self.users > 0
     }
 
-    /// Whether any message can be for a user handler, or be a repeat.
+    /// Returns whether any message can be for a user handler or be a repeat.
     #[inline]
-    pub fn are_special(&self) -> bool {
+    pub fn may_intercept(&self) -> bool {
         self.any() || !self.repeats.is_empty()
     }
 
-    /// Whether one runs.
+    /// Returns whether a handler runs.
     pub fn run(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Enters the library's own handlers, at enrolment.
+    /// Adds the library's own handlers, at enrollment.
     pub fn enter_system(&mut self) {
         for tag in SYSTEM_TAGS {
             self.enter(Handler { src: ANY, tag, ctx: SYSCTX_TC, function: None });
         }
     }
 
-    /// The user handler that takes such a message, and its function.
+    /// Returns the user handler that takes such a message, and its function.
     pub fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
         self.list.iter().enumerate().rev().find_map(|(id, handler)| {
             let handler = handler.as_ref().filter(|handler| handler.accepts(src, tag, ctx))?;
@@ -79,7 +79,7 @@ impl Handlers {
         })
     }
 
-    /// So many messages that come from there next have come already.
+    /// Notes that the next `count` messages of a sender are repeats.
     pub fn expect_repeats(&mut self, src: i32, count: u32) {
         self.forget_repeats(src);
         if count > 0 {
@@ -87,17 +87,17 @@ impl Handlers {
         }
     }
 
-    /// Nothing that was sent before comes from there any more.
+    /// Notes that no more repeats come from a sender.
     pub fn forget_repeats(&mut self, src: i32) {
         self.repeats.retain(|(other, _)| *other != src);
     }
 
-    /// Whether a message from there that comes by the default route may be a repeat.
+    /// Returns whether messages of that sender by the default route may be repeats.
     pub fn repeats(&self, src: i32) -> bool {
         self.repeats.iter().any(|(other, _)| *other == src)
     }
 
-    /// A message comes from there by the default route. Says whether it has come already.
+    /// Takes in a message of that sender by the default route. Returns whether it is a repeat.
     #[inline]
     pub fn take_repeat(&mut self, src: i32) -> bool {
         let Some((_, count)) = self.repeats.iter_mut().find(|(other, _)| *other == src) else { return false };
@@ -121,7 +121,7 @@ impl Handlers {
 
 /// Message handlers (contract 2.4).
 impl Task {
-    /// `pvm_addmhf`; `function` is given back in [`HandlerCall`].
+    /// `pvm_addmhf`; `function` is returned in [`HandlerCall`].
     pub fn add_handler(&mut self, src: i32, tag: i32, ctx: i32, function: u64) -> Result<i32, Code> {
         let handlers = &mut self.state.handlers;
         if handlers.list.iter().flatten().any(|handler| handler.overlaps(src, tag, ctx)) {
@@ -139,28 +139,28 @@ impl Task {
         Ok(())
     }
 
-    /// A handler that has to run. `None` while one runs. Buffers and context are those of the
-    /// handler until [`Task::handler_done`].
+    /// Returns a handler that has to run; `None` while one runs. Buffers and context are those of the handler until
+    /// [`Task::handler_done`].
     #[inline]
     pub fn next_handler_call(&mut self) -> Option<HandlerCall> {
         if !self.state.handlers.any() || self.state.handlers.run() {
             return None;
         }
-        self.enter_handler()
+        self.begin_handler()
     }
 
-    fn enter_handler(&mut self) -> Option<HandlerCall> {
+    fn begin_handler(&mut self) -> Option<HandlerCall> {
         let state = &mut self.state;
-        state.see_more();
-        let entry = state.store.queue.first_unseen()?;
-        let message = &state.store.table[entry as usize];
+        state.reveal_more();
+        let slot = state.store.queue.first_hidden()?;
+        let message = &state.store.table[slot as usize];
         if message.number >= state.handlers.bound {
             return None;
         }
         let (handler, function) = state.handler_of(message)?;
-        let (call, ctx) = (HandlerCall { handler, function, mid: entry as i32 + 1 }, message.ctx);
-        state.store.take_out(entry);
-        state.handlers.running = Some(Interrupted {
+        let (call, ctx) = (HandlerCall { handler, function, mid: slot as i32 + 1 }, message.ctx);
+        state.store.take_out(slot);
+        state.handlers.running = Some(CallerState {
             mid: call.mid,
             send: std::mem::replace(&mut state.store.send, 0),
             receive: std::mem::replace(&mut state.store.receive, call.mid),
@@ -169,15 +169,15 @@ impl Task {
         Some(call)
     }
 
-    /// The handler has run: its buffers are freed, the caller's are back.
+    /// Ends a handler: frees its buffers and restores those of the caller.
     pub fn handler_done(&mut self) {
         let state = &mut self.state;
         let Some(before) = state.handlers.running.take() else { return };
-        // What comes behind its message has waited for it.
-        state.see_more();
-        self.note_seen();
+        // Messages behind that of the handler have waited for it.
+        state.reveal_more();
+        self.note_revealed();
         let state = &mut self.state;
-        // The message goes unless the handler set it aside by `pvm_setrbuf(0)`.
+        // The message is freed unless the handler set it aside by `pvm_setrbuf(0)`.
         let store = &mut state.store;
         if store.send != 0 && store.send != before.send && store.send != before.receive {
             store.free(store.send);
@@ -190,12 +190,12 @@ impl Task {
         state.context = before.ctx;
     }
 
-    /// Whether a handler runs: blocking calls give `NotImpl`, nrecv and probe 0.
+    /// Returns whether a handler runs. Then blocking calls return `NotImpl`, and nrecv and probe 0.
     pub fn in_handler(&self) -> bool {
         self.state.handlers.running.is_some()
     }
 
-    /// The handlers: id, sender, tag, context (for `pvmdisplaymhfinfo`).
+    /// Returns the handlers: id, sender, tag, context (for `pvmdisplaymhfinfo`).
     pub fn handlers(&self) -> impl Iterator<Item = (i32, i32, i32, i32)> + '_ {
         let list = self.state.handlers.list.iter().enumerate();
         list.filter_map(|(id, handler)| handler.as_ref().map(|h| (id as i32, h.src, h.tag, h.ctx)))

@@ -1,9 +1,9 @@
 //! One task of the parallel virtual machine: buffers, packing, matching, requests.
 //!
-//! [`Task`] is one plain value without locks and threads; none of its methods waits (only
-//! [`Task::enroll`] waits, for the daemon's welcome) and none calls user code. Who must wait calls
-//! [`Task::progress`] and tries again, paced by a [`Waiter`]. [`Session`] does that for programs
-//! of one thread that simply want to call.
+//! [`Task`] is a plain value without locks and threads. Its methods do not block, except
+//! [`Task::enroll`], which waits for the daemon's welcome. They call no code of the user. A caller that
+//! has to wait calls [`Task::progress`] and tries again, paced by a [`Waiter`]; [`Session`] does this for
+//! single-threaded programs.
 #![forbid(unsafe_code)]
 
 mod buffers;
@@ -11,10 +11,12 @@ mod control;
 mod convert;
 mod direct;
 mod environment;
+mod fast_path;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod groups;
 mod handlers;
+mod introductions;
 mod local_notify;
 mod message;
 mod offers;
@@ -22,24 +24,25 @@ mod options;
 mod output;
 mod pack;
 mod queue;
-mod quick;
 mod receive;
 mod requests;
-mod seeing;
 mod send;
 mod session;
 mod system;
 mod task;
+#[cfg(test)]
+mod test_daemon;
 pub mod trace;
 mod types;
 mod unpack;
+mod visibility;
 mod wait;
 
 pub use environment::{EnrollError, Environment};
-pub use groups::{Barrier, Collective, Group, GroupWait, InPlace, Share};
+pub use fast_path::FastSend;
+pub use groups::{BarrierArrival, Collective, Group, GroupMember, GroupWait, InPlace};
 pub use options::OptionNumber;
 pub use output::{OutputEvent, OutputKind};
-pub use quick::Quick;
 pub use session::{Received, Session};
 pub use task::Task;
 pub use types::{ANY, Delivered, Encoding, Filter, HandlerCall, Kind, MessageInfo, Source, Submit, Ticket};

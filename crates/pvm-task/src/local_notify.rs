@@ -1,5 +1,4 @@
-//! `pvm_notify` (contract 2.6), and the kinds of it that concern this process alone: the own exit,
-//! and routes.
+//! `pvm_notify` (contract 2.6), and the notifies that this process sends itself: of its own exit and of routes.
 use crate::Task;
 use crate::message::OWN_DSIG;
 use crate::receive::Envelope;
@@ -12,14 +11,14 @@ use pvm_core::encoding::Writer;
 use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 
-/// Where a notify goes.
+/// The context and tag of a notify.
 type Address = (i32, i32);
 
-/// What the process itself has to tell.
+/// The notifies that the process sends itself.
 #[derive(Default)]
 pub(crate) struct LocalNotifies {
     own_exit: Vec<Address>,
-    /// How many more new routes are told there; negative for all.
+    /// With how many new routes are still to be notified; negative for all.
     route_add: Vec<(Address, i32)>,
     route_delete: Vec<(Address, Tid)>,
 }
@@ -31,14 +30,14 @@ impl LocalNotifies {
 }
 
 impl State {
-    /// A notify from this process to itself; its sender is the daemon all the same.
+    /// Queues a notify of this process to itself. It names the daemon as its sender, as other notifies do.
     pub(crate) fn notify_locally(&mut self, ctx: i32, tag: i32, body: &[i32]) {
         let body = body.iter().fold(Writer::new(), |writer, word| writer.int(*word)).finish();
         let src = Tid::DAEMON.0 as i32;
-        self.arrived_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
+        self.on_message_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
     }
 
-    /// A route to the peer has come to be (then with its descriptor) or has ended.
+    /// Sends notifies of a route that can be used now (then with its descriptor) or has ended.
     pub(crate) fn route_changed(&mut self, peer: Tid, descriptor: Option<i32>) {
         let peer_word = peer.0 as i32;
         let Some(descriptor) = descriptor else {
@@ -61,8 +60,8 @@ impl State {
 }
 
 impl Task {
-    /// `pvm_notify`: checks, and does what is local to the process (own exit, routes). The request
-    /// for the rest, if there is a rest.
+    /// `pvm_notify`: checks the arguments and registers what is local to the process (own exit, routes). Returns the
+    /// request for the rest, if any.
     pub fn notify(&mut self, what: i32, tag: i32, count: i32, tids: &[i32]) -> Result<Option<Request>, Code> {
         let ctx = self.state.context;
         let cancel = what & NOTIFY_CANCEL != 0;
@@ -98,7 +97,7 @@ impl Task {
         Ok(Some(Request::Notify { what, ctx, tag, count, tids: rest }))
     }
 
-    /// Keeps notifies of the own exit here, and gives the other tasks back.
+    /// Registers or cancels notifies of the task's own exit. Returns the other tasks.
     fn watch_own_exit(&mut self, address: Address, cancel: bool, tids: &[i32]) -> Vec<Tid> {
         let own = self.own_tid();
         let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! One message: its words, its body, how far it has been read.
+//! One message: its header words, its body, how far it has been unpacked.
 use crate::queue::Links;
 use crate::types::{Encoding, Kind, Source};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE, ENC_XDR, native_dsig};
@@ -11,55 +11,55 @@ const FRAGMENT_GROWTH_BYTES_MAX: usize = 256 << 20;
 /// The data signature of what this library packs.
 pub(crate) const OWN_DSIG: i32 = native_dsig();
 
-/// Where a message of the table stands.
+/// The state of a slot of the message table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nowhere: the entry is free.
+pub(crate) enum SlotState {
+    /// It is free.
     Free,
-    /// A buffer of the user.
+    /// It holds a buffer of the user.
     Buffer,
-    /// Arrived, not received yet.
+    /// It holds a message that has come and has not been received.
     Queued,
 }
 
-/// Bodies that do not fit in [`Message::small`].
+/// The body of a message, if it does not fit in [`Message::small`].
 pub(crate) enum Large {
-    /// The body lies in `small`.
+    /// The body is in `small`.
     None,
     /// In private memory.
     Bytes(Vec<u8>),
-    /// In the own shared heap, each block with its used length.
+    /// In the shared heap of this task, each block with its used length.
     Blocks(Vec<(Block, usize)>),
     /// In the sender's heap.
     Remote(Remote),
-    /// In the user's memory, to be read when it is sent.
+    /// In the user's memory, which is read when the message is sent.
     Pieces(Vec<Box<dyn Source>>),
 }
 
 /// A message.
 pub(crate) struct Message {
     pub ctx: i32,
-    /// Beside the receiver, so that one store empties both for the next message.
+    /// Beside the receiver, so that one store clears both for the next message.
     pub tag: i32,
     pub dst: i32,
     pub wid: i32,
     pub enc: i32,
-    /// The data signature of its maker, which says the byte order of `ENC_XDR` bodies too.
+    /// The data signature of the host that packed it. It gives the byte order of `ENC_XDR` bodies too.
     pub format: i32,
     pub src: i32,
-    pub place: Place,
+    pub state: SlotState,
     pub links: Links,
-    /// Which one it is of all that were ever queued.
+    /// The number of the message among all that were ever queued.
     pub number: u64,
     /// How far it has been unpacked, in bytes.
     pub position: usize,
-    /// Short bodies; kept when the entry is free, so that the next message needs no memory.
+    /// A short body. A free slot keeps the memory, so that the next message needs none.
     pub small: Vec<u8>,
     pub large: Large,
 }
 
 impl Message {
-    /// A free entry.
+    /// Returns the contents of a free slot.
     pub fn vacant() -> Message {
         Message {
             ctx: 0,
@@ -69,7 +69,7 @@ impl Message {
             format: OWN_DSIG,
             src: 0,
             dst: 0,
-            place: Place::Free,
+            state: SlotState::Free,
             links: Links::default(),
             number: 0,
             position: 0,
@@ -78,7 +78,7 @@ impl Message {
         }
     }
 
-    /// Bytes of the body. In-place bodies have 0, as in PVM 3.4.
+    /// Returns the length of the body in bytes; 0 for in-place bodies, as in PVM 3.4.
     pub fn len(&self) -> usize {
         match &self.large {
             Large::None => self.small.len(),
@@ -89,7 +89,7 @@ impl Message {
         }
     }
 
-    /// How the items are written.
+    /// Returns how the items are written.
     pub fn encoding(&self) -> Encoding {
         match self.enc {
             ENC_XDR => Encoding::Default,
@@ -100,17 +100,17 @@ impl Message {
         }
     }
 
-    /// Whether items of that kind can be unpacked: raw data of another format only as bytes.
+    /// Returns whether items of that kind can be unpacked. Raw data of another format can be unpacked only as bytes.
     pub fn readable(&self, kind: Kind) -> bool {
         self.encoding() != Encoding::Foreign || kind == Kind::Byte
     }
 
-    /// Whether the items are native ones of another format, as a one-call send makes them.
+    /// Returns whether the items are native items of another format, as a one-call send makes them.
     pub fn is_foreign_raw(&self) -> bool {
         self.encoding() == Encoding::Foreign && self.format != OWN_DSIG
     }
 
-    /// Bytes not unpacked yet.
+    /// Returns the number of bytes that have not been unpacked.
     pub fn remaining(&self) -> usize {
         self.len().saturating_sub(self.position)
     }
@@ -132,7 +132,7 @@ impl Message {
         self.position += data.len();
     }
 
-    /// The whole body in private memory; pieces in place are read now.
+    /// Returns the whole body in private memory. In-place pieces are read now.
     pub fn body(&self) -> Result<Vec<u8>, Code> {
         if let Large::Pieces(pieces) = &self.large {
             return gather(pieces);
@@ -184,8 +184,8 @@ impl Message {
         Ok(())
     }
 
-    /// Brings a long body into the own heap, so that it can be sent any number of times. Pieces in
-    /// place stay there: they are read anew at each send.
+    /// Moves a long body into the heap of this task, so that it can be sent any number of times. In-place pieces
+    /// stay in place: they are read anew at each send.
     pub fn share(&mut self, heap: &mut Endpoint) -> Result<(), Code> {
         let block = match &self.large {
             Large::None | Large::Blocks(_) | Large::Pieces(_) => return Ok(()),
@@ -200,14 +200,14 @@ impl Message {
         Ok(())
     }
 
-    /// Brings the body into private memory, away from any segment.
+    /// Moves the body out of any shared memory into private memory.
     pub fn detach(&mut self) {
         if matches!(self.large, Large::Blocks(_) | Large::Remote(_)) {
             self.large = Large::Bytes(self.body().unwrap_or_default());
         }
     }
 
-    /// Puts bytes in as the whole body.
+    /// Sets the whole body.
     pub fn set_body(&mut self, bytes: Vec<u8>) {
         if bytes.len() <= INLINE_BYTES_MAX {
             self.small.clear();
@@ -219,7 +219,7 @@ impl Message {
     }
 }
 
-/// Memory of that many bytes, or a code.
+/// Returns zeroed memory of that size, or `NoMem`.
 pub(crate) fn zeroes(bytes: usize) -> Result<Vec<u8>, Code> {
     let mut data = Vec::new();
     data.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
@@ -237,14 +237,14 @@ fn append_to_bytes(bytes: &mut Vec<u8>, data: &[u8]) -> Result<(), Code> {
     Ok(())
 }
 
-/// Whether so many bytes more fit in the last block, and in a body.
+/// Returns whether that many more bytes fit in the last block, and in a body.
 #[inline]
 fn has_room(blocks: &[(Block, usize)], bytes: usize) -> bool {
     let total: usize = blocks.iter().map(|(_, used)| used).sum();
     total + bytes <= BODY_BYTES_MAX && blocks.last().is_some_and(|(block, used)| block.capacity() - used >= bytes)
 }
 
-/// Writes behind what was written before; makes one more block where the last one is full.
+/// Appends data. Adds a block if the last one is full.
 fn append_to_blocks(blocks: &mut Vec<(Block, usize)>, heap: &mut Endpoint, data: &[u8]) -> Result<(), Code> {
     let room = blocks.last().map_or(0, |(block, used)| block.capacity() - used);
     if data.len() <= room {
@@ -259,7 +259,7 @@ fn append_to_blocks(blocks: &mut Vec<(Block, usize)>, heap: &mut Endpoint, data:
     Ok(())
 }
 
-/// Writes into the last block, which must have the room.
+/// Appends data to the last block, which must have room for it.
 #[inline]
 fn fill(blocks: &mut [(Block, usize)], data: &[u8]) {
     if let Some((block, used)) = blocks.last_mut() {
@@ -286,6 +286,7 @@ fn copy_out_of_blocks(blocks: &[(Block, usize)], mut offset: usize, mut data: &m
     debug_assert!(data.is_empty(), "read past the end of a body");
 }
 
+/// Returns pieces as one body in private memory.
 pub(crate) fn gather(pieces: &[Box<dyn Source>]) -> Result<Vec<u8>, Code> {
     let mut bytes = Vec::new();
     let length = pieces.iter().map(|piece| piece.bytes().len()).sum();
@@ -296,6 +297,7 @@ pub(crate) fn gather(pieces: &[Box<dyn Source>]) -> Result<Vec<u8>, Code> {
     Ok(bytes)
 }
 
+/// Returns pieces as one body in a block of the heap.
 pub(crate) fn gather_in_block(pieces: &[Box<dyn Source>], heap: &mut Endpoint) -> Result<(Block, usize), Code> {
     let length = pieces.iter().map(|piece| piece.bytes().len()).sum();
     let block = allocate(heap, length)?;
@@ -307,7 +309,7 @@ pub(crate) fn gather_in_block(pieces: &[Box<dyn Source>], heap: &mut Endpoint) -
     Ok((block, length))
 }
 
-/// Copies by small steps that stay in the cache.
+/// Copies a body in small steps that stay in the cache.
 fn copy_remote(remote: &Remote, heap: &mut Endpoint) -> Result<(Block, usize), Code> {
     const STEP_BYTES: usize = 16 << 10;
     let block = allocate(heap, remote.len())?;

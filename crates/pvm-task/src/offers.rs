@@ -3,7 +3,7 @@ use crate::buffers::Store;
 use crate::message::Large;
 use pvm_fmp::{Offer, OfferMissed};
 
-/// Takes an offer into `data`; the true length, or `None` when there is no message (yet).
+/// Takes an offer into `data`. Returns the full length; `None` if there is no message (yet).
 pub(crate) fn take_offer(offer: Offer<'_>, data: &mut [u8]) -> Option<usize> {
     let len = offer.len();
     let count = len.min(data.len());
@@ -17,10 +17,10 @@ pub(crate) fn take_offer(offer: Offer<'_>, data: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Takes an offer for which nobody waits any more.
+/// Takes an offer into memory of the task, for a receive that has ended.
 #[cold]
 pub(crate) fn keep_offer(offer: Offer<'_>, store: &mut Store) -> Option<Large> {
-    // Without memory the offer is dropped; then the body comes again through the sender's heap.
+    // Without memory the offer is dropped. The sender then sends the body through its heap.
     let mut data = store.take_spare(offer.len());
     data.try_reserve_exact(offer.len()).ok()?;
     match offer.take_all(&mut data) {

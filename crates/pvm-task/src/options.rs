@@ -6,12 +6,12 @@ use pvm_core::proto::{Request, TraceSettings};
 use pvm_core::tid::Tid;
 use serde_bytes::ByteBuf;
 
-/// Fragment sizes that are accepted, in bytes. They change nothing (D39).
+/// The fragment sizes that are accepted, in bytes. They have no effect (D39).
 const FRAGMENT_BYTES: std::ops::RangeInclusive<i32> = 52..=1_048_576;
 const FRAGMENT_BYTES_DEFAULT: i32 = 4080;
 
-/// A number that `pvm_getopt` tells beside the options: items that this task has converted. PVM 3.4 has no
-/// such thing.
+/// A number that `pvm_getopt` accepts beside the options: how many items this process has converted. PVM 3.4
+/// does not have it.
 const ITEMS_CONVERTED: i32 = 1001;
 
 /// An option of `pvm_setopt`.
@@ -47,7 +47,7 @@ pub enum OptionNumber {
 }
 
 impl OptionNumber {
-    /// The option of that number.
+    /// Returns the option of that number.
     pub fn from_number(number: i32) -> Option<OptionNumber> {
         use OptionNumber::*;
         const ALL: [OptionNumber; 25] = [
@@ -81,7 +81,7 @@ impl OptionNumber {
     }
 }
 
-/// All that `pvm_setopt` sets.
+/// The settings of `pvm_setopt`.
 pub(crate) struct Settings {
     route: i32,
     debug_mask: i32,
@@ -91,12 +91,12 @@ pub(crate) struct Settings {
     show_tids: i32,
     pub own: TraceSettings,
     pub children: TraceSettings,
-    /// Where programs are looked for beside the first one of a `pvm run`: passed on to all children.
+    /// The directories where programs are searched beside the first program of a `pvm run`: passed on to all children.
     pub beside: Option<Vec<u8>>,
-    /// Where output and traces of children went when the task came to be: a value always allowed.
+    /// Where output and traces of children went when the task enrolled: values that are always allowed.
     inherited: (i32, i32),
     pub no_reset: Option<i32>,
-    /// `own` has changed and the daemon does not know it yet.
+    /// `own` has changed, and the daemon has not been told.
     pub own_changed: bool,
 }
 
@@ -118,7 +118,7 @@ impl Settings {
         }
     }
 
-    /// The daemon has said where own output and traces go; children inherit that.
+    /// Sets where output and traces of this task go, as the daemon says; children inherit it.
     pub fn inherit(&mut self, own: TraceSettings) {
         self.inherited = (own.output_tid, own.trace_tid);
         self.own = own;
@@ -129,7 +129,7 @@ impl Settings {
         self.own_changed = false;
     }
 
-    /// What the spawner passed on by environment variables.
+    /// Sets what the spawner has passed on in environment variables.
     pub fn inherit_environment(&mut self, environment: &Environment) {
         self.beside = environment.beside.clone();
         for settings in [&mut self.own, &mut self.children] {
@@ -141,7 +141,7 @@ impl Settings {
         }
     }
 
-    /// Changes `own`, and remembers that the daemon has to know.
+    /// Changes `own`, and notes that the daemon has to be told.
     pub fn change_own(&mut self, own: TraceSettings) {
         self.own_changed |= own != self.own;
         self.own = own;
@@ -177,7 +177,7 @@ impl Settings {
         })
     }
 
-    /// Checks a value and sets it. `own_tid` is where the task itself may be named.
+    /// Checks a value and sets it. `own_tid` is allowed as a destination.
     fn set(&mut self, option: OptionNumber, value: i32, own_tid: i32) -> Result<(), Code> {
         let allowed = match option {
             OptionNumber::Route => (1..=3).contains(&value),
@@ -215,7 +215,7 @@ impl Settings {
             OptionNumber::TraceBuffer => self.children.trace_buffer = value,
             OptionNumber::TraceOptions => self.children.trace_options = value,
             OptionNumber::SelfOutputTid => own.output_tid = value,
-            // A tag means something only where there is a collector.
+            // A tag has a meaning only if there is a collector.
             OptionNumber::SelfOutputCode if own.output_tid > 0 => own.output_tag = value,
             OptionNumber::SelfTraceTid => own.trace_tid = value,
             OptionNumber::SelfTraceCode if own.trace_tid > 0 => own.trace_tag = value,
@@ -223,7 +223,7 @@ impl Settings {
             OptionNumber::SelfTraceOptions => own.trace_options = value,
             _ => {}
         }
-        // Where oneself prints or traces to, later children do as well.
+        // Later children inherit the destinations of this task.
         let children = &mut self.children;
         match option {
             OptionNumber::OutputTid | OptionNumber::OutputCode | OptionNumber::OutputContext => {
@@ -254,8 +254,8 @@ fn nowhere() -> TraceSettings {
 
 /// Options (contract 2.9) and traces.
 impl Task {
-    /// `pvm_setopt`: the previous value. `NoReset` apart, which needs mailboxes (see
-    /// [`Task::set_no_reset`]). Changes of own output are told to the daemon.
+    /// `pvm_setopt`; returns the previous value. `NoReset` needs mailboxes, see [`Task::set_no_reset`]. The daemon is
+    /// told where output of this task goes.
     pub fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code> {
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         let own_tid = self.own_tid();
@@ -268,21 +268,21 @@ impl Task {
         previous.ok_or(Code::BadParam)
     }
 
-    /// Tells the daemon where own output and traces go, if that has changed.
+    /// Tells the daemon where output and traces of this task go, if that has changed.
     pub(crate) fn tell_own_settings(&mut self) {
         if self.state.settings.own_changed && self.is_connected() {
             self.state.settings.own_changed = false;
             let own = self.state.settings.own.clone();
-            self.begin_unheeded(Request::SetOwn(own));
+            self.send_request(Request::SetOwn(own));
         }
     }
 
-    /// `PvmRoute` has been set, or the task is a member now.
+    /// Tells the daemon of `PvmRoute`, after it was set or the task has enrolled.
     pub(crate) fn tell_route(&mut self) {
         let route = self.state.settings.route;
         let request = self.member.as_mut().and_then(|member| member.direct.set_route(route));
         if let Some(request) = request {
-            self.begin_unheeded(request);
+            self.send_request(request);
         }
     }
 
@@ -295,27 +295,27 @@ impl Task {
         self.state.settings.get(option).ok_or(Code::BadParam)
     }
 
-    /// The index of the own entry in the mailbox class of those that a reset spares.
+    /// Returns the index of this task's entry in the mailbox class of tasks that a reset spares.
     pub fn no_reset(&self) -> Option<i32> {
         self.state.settings.no_reset
     }
 
-    /// Remembers that index.
+    /// Sets that index.
     pub fn set_no_reset(&mut self, index: Option<i32>) {
         self.state.settings.no_reset = index;
     }
 
-    /// Where own output and traces go (`pvmtrc`).
+    /// Returns where output and traces of this task go (`pvmtrc`).
     pub fn own_settings(&self) -> &TraceSettings {
         &self.state.settings.own
     }
 
-    /// Where children's output and traces go (`pvmctrc`).
+    /// Returns where output and traces of children go (`pvmctrc`).
     pub fn child_settings(&self) -> &TraceSettings {
         &self.state.settings.children
     }
 
-    /// `pvm_settmask` for oneself (`false`) or children (`true`).
+    /// `pvm_settmask` for this task (`false`) or children (`true`).
     pub fn set_trace_mask(&mut self, children: bool, mask: &[u8]) -> Result<(), Code> {
         let mask = ByteBuf::from(&mask[..mask.len().min(MASK_CHARACTERS)]);
         match children {
@@ -325,7 +325,7 @@ impl Task {
         Ok(())
     }
 
-    /// The resource manager, or `Tid::NONE`.
+    /// Returns the resource manager's tid, or `Tid::NONE`.
     pub fn resource_manager(&self) -> Tid {
         self.member.as_ref().map_or(Tid::NONE, |member| member.resource_manager)
     }

@@ -1,4 +1,7 @@
 //! Output of children that comes to this task (contract 2.8).
+//!
+//! A collected channel is a context and a tag. Each message to it names a task and carries text of the task, or a
+//! length below 1 that stands for an event.
 use crate::Task;
 use crate::system::TC_OUTPUT;
 use pvm_core::codes::SYSCTX_TC;
@@ -6,36 +9,36 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, VecDeque};
 
-/// In place of a length: the output is at its end.
+/// A length that stands for the end of the output.
 const AT_END: i32 = 0;
-/// In place of a length: the spawner has announced the task.
+/// A length that stands for the spawner's announcement of the task.
 const ANNOUNCED: i32 = -1;
-/// In place of a length: the task was made.
+/// A length that stands for the creation of the task.
 const CREATED: i32 = -2;
 
-/// Something happened to the output of a collected task.
+/// An event of the output of a collected task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputEvent {
     /// The task.
     pub task: Tid,
-    /// The context and tag to which its output goes: which collection it belongs to.
+    /// The context of the channel to which its output goes.
     pub ctx: i32,
-    /// See `ctx`.
+    /// The tag of that channel.
     pub tag: i32,
-    /// What happened.
+    /// The event.
     pub kind: OutputKind,
 }
 
-/// What happened.
+/// The kind of an output event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutputKind {
-    /// The first news of the task (`[tXXXXX] BEGIN`).
+    /// The first message of the task (`[tXXXXX] BEGIN`).
     Begin,
-    /// A whole line without its newline; at the end of the output also what was left without one.
+    /// A whole line without its newline; at the end of the output also a rest without one.
     Line(Vec<u8>),
-    /// No more comes (`[tXXXXX] EOF`).
+    /// The end of the output (`[tXXXXX] EOF`).
     End,
-    /// Bytes as they came, of a channel that is collected as it comes ([`Task::collect_raw_output`]).
+    /// Bytes as they came, of a raw channel ([`Task::collect_raw_output`]).
     Raw(Vec<u8>),
 }
 
@@ -45,42 +48,66 @@ type Channel = (i32, i32);
 /// A task whose output comes here.
 #[derive(Default)]
 struct Collected {
+    /// The beginning of a line whose newline has not come.
     line: Vec<u8>,
     announced: bool,
     ended: bool,
 }
 
-/// Collects output.
+/// The collected output of tasks.
 #[derive(Default)]
 pub(crate) struct Output {
     channels: Vec<Channel>,
-    /// Those of them that are told as they come.
+    /// The channels whose text is passed on as it comes.
     raw: Vec<Channel>,
     tasks: BTreeMap<(Channel, Tid), Collected>,
     events: VecDeque<OutputEvent>,
 }
 
 impl Output {
-    /// Whether messages outside the system context are output.
+    /// Returns whether any messages outside the system context are output.
     #[inline]
     pub fn any(&self) -> bool {
         !self.channels.is_empty()
     }
 
-    /// Whether messages of that context and tag are output.
+    /// Returns whether messages to that channel are output.
     pub fn takes(&self, channel: Channel) -> bool {
         self.channels.contains(&channel)
     }
 
-    /// Takes a message of the raw protocol.
-    pub fn arrived(&mut self, channel: Channel, mut reader: Reader<'_>) {
+    /// Collects a channel from now on.
+    fn collect(&mut self, channel: Channel) {
+        if !self.takes(channel) {
+            self.channels.push(channel);
+        }
+    }
+
+    /// Collects a channel from now on, and passes its text on as it comes.
+    fn collect_raw(&mut self, channel: Channel) {
+        self.collect(channel);
+        self.raw.push(channel);
+    }
+
+    /// Returns the oldest event.
+    fn next(&mut self) -> Option<OutputEvent> {
+        self.events.pop_front()
+    }
+
+    /// Returns how many tasks have not ended.
+    fn collecting(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Takes in a message about the output of a task.
+    pub fn on_message(&mut self, channel: Channel, mut reader: Reader<'_>) {
         if !self.takes(channel) {
             return;
         }
         let (Some(task), Some(length)) = (reader.int(), reader.int()) else { return };
         let task = Tid(task as u32);
         if self.raw.contains(&channel) {
-            return self.raw_arrived(channel, task, length, reader);
+            return self.on_raw_message(channel, task, length, reader);
         }
         let known = self.tasks.contains_key(&(channel, task));
         if !known {
@@ -98,8 +125,8 @@ impl Output {
         }
     }
 
-    /// Nothing is remembered of the task, who collects does that.
-    fn raw_arrived(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
+    /// Passes a message on. Nothing is remembered of the task; that is left to the collector.
+    fn on_raw_message(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
         let kind = match usize::try_from(length) {
             Ok(0) => OutputKind::End,
             Ok(length) => OutputKind::Raw(reader.bytes(length).unwrap_or_default().to_vec()),
@@ -108,6 +135,7 @@ impl Output {
         self.report(channel, task, kind);
     }
 
+    /// Splits text into lines.
     fn text(&mut self, channel: Channel, task: Tid, mut text: &[u8]) {
         while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
             let Some(collected) = self.tasks.get_mut(&(channel, task)) else { return };
@@ -119,6 +147,7 @@ impl Output {
         self.mark(channel, task, |collected| collected.line.extend_from_slice(text));
     }
 
+    /// Ends the output of a task.
     fn end(&mut self, channel: Channel, task: Tid) {
         let Some(collected) = self.tasks.get_mut(&(channel, task)) else { return };
         let rest = std::mem::take(&mut collected.line);
@@ -129,7 +158,7 @@ impl Output {
         self.mark(channel, task, |collected| collected.ended = true);
     }
 
-    /// Changes what is known of the task; forgets it when it is announced and at its end.
+    /// Changes the record of a task, and drops it once the task is announced and has ended.
     fn mark(&mut self, channel: Channel, task: Tid, change: impl FnOnce(&mut Collected)) {
         let Some(collected) = self.tasks.get_mut(&(channel, task)) else { return };
         change(collected);
@@ -145,21 +174,19 @@ impl Output {
 
 /// Output of children (contract 2.8).
 impl Task {
-    /// From now on, messages to this context and tag are output of children: they are
-    /// not queued but come by [`Task::next_output`]. Does not change where children's output goes.
+    /// Treats messages to this context and tag as output of children from now on: they are not queued,
+    /// [`Task::next_output`] returns them. Does not change where children's output goes.
     pub fn collect_output(&mut self, ctx: i32, tag: i32) {
-        if !self.state.output.takes((ctx, tag)) {
-            self.state.output.channels.push((ctx, tag));
-        }
+        self.state.output.collect((ctx, tag));
     }
 
-    /// The same, with [`OutputKind::Raw`] in place of lines; a task may begin and end more than once.
+    /// As [`Task::collect_output`], with [`OutputKind::Raw`] in place of lines. A task may begin and end more
+    /// than once.
     pub fn collect_raw_output(&mut self, ctx: i32, tag: i32) {
-        self.collect_output(ctx, tag);
-        self.state.output.raw.push((ctx, tag));
+        self.state.output.collect_raw((ctx, tag));
     }
 
-    /// `pvm_catchout(non-NULL)`: children spawned from now on send their output here.
+    /// `pvm_catchout(non-NULL)`: children that are spawned from now on send their output here.
     pub fn catch_output(&mut self) {
         self.collect_output(SYSCTX_TC, TC_OUTPUT);
         let tid = self.own_tid();
@@ -168,21 +195,21 @@ impl Task {
         children.run = children.run.for_others();
     }
 
-    /// `pvm_catchout(NULL)`: later children do not.
+    /// `pvm_catchout(NULL)`: children that are spawned from now on do not.
     pub fn stop_catching_output(&mut self) {
         let children = &mut self.state.settings.children;
         (children.output_tid, children.output_ctx, children.output_tag) = (0, 0, 0);
         children.run = children.run.for_others();
     }
 
-    /// What came of the output of children.
+    /// Returns the oldest event of the output of children.
     pub fn next_output(&mut self) -> Option<OutputEvent> {
-        self.state.output.events.pop_front()
+        self.state.output.next()
     }
 
-    /// How many collected tasks have not ended.
+    /// Returns how many collected tasks have not ended.
     pub fn collecting(&self) -> usize {
-        self.state.output.tasks.len()
+        self.state.output.collecting()
     }
 }
 

@@ -7,30 +7,29 @@ use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE};
 use pvm_core::format::swap;
 use pvm_fmp::Endpoint;
 
-/// Items that lie apart are gathered in pieces of this size, in bytes: a multiple of every item.
+/// Strided items are gathered in pieces of this size, in bytes: a multiple of every item's size.
 pub(crate) const GATHER_BYTES: usize = 1024;
-/// Texts up to this are put together before they go into the message, in bytes.
+/// Strings up to this length are assembled before they go into the message, in bytes.
 const SHORT_TEXT_BYTES_MAX: usize = 56;
-/// Padding of the default encoding.
+/// The padding of the default encoding.
 const ZEROES: [u8; 4] = [0; 4];
 
-/// Bytes that pad `count` to four.
+/// Returns how many bytes pad `count` to a multiple of four.
 pub(crate) fn padding(count: usize) -> usize {
     count.wrapping_neg() & 3
 }
 
 /// Packing into the active send buffer.
 impl Task {
-    /// The active send buffer and the heap in which it grows.
+    /// Returns the active send buffer and the heap in which it grows.
     #[inline]
     fn packing(&mut self) -> Result<(&mut Message, Option<&mut Endpoint>), Code> {
         let heap = self.member.as_mut().map(|member| &mut member.endpoint);
         Ok((self.state.store.sending()?, heap))
     }
 
-    /// Items that lie one after another in native form; `items.len()` is a multiple of the kind's
-    /// size. One copy where the encoding allows. `NoBuf`, `NoMem`; `NotImpl` into an in-place
-    /// buffer (see [`Task::pack_in_place`]).
+    /// Packs contiguous items in native form; `items.len()` is a multiple of the kind's size. Copies once where the
+    /// encoding allows it. `NoBuf`, `NoMem`; `NotImpl` for an in-place buffer (see [`Task::pack_in_place`]).
     #[inline]
     pub fn pack(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
         let (message, heap) = self.packing()?;
@@ -41,7 +40,7 @@ impl Task {
         }
     }
 
-    /// [`Task::pack`] into an event of the program's own.
+    /// As [`Task::pack`], into an event of the program.
     #[cold]
     fn pack_framed(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
         if items.is_empty() {
@@ -52,8 +51,8 @@ impl Task {
         pack_any(message, heap, kind, items)
     }
 
-    /// Items that lie elsewhere (strides): `fill(first, room)` writes items `first` and on in
-    /// native form into `room`, as many as fit there.
+    /// Packs strided items: `fill(first, room)` writes the items from `first` on, in native form, into `room`, as many
+    /// as fit.
     pub fn pack_with(&mut self, kind: Kind, count: usize, fill: &mut dyn FnMut(usize, &mut [u8])) -> Result<(), Code> {
         let (message, _) = self.packing()?;
         if message.enc == ENC_IN_PLACE {
@@ -75,6 +74,7 @@ impl Task {
         Ok(())
     }
 
+    /// Packs what precedes items in an event of the program.
     fn append_frame(&mut self, kind: Kind, count: usize) -> Result<(), Code> {
         let (message, heap) = self.packing()?;
         let mut frame = frame_items(kind_number(kind), count);
@@ -84,7 +84,7 @@ impl Task {
         message.append(heap, &frame)
     }
 
-    /// A piece for an in-place buffer, to be read at each send. `BadParam` for other buffers.
+    /// Packs a piece into an in-place buffer; it is read at each send. `BadParam` for other buffers.
     pub fn pack_in_place(&mut self, source: Box<dyn Source>) -> Result<(), Code> {
         match &mut self.state.store.sending()?.large {
             Large::Pieces(pieces) => pieces.push(source),
@@ -93,7 +93,7 @@ impl Task {
         Ok(())
     }
 
-    /// A string without its closing zero. `NotImpl` in place.
+    /// Packs a string that is passed without its closing zero. `NotImpl` in place.
     pub fn pack_string(&mut self, text: &[u8]) -> Result<(), Code> {
         let (message, mut heap) = self.packing()?;
         let padded = match message.encoding() {
@@ -105,7 +105,7 @@ impl Task {
         let length = i32::try_from(text.len() + 1).map_err(|_| Code::NoMem)?;
         let length = if message.format == OWN_DSIG { length } else { message.ordered(length) }.to_ne_bytes();
         if text.len() <= SHORT_TEXT_BYTES_MAX {
-            // Length, text and zeroes go in together.
+            // Length, text and zeroes are appended at once.
             let mut piece = [0; 4 + SHORT_TEXT_BYTES_MAX + ZEROES.len()];
             piece[..4].copy_from_slice(&length);
             piece[4..4 + text.len()].copy_from_slice(text);
@@ -142,7 +142,7 @@ impl Task {
         if message.enc != enc || message.len() > 0 && message.format != format {
             return Err(Code::Mismatch);
         }
-        // What follows is converted.
+        // Items that are packed behind it are converted.
         message.format = format;
         match &mut message.large {
             Large::Pieces(pieces) => pieces.push(Box::new(Copied(body))),
@@ -151,7 +151,7 @@ impl Task {
         Ok(())
     }
 
-    /// Checks the message that goes into the active send buffer.
+    /// Checks that a message can be packed into the active send buffer.
     fn check_embedded(&mut self, mid: i32) -> Result<(), Code> {
         if mid <= 0 {
             return Err(Code::BadParam);
@@ -165,7 +165,7 @@ impl Task {
     }
 }
 
-/// The body of an in-place message as it was when it was packed into another.
+/// The body of an in-place message, as it was when it was packed into another message.
 struct Copied(Vec<u8>);
 
 impl Source for Copied {
@@ -174,7 +174,7 @@ impl Source for Copied {
     }
 }
 
-/// Items as the message has them, of whatever format it is.
+/// Packs items in the format of the message, whatever that is.
 fn pack_any(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
     if message.is_native(kind) {
         pack_items(message, heap, kind, items)
@@ -183,8 +183,8 @@ fn pack_any(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, item
     }
 }
 
-/// Items into a message of another format, one that was received: it keeps that. Those before one that does
-/// not fit are packed.
+/// Packs items into a message of another format, which was received and keeps its format. Items before one that
+/// does not fit are packed.
 #[cold]
 fn pack_converted(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
     if kind == Kind::Byte {
@@ -195,7 +195,7 @@ fn pack_converted(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind
     if all { Ok(()) } else { Err(Code::Overflow) }
 }
 
-/// Items as the encoding of the message has them.
+/// Packs items in the encoding of a native message.
 #[inline]
 fn pack_items(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
     match kind {
@@ -204,7 +204,7 @@ fn pack_items(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, it
     }
 }
 
-/// Bytes and shorts: what the default encoding pads or widens.
+/// Packs bytes and shorts, which the default encoding pads or widens.
 fn pack_narrow(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
     let mut heap = heap;
     match (message.encoding(), kind) {
@@ -224,7 +224,7 @@ fn pack_narrow(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, i
     }
 }
 
-/// Shorts as four bytes each.
+/// Widens shorts to four bytes each.
 fn widen(shorts: &[u8], signed: bool, wide: &mut [u8]) {
     for (short, word) in shorts.chunks_exact(2).zip(wide.chunks_exact_mut(4)) {
         let value = i16::from_ne_bytes([short[0], short[1]]);

@@ -8,7 +8,7 @@ fn task() -> Task {
 }
 
 /// Makes the send buffer the receive buffer.
-fn turn(task: &mut Task) {
+fn swap_roles(task: &mut Task) {
     let mid = task.send_buffer();
     task.set_receive_buffer(mid).unwrap();
 }
@@ -73,7 +73,7 @@ fn what_is_packed_is_unpacked_in_every_kind_with_and_without_gaps() {
                     room.copy_from_slice(&items[first * size..first * size + room.len()])
                 })
                 .unwrap();
-                turn(&mut task);
+                swap_roles(&mut task);
                 let mut back = vec![0; items.len()];
                 task.unpack_with(kind, count, &mut |first, part| {
                     back[first * size..first * size + part.len()].copy_from_slice(part)
@@ -94,7 +94,7 @@ fn unpacking_past_the_end_stores_what_is_there() {
     let mut task = task();
     task.init_send(DATA_RAW).unwrap();
     task.pack(Kind::Byte, b"abcdef").unwrap();
-    turn(&mut task);
+    swap_roles(&mut task);
     let mut items = [0xff; 12];
     assert_eq!(task.unpack(Kind::Int, &mut items), Err(Code::NoData));
     assert_eq!(&items, b"abcdef\xff\xff\xff\xff\xff\xff");
@@ -102,7 +102,7 @@ fn unpacking_past_the_end_stores_what_is_there() {
     task.init_send(DATA_DEFAULT).unwrap();
     task.pack(Kind::Byte, b"abc").unwrap();
     task.pack(Kind::Byte, b"def").unwrap();
-    turn(&mut task);
+    swap_roles(&mut task);
     let mut items = [0; 6];
     task.unpack(Kind::Byte, &mut items).unwrap();
     assert_eq!(&items, b"abc\0de", "each pack call pads for itself");
@@ -118,7 +118,7 @@ fn strings_come_back_and_bad_lengths_are_refused() {
             task.pack_string(text).unwrap();
         }
         task.pack(Kind::Int, &1i32.to_ne_bytes()).unwrap();
-        turn(&mut task);
+        swap_roles(&mut task);
         for text in [&b""[..], b"abc", &[b'x'; 5000]] {
             let mut back = vec![1; task.string_bytes().unwrap()];
             task.unpack_string(&mut back).unwrap();
@@ -139,7 +139,7 @@ fn foreign_raw_data_gives_bytes_only() {
     let mid = task.init_send(DATA_RAW).unwrap();
     task.pack(Kind::Byte, b"12345678").unwrap();
     task.state.store.get_mut(mid).unwrap().enc = 0x1234;
-    turn(&mut task);
+    swap_roles(&mut task);
     assert_eq!(task.unpack(Kind::Int, &mut [0; 4]), Err(Code::BadMsg));
     assert_eq!(task.unpack_with(Kind::Double, 1, &mut |_, _| ()), Err(Code::BadMsg));
     assert_eq!(task.string_bytes(), Err(Code::BadMsg));
@@ -179,7 +179,7 @@ fn a_received_buffer_grows_at_its_end() {
     let mut task = task();
     let mid = task.init_send(DATA_DEFAULT).unwrap();
     task.pack(Kind::Int, &7i32.to_ne_bytes()).unwrap();
-    turn(&mut task);
+    swap_roles(&mut task);
     task.unpack(Kind::Int, &mut [0; 4]).unwrap();
     task.set_send_buffer(mid).unwrap();
     task.pack(Kind::Int, &[0; INLINE_BYTES_MAX * 4]).unwrap();
@@ -204,7 +204,7 @@ fn messages_travel_inside_messages() {
         let empty = task.make_buffer(encoding).unwrap();
         task.pack_message(empty).unwrap();
         assert_eq!(length(&task, outer), 48 + 32);
-        turn(&mut task);
+        swap_roles(&mut task);
         let back = task.unpack_message().unwrap();
         let expected = MessageInfo { len: 12, enc: task.message_info(inner).unwrap().enc, ..info };
         assert_eq!(task.message_info(back), Ok(expected));

@@ -1,13 +1,12 @@
-//! The messages that have arrived and wait to be received.
+//! The queue of messages that have come and have not been received.
 //!
-//! They hang in a chain in the order of their arrival. While that chain is short, a search walks
-//! it. When a search has had to walk far, an index is made: further chains, one for each
-//! (context, tag, sender), (context, tag), (context, sender) and (context) that occurs, so that a
-//! search with or without wildcards takes the first of one chain (D46). The index lives until the
-//! queue is empty.
+//! Messages are linked in a chain in the order of their arrival. A search walks a short chain. When a search
+//! has had to walk far, an index is made: further chains, one for each (context, tag, sender), (context, tag),
+//! (context, sender) and (context) that occurs, so that a search with or without wildcards takes the first
+//! message of one chain (D46). The index lives until the queue is empty.
 //!
-//! Messages are numbered as they come. Those below a mark have been **seen**: calls that do not wait find no others
-//! (`seeing`).
+//! Messages are numbered as they come. Messages below a mark are **visible**: calls that do not wait find only
+//! those (`visibility`).
 use crate::message::Message;
 use crate::types::{ANY, Filter, PRIVATE_CONTEXTS};
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 const WALK_MESSAGES_MAX: usize = 64;
 /// No message.
 const NONE: u32 = u32::MAX;
-/// The chain in the order of arrival; the others are those of the index.
+/// The chain in the order of arrival; the other chains are those of the index.
 const ARRIVAL: usize = 0;
 const CHAINS: usize = 5;
 
@@ -44,7 +43,7 @@ struct Chain {
 
 const EMPTY: Chain = Chain { first: NONE, last: NONE };
 
-/// What the messages of an index chain have in common; fields that do not count are 0.
+/// The words that the messages of an index chain have in common; words that do not count are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     chain: u8,
@@ -53,7 +52,7 @@ struct Key {
     src: i32,
 }
 
-/// Multiplies and folds: the keys are few words, and no stranger chooses them.
+/// A hasher that multiplies and folds. Keys are few words, and no adversary chooses them.
 #[derive(Default)]
 struct WordHasher(u64);
 
@@ -80,22 +79,22 @@ impl Hasher for WordHasher {
 
 type Index = HashMap<Key, Chain, BuildHasherDefault<WordHasher>>;
 
-/// The queue; its messages are entries of the table, named by their place there.
+/// The queue. Its messages are in the table; the queue knows them by their slots.
 pub(crate) struct Queue {
     arrival: Chain,
     len: usize,
-    /// How many messages ever came.
+    /// How many messages were ever added.
     pushed: u64,
-    /// The first number that has not been seen.
-    seen: u64,
-    /// The first message that has not been seen.
-    unseen: u32,
+    /// Messages below this number are visible.
+    visible: u64,
+    /// The first message that is not visible.
+    hidden: u32,
     index: Option<Box<Index>>,
 }
 
 impl Queue {
     pub fn new() -> Queue {
-        Queue { arrival: EMPTY, len: 0, pushed: 0, seen: 0, unseen: NONE, index: None }
+        Queue { arrival: EMPTY, len: 0, pushed: 0, visible: 0, hidden: NONE, index: None }
     }
 
     #[inline(always)]
@@ -110,35 +109,35 @@ impl Queue {
 
     /// Adds a message at the end.
     #[inline]
-    pub fn push(&mut self, table: &mut [Message], place: u32) {
-        append(&mut self.arrival, table, ARRIVAL, place);
+    pub fn push(&mut self, table: &mut [Message], slot: u32) {
+        append(&mut self.arrival, table, ARRIVAL, slot);
         self.len += 1;
-        table[place as usize].number = self.pushed;
+        table[slot as usize].number = self.pushed;
         self.pushed += 1;
-        if self.unseen == NONE {
-            self.unseen = place;
+        if self.hidden == NONE {
+            self.hidden = slot;
         }
         if let Some(index) = &mut self.index {
-            enter(index, table, place);
+            enter(index, table, slot);
         }
     }
 
-    /// Before the words of a queued message change.
+    /// Drops the index, before the words of a queued message change.
     pub fn forget_index(&mut self) {
         self.index = None;
     }
 
-    /// Takes a message out.
+    /// Removes a message.
     #[inline]
-    pub fn remove(&mut self, table: &mut [Message], place: u32) {
-        if self.unseen == place {
-            self.unseen = table[place as usize].links[ARRIVAL].next;
+    pub fn remove(&mut self, table: &mut [Message], slot: u32) {
+        if self.hidden == slot {
+            self.hidden = table[slot as usize].links[ARRIVAL].next;
         }
-        detach(&mut self.arrival, table, ARRIVAL, place);
+        detach(&mut self.arrival, table, ARRIVAL, slot);
         self.len -= 1;
         if let Some(index) = &mut self.index {
             for chain in 1..CHAINS {
-                leave(index, table, chain, place);
+                leave(index, table, chain, slot);
             }
             if self.len == 0 {
                 self.index = None;
@@ -146,44 +145,44 @@ impl Queue {
         }
     }
 
-    /// How many messages ever came.
+    /// Returns how many messages were ever added.
     pub fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// The first message that has not been seen.
+    /// Returns the first message that is not visible.
     #[inline]
-    pub fn first_unseen(&self) -> Option<u32> {
-        (self.unseen != NONE).then_some(self.unseen)
+    pub fn first_hidden(&self) -> Option<u32> {
+        (self.hidden != NONE).then_some(self.hidden)
     }
 
-    /// All that has come is seen.
+    /// Makes all messages visible.
     #[inline]
-    pub fn see_all(&mut self) {
-        (self.seen, self.unseen) = (self.pushed, NONE);
+    pub fn reveal_all(&mut self) {
+        (self.visible, self.hidden) = (self.pushed, NONE);
     }
 
-    /// That message is seen, and all before it.
+    /// Makes a message visible, and all messages before it.
     #[inline]
-    pub fn see_through(&mut self, table: &[Message], place: u32) {
-        let message = &table[place as usize];
-        if message.number >= self.seen {
-            (self.seen, self.unseen) = (message.number + 1, message.links[ARRIVAL].next);
+    pub fn reveal_through(&mut self, table: &[Message], slot: u32) {
+        let message = &table[slot as usize];
+        if message.number >= self.visible {
+            (self.visible, self.hidden) = (message.number + 1, message.links[ARRIVAL].next);
         }
     }
 
-    /// Whether that message has been seen.
-    pub fn has_seen(&self, table: &[Message], place: u32) -> bool {
-        table[place as usize].number < self.seen
+    /// Returns whether a message is visible.
+    pub fn is_visible(&self, table: &[Message], slot: u32) -> bool {
+        table[slot as usize].number < self.visible
     }
 
-    /// The oldest message that fits among those that have been seen.
+    /// Returns the oldest visible message that fits.
     #[inline]
-    pub fn find_seen(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
-        self.find(table, filter).filter(|&place| self.has_seen(table, place))
+    pub fn find_visible(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
+        self.find(table, filter).filter(|&slot| self.is_visible(table, slot))
     }
 
-    /// The oldest message that fits.
+    /// Returns the oldest message that fits.
     #[inline]
     pub fn find(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
         let first = self.arrival.first;
@@ -199,7 +198,7 @@ impl Queue {
     #[inline(never)]
     fn search(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
         if self.index.is_none() {
-            let near = self.walk(table).take(WALK_MESSAGES_MAX).find(|&place| fits(&table[place as usize], filter));
+            let near = self.walk(table).take(WALK_MESSAGES_MAX).find(|&slot| fits(&table[slot as usize], filter));
             if near.is_some() || self.len <= WALK_MESSAGES_MAX {
                 return near;
             }
@@ -207,44 +206,44 @@ impl Queue {
         }
         match (&self.index, key(filter)) {
             (Some(index), Some(key)) => index.get(&key).map(|chain| chain.first),
-            _ => self.walk(table).find(|&place| fits(&table[place as usize], filter)),
+            _ => self.walk(table).find(|&slot| fits(&table[slot as usize], filter)),
         }
     }
 
-    /// Those that have been seen, in the order of their arrival.
-    pub fn walk_seen<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
-        let seen = self.seen;
-        self.walk(table).take_while(move |place| table[*place as usize].number < seen)
+    /// Returns the visible messages in the order of their arrival.
+    pub fn walk_visible<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
+        let visible = self.visible;
+        self.walk(table).take_while(move |slot| table[*slot as usize].number < visible)
     }
 
-    /// All messages in the order of their arrival.
+    /// Returns all messages in the order of their arrival.
     pub fn walk<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
-        let mut place = self.arrival.first;
+        let mut slot = self.arrival.first;
         std::iter::from_fn(move || {
-            let here = (place != NONE).then_some(place)?;
-            place = table[here as usize].links[ARRIVAL].next;
+            let here = (slot != NONE).then_some(slot)?;
+            slot = table[here as usize].links[ARRIVAL].next;
             Some(here)
         })
     }
 
     fn make_index(&mut self, table: &mut [Message]) {
         let mut index = Index::default();
-        let mut place = self.arrival.first;
-        while place != NONE {
-            enter(&mut index, table, place);
-            place = table[place as usize].links[ARRIVAL].next;
+        let mut slot = self.arrival.first;
+        while slot != NONE {
+            enter(&mut index, table, slot);
+            slot = table[slot as usize].links[ARRIVAL].next;
         }
         self.index = Some(Box::new(index));
     }
 }
 
-/// Whether the filter accepts the message.
+/// Returns whether the filter accepts the message.
 #[inline]
 pub(crate) fn fits(message: &Message, filter: &Filter) -> bool {
     accepts(filter, message.src, message.tag, message.ctx)
 }
 
-/// Whether the filter accepts a message of those words.
+/// Returns whether the filter accepts a message with those words.
 #[inline]
 pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
     (filter.tag == tag || filter.tag == ANY)
@@ -252,7 +251,7 @@ pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
         && (filter.ctx == ctx || (filter.ctx == ANY && !PRIVATE_CONTEXTS.contains(&ctx)))
 }
 
-/// The index chain that holds just what the filter accepts.
+/// Returns the index chain of exactly the messages that the filter accepts.
 fn key(filter: &Filter) -> Option<Key> {
     let Filter { src, tag, ctx } = *filter;
     match (ctx, tag, src) {
@@ -274,19 +273,19 @@ fn key_of(message: &Message, chain: usize) -> Key {
     }
 }
 
-/// Enters a message in the index.
-fn enter(index: &mut Index, table: &mut [Message], place: u32) {
+/// Adds a message to the index.
+fn enter(index: &mut Index, table: &mut [Message], slot: u32) {
     for chain in 1..CHAINS {
-        let key = key_of(&table[place as usize], chain);
-        append(index.entry(key).or_insert(EMPTY), table, chain, place);
+        let key = key_of(&table[slot as usize], chain);
+        append(index.entry(key).or_insert(EMPTY), table, chain, slot);
     }
 }
 
 /// Removes a message from one chain of the index.
-fn leave(index: &mut Index, table: &mut [Message], chain: usize, place: u32) {
-    let key = key_of(&table[place as usize], chain);
+fn leave(index: &mut Index, table: &mut [Message], chain: usize, slot: u32) {
+    let key = key_of(&table[slot as usize], chain);
     if let Some(ends) = index.get_mut(&key) {
-        detach(ends, table, chain, place);
+        detach(ends, table, chain, slot);
         if ends.first == NONE {
             index.remove(&key);
         }
@@ -294,18 +293,18 @@ fn leave(index: &mut Index, table: &mut [Message], chain: usize, place: u32) {
 }
 
 #[inline]
-fn append(ends: &mut Chain, table: &mut [Message], chain: usize, place: u32) {
-    table[place as usize].links[chain] = Neighbours { previous: ends.last, next: NONE };
+fn append(ends: &mut Chain, table: &mut [Message], chain: usize, slot: u32) {
+    table[slot as usize].links[chain] = Neighbours { previous: ends.last, next: NONE };
     match ends.last {
-        NONE => ends.first = place,
-        last => table[last as usize].links[chain].next = place,
+        NONE => ends.first = slot,
+        last => table[last as usize].links[chain].next = slot,
     }
-    ends.last = place;
+    ends.last = slot;
 }
 
 #[inline]
-fn detach(ends: &mut Chain, table: &mut [Message], chain: usize, place: u32) {
-    let Neighbours { previous, next } = table[place as usize].links[chain];
+fn detach(ends: &mut Chain, table: &mut [Message], chain: usize, slot: u32) {
+    let Neighbours { previous, next } = table[slot as usize].links[chain];
     match previous {
         NONE => ends.first = next,
         previous => table[previous as usize].links[chain].next = next,

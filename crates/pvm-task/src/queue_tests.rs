@@ -1,37 +1,37 @@
 use super::*;
-use crate::message::Place;
+use crate::message::SlotState;
 
-/// Numbers that look random and are the same each time.
-struct Dice(u64);
+/// A pseudorandom number generator.
+struct Prng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u32) -> u32 {
+impl Prng {
+    fn below(&mut self, bound: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as u32 % sides
+        (self.0 >> 33) as u32 % bound
     }
 }
 
 fn message(ctx: i32, tag: i32, src: i32) -> Message {
-    Message { ctx, tag, src, place: Place::Queued, ..Message::vacant() }
+    Message { ctx, tag, src, state: SlotState::Queued, ..Message::vacant() }
 }
 
-/// Runs the queue and a plain list side by side.
+/// Compares the queue with a plain list.
 fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
-    let mut dice = Dice(seed);
+    let mut prng = Prng(seed);
     let (mut table, mut queue, mut list) = (Vec::new(), Queue::new(), Vec::<u32>::new());
     for _ in 0..3000 {
-        let mut word = |low: i32| dice.roll(kinds) as i32 + low;
+        let mut word = |low: i32| prng.below(kinds) as i32 + low;
         let (ctx, tag, src) = (word(0), word(0), word(0x40001));
-        if dice.roll(10) < inserts_of_ten {
+        if prng.below(10) < inserts_of_ten {
             table.push(message(ctx, tag, src));
-            let place = table.len() as u32 - 1;
-            queue.push(&mut table, place);
-            list.push(place);
+            let slot = table.len() as u32 - 1;
+            queue.push(&mut table, slot);
+            list.push(slot);
             continue;
         }
-        let mut wild = |word: i32| if dice.roll(3) == 0 { ANY } else { word };
+        let mut wild = |word: i32| if prng.below(3) == 0 { ANY } else { word };
         let filter = Filter { ctx: wild(ctx), tag: wild(tag), src: wild(src) };
-        let expected = list.iter().position(|place| fits(&table[*place as usize], &filter));
+        let expected = list.iter().position(|slot| fits(&table[*slot as usize], &filter));
         assert_eq!(queue.find(&mut table, &filter), expected.map(|at| list[at]), "{filter:?}");
         if let Some(at) = expected {
             queue.remove(&mut table, list.remove(at));
@@ -42,7 +42,7 @@ fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
 }
 
 #[test]
-fn it_finds_what_a_plain_list_finds() {
+fn the_queue_finds_what_a_plain_list_finds() {
     for seed in 0..8 {
         compare(seed, 3, 5);
         compare(seed, 5, 6);
@@ -52,18 +52,18 @@ fn it_finds_what_a_plain_list_finds() {
 }
 
 #[test]
-fn an_index_is_made_only_for_a_long_search_and_goes_with_the_last_message() {
+fn an_index_is_made_only_for_a_long_search_and_dropped_with_the_last_message() {
     let mut table: Vec<Message> = (0..200).map(|tag| message(0, tag, 1)).collect();
     let mut queue = Queue::new();
-    for place in 0..200 {
-        queue.push(&mut table, place);
+    for slot in 0..200 {
+        queue.push(&mut table, slot);
     }
     assert_eq!(queue.find(&mut table, &Filter { src: ANY, tag: 10, ctx: 0 }), Some(10));
     assert!(queue.index.is_none());
     assert_eq!(queue.find(&mut table, &Filter { src: ANY, tag: 150, ctx: 0 }), Some(150));
     assert!(queue.index.is_some());
-    for place in 0..200 {
-        queue.remove(&mut table, place);
+    for slot in 0..200 {
+        queue.remove(&mut table, slot);
     }
     assert!(queue.index.is_none());
 }

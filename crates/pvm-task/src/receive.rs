@@ -1,11 +1,11 @@
-//! What arrives, and receiving it (contract 2.3).
+//! Taking in messages, and receiving them (contract 2.3).
 use crate::Task;
-use crate::direct::Wanted;
-use crate::direct::back::Turn;
-use crate::message::{Large, Message, OWN_DSIG, Place};
+use crate::direct::PostedReceive;
+use crate::direct::fallback::RouteSwitch;
+use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::offers::{keep_offer, take_offer};
 use crate::queue::accepts;
-use crate::system::{TC_BACK, TC_TURN, is_system};
+use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
@@ -13,10 +13,10 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Posted, Sink, is_daemon};
 
-/// Rounds of looking at all peers before [`Task::take_in_all`] gives up, while more comes.
+/// Polls of all peers after which [`Task::take_in_all`] stops even if more comes.
 const LOOKS_MAX: usize = 64;
 
-/// The words of an arriving message.
+/// The header of a message: who sent it, and how its body is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope {
     pub src: i32,
@@ -33,12 +33,12 @@ impl Envelope {
     pub fn new(from: u32, own: i32, meta: Meta) -> Envelope {
         let [ctx, tag, wid, enc, format, far] = meta;
         let (ctx, tag, wid, enc, format) = (ctx as i32, tag as i32, wid as i32, enc as i32, format as i32);
-        // Only the daemon speaks for others.
+        // Only the daemon sends on behalf of others.
         let src = if is_daemon(from) { far } else { from } as i32;
         Envelope { src, dst: own, ctx, tag, wid, enc, format }
     }
 
-    /// Whether it comes from a host of the own data format.
+    /// Returns whether the sender's host has the data format of this host.
     #[inline(always)]
     fn is_native(&self) -> bool {
         self.format == OWN_DSIG
@@ -50,32 +50,32 @@ impl Envelope {
     }
 }
 
-/// Queues what comes out of shared memory.
-pub(crate) struct Arriving<'a> {
+/// A sink that queues the messages from shared memory.
+pub(crate) struct QueueSink<'a> {
     pub state: &'a mut State,
     pub own: i32,
 }
 
-impl Sink for Arriving<'_> {
+impl Sink for QueueSink<'_> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        self.state.arrived(Envelope::new(from, self.own, meta), body);
+        self.state.on_message(Envelope::new(from, self.own, meta), body);
     }
 }
 
-/// Where a one-call receive puts a message.
+/// The place for the message of a one-call receive.
 pub(crate) trait Target {
-    /// Takes a body as it arrives; its true length, `None` when there is no message (yet).
+    /// Takes a body out of shared memory. Returns its full length; `None` if there is no message (yet).
     fn take(&mut self, wid: i32, body: Arrival<'_>) -> Option<usize>;
-    /// Takes the body of a message that was queued.
+    /// Takes the body of a queued message.
     fn take_queued(&mut self, message: &Message);
-    /// Where a body as it is may be put.
+    /// Returns memory into which a body may be read, if there is any.
     fn room(&mut self) -> Option<&mut [u8]> {
         None
     }
 }
 
-/// The first bytes, as many as fit.
+/// Memory of the caller: it takes the first bytes, as many as fit.
 impl Target for [u8] {
     #[inline]
     fn take(&mut self, _wid: i32, body: Arrival<'_>) -> Option<usize> {
@@ -104,8 +104,8 @@ impl Target for [u8] {
     }
 }
 
-/// Hands the first message that fits over to a waiting `pvm_precv`, queues the others.
-struct Delivering<'a, T: ?Sized> {
+/// A sink that gives the first message that fits to a one-call receive, and queues the others.
+struct DeliverSink<'a, T: ?Sized> {
     state: &'a mut State,
     own: i32,
     filter: &'a Filter,
@@ -113,49 +113,49 @@ struct Delivering<'a, T: ?Sized> {
     delivered: Option<Delivered>,
 }
 
-impl<T: Target + ?Sized> Sink for Delivering<'_, T> {
+impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        // What has to be converted is, out of the queue.
-        if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_special(&envelope) {
-            return self.state.arrived(envelope, body);
+        // A message that has to be converted is queued and converted from there.
+        if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_intercepted(&envelope) {
+            return self.state.on_message(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };
-        self.state.store.queue.see_all(); // handlers have nothing to wait for, or it would be special
+        self.state.store.queue.reveal_all(); // no handler waits, or the message would be intercepted
         self.delivered = Some(envelope.delivered(len));
     }
 
-    /// The next `pvm_precv` finds the rest in the queues.
+    /// The next one-call receive finds the rest in the peers' queues.
     #[inline]
     fn satisfied(&self) -> bool {
         self.delivered.is_some()
     }
 }
 
-/// Queues what comes, but for the first that fits: that one is received without passing the queue.
-struct Receiving<'a> {
+/// A sink that gives the first message that fits to a receive, and queues the others.
+struct ReceiveSink<'a> {
     state: &'a mut State,
     own: i32,
     filter: &'a Filter,
     found: Option<u32>,
 }
 
-impl Sink for Receiving<'_> {
+impl Sink for ReceiveSink<'_> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        if self.found.is_none() && fits && !self.state.is_special(&envelope) {
-            self.state.store.queue.see_all();
+        if self.found.is_none() && fits && !self.state.is_intercepted(&envelope) {
+            self.state.store.queue.reveal_all();
             self.found = self.state.take_in(&envelope, body);
             return;
         }
-        self.state.arrived(envelope, body);
+        self.state.on_message(envelope, body);
     }
 
-    /// A program may add a handler because of the message, for those that follow.
+    /// The program may add a handler because of this message, for the messages behind it.
     #[inline]
     fn satisfied(&self) -> bool {
         self.found.is_some()
@@ -163,10 +163,10 @@ impl Sink for Receiving<'_> {
 }
 
 impl State {
-    /// Whether the message goes to a handler, to the library itself, or is output of a child.
+    /// Returns whether the message goes to a handler or to the library itself, or is output of a child.
     #[inline]
-    fn is_special(&self, envelope: &Envelope) -> bool {
-        if !self.handlers.are_special() && !self.output.any() && envelope.ctx != SYSCTX_TC {
+    fn is_intercepted(&self, envelope: &Envelope) -> bool {
+        if !self.handlers.may_intercept() && !self.output.any() && envelope.ctx != SYSCTX_TC {
             return false;
         }
         let Envelope { src, tag, ctx, .. } = *envelope;
@@ -176,75 +176,78 @@ impl State {
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
-        self.is_ours(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
+        self.is_for_library(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
     }
 
-    /// Whether such a message is for the library itself.
-    fn is_ours(&self, ctx: i32, tag: i32) -> bool {
+    /// Returns whether such a message is for the library itself.
+    fn is_for_library(&self, ctx: i32, tag: i32) -> bool {
         self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag))
     }
 
-    /// A message has come out of shared memory.
+    /// Takes in a message out of shared memory.
     #[inline]
-    fn arrived(&mut self, envelope: Envelope, body: Arrival<'_>) {
-        let Some(entry) = self.take_in(&envelope, body) else { return };
-        // Some of what comes this way may have come on a link.
+    fn on_message(&mut self, envelope: Envelope, body: Arrival<'_>) {
+        let Some(slot) = self.take_in(&envelope, body) else { return };
+        // A message that was sent again by the default route may have come on a direct link before.
         if self.handlers.take_repeat(envelope.src) {
-            return self.store.free(entry as i32 + 1);
+            return self.store.free(slot as i32 + 1);
         }
-        self.settle(&envelope, entry);
+        self.dispatch(&envelope, slot);
     }
 
-    /// A message has come some other way.
-    pub(crate) fn arrived_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
-        let entry = self.new_message(&envelope);
-        self.store.table[entry as usize].set_body(body);
-        self.settle(&envelope, entry);
+    /// Takes in a message that has come some other way.
+    pub(crate) fn on_message_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
+        let slot = self.new_message(&envelope);
+        self.store.table[slot as usize].set_body(body);
+        self.dispatch(&envelope, slot);
     }
 
-    /// Puts a message where it belongs.
+    /// Queues a message, or passes it to the part of the library that it is for.
     #[inline]
-    fn settle(&mut self, envelope: &Envelope, entry: u32) {
-        if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_ours(envelope.ctx, envelope.tag) {
-            return self.dispatch(envelope, entry);
+    fn dispatch(&mut self, envelope: &Envelope, slot: u32) {
+        if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_for_library(envelope.ctx, envelope.tag) {
+            return self.dispatch_to_library(envelope, slot);
         }
-        self.store.table[entry as usize].place = Place::Queued;
-        self.store.enqueue(entry);
+        self.store.table[slot as usize].state = SlotState::Queued;
+        self.store.enqueue(slot);
     }
 
+    /// Acts on a message for the library itself.
     #[cold]
-    fn dispatch(&mut self, envelope: &Envelope, entry: u32) {
+    fn dispatch_to_library(&mut self, envelope: &Envelope, slot: u32) {
         let Envelope { src, tag, ctx, .. } = *envelope;
-        let message = &self.store.table[entry as usize];
+        let message = &self.store.table[slot as usize];
         let (body, format) = (message.body(), message.format);
-        self.store.free(entry as i32 + 1);
+        self.store.free(slot as i32 + 1);
         match body {
-            Ok(_) if ctx == SYSCTX_TC && tag == TC_TURN => self.turns.said.push(Turn::Onto(Tid(src as u32))),
-            Ok(body) if ctx == SYSCTX_TC && tag == TC_BACK => {
-                let repeats = self.turns.back(src, &mut Reader::of(&body, format));
+            Ok(_) if ctx == SYSCTX_TC && tag == TC_ROUTE_SWITCH => {
+                self.route_switches.pending.push(RouteSwitch::ToLink(Tid(src as u32)))
+            }
+            Ok(body) if ctx == SYSCTX_TC && tag == TC_FALLBACK => {
+                let repeats = self.route_switches.on_fallback(src, &mut Reader::of(&body, format));
                 self.handlers.expect_repeats(src, repeats);
             }
-            Ok(body) if ctx == SYSCTX_TC => self.obey(tag, Reader::of(&body, format)),
-            Ok(body) => self.output.arrived((ctx, tag), Reader::of(&body, format)),
+            Ok(body) if ctx == SYSCTX_TC => self.on_system_message(tag, Reader::of(&body, format)),
+            Ok(body) => self.output.on_message((ctx, tag), Reader::of(&body, format)),
             Err(_) => {}
         }
     }
 
     #[inline]
     fn new_message(&mut self, envelope: &Envelope) -> u32 {
-        let entry = self.store.take_entry(Place::Buffer);
-        let message = &mut self.store.table[entry as usize];
+        let slot = self.store.take_slot(SlotState::Buffer);
+        let message = &mut self.store.table[slot as usize];
         (message.src, message.dst) = (envelope.src, envelope.dst);
         (message.ctx, message.tag, message.wid) = (envelope.ctx, envelope.tag, envelope.wid);
         (message.enc, message.format) = (envelope.enc, envelope.format);
-        entry
+        slot
     }
 
-    /// An entry with the body of an arrival; `None` when there is no message (yet).
+    /// Returns a slot with a message from shared memory; `None` if there is no message (yet).
     #[inline]
     fn take_in(&mut self, envelope: &Envelope, body: Arrival<'_>) -> Option<u32> {
-        let entry = self.new_message(envelope);
-        let message = &mut self.store.table[entry as usize];
+        let slot = self.new_message(envelope);
+        let message = &mut self.store.table[slot as usize];
         match body {
             Arrival::Inline(inline) => {
                 message.small.resize(inline.len(), 0);
@@ -252,30 +255,30 @@ impl State {
             }
             Arrival::Remote(remote) => message.large = Large::Remote(remote),
             Arrival::Offer(offer) => match keep_offer(offer, &mut self.store) {
-                Some(large) => self.store.table[entry as usize].large = large,
+                Some(large) => self.store.table[slot as usize].large = large,
                 None => {
-                    self.store.free(entry as i32 + 1);
+                    self.store.free(slot as i32 + 1);
                     return None;
                 }
             },
         }
-        Some(entry)
+        Some(slot)
     }
 }
 
-/// Receiving. None of these waits: [`Task::progress`], try, wait ([`crate::Waiter`]), again.
+/// Receiving. None of these calls waits: call [`Task::progress`], try, wait ([`crate::Waiter`]), repeat.
 impl Task {
-    /// For who waits: takes in what has come, and lets the program see it. Says how many messages, replies and so
-    /// on came.
+    /// Takes in what has come and lets the program see it, for a call that waits. Returns how many messages,
+    /// replies and other events came.
     #[inline]
     pub fn progress(&mut self) -> usize {
         let count = self.take_in();
-        self.see_all();
+        self.reveal_all();
         count
     }
 
-    /// Takes in what has come: messages from the shared memory, frames from the daemon. No system
-    /// call when nothing has come. Says how many messages, replies and so on came.
+    /// Takes in what has come: messages from shared memory, frames from the daemon. Makes no system call if
+    /// nothing has come. Returns how many messages, replies and other events came.
     #[inline]
     pub fn take_in(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
@@ -283,11 +286,11 @@ impl Task {
         self.progress_control(count)
     }
 
-    /// [`Task::take_in`] for who will not try again: takes in all that has come until now, from
-    /// however many peers. Others that send on and on do not hold it up.
+    /// As [`Task::take_in`], for a caller that does not try again: takes in all that has come until now, from
+    /// all peers. Peers that go on sending do not hold it up.
     pub fn take_in_all(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
-        let mut arriving = Arriving { state: &mut self.state, own: member.tid.0 as i32 };
+        let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
         let mut count = 0;
         for _ in 0..LOOKS_MAX {
             match member.endpoint.poll_all(&mut arriving) {
@@ -298,22 +301,22 @@ impl Task {
         self.progress_control(count)
     }
 
-    /// The next look at what has come includes the daemon's frames, whatever the port table says.
-    pub(crate) fn look_at_socket(&mut self) {
+    /// Has the daemon's socket read at the next poll, whatever the port table says.
+    pub(crate) fn request_socket_poll(&mut self) {
         if let Some(member) = &mut self.member {
-            member.look_at_socket = true;
+            member.request_socket_poll();
         }
     }
 
-    /// The second half: the daemon's frames, and who has to know.
+    /// Takes in frames of the daemon and what has come on direct links. `count`: what else has come.
     #[inline]
     pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
-        // Also one without links may hear of one that the other side still has.
-        if member.direct.is_active() || !self.state.turns.said.is_empty() {
-            count += member.progress_direct(&mut self.state, count);
+        // A task without links still gets route switches of peers that have one.
+        if member.direct.is_active() || !self.state.route_switches.pending.is_empty() {
+            count += member.progress_direct_links(&mut self.state, count);
         }
-        if member.control_stirs() {
+        if member.control_may_be_ready() {
             count += member.read_control(&mut self.state);
             self.tell_own_settings();
         }
@@ -321,11 +324,11 @@ impl Task {
         count
     }
 
-    /// So much has come by the last look; of that, so much is in the caller's hands already.
+    /// Notes that `count` messages have come, of which the caller has received `delivered` already.
     #[inline]
     fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
-            member.stirring |= count > delivered;
+            member.may_have_more |= count > delivered;
             if count > 0 {
                 member.idle_since = None;
             }
@@ -335,31 +338,31 @@ impl Task {
         }
     }
 
-    /// The program may see what it could not before: nobody sleeps before another look.
-    pub(crate) fn note_seen(&mut self) {
+    /// Notes that more messages are visible: no thread sleeps before it has tried again.
+    pub(crate) fn note_revealed(&mut self) {
         self.note(1, 0);
     }
 
-    /// Something came: other threads of the process may have waited for it.
+    /// Notes that something came, and wakes the thread that sleeps for all: other threads may wait for it.
     #[inline]
     pub(crate) fn note_news(&mut self) {
         self.state.news = true;
         if let Some(member) = &self.member {
-            member.bed.nudge();
+            member.parker.wake();
         }
     }
 
-    /// Whether anything came since this was last asked (to wake other waiting threads).
+    /// Returns whether anything came since the last call (to wake other waiting threads).
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.state.news)
     }
 
-    /// The filter for a receive in the current context.
+    /// Returns the filter for a receive in the current context.
     pub fn filter(&self, src: i32, tag: i32) -> Filter {
         Filter { src, tag, ctx: self.state.context }
     }
 
-    /// Frees the active receive buffer, as `pvm_recv`, `pvm_nrecv`, `pvm_trecv` do first.
+    /// Frees the active receive buffer, as `pvm_recv`, `pvm_nrecv` and `pvm_trecv` do first.
     #[inline]
     pub fn drop_receive_buffer(&mut self) {
         if self.state.store.receive != 0 {
@@ -367,26 +370,26 @@ impl Task {
         }
     }
 
-    /// Takes the oldest message that fits out of the queue and makes it the active receive buffer.
+    /// Makes the oldest queued message that fits the active receive buffer.
     #[inline]
     pub fn receive(&mut self, filter: &Filter) -> Option<i32> {
-        let entry = self.state.find(filter)?;
-        Some(self.state.store.receive(entry))
+        let slot = self.state.find(filter)?;
+        Some(self.state.store.receive(slot))
     }
 
-    /// The message that came the shortest way.
+    /// Receives a short message directly from the peer that sent last, if it fits and comes next.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
         let (envelope, short, state) = self.first_short(filter, false)?;
-        let entry = state.new_message(&envelope);
-        let message = &mut state.store.table[entry as usize];
+        let slot = state.new_message(&envelope);
+        let message = &mut state.store.table[slot as usize];
         message.small.resize(short.len(), 0);
         short.take(&mut message.small);
-        Some(state.store.activate(entry))
+        Some(state.store.activate(slot))
     }
 
-    /// One try of a call that waits: [`Task::receive`] that takes in what has come (like [`Task::take_in`]) if no
-    /// queued message fits, but not more than it takes to find one.
+    /// Tries once to receive, for a call that waits: as [`Task::receive`], but if no queued message fits it takes
+    /// in what has come, up to the first message that fits.
     #[inline]
     pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
         if let Some(mid) = self.receive_short(filter) {
@@ -397,11 +400,11 @@ impl Task {
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let mut sink = Receiving { state: &mut self.state, own, filter, found: None };
+        let mut sink = ReceiveSink { state: &mut self.state, own, filter, found: None };
         let count = member.endpoint.poll(&mut sink);
-        if let Some(entry) = sink.found {
+        if let Some(slot) = sink.found {
             self.note(count, 1);
-            return Some(self.state.store.activate(entry));
+            return Some(self.state.store.activate(slot));
         }
         match self.progress_control(count) {
             0 => None,
@@ -409,23 +412,23 @@ impl Task {
         }
     }
 
-    /// The oldest message that has been taken in and fits; it stays queued.
+    /// Returns the oldest queued message that fits; it stays queued.
     pub fn probe(&mut self, filter: &Filter) -> Option<i32> {
-        self.state.find(filter).map(|entry| entry as i32 + 1)
+        self.state.find(filter).map(|slot| slot as i32 + 1)
     }
 
-    /// Takes that message out of the queue and makes it the active receive buffer.
+    /// Makes a queued message the active receive buffer. Returns `false` if it is not queued.
     pub fn take_queued(&mut self, mid: i32) -> bool {
         let store = &mut self.state.store;
-        let queued = store.get(mid).is_ok_and(|message| message.place == Place::Queued);
+        let queued = store.get(mid).is_ok_and(|message| message.state == SlotState::Queued);
         if queued {
             store.receive(mid as u32 - 1);
         }
         queued
     }
 
-    /// Says that `pvm_precv` waits for `room` bytes, so that senders can hand long data over
-    /// directly. Ends with [`Task::end_precv`].
+    /// Posts a one-call receive of `room` bytes, so that senders can deliver long data directly. Ends with
+    /// [`Task::end_precv`].
     #[inline]
     pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
         if self.member.as_ref().is_some_and(|member| room >= member.endpoint.offer_bytes_min()) {
@@ -444,12 +447,12 @@ impl Task {
         }));
     }
 
-    /// The message to be received next, if it came the shortest way and the filter accepts it: no
-    /// other is queued before it, and nobody else may want it.
+    /// Returns the message to be received next, if it is a short one that the filter accepts: no other message is
+    /// queued before it, and no handler or collector can intercept it.
     #[inline(always)]
     fn first_short(&mut self, filter: &Filter, only_native: bool) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
         let state = &mut self.state;
-        if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
+        if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
             return None;
         }
         let member = self.member.as_mut()?;
@@ -466,14 +469,14 @@ impl Task {
         Some((envelope, short, state))
     }
 
-    /// Waits for some hundred nanoseconds whether the peer that sent last sends again.
+    /// Waits for some hundred nanoseconds for another message of the peer that sent last.
     #[inline(always)]
     pub fn watch_first(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.endpoint.watch_first())
     }
 
-    /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes
-    /// into `data`. Raw items of another host's format are converted: those of that kind.
+    /// Tries once to receive for `pvm_precv`, and polls by itself: the first bytes of the oldest message that fits
+    /// go into `data`. Raw items of another host's format, which must be of that kind, are converted.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
         if let Some((envelope, short, _)) = self.first_short(filter, true) {
@@ -489,8 +492,7 @@ impl Task {
         self.deliver(filter, kind, data, |endpoint, sink| endpoint.poll(sink))
     }
 
-    /// [`Task::try_precv`] for a filter that names the sender: what others have sent stays in their
-    /// queues.
+    /// As [`Task::try_precv`], for a filter that names the sender: messages of others stay in their queues.
     #[inline]
     pub(crate) fn try_precv_from<T: Target + ?Sized>(
         &mut self,
@@ -512,18 +514,18 @@ impl Task {
         filter: &Filter,
         kind: Kind,
         target: &mut T,
-        poll: impl FnOnce(&mut Endpoint, &mut Delivering<'_, T>) -> usize,
+        poll: impl FnOnce(&mut Endpoint, &mut DeliverSink<'_, T>) -> usize,
     ) -> Option<Delivered> {
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let mut sink = Delivering { state: &mut self.state, own, filter, target: &mut *target, delivered: None };
+        let mut sink = DeliverSink { state: &mut self.state, own, filter, target: &mut *target, delivered: None };
         let count = poll(&mut member.endpoint, &mut sink);
         if let Some(delivered) = sink.delivered {
             self.note(count, 1);
             return Some(delivered);
         }
         if count == 0 && member.direct.is_active() {
-            if let Some(delivered) = self.deliver_direct(filter, kind, target) {
+            if let Some(delivered) = self.deliver_from_link(filter, kind, target) {
                 return Some(delivered);
             }
         }
@@ -533,22 +535,27 @@ impl Task {
         }
     }
 
-    /// A message that a link brings may go straight to its place.
+    /// Receives from a direct link, without a copy where possible.
     #[cold]
     #[inline(never)]
-    fn deliver_direct<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
+    fn deliver_from_link<T: Target + ?Sized>(
+        &mut self,
+        filter: &Filter,
+        kind: Kind,
+        target: &mut T,
+    ) -> Option<Delivered> {
         let room = target.room()?;
         let member = self.member.as_mut()?;
         let (state, own) = (&mut self.state, member.tid.0 as i32);
-        member.heed_turns(state);
-        let is_special = |envelope: &Envelope| !envelope.is_native() || state.is_special(envelope);
-        let mut wanted = Wanted { filter, own, room, is_special: &is_special, found: None };
-        member.direct.receive_straight(&mut wanted);
-        let found = wanted.found;
-        let others = member.settle_directs(state);
+        member.handle_route_switches(state);
+        let is_intercepted = |envelope: &Envelope| !envelope.is_native() || state.is_intercepted(envelope);
+        let mut posted = PostedReceive { filter, own, room, is_intercepted: &is_intercepted, found: None };
+        member.direct.receive_posted(&mut posted);
+        let found = posted.found;
+        let others = member.deliver_from_links(state);
         match found {
             Some((envelope, len)) => {
-                self.state.store.queue.see_all();
+                self.state.store.queue.reveal_all();
                 self.note(others + 1, 1);
                 Some(envelope.delivered(len))
             }
@@ -562,17 +569,17 @@ impl Task {
 
     #[inline]
     fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
-        let entry = self.state.find(filter)?;
-        let message = &mut self.state.store.table[entry as usize];
+        let slot = self.state.find(filter)?;
+        let message = &mut self.state.store.table[slot as usize];
         let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };
         let Message { src, tag, wid, .. } = *message;
         let delivered = Delivered { src, tag, wid, len: message.len(), failure };
         target.take_queued(message);
-        self.state.store.free(entry as i32 + 1);
+        self.state.store.free(slot as i32 + 1);
         Some(delivered)
     }
 
-    /// See [`Task::begin_precv`].
+    /// Ends what [`Task::begin_precv`] began.
     #[inline]
     pub fn end_precv(&mut self) {
         if let Some(member) = self.member.as_mut().filter(|member| member.posted) {

@@ -1,11 +1,110 @@
-//! Requests to the daemon.
-use crate::control::Fate;
-use crate::message::{OWN_DSIG, Place};
+//! Requests to the daemon and their replies.
+use crate::message::{OWN_DSIG, SlotState};
 use crate::{Task, Ticket};
 use pvm_core::codes::{Code, ENC_IN_PLACE};
 use pvm_core::machine::BESIDE_VARIABLE;
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn};
 use pvm_core::tid::Tid;
+
+/// What the reply to a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A caller holds the [`Ticket`] and polls for the reply.
+    Caller,
+    /// The reply is ignored.
+    Ignored,
+    /// The reply ends the introduction to that peer.
+    Introduction(Tid),
+    /// The reply says whether there will be a direct link to that peer.
+    DirectLink(Tid),
+}
+
+/// A request without a reply, or with a reply that its caller has not fetched.
+struct Pending {
+    number: u32,
+    purpose: Purpose,
+    reply: Option<Reply>,
+}
+
+/// The pending requests of a task, by number.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pending: Vec<Pending>,
+    last_number: u32,
+}
+
+impl Requests {
+    /// Returns the number for the next request.
+    pub fn next_number(&mut self) -> u32 {
+        self.last_number = self.last_number.wrapping_add(1);
+        self.last_number
+    }
+
+    /// Adds a request that has been sent under that number.
+    pub fn add(&mut self, number: u32, purpose: Purpose) {
+        self.pending.push(Pending { number, purpose, reply: None });
+    }
+
+    /// Takes in a reply. Returns it with its purpose where the task itself acts on it. A reply to an
+    /// unknown request, and a second reply, is ignored.
+    pub fn on_reply(&mut self, number: u32, reply: Reply) -> Option<(Purpose, Reply)> {
+        let at = self.position(number)?;
+        match self.pending[at].purpose {
+            Purpose::Caller => {
+                self.pending[at].reply.get_or_insert(reply);
+                None
+            }
+            Purpose::Ignored => {
+                self.pending.swap_remove(at);
+                None
+            }
+            purpose @ (Purpose::Introduction(_) | Purpose::DirectLink(_)) => {
+                self.pending.swap_remove(at);
+                Some((purpose, reply))
+            }
+        }
+    }
+
+    /// Returns and forgets the reply to a caller's request; `None` while it is missing. `SysErr` for a
+    /// request that is not pending: it was fetched before, or the daemon is gone.
+    fn poll(&mut self, number: u32) -> Option<Result<Reply, Code>> {
+        let Some(at) = self.position(number) else { return Some(Err(Code::SysErr)) };
+        let reply = self.pending[at].reply.take()?;
+        self.pending.swap_remove(at);
+        match reply {
+            Reply::Error(code) => Some(Err(code)),
+            reply => Some(Ok(reply)),
+        }
+    }
+
+    /// Gives a request up: its reply is dropped, now or when it comes.
+    fn abandon(&mut self, number: u32) {
+        let Some(at) = self.position(number) else { return };
+        match self.pending[at].reply {
+            None => self.pending[at].purpose = Purpose::Ignored,
+            Some(_) => drop(self.pending.swap_remove(at)),
+        }
+    }
+
+    /// Returns whether the daemon has been asked to introduce that peer.
+    pub fn is_introducing(&self, peer: Tid) -> bool {
+        self.pending.iter().any(|request| request.purpose == Purpose::Introduction(peer))
+    }
+
+    /// Forgets all requests that the daemon, which is gone, has not answered.
+    pub fn on_daemon_lost(&mut self) {
+        self.pending.retain(|request| request.reply.is_some());
+    }
+
+    #[cfg(any(test, fuzzing))]
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn position(&self, number: u32) -> Option<usize> {
+        self.pending.iter().position(|request| request.number == number)
+    }
+}
 
 /// Requests to the daemon.
 impl Task {
@@ -15,47 +114,35 @@ impl Task {
             return Err(Code::NotImpl);
         }
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
-        member.request(request, Fate::Wanted).map(Ticket)
+        member.request(request, Purpose::Caller).map(Ticket)
     }
 
-    /// Sends a request whose answer nobody needs.
-    pub(crate) fn begin_unheeded(&mut self, request: Request) {
+    /// Sends a request whose reply is ignored.
+    pub(crate) fn send_request(&mut self, request: Request) {
         if let Some(member) = &mut self.member {
-            // Without a daemon there is nobody to tell.
-            let _ = member.request(request, Fate::Unheeded);
+            // Without a daemon there is nothing to tell.
+            let _ = member.request(request, Purpose::Ignored);
         }
     }
 
-    /// The answer if it has come (after [`Task::progress`]). `Reply::Error` becomes `Err`; a daemon
-    /// that is gone gives `SysErr`. After the answer the ticket is spent.
+    /// Returns the reply if it has come (after [`Task::progress`]). `Reply::Error` becomes `Err`;
+    /// `SysErr` when the daemon is gone. A ticket is used up by its reply.
     pub fn poll_reply(&mut self, ticket: &Ticket) -> Option<Result<Reply, Code>> {
-        let Some(member) = &mut self.member else { return Some(Err(Code::SysErr)) };
-        let Some(at) = member.requests.iter().position(|(wait, _)| *wait == ticket.0) else {
-            return Some(Err(Code::SysErr));
-        };
-        if matches!(member.requests[at].1, Fate::Wanted) {
-            return None;
-        }
-        match member.requests.swap_remove(at).1 {
-            Fate::Here(Reply::Error(code)) => Some(Err(code)),
-            Fate::Here(reply) => Some(Ok(reply)),
-            _ => Some(Err(Code::SysErr)),
+        match &mut self.member {
+            Some(member) => member.requests.poll(ticket.0),
+            None => Some(Err(Code::SysErr)),
         }
     }
 
-    /// Gives a request up: its answer, when it comes, is dropped.
+    /// Gives a request up: its reply is dropped.
     pub fn forget(&mut self, ticket: Ticket) {
-        let Some(member) = &mut self.member else { return };
-        if let Some(at) = member.requests.iter().position(|(wait, _)| *wait == ticket.0) {
-            match member.requests[at].1 {
-                Fate::Wanted => member.requests[at].1 = Fate::Unheeded,
-                _ => drop(member.requests.swap_remove(at)),
-            }
+        if let Some(member) = &mut self.member {
+            member.requests.abandon(ticket.0);
         }
     }
 
-    /// `pvm_spawn`'s request: adds context, trace mask and where output goes.
-    /// `exported` are `NAME=value` of the variables in `PVM_EXPORT`, with `PVM_EXPORT=` first.
+    /// Returns the request for `pvm_spawn`, with the context, the trace mask and the destination of output.
+    /// `exported` holds `NAME=value` of the variables in `PVM_EXPORT`, with `PVM_EXPORT=` first.
     pub fn spawn_request(
         &self,
         file: &[u8],
@@ -68,7 +155,7 @@ impl Task {
         if count < 1 {
             return Err(Code::BadParam);
         }
-        // As in PVM 3.4, `PvmTaskTrace` changes nothing: where there is a collector, it gets the traces.
+        // As in PVM 3.4, `PvmTaskTrace` changes nothing: a collector gets the traces in any case.
         let children = self.state.settings.children.clone();
         let mut environment = vec![
             format!("PVMCTX={:#x}", self.state.context).into_bytes(),
@@ -89,7 +176,7 @@ impl Task {
         }))
     }
 
-    /// The message of a buffer in a form that the daemon can keep (`Request::PutInfo`); in-place
+    /// Returns the message of a buffer in a form that the daemon can keep (`Request::PutInfo`). In-place
     /// data become raw data. `BadParam`, `NoSuchBuf`, `NoMem`.
     pub fn export_message(&self, mid: i32) -> Result<Message, Code> {
         let message = self.state.store.get(mid)?;
@@ -106,15 +193,15 @@ impl Task {
         })
     }
 
-    /// Makes a buffer of a message that the daemon gave (`Reply::Info`); not active yet.
+    /// Makes an inactive buffer from a message of the daemon (`Reply::Info`).
     pub fn import_message(&mut self, from: Message) -> i32 {
         let store = &mut self.state.store;
-        let entry = store.take_entry(Place::Buffer);
-        let message = &mut store.table[entry as usize];
+        let slot = store.take_slot(SlotState::Buffer);
+        let message = &mut store.table[slot as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (from.ctx, from.tag, from.wid, from.enc);
         (message.format, message.src, message.dst) = (from.format, from.src.0 as i32, from.dst.0 as i32);
         message.set_body(from.body.into_vec());
-        entry as i32 + 1
+        slot as i32 + 1
     }
 
     /// `pvm_getcontext`.
@@ -122,8 +209,12 @@ impl Task {
         self.state.context
     }
 
-    /// `pvm_setcontext`: the previous one.
+    /// `pvm_setcontext`; returns the previous context.
     pub fn set_context(&mut self, ctx: i32) -> i32 {
         std::mem::replace(&mut self.state.context, ctx)
     }
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

@@ -1,9 +1,10 @@
 //! Sending (contract 2.2).
 use crate::Task;
-use crate::control::{Fate, Member};
+use crate::control::Member;
 use crate::direct;
 use crate::message::{BODY_BYTES_MAX, Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
+use crate::requests::Purpose;
 use crate::types::{Source, Submit};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
 use pvm_core::flows::{LIST, LISTED};
@@ -12,39 +13,38 @@ use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, USUAL};
 
-/// Where programs send trace events: to whoever collects them.
+/// The destination that stands for the collector of trace events, in a program's send.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 
-/// From here on the daemon takes longer over a message for another host than a task spins, in bytes.
-const CARRIED_BYTES_MIN: usize = 64 << 10;
+/// Messages for another host from this size on take the daemon longer than a task spins, in bytes.
+const RELAYED_BYTES_MIN: usize = 64 << 10;
 
-/// The last words of what is mostly sent, native bytes and the default encoding, travel in the fewest
-/// bytes.
+/// Messages of native bytes and of the default encoding travel with well-known header words.
 const _: () = {
     assert!(USUAL[0][1] == OWN_DSIG as u32 && USUAL[1][1] == ENC_XDR as u32);
     assert!(USUAL[0][2] == OWN_DSIG as u32 && USUAL[1][2] == OWN_DSIG as u32);
 };
 
-/// How a message gets to its receiver.
+/// The way of a message to its receiver.
 #[derive(PartialEq)]
 enum Route {
     /// Through shared memory.
     Shared,
-    /// Through shared memory to the daemon, which carries it to another host.
-    Far,
-    /// On a link of its own to a task of another host.
+    /// Through shared memory to the daemon, which relays it to another host.
+    Default,
+    /// On a direct link to a task of another host.
     Direct,
-    /// To the own queue.
-    Own,
-    /// Through the socket.
+    /// To the queue of this task.
+    Loopback,
+    /// Through the daemon's socket.
     Daemon,
-    /// The daemon introduces the peer first.
-    Soon,
-    /// Nobody is there.
-    Nowhere,
+    /// Not yet: the daemon introduces the peer first.
+    Introducing,
+    /// Nowhere: there is no such task.
+    Gone,
 }
 
-/// A body as it is sent.
+/// The body of a message in the form in which it is sent.
 enum Outgoing<'a> {
     Bytes(&'a [u8]),
     Blocks(&'a [(Block, usize)]),
@@ -53,7 +53,7 @@ enum Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Queues it to a connected peer.
+    /// Queues the body to a connected peer.
     #[inline]
     fn send(&self, member: &mut Member, to: Tid, meta: Meta) -> Result<(), Code> {
         let sent = match self {
@@ -62,10 +62,10 @@ impl Outgoing<'_> {
             Outgoing::Gathered(blocks) => member.endpoint.send_blocks(to.0, meta, blocks),
             Outgoing::Short(bytes) => member.endpoint.send_bytes(to.0, meta, bytes),
         };
-        member.conclude(to, sent)
+        member.finish_send(to, sent)
     }
 
-    /// The same for a direct link.
+    /// Returns the body as a direct link takes it.
     fn as_body(&self) -> direct::Body<'_> {
         match self {
             Outgoing::Bytes(bytes) => direct::Body::Bytes(bytes),
@@ -75,32 +75,32 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Queues it to the daemon for tasks of other hosts. For more than one their tids go first, as a
-    /// message of their own.
-    fn send_far(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
+    /// Queues the body to the daemon for tasks of other hosts. If there is more than one, a message with their
+    /// tids goes first.
+    fn send_by_default_route(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
         meta[FAR] = to[0].0;
         let daemon = to_daemon(member);
         if to.len() > 1 {
             let list: Vec<u8> = to.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
             meta[FAR] = LIST;
             let sent = member.endpoint.send_bytes(daemon.0, meta, &list);
-            member.conclude(daemon, sent)?;
+            member.finish_send(daemon, sent)?;
             meta[FAR] = LISTED;
         }
-        member.is_carried(self.as_body().len());
+        member.note_relayed(self.as_body().len());
         self.send(member, daemon, meta)
     }
 }
 
-/// The daemon as a peer in shared memory.
+/// Returns the daemon's tid as a peer in shared memory.
 fn to_daemon(member: &Member) -> Tid {
     member.tid.host()
 }
 
 impl Member {
-    /// What is left to do after a send.
+    /// Finishes a send: has the daemon ring the receiver where this task cannot.
     #[inline]
-    pub(crate) fn conclude(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
+    pub(crate) fn finish_send(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
         match sent {
             Ok(Sent::Done) => Ok(()),
             Ok(Sent::RingByDaemon) => {
@@ -108,19 +108,19 @@ impl Member {
                 Ok(())
             }
             Err(SendError::NoMemory) => Err(Code::NoMem),
-            // The peer has gone since its route was chosen.
+            // The peer has ended since the route was chosen.
             Err(SendError::NotConnected) => Ok(()),
         }
     }
 
-    /// A message of so many bytes goes to the daemon for another host.
-    fn is_carried(&mut self, bytes: usize) {
-        self.carried |= bytes >= CARRIED_BYTES_MIN;
+    /// Notes that the daemon relays a message of that size.
+    fn note_relayed(&mut self, bytes: usize) {
+        self.relayed |= bytes >= RELAYED_BYTES_MIN;
     }
 
-    /// Starts an introduction to a peer that will be needed, unless it is known or cannot be.
+    /// Starts an introduction to a peer that will be needed, unless it is connected or cannot be.
     pub(crate) fn introduce(&mut self, to: Tid) {
-        // Who then really needs the peer hears what is wrong.
+        // A later send to the peer reports the failure.
         let _ = self.route(to);
     }
 
@@ -130,63 +130,62 @@ impl Member {
         self.send(&ToDaemon::Ring(to));
     }
 
-    /// How to reach a tid; starts an introduction where one is needed.
+    /// Returns the route to a tid; starts an introduction if one is needed.
     #[inline]
     fn route(&mut self, to: Tid) -> Result<Route, Code> {
         if self.endpoint.is_connected(to.0) {
             return Ok(Route::Shared);
         }
-        self.route_to_stranger(to)
+        self.route_to_unconnected(to)
     }
 
     #[cold]
-    fn route_to_stranger(&mut self, to: Tid) -> Result<Route, Code> {
+    fn route_to_unconnected(&mut self, to: Tid) -> Result<Route, Code> {
         if to == self.tid {
-            return Ok(Route::Own);
+            return Ok(Route::Loopback);
         }
         if !to.is_task() || to.is_service() {
             return Ok(Route::Daemon);
         }
         let here = self.tid.host();
         if to.host() == here {
-            return self.meet_soon(to);
+            return self.request_introduction(to);
         }
         if self.direct.carries(to) {
             return Ok(Route::Direct);
         }
         if self.endpoint.is_connected(here.0) {
-            return Ok(Route::Far);
+            return Ok(Route::Default);
         }
-        self.meet_soon(here)
+        self.request_introduction(here)
     }
 
-    /// Has the daemon introduce a peer of this host, or itself.
-    fn meet_soon(&mut self, to: Tid) -> Result<Route, Code> {
-        if let Some(at) = self.refused.iter().position(|(refused, _)| *refused == to) {
-            return match self.refused.swap_remove(at).1 {
-                Code::OutOfRes => Err(Code::OutOfRes),
-                _ => Ok(Route::Nowhere),
-            };
+    /// Asks the daemon to introduce a peer of this host, or itself.
+    fn request_introduction(&mut self, to: Tid) -> Result<Route, Code> {
+        match self.introductions.take_refusal(to) {
+            Some(Code::OutOfRes) => return Err(Code::OutOfRes),
+            Some(_) => return Ok(Route::Gone),
+            None => {}
         }
         if to.is_task() && !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
-            return Ok(Route::Nowhere);
+            return Ok(Route::Gone);
         }
-        if !self.requests.iter().any(|(_, fate)| *fate == Fate::Introduction(to)) {
-            self.request(Request::Connect(to), Fate::Introduction(to))?;
+        if !self.requests.is_introducing(to) {
+            self.request(Request::Connect(to), Purpose::Introduction(to))?;
         }
-        Ok(Route::Soon)
+        Ok(Route::Introducing)
     }
 }
 
 impl Message {
-    /// Other bodies are looked at when they are packed.
+    /// Checks the length of an in-place body. Other bodies are checked when they are packed.
     fn check_length(&self) -> Result<(), Code> {
         let Large::Pieces(pieces) = &self.large else { return Ok(()) };
         let bytes: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
         if bytes > BODY_BYTES_MAX { Err(Code::NoMem) } else { Ok(()) }
     }
 
-    /// The words that travel with the message.
+    /// Returns the header words of the message.
     #[inline]
     fn meta(&self) -> Meta {
         self.meta_with(self.ctx, self.tag)
@@ -198,7 +197,7 @@ impl Message {
         [ctx, tag, self.wid, enc, self.format, 0].map(|word| word as u32)
     }
 
-    /// The body in the form in which it goes to so many receivers.
+    /// Returns the body in the form in which it goes to that number of receivers.
     #[inline]
     fn outgoing(&mut self, heap: &mut Endpoint, receivers: usize) -> Result<Outgoing<'_>, Code> {
         if matches!(self.large, Large::Remote(_)) || (matches!(self.large, Large::Bytes(_)) && receivers > 1) {
@@ -214,7 +213,7 @@ impl Message {
     }
 }
 
-/// Pieces in the user's memory, as they are now.
+/// Returns pieces in the user's memory as they are now.
 fn outgoing_pieces<'a>(
     pieces: &'a [Box<dyn Source>],
     heap: &mut Endpoint,
@@ -232,7 +231,7 @@ fn outgoing_pieces<'a>(
     gather_in_block(pieces, heap).map(|block| Outgoing::Gathered([block]))
 }
 
-/// Sending. All of these check everything before anything is sent; see [`Submit`].
+/// Sending. Each call checks everything before it sends anything; see [`Submit`].
 impl Task {
     /// `pvm_send` of the active send buffer.
     #[inline]
@@ -255,11 +254,11 @@ impl Task {
         let route = if is_answer(tag) { Route::Daemon } else { member.route(to)? };
         let (peer, far) = match route {
             Route::Shared => (to, 0),
-            Route::Far => (to_daemon(member), to.0),
+            Route::Default => (to_daemon(member), to.0),
             Route::Direct => (to, 0),
-            Route::Soon => return Ok(Submit::Again),
-            Route::Nowhere => return Ok(Submit::Done),
-            Route::Own | Route::Daemon => return self.send_slowly(to, tag),
+            Route::Introducing => return Ok(Submit::Again),
+            Route::Gone => return Ok(Submit::Done),
+            Route::Loopback | Route::Daemon => return self.send_slow(to, tag),
         };
         (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
         let mut meta = message.meta();
@@ -268,14 +267,14 @@ impl Task {
         if route == Route::Direct {
             member.send_direct(to, meta, body.as_body())?;
         } else {
-            if route == Route::Far {
-                member.is_carried(body.as_body().len());
+            if route == Route::Default {
+                member.note_relayed(body.as_body().len());
             }
             body.send(member, peer, meta)?;
         }
         self.collect_returned_blocks();
         if far != 0 {
-            self.settle_route(to);
+            self.update_route(to);
         }
         Ok(Submit::Done)
     }
@@ -295,16 +294,16 @@ impl Task {
         receivers.dedup();
         let mut soon = false;
         let (mut reachable, mut far, mut linked) = (Vec::with_capacity(receivers.len()), Vec::new(), Vec::new());
-        // One that cannot be sent to keeps the message from nobody else; that it could not is what is told.
+        // A failure for one receiver does not keep the message from the others, but is the result.
         let mut result = Ok(Submit::Done);
         for tid in receivers {
             match member.route(tid) {
                 Ok(Route::Shared) => reachable.push(tid),
-                Ok(Route::Far) => far.push(tid),
+                Ok(Route::Default) => far.push(tid),
                 Ok(Route::Direct) => linked.push(tid),
-                Ok(Route::Soon) => soon = true,
+                Ok(Route::Introducing) => soon = true,
                 // The caller is skipped, as in PVM 3.4.
-                Ok(Route::Own | Route::Daemon | Route::Nowhere) => {}
+                Ok(Route::Loopback | Route::Daemon | Route::Gone) => {}
                 Err(code) => result = Err(code),
             }
         }
@@ -321,16 +320,16 @@ impl Task {
             }
         };
         if !far.is_empty() {
-            note(body.send_far(member, &far, meta));
+            note(body.send_by_default_route(member, &far, meta));
         }
         for tid in reachable {
             note(body.send(member, tid, meta));
         }
         for tid in linked {
-            // What was sent to the one before may have shown that this one's link has gone as well.
+            // The sends before may have shown that this link is broken too.
             note(match member.direct.carries(tid) {
                 true => member.send_direct(tid, meta, body.as_body()),
-                false => body.send_far(member, &[tid], meta),
+                false => body.send_by_default_route(member, &[tid], meta),
             });
         }
         self.collect_returned_blocks();
@@ -347,12 +346,12 @@ impl Task {
         self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32), body)
     }
 
-    /// Sends a body made elsewhere in the default encoding, in any context, with any tag.
+    /// Sends a body in the default encoding that was written elsewhere, in any context, with any tag.
     pub fn send_body(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: &[u8]) -> Result<Submit, Code> {
         self.send_encoded(to, [ctx, tag, wid, ENC_XDR], body)
     }
 
-    /// [`Task::send_body`] in another encoding; context, tag, wait id, encoding.
+    /// As [`Task::send_body`], in any encoding. `words`: context, tag, wait id, encoding.
     pub(crate) fn send_encoded(&mut self, to: Tid, words: [i32; 4], body: &[u8]) -> Result<Submit, Code> {
         let [ctx, tag, wid, enc] = words;
         self.send_slice(to, [ctx, tag, wid, enc, OWN_DSIG, 0].map(|word| word as u32), body)
@@ -367,7 +366,7 @@ impl Task {
         }
     }
 
-    /// What is left to do after a message went the shortest way.
+    /// Finishes a send that took the shortest path.
     #[inline(always)]
     fn sent_short(&mut self, to: Tid, sent: Sent) -> Result<Submit, Code> {
         if sent == Sent::RingByDaemon {
@@ -390,27 +389,27 @@ impl Task {
                 member.send_bytes(to, meta, body)?;
                 self.collect_returned_blocks();
             }
-            Route::Far => {
+            Route::Default => {
                 let (daemon, mut meta) = (to_daemon(member), meta);
                 meta[FAR] = to.0;
-                member.is_carried(body.len());
+                member.note_relayed(body.len());
                 let sent = member.endpoint.send_bytes(daemon.0, meta, body);
-                member.conclude(daemon, sent)?;
+                member.finish_send(daemon, sent)?;
                 self.collect_returned_blocks();
-                self.settle_route(to);
+                self.update_route(to);
             }
             Route::Direct => {
                 member.send_direct(to, meta, direct::Body::Bytes(body))?;
                 self.collect_returned_blocks();
             }
-            Route::Soon => return Ok(Submit::Again),
-            Route::Nowhere => {}
-            Route::Own => {
-                let envelope = own_envelope(member.tid, meta);
+            Route::Introducing => return Ok(Submit::Again),
+            Route::Gone => {}
+            Route::Loopback => {
+                let envelope = self_envelope(member.tid, meta);
                 let mut copy = Vec::new();
                 copy.try_reserve_exact(body.len()).map_err(|_| Code::NoMem)?;
                 copy.extend_from_slice(body);
-                self.arrive_at_home(envelope, copy);
+                self.deliver_to_self(envelope, copy);
             }
             Route::Daemon if body.len() > DAEMON_MESSAGE_BYTES_MAX => return Err(Code::NoMem),
             Route::Daemon => member.send_to_daemon(to, meta, body.to_vec())?,
@@ -418,14 +417,14 @@ impl Task {
         Ok(Submit::Done)
     }
 
-    /// Whether a message may be sent there, with that tag.
+    /// Returns whether a message may be sent to that tid with that tag.
     #[inline]
     fn may_send(&self, to: Tid, tag: i32) -> bool {
         (to.is_task() && tag >= 0) || (self.state.settings.reserved != 0 && to != Tid::NONE)
     }
 
-    /// To oneself, or to the daemon.
-    fn send_slowly(&mut self, to: Tid, tag: i32) -> Result<Submit, Code> {
+    /// Sends to this task itself or to the daemon.
+    fn send_slow(&mut self, to: Tid, tag: i32) -> Result<Submit, Code> {
         let context = self.state.context;
         let message = self.state.store.sending()?;
         (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
@@ -435,51 +434,52 @@ impl Task {
             member.send_to_daemon(to, meta, body)?;
             return Ok(Submit::Done);
         }
-        let envelope = own_envelope(member.tid, meta);
-        self.arrive_at_home(envelope, body);
+        let envelope = self_envelope(member.tid, meta);
+        self.deliver_to_self(envelope, body);
         Ok(Submit::Done)
     }
 
-    pub(crate) fn arrive_at_home(&mut self, envelope: Envelope, body: Vec<u8>) {
-        self.state.arrived_bytes(envelope, body);
-        // It has no way to come: the task may see it at once.
-        self.see_all();
+    /// Queues a message of this task to itself.
+    pub(crate) fn deliver_to_self(&mut self, envelope: Envelope, body: Vec<u8>) {
+        self.state.on_message_bytes(envelope, body);
+        // The message is not under way at any time, so the program sees it at once.
+        self.reveal_all();
         self.note_news();
     }
 
-    /// After many sends: takes in what receivers have returned, and with it what has arrived.
+    /// Collects blocks that receivers have returned, once in many sends, and takes in what has come.
     #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
-            self.collect_now();
+            self.take_in_now();
         }
     }
 
-    /// After a message by the default route: a link may be wanted, or may have come to be. Multicasts
-    /// make none.
-    pub(crate) fn settle_route(&mut self, to: Tid) {
+    /// Requests a direct link after a message by the default route, or takes in one that has been made.
+    /// Multicasts request none.
+    pub(crate) fn update_route(&mut self, to: Tid) {
         let Some(member) = &mut self.member else { return };
-        let lacks = member.lacks_direct(to);
+        let lacks = member.needs_direct_link(to);
         if lacks {
-            // The other task may have asked, and the link lie there already.
-            member.look_at_socket = true;
+            // The peer may have requested a link, which may have come already.
+            member.request_socket_poll();
         }
-        if lacks || member.direct.is_unsettled() {
-            self.collect_now();
+        if lacks || member.direct.has_pending() {
+            self.take_in_now();
         }
-        if let Some(member) = self.member.as_mut().filter(|member| lacks && member.lacks_direct(to)) {
-            member.want_direct(to);
+        if let Some(member) = self.member.as_mut().filter(|member| lacks && member.needs_direct_link(to)) {
+            member.request_direct_link(to);
         }
     }
 
     #[inline(never)]
-    fn collect_now(&mut self) {
+    fn take_in_now(&mut self) {
         self.take_in();
     }
 }
 
 impl Member {
-    /// A message for a daemon.
+    /// Sends a message to a daemon, through the socket.
     fn send_to_daemon(&mut self, dst: Tid, meta: Meta, body: Vec<u8>) -> Result<(), Code> {
         let [ctx, tag, wid, enc, format, ..] = meta.map(|word| word as i32);
         if body.len() > DAEMON_MESSAGE_BYTES_MAX {
@@ -488,17 +488,17 @@ impl Member {
         let dst = if dst.is_task() { dst } else { Tid(dst.0 | DAEMON_BIT) };
         let body = ByteBuf::from(body);
         self.send(&ToDaemon::Message(proto::Message { src: self.tid, dst, ctx, tag, wid, enc, format, body }));
-        if self.link.is_none() { Err(Code::SysErr) } else { Ok(()) }
+        if self.daemon.is_none() { Err(Code::SysErr) } else { Ok(()) }
     }
 }
 
-/// Whether a message of that tag is how a registered server answers a task: the daemon, which
-/// passed the task's request on, passes that on too.
+/// Returns whether a registered server answers a task's request with that tag. The daemon has passed the
+/// request on; it passes the answer on too.
 #[inline]
 pub(crate) fn is_answer(tag: i32) -> bool {
     (SM_FIRST..=SM_STTASK).contains(&tag)
 }
 
-fn own_envelope(own: Tid, meta: Meta) -> Envelope {
+fn self_envelope(own: Tid, meta: Meta) -> Envelope {
     Envelope::new(own.0, own.0 as i32, meta)
 }

@@ -1,4 +1,4 @@
-//! A task for programs of one thread: calls that wait.
+//! Blocking calls for single-threaded programs.
 use crate::wait::{Step, Waiter};
 use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
 use pvm_core::codes::Code;
@@ -8,12 +8,12 @@ use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How often a session tries to reach a daemon that should be there.
+/// How often a session tries to reach a daemon that does not answer.
 const ENROLL_TRIES: u32 = 5;
-/// Pause between two of these tries.
+/// The pause between two of these tries.
 const ENROLL_PAUSE: Duration = Duration::from_secs(1);
 
-/// A message taken out of the task.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     /// The sender (`Tid::DAEMON` for the daemon).
@@ -26,26 +26,26 @@ pub struct Received {
     pub wid: i32,
     /// `ENC_XDR` or a data signature.
     pub enc: i32,
-    /// The data signature of the host where the body was made.
+    /// The data signature of the host that packed the body.
     pub format: i32,
-    /// The body as it was sent.
+    /// The body, as it was sent.
     pub body: Vec<u8>,
 }
 
 impl Received {
-    /// Reads the body, if it is in the default encoding.
+    /// Returns a reader of the body, which must be in the default encoding.
     pub fn reader(&self) -> Reader<'_> {
         Reader::of(&self.body, self.format)
     }
 }
 
-/// A task with calls that wait.
+/// A task with blocking calls.
 pub struct Session {
     task: Task,
 }
 
 impl Session {
-    /// Enrols; tries again for a while when the daemon does not answer.
+    /// Enrolls; tries again for a while if the daemon does not answer.
     pub fn enroll(environment: &Environment) -> Result<Session, EnrollError> {
         let mut task = Task::new(environment);
         let mut tries = 1;
@@ -60,17 +60,17 @@ impl Session {
         }
     }
 
-    /// The own tid.
+    /// Returns the tid of this task.
     pub fn tid(&self) -> Tid {
         self.task.tid().unwrap_or(Tid::NONE)
     }
 
-    /// The task underneath.
+    /// Returns the task itself.
     pub fn task(&mut self) -> &mut Task {
         &mut self.task
     }
 
-    /// Tries until something comes of it, or the time is over.
+    /// Calls `attempt` until it returns a value or the time is over.
     fn wait_for<T>(&mut self, timeout: Option<Duration>, mut attempt: impl FnMut(&mut Task) -> Option<T>) -> Option<T> {
         let mut waiter = Waiter::new(timeout);
         loop {
@@ -93,13 +93,13 @@ impl Session {
         }
     }
 
-    /// Asks the daemon and waits for its answer. `Reply::Error` becomes `Err`.
+    /// Sends a request to the daemon and waits for the reply. `Reply::Error` becomes `Err`.
     pub fn request(&mut self, request: Request) -> Result<Reply, Code> {
         let ticket = self.task.begin(request)?;
         self.wait_for(None, |task| task.poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
     }
 
-    /// Sends a body made with `pvm_core::encoding::Writer` (`ENC_XDR`).
+    /// Sends a body that was written by `pvm_core::encoding::Writer` (`ENC_XDR`).
     pub fn send(&mut self, to: Tid, ctx: i32, tag: i32, body: &[u8]) -> Result<(), Code> {
         self.wait_for(None, |task| match task.send_body(to, ctx, tag, 0, body) {
             Ok(Submit::Again) => None,
@@ -109,8 +109,8 @@ impl Session {
         .unwrap_or(Err(Code::SysErr))
     }
 
-    /// The oldest message that `filter` accepts; `None` when the time is over first.
-    /// A `timeout` of zero looks once. `Err(SysErr)` when the daemon is gone and nothing can come.
+    /// Receives the oldest message that `filter` accepts; `None` if the time is over first. With a `timeout`
+    /// of zero it polls once. `SysErr` if the daemon is gone.
     pub fn recv(&mut self, filter: Filter, timeout: Option<Duration>) -> Result<Option<Received>, Code> {
         let found = self.wait_for(timeout, |task| match task.probe(&filter) {
             Some(mid) => Some(take(task, mid)),
@@ -120,27 +120,26 @@ impl Session {
         found.transpose()
     }
 
-    /// Output of children that has come. Does not wait.
+    /// Returns the oldest event of the output of children. Does not wait.
     pub fn next_output(&mut self) -> Option<OutputEvent> {
         self.task.next_output()
     }
 
-    /// Sleeps until something came for the task, one of `others` is readable (or at its end), or
-    /// the time is over. The answer says which of `others` are ready. Returns at once when
-    /// messages, output or news have come since the last `wait`.
+    /// Sleeps until something has come for the task, one of `others` is readable (or at its end), or the time
+    /// is over. Returns which of `others` are ready. Returns at once if anything has come since the last `wait`.
     pub fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Vec<bool> {
         let task = &mut self.task;
-        task.prepare_sleep();
+        task.prepare_park();
         task.progress();
         let timeout = if task.take_news() { Some(Duration::ZERO) } else { timeout };
-        let ready = task.lie_down(timeout).sleep_with(others);
-        task.rise();
+        let ready = task.park(timeout).sleep_with(others);
+        task.unpark();
         task.progress();
         task.take_news();
         ready
     }
 
-    /// Whether the daemon still is there.
+    /// Returns whether the daemon is there.
     pub fn is_connected(&self) -> bool {
         self.task.is_connected()
     }

@@ -11,16 +11,16 @@ const TC_SETTMASK: i32 = TC_FIRST + 6;
 const TC_SETTRCBUF: i32 = TC_FIRST + 7;
 const TC_SETTRCOPT: i32 = TC_FIRST + 8;
 const TC_SIBLINGS: i32 = TC_FIRST + 11;
-/// What comes from the sender after this comes on the direct link.
-pub(crate) const TC_TURN: i32 = TC_FIRST + 12;
-/// What comes from the sender after this comes on the default route again. Body: how many messages the receiver is
-/// known to have taken from the link; whether the sender answers without having had one.
-pub(crate) const TC_BACK: i32 = TC_FIRST + 13;
-/// The last of the range.
-const TC_LAST: i32 = TC_BACK;
+/// The route switch: later messages of the sender come on the direct link.
+pub(crate) const TC_ROUTE_SWITCH: i32 = TC_FIRST + 12;
+/// The fallback: later messages of the sender come on the default route again. Body: how many messages on the link
+/// the receiver has acknowledged; whether this answers a fallback for a link that the sender did not have.
+pub(crate) const TC_FALLBACK: i32 = TC_FIRST + 13;
+/// The last of the library's tags.
+const TC_LAST: i32 = TC_FALLBACK;
 
-/// The tags for which the library has handlers of its own, by their ids: connection request and
-/// answer, exit, no-operation, settings, siblings.
+/// The tags for which the library has handlers of its own, by handler id: connection request and answer, exit,
+/// no-operation, settings, siblings.
 pub(crate) const SYSTEM_TAGS: [i32; 9] = [
     TC_FIRST,
     TC_FIRST + 1,
@@ -33,19 +33,19 @@ pub(crate) const SYSTEM_TAGS: [i32; 9] = [
     TC_SIBLINGS,
 ];
 
-/// Whether a message of `SYSCTX_TC` with that tag is for the library.
+/// Returns whether a message of `SYSCTX_TC` with that tag is for the library.
 pub(crate) fn is_system(tag: i32) -> bool {
     (TC_FIRST..=TC_LAST).contains(&tag)
 }
 
 impl State {
-    /// Obeys a system message. What cannot be read, or means nothing here, is dropped.
-    pub(crate) fn obey(&mut self, tag: i32, mut reader: Reader<'_>) {
+    /// Acts on a system message. A message that cannot be read, or has no meaning here, is dropped.
+    pub(crate) fn on_system_message(&mut self, tag: i32, mut reader: Reader<'_>) {
         if let (TC_SETTRACE..=TC_SETTRCOPT, Some(changed)) = (tag, self.tracer.changed) {
             changed();
         }
         match tag {
-            TC_OUTPUT => self.output.arrived((SYSCTX_TC, tag), reader),
+            TC_OUTPUT => self.output.on_message((SYSCTX_TC, tag), reader),
             TC_SETTRACE => {
                 self.set_trace(&mut reader);
             }
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// Where traces and output of this task go from now on. A negative tid leaves one as it is.
+    /// Sets where traces and output of this task go. A negative tid changes nothing.
     fn set_trace(&mut self, reader: &mut Reader<'_>) -> Option<()> {
         let mut own = self.settings.own.clone();
         let trace = (reader.int()?, reader.int()?, reader.int()?);

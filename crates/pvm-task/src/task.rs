@@ -1,31 +1,31 @@
-//! The task: coming and going.
+//! The task: enrolling and leaving.
 use crate::buffers::Store;
 use crate::control::Member;
-use crate::direct::back::Turns;
+use crate::direct::fallback::RouteSwitches;
 use crate::handlers::Handlers;
 use crate::local_notify::LocalNotifies;
 use crate::options::Settings;
 use crate::output::Output;
 use crate::trace::Tracer;
-use crate::wait::Bed;
+use crate::wait::Parker;
 use crate::{EnrollError, Environment};
 use pvm_core::codes::{Code, native_dsig};
 use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-/// One task: its buffers, its queue of messages, its place in the machine.
+/// One task: its buffers, its message queue, its membership of the machine.
 ///
-/// Made without a daemon by [`Task::new`]; buffers, options, contexts and handlers work at once
-/// (the calls that the contract marks NE), the rest after [`Task::enroll`].
+/// [`Task::new`] needs no daemon. Buffers, options, contexts and handlers work at once (the calls that the
+/// contract marks NE), everything else after [`Task::enroll`].
 pub struct Task {
     pub(crate) state: State,
     pub(crate) member: Option<Member>,
-    /// `PVMEPID` names a place that can be taken once.
+    /// `PVMEPID`, until it is used: it claims the tid that a spawn has reserved, once.
     cookie: Option<u32>,
 }
 
-/// What a task is without the machine.
+/// The part of a task that needs no machine.
 pub(crate) struct State {
     pub store: Store,
     pub handlers: Handlers,
@@ -34,17 +34,17 @@ pub(crate) struct State {
     pub output: Output,
     pub notifies: LocalNotifies,
     pub tracer: Tracer,
-    /// What is said on the default route of direct links.
-    pub turns: Turns,
-    /// Something came since somebody last asked.
+    /// Route switches of direct links that have come on the default route.
+    pub route_switches: RouteSwitches,
+    /// Something has come since [`Task::take_news`].
     pub news: bool,
-    /// See [`Task::has_met`].
-    pub met: bool,
+    /// See [`Task::note_synchronized`].
+    pub synchronized: bool,
 }
 
-/// Coming and going.
+/// Enrolling and leaving.
 impl Task {
-    /// A task that is not enrolled yet.
+    /// Returns a task that is not enrolled.
     pub fn new(environment: &Environment) -> Task {
         let mut settings = Settings::new(environment.debug_mask.unwrap_or(0));
         settings.inherit_environment(environment);
@@ -56,15 +56,15 @@ impl Task {
             output: Output::default(),
             notifies: LocalNotifies::default(),
             tracer: Tracer::default(),
-            turns: Turns::default(),
+            route_switches: RouteSwitches::default(),
             news: false,
-            met: false,
+            synchronized: false,
         };
         Task { state, member: None, cookie: environment.cookie }
     }
 
-    /// Joins the machine. One try; waits for the daemon's welcome. Buffers stay as they are.
-    /// After [`Task::leave`] it can be called again and gives a new tid.
+    /// Joins the machine; tries once and waits for the daemon's welcome. Buffers stay as they are. A task
+    /// that has left can enroll again and gets a new tid.
     pub fn enroll(&mut self, environment: &Environment) -> Result<Tid, EnrollError> {
         if let Some(member) = &self.member {
             return Ok(member.tid);
@@ -73,10 +73,10 @@ impl Task {
         self.cookie = None;
         let tid = member.tid;
         self.member = Some(member);
-        // What the daemon says about traces was said later than what stands in the environment.
-        let said = !own.mask.is_empty();
+        // Trace settings of the daemon are newer than those in the environment.
+        let has_settings = !own.mask.is_empty();
         self.state.settings.inherit(own);
-        if !said {
+        if !has_settings {
             self.state.settings.inherit_environment(environment);
         }
         self.state.handlers.enter_system();
@@ -84,39 +84,39 @@ impl Task {
         Ok(tid)
     }
 
-    /// Whether it has a tid (also while the daemon is gone).
+    /// Returns whether the task has a tid (also while the daemon is gone).
     pub fn is_enrolled(&self) -> bool {
         self.member.is_some()
     }
 
-    /// Whether it is enrolled and the daemon is there.
+    /// Returns whether the task is enrolled and its daemon is there.
     pub fn is_connected(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.link.is_some())
+        self.member.as_ref().is_some_and(|member| member.daemon.is_some())
     }
 
-    /// Whether something that was sent cannot be had for want of address space (`ulimit -v`), as far as was seen
-    /// since the last call. It can be waited for: every call tries again.
+    /// Returns whether, since the last call, a message could not be received for lack of address space
+    /// (`ulimit -v`). Every call of the library tries again, so the caller may wait for it.
     #[inline]
     pub fn take_starved(&mut self) -> bool {
         self.member.as_mut().is_some_and(|member| member.take_starved(&mut self.state))
     }
 
-    /// Whether the daemon has said that the machine halts.
+    /// Returns whether the daemon has announced that the machine halts.
     pub fn is_halting(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.halting)
     }
 
-    /// The own tid.
+    /// Returns the tid of this task.
     pub fn tid(&self) -> Option<Tid> {
         self.member.as_ref().map(|member| member.tid)
     }
 
-    /// The own tid as messages carry it, 0 for none.
+    /// Returns the tid of this task as messages carry it, 0 for none.
     pub(crate) fn own_tid(&self) -> i32 {
         self.member.as_ref().map_or(0, |member| member.tid.0 as i32)
     }
 
-    /// `pvm_parent`: the spawner, `NoParent` or `ParentNotSet`. `SysErr` when not enrolled.
+    /// `pvm_parent`: the spawner's tid, `NoParent` or `ParentNotSet`. `SysErr` if the task is not enrolled.
     pub fn parent(&self) -> Result<Tid, Code> {
         match self.member.as_ref().ok_or(Code::SysErr)?.parent {
             0 => Err(Code::NoParent),
@@ -125,30 +125,30 @@ impl Task {
         }
     }
 
-    /// The host's data signature.
+    /// Returns the data signature of the host.
     pub fn dsig(&self) -> i32 {
         self.member.as_ref().map_or(native_dsig(), |member| member.dsig)
     }
 
-    /// The socket of the daemon with which the task talks (for `PVMSOCK`, messages).
+    /// Returns the path of the daemon's socket (for `PVMSOCK` and messages).
     pub fn daemon_socket(&self) -> Option<PathBuf> {
         self.member.as_ref()?.daemon_socket()
     }
 
-    /// The first half of `pvm_exit`: own-exit notifies become handler calls ([`Task::next_handler_call`]).
+    /// Begins `pvm_exit`: notifies of the task's own exit become handler calls ([`Task::next_handler_call`]).
     pub fn begin_leave(&mut self) {
         let own = self.own_tid();
         for (ctx, tag) in self.state.notifies.take_own_exit() {
             self.state.notify_locally(ctx, tag, &[own]);
         }
-        self.see_all();
+        self.reveal_all();
     }
 
-    /// `pvm_exit`: drops queued messages and handlers, says goodbye, disconnects. `SysErr` when the
-    /// daemon was gone already (the task is not enrolled afterwards either way).
+    /// Ends `pvm_exit`: drops queued messages and handlers, tells the daemon, disconnects. Afterwards the task
+    /// is not enrolled in any case. `SysErr` if the daemon was gone before.
     pub fn leave(&mut self) -> Result<(), Code> {
         let Some(mut member) = self.member.take() else { return Ok(()) };
-        member.hand_over_directs(&mut self.state);
+        member.hand_over_links(&mut self.state);
         self.state.store.clear_queue();
         for message in &mut self.state.store.table {
             message.detach();
@@ -156,40 +156,40 @@ impl Task {
         self.state.handlers = Handlers::default();
         self.state.output = Output::default();
         self.state.notifies = LocalNotifies::default();
-        self.state.turns = Turns::default();
+        self.state.route_switches = RouteSwitches::default();
         self.state.settings.no_reset = None;
         self.state.settings.own.trace_tid = 0;
         self.state.news = true;
         member.leave()
     }
 
-    /// For a child of `fork()` that takes the place of its parent, which has ended and has done nothing as a task
-    /// since: tells the daemon. `false` where that cannot be done; then nothing has happened.
+    /// Continues as the task of the parent, in a child of `fork()`: tells the daemon. The parent must have ended
+    /// without using the task after the fork. Returns `false`, with nothing changed, if that is not possible.
     pub fn inherit(&mut self) -> bool {
         self.member.as_mut().is_some_and(Member::inherit)
     }
 
-    /// For a child of `fork()`: throws away what belongs to the parent without touching it.
+    /// Drops the parent's task in a child of `fork()`, without touching what the parent shares with others.
     pub fn abandon(mut self) {
         if let Some(member) = &mut self.member {
-            // Only the child's copies are closed. While one is open the daemon would not see the
-            // parent's end.
-            drop(member.link.take());
-            member.bed = Bed::default();
+            // This closes the child's copies only. The daemon notices the end of the parent once all
+            // copies are closed.
+            drop(member.daemon.take());
+            member.parker = Parker::default();
             drop(std::mem::take(&mut member.direct));
         }
-        // Dropping the rest would write to the parent's segment, which is not the child's to touch.
+        // Dropping the rest would write to the parent's segment.
         std::mem::forget(self);
     }
 }
 
 /// Descriptors.
 impl Task {
-    /// The control socket, the doorbell and what stands for direct links, for `pvm_getfds` and
+    /// Returns the control socket, the doorbell and the descriptor for all direct links, for `pvm_getfds` and
     /// `poll(2)`.
     pub fn descriptors(&mut self) -> Option<[BorrowedFd<'_>; 3]> {
         let member = self.member.as_mut()?;
         let links = member.direct.descriptor()?;
-        Some([member.link.as_ref()?.as_fd(), member.endpoint.bell(), links])
+        Some([member.daemon.as_ref()?.as_fd(), member.endpoint.bell(), links])
     }
 }

@@ -1,17 +1,16 @@
-//! The small types of the interface.
+//! Small types of the interface.
 use pvm_core::codes::Code;
 
 /// Any sender, any tag, any context.
 pub const ANY: i32 = -1;
 
-/// The contexts of the library's own messages between tasks, which no receive of the user accepts
-/// unless it names one.
+/// The contexts of the library's own messages between tasks. A receive of the user accepts them only if it names one.
 pub(crate) const PRIVATE_CONTEXTS: std::ops::Range<i32> = i32::MIN..-(1 << 30);
 
-/// Which messages a receive accepts; [`ANY`] (-1) accepts all of that kind.
+/// The messages that a receive accepts; [`ANY`] (-1) in a field accepts all values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filter {
-    /// The sender's tid as PVM shows it (`i32`, so that the daemon is `0x80000000`).
+    /// The sender's tid as PVM shows it (an `int`: the daemon is `0x80000000`).
     pub src: i32,
     /// The tag.
     pub tag: i32,
@@ -19,7 +18,7 @@ pub struct Filter {
     pub ctx: i32,
 }
 
-/// What `pvm_getminfo` shows, field for field.
+/// The result of `pvm_getminfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct MessageInfo {
@@ -40,11 +39,11 @@ pub enum Encoding {
     Default,
     /// `PvmDataRaw`: native bytes.
     Raw,
-    /// `PvmDataInPlace`: native bytes, read from the user's memory when the message is sent.
+    /// `PvmDataInPlace`: native bytes that are read from the user's memory when the message is sent.
     InPlace,
     /// `PvmDataTrace`: as `Default`, marked as a trace event.
     Trace,
-    /// Native bytes of a machine with another format; only bytes can be unpacked.
+    /// Native bytes of a host with another format; only bytes can be unpacked.
     Foreign,
 }
 
@@ -66,7 +65,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Native bytes of one item.
+    /// Returns the native size of one item in bytes.
     pub const fn size(self) -> usize {
         match self {
             Kind::Byte => 1,
@@ -77,7 +76,7 @@ impl Kind {
             Kind::Dcplx => 16,
         }
     }
-    /// The kind of a `PVM_*` data type; `None` for `PVM_STR` and unknown ones.
+    /// Returns the kind of a `PVM_*` data type; `None` for `PVM_STR` and unknown types.
     pub const fn from_number(number: i32) -> Option<Kind> {
         Some(match number {
             1 => Kind::Byte,
@@ -96,29 +95,29 @@ impl Kind {
     }
 }
 
-/// A piece of the user's memory packed in place.
+/// A piece of the user's memory that was packed in place.
 pub trait Source {
-    /// The bytes as they are now; called when the message is sent (or stored).
+    /// Returns the bytes as they are now. Called when the message is sent (or stored).
     fn bytes(&self) -> &[u8];
 }
 
-/// What a send did.
+/// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Submit {
-    /// The message is on its way (or was dropped because nobody is there).
+    /// The message was sent (or dropped, if there is no such task).
     Done,
-    /// The daemon introduces the peer first: [`Task::progress`](crate::Task::progress), then call
-    /// again with the same arguments until it says `Done`. Nothing was sent yet.
+    /// Nothing was sent, since the daemon introduces the peer first. Call [`Task::progress`](crate::Task::progress),
+    /// then the send with the same arguments, until it returns `Done`.
     Again,
 }
 
-/// A request on its way to the daemon.
+/// A request that was sent to the daemon.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Ticket(pub(crate) u32);
 
-/// What a one-call receive brought.
+/// The result of a one-call receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
     /// The sender.
@@ -127,18 +126,19 @@ pub struct Delivered {
     pub tag: i32,
     /// The wait id.
     pub wid: i32,
-    /// The length of the message in bytes, also where it was longer than the room for it.
+    /// The length of the message in bytes, also if it did not fit.
     pub len: usize,
-    /// Items of another format that cannot be had: `Overflow` from the first on that does not fit.
+    /// Why items of another format are missing: `Overflow` if a value does not fit; it and all items behind it are
+    /// missing.
     pub failure: Option<Code>,
 }
 
 /// A message handler that has to run now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandlerCall {
-    /// The handler, as `add_handler` named it.
+    /// The handler's id.
     pub handler: i32,
-    /// What the caller of `add_handler` gave to find its function.
+    /// The `function` that was passed to `add_handler`.
     pub function: u64,
     /// The message.
     pub mid: i32,

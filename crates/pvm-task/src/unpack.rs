@@ -1,18 +1,18 @@
 //! Unpacking from the active receive buffer.
 use crate::Task;
-use crate::message::{Message, Place, zeroes};
+use crate::message::{Message, SlotState, zeroes};
 use crate::pack::{GATHER_BYTES, padding};
 use crate::types::{Encoding, Kind};
 use pvm_core::codes::Code;
 
-/// Words in front of a message that is packed into another: len ctx tag wid enc crc src dst. Nobody sums up
-/// bytes; the sixth word is the format of the message where it is not the format of the other.
+/// The words before a message that is packed into another one: len ctx tag wid enc crc src dst. There are no
+/// checksums; the sixth word is the format of the inner message if it differs from that of the outer one.
 const HEADER_WORDS: usize = 8;
 
 /// Unpacking from the active receive buffer.
 impl Task {
-    /// Fills `items` (native form, one after another). Past the end: `NoData`, what is there up to
-    /// the end is stored, the position is at the end. `NoBuf`, `BadMsg` (foreign raw data).
+    /// Unpacks contiguous items in native form. Past the end: `NoData`; the items up to the end are stored, and the
+    /// position is at the end. `NoBuf`, `BadMsg` (foreign raw data).
     #[inline]
     pub fn unpack(&mut self, kind: Kind, items: &mut [u8]) -> Result<(), Code> {
         let message = self.state.store.receiving()?;
@@ -25,8 +25,7 @@ impl Task {
         }
     }
 
-    /// As [`Task::unpack`] for items that go elsewhere (strides): `store(first, items)` takes
-    /// items `first` and on.
+    /// As [`Task::unpack`], for strided items: `store(first, items)` takes the items from `first` on.
     pub fn unpack_with(&mut self, kind: Kind, count: usize, store: &mut dyn FnMut(usize, &[u8])) -> Result<(), Code> {
         let message = self.state.store.receiving()?;
         let native = message.is_native(kind);
@@ -44,8 +43,8 @@ impl Task {
         Ok(())
     }
 
-    /// The length of the string that comes next, closing zero counted in. Moves nothing; the
-    /// errors of `unpack` (then the position is at the end).
+    /// Returns the length of the next string, with its closing zero. Does not move the position, except to the end on
+    /// the errors of `unpack`.
     pub fn string_bytes(&mut self) -> Result<usize, Code> {
         let message = self.state.store.receiving()?;
         if !message.readable(Kind::Int) {
@@ -65,7 +64,7 @@ impl Task {
         Err(Code::NoData)
     }
 
-    /// Takes the string, closing zero included, into `text` of [`Task::string_bytes`] bytes.
+    /// Unpacks the next string with its closing zero into `text`, of [`Task::string_bytes`] bytes.
     pub fn unpack_string(&mut self, text: &mut [u8]) -> Result<(), Code> {
         let length = self.string_bytes()?;
         if length != text.len() {
@@ -76,7 +75,7 @@ impl Task {
         unpack_narrow(message, Kind::Byte, text).1
     }
 
-    /// `pvm_upkmesg`: a new inactive buffer.
+    /// `pvm_upkmesg`; returns a new inactive buffer.
     pub fn unpack_message(&mut self) -> Result<i32, Code> {
         let mut words = [0; HEADER_WORDS];
         for word in &mut words {
@@ -99,12 +98,12 @@ impl Task {
             have += count;
         }
         let store = &mut self.state.store;
-        let entry = store.take_entry(Place::Buffer);
-        let message = &mut store.table[entry as usize];
+        let slot = store.take_slot(SlotState::Buffer);
+        let message = &mut store.table[slot as usize];
         (message.ctx, message.tag, message.wid, message.enc) = (ctx, tag, wid, enc);
         (message.format, message.src, message.dst) = (if format == 0 { outer } else { format }, src, dst);
         message.set_body(body);
-        Ok(entry as i32 + 1)
+        Ok(slot as i32 + 1)
     }
 
     fn unpack_word(&mut self) -> Result<i32, Code> {
@@ -114,8 +113,8 @@ impl Task {
     }
 }
 
-/// Takes what is there; past the end, whole items of the default encoding, all bytes of raw data.
-/// Says how many bytes were stored.
+/// Takes what is there; past the end, whole items of the default encoding or all bytes of raw data. Returns how many
+/// bytes were stored.
 #[inline]
 fn take_up_to_end(message: &mut Message, item: usize, data: &mut [u8]) -> (usize, Result<(), Code>) {
     let remaining = message.remaining();
@@ -132,7 +131,7 @@ fn take_up_to_end(message: &mut Message, item: usize, data: &mut [u8]) -> (usize
     (stored, Err(Code::NoData))
 }
 
-/// Items of a message of another format.
+/// Unpacks items of a message of another format.
 #[cold]
 fn unpack_converted(message: &mut Message, kind: Kind, items: &mut [u8]) -> (usize, Result<(), Code>) {
     if kind == Kind::Byte {
@@ -144,7 +143,7 @@ fn unpack_converted(message: &mut Message, kind: Kind, items: &mut [u8]) -> (usi
     message.take_converted(kind, items)
 }
 
-/// Any items, among them bytes and shorts, which the default encoding pads or widens.
+/// Unpacks native items of any kind, among them bytes and shorts, which the default encoding pads or widens.
 fn unpack_narrow(message: &mut Message, kind: Kind, items: &mut [u8]) -> (usize, Result<(), Code>) {
     match (message.encoding(), kind) {
         (Encoding::Default | Encoding::Trace, Kind::Byte) => {
@@ -169,7 +168,7 @@ fn unpack_narrow(message: &mut Message, kind: Kind, items: &mut [u8]) -> (usize,
     }
 }
 
-/// Four bytes each back to shorts.
+/// Narrows words of four bytes to shorts.
 fn narrow(wide: &[u8], shorts: &mut [u8]) {
     for (word, short) in wide.chunks_exact(4).zip(shorts.chunks_exact_mut(2)) {
         let value = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]) as i16;

@@ -1,4 +1,4 @@
-//! Waiting, split so that the state need not stay locked while the thread sleeps.
+//! Waiting, split into steps so that the caller's lock need not be held while the thread sleeps.
 //!
 //! ```text
 //! let mut waiter = Waiter::new(timeout);
@@ -8,16 +8,16 @@
 //!     match waiter.next(&mut task) {
 //!         Step::Again => {}
 //!         Step::Sleep(sleep) => { unlock; sleep.sleep(); lock; waiter.woke(&mut task) }
-//!         Step::Join(timeout) => { wait on a condition variable that `task.take_news()` fires }
+//!         Step::Join(timeout) => { wait on a condition variable that the sleeper signals }
 //!         Step::TimedOut => { waiter.finish(&mut task); break nothing }
 //!     }
 //! }
 //! ```
 //!
-//! Only one thread sleeps on the descriptors; the others wait for it on a condition variable of
-//! the caller (`Join`). After each lock-holding stretch in which [`Task::take_news`] says true,
-//! and when the sleeper ends its wait, the caller wakes all of them. A call by another thread that
-//! brings news while one sleeps wakes the sleeper by itself.
+//! Only one thread sleeps on the descriptors. The others wait for it on a condition variable of the caller
+//! (`Join`). The caller wakes all of them when the sleeper ends its wait, and whenever it releases the lock
+//! and [`Task::take_news`] returns true. A call of another thread that takes in something wakes the sleeper
+//! by itself.
 use crate::control::Member;
 use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
@@ -30,51 +30,51 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The first sleep of a task that holds much free memory; when nothing comes, it gives memory back.
+/// The first sleep of a task that holds much free memory. If nothing comes meanwhile, it frees memory.
 const TIDY_PAUSE: Duration = Duration::from_millis(100);
-/// How long a task without a daemon and without messages sleeps at a time.
-const LONELY_PAUSE: Duration = Duration::from_secs(1);
-/// The longest sleep until the task looks again by itself. Every peer has its doorbell, so one that breaks
-/// the rules can swallow what another has rung.
+/// How long a task that is not enrolled sleeps at a time.
+const DISCONNECTED_PAUSE: Duration = Duration::from_secs(1);
+/// The longest sleep until the task polls again by itself. Every peer has the task's doorbell, so a peer that
+/// breaks the rules can consume the ring of another.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
-/// How long a thread relies on another one that sleeps and does not wake up. Its wait may be over without a word:
-/// the handler of a signal has jumped out of it.
-const RELIANCE_MAX: Duration = SLEEP_MAX.saturating_mul(2);
-/// The descriptors of the task itself on which it sleeps.
+/// How long a thread relies on another thread that sleeps and does not wake up. That thread may have ended its
+/// wait unnoticed: a signal handler can jump out of it.
+const JOIN_MAX: Duration = SLEEP_MAX.saturating_mul(2);
+/// The number of descriptors on which the task itself sleeps.
 const OWN_DESCRIPTORS_MAX: usize = 4;
 
-/// The descriptors on which a thread sleeps, kept open by the sleeper.
+/// The descriptors on which a thread sleeps. The sleeper keeps them open.
 struct Descriptors {
-    /// Absent when the daemon is gone.
+    /// The daemon's socket; `None` if the daemon is gone.
     socket: Option<OwnedFd>,
     bell: OwnedFd,
-    /// Stands for all direct links.
+    /// An epoll descriptor of all direct links.
     links: Option<OwnedFd>,
-    /// Rung by other threads of this process.
-    nudge: OwnedFd,
+    /// An eventfd by which other threads of this process wake the sleeper.
+    wake: OwnedFd,
 }
 
-/// Where a thread of the task sleeps.
+/// Parks the thread that sleeps for all threads of the task.
 #[derive(Default)]
-pub(crate) struct Bed {
+pub(crate) struct Parker {
     descriptors: Option<Arc<Descriptors>>,
-    /// Who sleeps. When that thread comes to sleep again, it does so from the handler of a signal, or has jumped out
-    /// of its wait: then the bed is its own to use.
+    /// The thread that sleeps. If the same thread parks again, it does so in a signal handler or has jumped out of
+    /// its wait; both may use the parker.
     sleeper: Option<Pid>,
-    /// How often somebody lay down.
-    naps: u32,
+    /// How often a thread has parked.
+    parks: u32,
 }
 
-impl Bed {
-    /// The descriptors have changed.
-    pub fn clear(&mut self) {
-        self.nudge();
+impl Parker {
+    /// Wakes the sleeper, and has the next one make new descriptors: they have changed.
+    pub fn forget_descriptors(&mut self) {
+        self.wake();
         self.descriptors = None;
     }
 
-    /// Wakes the sleeper, if there is one.
+    /// Wakes the sleeper if there is one.
     #[inline]
-    pub fn nudge(&self) {
+    pub fn wake(&self) {
         if self.sleeper.is_some() {
             self.ring();
         }
@@ -83,18 +83,20 @@ impl Bed {
     #[cold]
     fn ring(&self) {
         if let Some(descriptors) = &self.descriptors {
-            // Fails only when the counter is full; then it is readable all the same.
-            let _ = rustix::io::write(&descriptors.nudge, &1u64.to_ne_bytes());
+            // This fails only if the counter is full; then the descriptor is readable anyway.
+            let _ = rustix::io::write(&descriptors.wake, &1u64.to_ne_bytes());
         }
     }
 
-    fn hush(&self) {
+    /// Consumes the rings of [`Parker::wake`].
+    fn clear_wake(&self) {
         if let Some(descriptors) = &self.descriptors {
-            let _ = rustix::io::read(&descriptors.nudge, &mut [0u8; 8]);
+            let _ = rustix::io::read(&descriptors.wake, &mut [0u8; 8]);
         }
     }
 
-    fn make(
+    /// Returns the descriptors to sleep on.
+    fn descriptors(
         &mut self,
         socket: Option<BorrowedFd<'_>>,
         bell: BorrowedFd<'_>,
@@ -107,7 +109,7 @@ impl Bed {
             socket: socket.map(|socket| socket.try_clone_to_owned()).transpose()?,
             bell: bell.try_clone_to_owned()?,
             links: links.map(|links| links.try_clone_to_owned()).transpose()?,
-            nudge: above_standard(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?,
+            wake: above_standard(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?,
         });
         self.descriptors = Some(descriptors.clone());
         Ok(descriptors)
@@ -115,50 +117,50 @@ impl Bed {
 }
 
 enum Phase {
-    /// Not begun.
+    /// The wait has not begun.
     New,
     Spinning(Spinner),
-    /// Senders ring from now on; one more try before sleeping.
+    /// Senders ring from now on. One more try comes before the sleep.
     Prepared,
     Asleep,
 }
 
-/// One blocking call's way of waiting: spin, yield, sleep.
+/// The wait of one blocking call: it spins, yields, sleeps.
 pub struct Waiter {
     phase: Phase,
     patient: bool,
     deadline: Option<Instant>,
-    /// Which sleep of another thread this one relies on, and since when.
-    relies: Option<(u32, Instant)>,
+    /// The sleep of another thread on which this one relies, and since when.
+    relied_on: Option<(u32, Instant)>,
 }
 
-/// What to do after an attempt that found nothing.
+/// What the caller does after an attempt that found nothing.
 pub enum Step {
     /// Try again.
     Again,
-    /// Give the state free, [`Sleep::sleep`], take it again, [`Waiter::woke`], try again.
+    /// Release the lock, call [`Sleep::sleep`], acquire the lock, call [`Waiter::woke`], try again.
     Sleep(Sleep),
-    /// Another thread sleeps already: wait until it has news, at most that long.
+    /// Another thread sleeps already: wait until it signals, at most that long.
     Join(Option<Duration>),
     /// The time is over.
     TimedOut,
 }
 
 impl Waiter {
-    /// A wait begins; `None` waits for ever. The clock is not read without a timeout.
+    /// Begins a wait; `None` waits forever. Without a timeout the clock is not read.
     #[inline]
     pub fn new(timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, patient: false, deadline, relies: None }
+        Waiter { phase: Phase::New, patient: false, deadline, relied_on: None }
     }
 
-    /// A wait for other members of a group.
+    /// Begins a wait for other members of a group.
     #[inline]
     pub fn for_members(timeout: Option<Duration>) -> Waiter {
         Waiter { patient: true, ..Waiter::new(timeout) }
     }
 
-    /// What to do now.
+    /// Returns what to do now.
     #[inline]
     pub fn next(&mut self, task: &mut Task) -> Step {
         if self.deadline.is_none() {
@@ -169,11 +171,11 @@ impl Waiter {
                 }
             }
         }
-        self.next_slowly(task)
+        self.next_slow(task)
     }
 
     #[cold]
-    fn next_slowly(&mut self, task: &mut Task) -> Step {
+    fn next_slow(&mut self, task: &mut Task) -> Step {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Step::TimedOut;
@@ -183,7 +185,7 @@ impl Waiter {
                 if let Some(member) = &mut task.member {
                     member.groups.forget_passed();
                 }
-                let crowded = task.member.as_mut().is_none_or(Member::leaves_the_core);
+                let crowded = task.member.as_mut().is_none_or(Member::should_yield_core);
                 let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded) };
                 self.phase = Phase::Spinning(spinner);
                 Step::Again
@@ -192,19 +194,19 @@ impl Waiter {
                 if self.deadline.is_some() && spinner.pause() == Wait::Again {
                     return Step::Again;
                 }
-                if let Some(naps) = task.nap_of_another() {
-                    let (seen, since) = self.relies.unwrap_or((naps, Instant::now()));
-                    if seen != naps || since.elapsed() < RELIANCE_MAX {
-                        self.relies = Some((naps, if seen == naps { since } else { Instant::now() }));
-                        return Step::Join(Some(left.map_or(RELIANCE_MAX, |left| left.min(RELIANCE_MAX))));
+                if let Some(parks) = task.parks_of_another() {
+                    let (seen, since) = self.relied_on.unwrap_or((parks, Instant::now()));
+                    if seen != parks || since.elapsed() < JOIN_MAX {
+                        self.relied_on = Some((parks, if seen == parks { since } else { Instant::now() }));
+                        return Step::Join(Some(left.map_or(JOIN_MAX, |left| left.min(JOIN_MAX))));
                     }
                 }
-                task.prepare_sleep();
+                task.prepare_park();
                 self.phase = Phase::Prepared;
                 Step::Again
             }
-            Phase::Prepared if task.member.as_ref().is_some_and(Member::cannot_sleep) => {
-                task.rise();
+            Phase::Prepared if task.member.as_ref().is_some_and(Member::must_not_sleep) => {
+                task.unpark();
                 self.phase = Phase::New;
                 Step::Again
             }
@@ -212,13 +214,13 @@ impl Waiter {
                 self.phase = Phase::Asleep;
                 task.state.store.tidy();
                 let left = Waiter::leave_time_to_tidy(task, left);
-                Step::Sleep(task.lie_down(left))
+                Step::Sleep(task.park(left))
             }
         }
     }
 
-    /// A task that holds much free memory sleeps shortly, and gives it back once nothing has come
-    /// for so long, in however many calls: a program may wait by many short timeouts.
+    /// Frees memory of a task that holds much of it once nothing has come for [`TIDY_PAUSE`], and bounds the sleep
+    /// until then. The time runs across calls: a program may wait with many short timeouts.
     fn leave_time_to_tidy(task: &mut Task, left: Option<Duration>) -> Option<Duration> {
         let Some(member) = task.member.as_mut().filter(|member| member.endpoint.has_excess()) else { return left };
         if member.idle_since.get_or_insert_with(Instant::now).elapsed() >= TIDY_PAUSE {
@@ -228,34 +230,33 @@ impl Waiter {
         Some(left.map_or(TIDY_PAUSE, |left| left.min(TIDY_PAUSE)))
     }
 
-    /// After [`Sleep::sleep`].
+    /// Must be called after [`Sleep::sleep`].
     pub fn woke(&mut self, task: &mut Task) {
-        task.rise();
+        task.unpark();
         self.phase = Phase::Asleep;
     }
 
-    /// The wait is over, whatever came of it. Must be called.
+    /// Ends the wait, whatever its result. Must be called.
     #[inline]
     pub fn finish(self, task: &mut Task) {
-        if matches!(self.phase, Phase::Prepared) && !task.someone_sleeps() {
-            task.rise();
+        if matches!(self.phase, Phase::Prepared) && !task.another_thread_sleeps() {
+            task.unpark();
         }
     }
 }
 
-/// A sleep on the task's descriptors, free of the task itself.
+/// A sleep on the task's descriptors. It does not borrow the task.
 pub struct Sleep {
     descriptors: Option<Arc<Descriptors>>,
     writing: bool,
-    /// What the daemon says has to wait.
-    deaf: bool,
+    /// Frames of the daemon are not taken in now.
+    ignore_socket: bool,
     timeout: Option<Duration>,
 }
 
 impl Sleep {
-    /// Sleeps until something comes, a signal arrives, or the time is over. Takes no memory and gives none
-    /// back: the handler of a signal that arrives now may call the library, and must not have interrupted
-    /// the allocator.
+    /// Sleeps until something comes, a signal arrives or the time is over. Allocates and frees no memory: a
+    /// signal handler that runs now may call the library, so it must not interrupt the allocator.
     pub fn sleep(&self) {
         let Some(descriptors) = &self.descriptors else {
             self.poll(&mut []);
@@ -265,7 +266,7 @@ impl Sleep {
         self.poll(&mut list[..count]);
     }
 
-    /// Sleeps on other descriptors too; says which of them are ready.
+    /// Sleeps on other descriptors too. Returns which of them are ready.
     pub(crate) fn sleep_with(&self, others: &[BorrowedFd<'_>]) -> Vec<bool> {
         let mut list: Vec<PollFd<'_>> = others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         if let Some(descriptors) = &self.descriptors {
@@ -276,7 +277,7 @@ impl Sleep {
         list[..others.len()].iter().map(|fd| success && !fd.revents().is_empty()).collect()
     }
 
-    /// The descriptors of the task, in the first places of the list, and how many they are.
+    /// Returns the descriptors of the task, at the beginning of the list, and their number.
     fn own<'a>(&self, descriptors: &'a Descriptors) -> ([PollFd<'a>; OWN_DESCRIPTORS_MAX], usize) {
         let mut list = [const { None }; OWN_DESCRIPTORS_MAX];
         let mut count = 0;
@@ -285,17 +286,17 @@ impl Sleep {
             count += 1;
         };
         add(&descriptors.bell, PollFlags::IN);
-        add(&descriptors.nudge, PollFlags::IN);
+        add(&descriptors.wake, PollFlags::IN);
         if let Some(links) = &descriptors.links {
             add(links, PollFlags::IN);
         }
-        if let Some(socket) = descriptors.socket.as_ref().filter(|_| !self.deaf) {
+        if let Some(socket) = descriptors.socket.as_ref().filter(|_| !self.ignore_socket) {
             add(socket, if self.writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN });
         }
         (list.map(|place| place.unwrap_or(PollFd::new(&descriptors.bell, PollFlags::empty()))), count)
     }
 
-    /// Whether it ended otherwise than by a signal.
+    /// Sleeps. Returns `false` if a signal ended the sleep.
     fn poll(&self, list: &mut [PollFd<'_>]) -> bool {
         let timeout = self.timeout.map(timespec);
         rustix::event::poll(list, timeout.as_ref()).is_ok()
@@ -303,22 +304,22 @@ impl Sleep {
 }
 
 impl Member {
-    /// Whether others have a better use for the core than a wait: there are more of them than cores, or
-    /// the daemon carries a long message of ours. Its answer cannot come soon, and a core that seems
-    /// busy is not given to those who carry it.
-    fn leaves_the_core(&mut self) -> bool {
-        std::mem::take(&mut self.carried) || self.endpoint.crowded()
+    /// Returns whether the wait should yield the core at once: there are more tasks than cores, or the daemon
+    /// relays a long message of this task. The answer to that takes long, and the daemon needs a core.
+    fn should_yield_core(&mut self) -> bool {
+        std::mem::take(&mut self.relayed) || self.endpoint.crowded()
     }
 
-    /// Whether something has come since the task was about to sleep: one look does not take everything.
-    /// Or a handler that ran meanwhile has slept itself: then nobody rings any more.
-    fn cannot_sleep(&self) -> bool {
-        self.stirring || !self.endpoint.is_napping()
+    /// Returns whether the task must poll again before it sleeps: something has come since it prepared to, and
+    /// one poll does not take in everything; or a handler that ran meanwhile has slept itself, so that senders
+    /// do not ring any more.
+    fn must_not_sleep(&self) -> bool {
+        self.may_have_more || !self.endpoint.is_napping()
     }
 }
 
 impl Task {
-    /// Passes a moment, or less when a message comes.
+    /// Spins for a moment, or until a message comes.
     #[inline]
     fn watch(&self) {
         let Some(member) = &self.member else { return };
@@ -327,87 +328,90 @@ impl Task {
         }
     }
 
-    /// Whether a waiter is about to sleep: what it does not see now, it sees when it is rung.
+    /// Returns whether a waiter is about to sleep. What it misses now will wake it.
     #[inline]
     pub fn is_about_to_sleep(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.endpoint.is_napping())
     }
 
-    /// Whether another thread sleeps for this one too.
-    pub(crate) fn someone_sleeps(&self) -> bool {
-        self.nap_of_another().is_some()
+    /// Returns whether another thread sleeps for this one too.
+    pub(crate) fn another_thread_sleeps(&self) -> bool {
+        self.parks_of_another().is_some()
     }
 
-    fn nap_of_another(&self) -> Option<u32> {
-        let bed = &self.member.as_ref()?.bed;
-        bed.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| bed.naps)
+    /// Returns the number of parks if another thread sleeps.
+    fn parks_of_another(&self) -> Option<u32> {
+        let parker = &self.member.as_ref()?.parker;
+        parker.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| parker.parks)
     }
 
-    /// For tests, which have one thread: who sleeps is another thread from now on.
+    /// Makes the task believe that another thread sleeps, for single-threaded tests.
     #[doc(hidden)]
     pub fn take_sleeper_for_another(&mut self) {
-        if let Some(sleeper) = self.member.as_mut().and_then(|member| member.bed.sleeper.as_mut()) {
+        if let Some(sleeper) = self.member.as_mut().and_then(|member| member.parker.sleeper.as_mut()) {
             *sleeper = Pid::INIT;
         }
     }
 
-    /// Senders ring from now on.
-    pub(crate) fn prepare_sleep(&mut self) {
+    /// Has senders ring from now on.
+    pub(crate) fn prepare_park(&mut self) {
         if let Some(member) = &mut self.member {
-            member.stirring = false;
+            member.may_have_more = false;
             member.endpoint.prepare_sleep();
-            member.groups.lie_down();
+            member.groups.prepare_park();
         }
     }
 
-    /// Leaves the task as if it slept, for programs that watch its descriptors themselves: senders
-    /// ring. What has come meanwhile rings too, for the program has not heard of it.
+    /// Leaves the task as if it slept, for programs that watch its descriptors themselves: senders ring. Rings
+    /// the doorbell for what has come already, of which the program does not know.
     pub fn arm(&mut self) {
-        // Who sleeps has done so, and what has rung is for him to hear.
-        if !self.someone_sleeps() {
-            self.rise();
-            self.prepare_sleep();
+        // A thread that sleeps has prepared already, and its ring must not be consumed.
+        if !self.another_thread_sleeps() {
+            self.unpark();
+            self.prepare_park();
         }
         if let Some(member) = &mut self.member {
-            member.look_at_socket = true;
+            member.request_socket_poll();
         }
-        if self.take_in() > 0 || self.state.store.queue.first_unseen().is_some() {
+        if self.take_in() > 0 || self.state.store.queue.first_hidden().is_some() {
             if let Some(member) = &self.member {
                 pvm_fmp::doorbell::pull(member.endpoint.bell());
             }
         }
     }
 
-    /// The descriptors to sleep on, after a last look.
-    pub(crate) fn lie_down(&mut self, timeout: Option<Duration>) -> Sleep {
-        let lonely = Some(timeout.map_or(LONELY_PAUSE, |time| time.min(LONELY_PAUSE)));
+    /// Returns the sleep that comes after the last try.
+    pub(crate) fn park(&mut self, timeout: Option<Duration>) -> Sleep {
+        let disconnected = Some(timeout.map_or(DISCONNECTED_PAUSE, |time| time.min(DISCONNECTED_PAUSE)));
         let Some(member) = &mut self.member else {
-            return Sleep { descriptors: None, writing: false, deaf: false, timeout: lonely };
+            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: disconnected };
         };
-        let socket = member.link.as_ref().map(|link| link.as_fd());
-        // Where there is no room for descriptors, short naps take the place of being woken.
-        let Ok(descriptors) = member.bed.make(socket, member.endpoint.bell().as_fd(), member.direct.watched()) else {
+        let socket = member.daemon.as_ref().map(|link| link.as_fd());
+        // If there is no room for descriptors, nothing can wake the task: it sleeps shortly.
+        let Ok(descriptors) =
+            member.parker.descriptors(socket, member.endpoint.bell().as_fd(), member.direct.watched())
+        else {
             let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
-            return Sleep { descriptors: None, writing: false, deaf: false, timeout: nap };
+            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: nap };
         };
-        member.bed.sleeper = Some(gettid());
-        member.bed.naps = member.bed.naps.wrapping_add(1);
-        let crowded = member.link.as_ref().is_some_and(|link| link.is_crowded());
-        let writing = member.link.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
-        let deaf = member.direct.waits_for.is_some();
+        member.parker.sleeper = Some(gettid());
+        member.parker.parks = member.parker.parks.wrapping_add(1);
+        let crowded = member.daemon.as_ref().is_some_and(|link| link.is_crowded());
+        let writing = member.daemon.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
+        let ignore_socket = member.direct.draining.is_some();
         let longest = if crowded { pvm_link::CROWDED_PAUSE } else { SLEEP_MAX };
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
-        Sleep { descriptors: Some(descriptors), writing, deaf, timeout }
+        Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }
     }
 
-    /// After sleeping, or when it was not needed after all.
-    pub(crate) fn rise(&mut self) {
+    /// Ends a sleep, or what [`Task::prepare_park`] began without one.
+    pub(crate) fn unpark(&mut self) {
         if let Some(member) = &mut self.member {
             member.endpoint.awake();
-            self.state.news |= member.groups.rise();
-            if member.bed.sleeper.take().is_some() {
-                member.bed.hush();
-                member.look_at_socket = true;
+            self.state.news |= member.groups.unpark();
+            if member.parker.sleeper.take().is_some() {
+                member.parker.clear_wake();
+                member.request_socket_poll();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Tasks that talk to one another: real sockets, real shared memory, a small daemon.
+//! Tasks that exchange messages: real sockets, real shared memory, a small daemon.
 #![forbid(unsafe_code)]
 
 mod daemon;
@@ -7,13 +7,13 @@ use daemon::Running;
 use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, SYSCTX_TC, TC_FIRST};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
-use pvm_task::{ANY, Delivered, Filter, Kind, Quick, Session, Source, Step, Submit, Task, Waiter};
+use pvm_task::{ANY, Delivered, FastSend, Filter, Kind, Session, Source, Step, Submit, Task, Waiter};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// Waits until `attempt` gives something.
+/// Calls `attempt` until it returns a value.
 fn wait<T>(task: &mut Task, attempt: impl FnMut(&mut Task) -> Option<T>) -> T {
     wait_for(task, LONG, attempt).expect("in time")
 }
@@ -75,18 +75,18 @@ fn enroll(daemon: &Running) -> Task {
     task
 }
 
-/// Runs `other` as a second task in a thread of its own, and `one` here with its tid.
+/// Runs `other` as a second task in a thread of its own, and `one` in this thread; each gets the tid of the other.
 fn two(daemon: &Running, one: impl FnOnce(&mut Task, i32), other: impl FnOnce(&mut Task, i32) + Send) {
     let mut task = enroll(daemon);
     let own = task.tid().unwrap().0 as i32;
-    let (tell, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut task = enroll(daemon);
-            tell.send(task.tid().unwrap().0 as i32).unwrap();
+            sender.send(task.tid().unwrap().0 as i32).unwrap();
             other(&mut task, own);
         });
-        one(&mut task, hear.recv().unwrap());
+        one(&mut task, receiver.recv().unwrap());
     });
 }
 
@@ -217,7 +217,7 @@ fn a_task_sends_to_itself() {
 }
 
 #[test]
-fn what_goes_to_nobody_is_dropped_and_bad_arguments_are_refused() {
+fn a_message_to_no_task_is_dropped_and_bad_arguments_are_refused() {
     let daemon = Running::start();
     let mut task = enroll(&daemon);
     assert_eq!(task.send(0x40077, 1), Err(Code::NoBuf));
@@ -242,13 +242,13 @@ fn a_multicast_reaches_every_other_task_once() {
     let daemon = Running::start();
     let mut task = enroll(&daemon);
     let own = task.tid().unwrap().0 as i32;
-    let (tell, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..5 {
-            let (tell, daemon) = (tell.clone(), &daemon);
+            let (sender, daemon) = (sender.clone(), &daemon);
             scope.spawn(move || {
                 let mut task = enroll(daemon);
-                tell.send(task.tid().unwrap().0 as i32).unwrap();
+                sender.send(task.tid().unwrap().0 as i32).unwrap();
                 for tag in 0..2 {
                     receive(&mut task, own, tag);
                     let mut data = vec![0; 100_000];
@@ -260,7 +260,7 @@ fn a_multicast_reaches_every_other_task_once() {
                 assert_eq!(task.receive(&filter), None);
             });
         }
-        let mut tids: Vec<i32> = (0..5).map(|_| hear.recv().unwrap()).collect();
+        let mut tids: Vec<i32> = (0..5).map(|_| receiver.recv().unwrap()).collect();
         tids.extend_from_slice(&[own, tids[0], 0x40088]);
         task.init_send(DATA_DEFAULT).unwrap();
         task.pack(Kind::Double, &pattern(100_000)).unwrap();
@@ -300,7 +300,7 @@ fn a_forwarded_message_keeps_its_body() {
 }
 
 #[test]
-fn the_news_of_a_death_comes_after_the_last_message() {
+fn the_notify_of_an_exit_comes_after_the_last_message() {
     const MESSAGES: i32 = 3000;
     let daemon = Running::start();
     for _ in 0..20 {
@@ -312,7 +312,7 @@ fn the_news_of_a_death_comes_after_the_last_message() {
                 assert_eq!(wait(task, |task| task.poll_reply(&ticket)), Ok(Reply::Done));
                 task.init_send(DATA_RAW).unwrap();
                 send(task, peer, 0);
-                // All of it is there before the first look.
+                // Everything has come before the first poll.
                 std::thread::sleep(Duration::from_millis(50));
                 for number in 0..MESSAGES {
                     receive(task, ANY, ANY);
@@ -379,7 +379,7 @@ fn a_handler_takes_its_messages_and_the_caller_finds_its_buffers_again() {
 }
 
 #[test]
-fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
+fn a_message_goes_to_the_handlers_that_exist_when_it_becomes_visible() {
     let daemon = Running::start();
     let mut task = enroll(&daemon);
     let own = task.tid().unwrap().0 as i32;
@@ -387,26 +387,26 @@ fn whose_a_message_is_shows_when_the_handlers_before_it_have_run() {
     for tag in [5, 5, 6, 7] {
         psend(&mut task, own, tag, b"body");
     }
-    task.see_all();
+    task.reveal_all();
     let call = task.next_handler_call().unwrap();
     assert_eq!(call.function, 1);
     task.delete_handler(first).unwrap();
     task.add_handler(ANY, 6, ANY, 2).unwrap();
     psend(&mut task, own, 8, b"body");
-    task.see_all();
+    task.reveal_all();
     assert!(task.queued().count() == 0 && task.next_handler_call().is_none());
     task.handler_done();
     assert_eq!(task.next_handler_call().unwrap().function, 2);
     task.handler_done();
     assert!(task.next_handler_call().is_none());
-    // The second 5 has no handler any more.
+    // The handler of the second 5 is deleted.
     assert_eq!(task.queued().map(|(_, _, tag)| tag).collect::<Vec<_>>(), [5, 7, 8]);
     psend(&mut task, own, 9, b"body");
-    task.see_all();
+    task.reveal_all();
     assert_eq!(task.queued().count(), 4);
 }
 
-/// Senders each of which has sent as much; who polls with calls that do not wait has that from all of them.
+/// Polls with calls that do not wait, while several senders have sent equally much: all of them have their turn.
 #[test]
 fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
     const SENDERS: usize = 60;
@@ -427,7 +427,7 @@ fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
         }
     }
     let tids: Vec<i32> = senders.iter().map(|sender| sender.tid().unwrap().0 as i32).collect();
-    // How many of the first and of the second of each pair have been received, by sender.
+    // How many first and second messages of pairs have been received, by sender.
     let mut counts = vec![[0; 2]; SENDERS];
     let mut take = |task: &mut Task, tag: i32| {
         let filter = task.filter(ANY, tag);
@@ -450,14 +450,14 @@ fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
 }
 
 #[test]
-fn what_is_longer_than_a_length_can_tell_is_not_sent() {
+fn a_body_longer_than_an_int_can_count_is_not_sent() {
     let daemon = Running::start();
     two(
         &daemon,
         |task, peer| {
             let (own, most) = (task.tid().unwrap().0 as i32, i32::MAX as usize);
             psend(task, peer, 2, b"hello");
-            // Its pages are never touched.
+            // Its pages are never accessed.
             let long = vec![0; most + 1];
             for to in [peer, own] {
                 assert_eq!(task.psend(to, 1, &long), Err(Code::NoMem));
@@ -478,7 +478,7 @@ fn what_is_longer_than_a_length_can_tell_is_not_sent() {
 }
 
 #[test]
-fn without_a_daemon_peers_still_talk_and_requests_fail() {
+fn without_a_daemon_messages_still_arrive_and_requests_fail() {
     let mut daemon = Running::start();
     let environment = daemon.environment();
     let mut one = Task::new(&environment);
@@ -501,7 +501,7 @@ fn without_a_daemon_peers_still_talk_and_requests_fail() {
 }
 
 #[test]
-fn a_task_that_left_can_come_again_and_keeps_its_buffers() {
+fn a_task_that_has_left_can_enroll_again_and_keeps_its_buffers() {
     let daemon = Running::start();
     let environment = daemon.environment();
     let mut task = enroll(&daemon);
@@ -526,7 +526,7 @@ fn a_task_that_left_can_come_again_and_keeps_its_buffers() {
 }
 
 #[test]
-fn own_exit_is_told_to_handlers_when_the_task_leaves() {
+fn a_notify_of_the_own_exit_reaches_handlers_when_the_task_leaves() {
     let daemon = Running::start();
     let mut task = enroll(&daemon);
     let own = task.tid().unwrap().0 as i32;
@@ -576,7 +576,7 @@ fn a_million_messages_wait_for_a_receiver_that_receives_late() {
         |task, peer| {
             receive(task, peer, 5000);
             let start = Instant::now();
-            // The newest of a tag's messages last; tags in the reverse order of their arrival.
+            // The messages of a tag in order; tags in the reverse order of their arrival.
             for tag in (0..1000).rev() {
                 let filter = task.filter(ANY, tag);
                 for round in 0..MESSAGES / 1000 {
@@ -593,7 +593,7 @@ fn a_million_messages_wait_for_a_receiver_that_receives_late() {
 }
 
 #[test]
-fn a_session_talks_waits_and_asks() {
+fn a_session_sends_receives_waits_and_sends_requests() {
     let daemon = Running::start();
     let mut session = Session::enroll(&daemon.environment()).unwrap();
     assert_eq!(session.request(Request::NewContext), Ok(Reply::Int(0x40001)));
@@ -625,7 +625,7 @@ fn a_wait_ends_in_time() {
 }
 
 #[test]
-fn one_look_at_everything_finds_what_lies_there_from_many_peers() {
+fn one_poll_of_all_peers_takes_in_all_that_has_come() {
     const PEERS: i32 = 50;
     const EACH: i32 = 400;
     let daemon = Running::start();
@@ -645,17 +645,17 @@ fn one_look_at_everything_finds_what_lies_there_from_many_peers() {
             });
         }
         barrier.wait();
-        // First the introductions, then all that lies in the queues.
+        // First the introductions, then all that is in the queues.
         task.take_in_all();
         task.take_in_all();
-        task.see_all();
+        task.reveal_all();
         assert_eq!(task.queued().count() as i32, PEERS * EACH);
         barrier.wait();
     });
 }
 
 #[test]
-fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
+fn immediate_messages_keep_their_order_on_every_path() {
     const COUNT: i32 = 20_000;
     let daemon = Running::start();
     let numbers = |index: i32| (1 + index % 4) as usize;
@@ -666,28 +666,28 @@ fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
             for index in 0..COUNT {
                 let words = index.to_ne_bytes().repeat(numbers(index));
                 if index % 3 == 0 {
-                    match task.psend_quickly(peer, index % 7, &words) {
-                        Quick::NotDone => psend(task, peer, index % 7, &words),
-                        Quick::Done => quick += 1,
-                        Quick::Wake => task.wake(peer as u32),
+                    match task.psend_fast(peer, index % 7, &words) {
+                        FastSend::NotDone => psend(task, peer, index % 7, &words),
+                        FastSend::Done => quick += 1,
+                        FastSend::Wake => task.wake(peer as u32),
                     }
                     continue;
                 }
                 let encoding = if index % 2 == 0 { DATA_DEFAULT } else { DATA_RAW };
-                if task.init_send_quickly(encoding).is_none() {
+                if task.init_send_fast(encoding).is_none() {
                     task.init_send(encoding).unwrap();
                 }
-                if !task.pack_quickly(Kind::Int, &words) {
+                if !task.pack_fast(Kind::Int, &words) {
                     task.pack(Kind::Int, &words).unwrap();
                 }
-                match task.send_quickly(peer, index % 7) {
-                    Quick::NotDone => send(task, peer, index % 7),
-                    Quick::Done => quick += 1,
-                    Quick::Wake => task.wake(peer as u32),
+                match task.send_fast(peer, index % 7) {
+                    FastSend::NotDone => send(task, peer, index % 7),
+                    FastSend::Done => quick += 1,
+                    FastSend::Wake => task.wake(peer as u32),
                 }
             }
             receive(task, peer, 99);
-            assert!(quick > 0, "some go the quick way");
+            assert!(quick > 0, "some take the fast path");
         },
         |task, peer| {
             for index in 0..COUNT {
@@ -696,16 +696,16 @@ fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
                 words.fill(0);
                 let filter = task.filter(peer, ANY);
                 if index % 5 == 0 {
-                    let quick = task.precv_quickly(&filter, &mut words);
+                    let quick = task.precv_fast(&filter, &mut words);
                     let delivered = quick.unwrap_or_else(|| precv(task, peer, ANY, &mut words));
                     assert_eq!(delivered, Delivered { src: peer, tag, wid: 0, len: words.len(), failure: None });
                 } else {
-                    let quick = task.receive_quickly(&filter);
+                    let quick = task.receive_fast(&filter);
                     let mid = quick.unwrap_or_else(|| receive(task, peer, ANY));
                     let info = task.message_info(mid).unwrap();
                     assert_eq!((info.src, info.tag, info.len), (peer, tag, words.len() as i32));
                     assert_eq!((mid, Some(info.dst)), (task.receive_buffer(), task.tid().map(|tid| tid.0 as i32)));
-                    if !task.unpack_quickly(Kind::Int, &mut words) {
+                    if !task.unpack_fast(Kind::Int, &mut words) {
                         task.unpack(Kind::Int, &mut words).unwrap();
                     }
                 }
@@ -717,7 +717,7 @@ fn tiny_messages_keep_their_order_by_whichever_way_they_go() {
     );
 }
 
-/// A wait that has come so far that senders ring.
+/// Begins a wait, up to the point where senders ring.
 fn about_to_sleep(task: &mut Task) -> Waiter {
     let mut waiter = Waiter::new(Some(LONG));
     while !task.is_about_to_sleep() {
@@ -727,7 +727,7 @@ fn about_to_sleep(task: &mut Task) -> Waiter {
     waiter
 }
 
-/// `one` with a task, which can have another one send it a message; it has been sent when that returns.
+/// Runs `one` with a task, and a function that has another task send it a message and returns when that was sent.
 fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
     let daemon = Running::start();
     let (order, orders) = mpsc::channel::<()>();
@@ -735,7 +735,7 @@ fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
     two(
         &daemon,
         move |task, peer| {
-            // They know each other before it matters.
+            // Connect the two before the test.
             psend(task, peer, 1, b"hello");
             one(task, &|| {
                 order.send(()).unwrap();
@@ -756,7 +756,7 @@ fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
 fn a_task_does_not_sleep_after_another_wait_within_its_own() {
     with_sender(|task, _| {
         let mut waiter = about_to_sleep(task);
-        // As a message handler may that runs now.
+        // As a message handler that runs now may do.
         assert!(wait_for(task, Duration::from_millis(20), |_| None::<()>).is_none());
         assert!(matches!(waiter.next(task), Step::Again), "nobody would ring");
         waiter.finish(task);
@@ -764,7 +764,7 @@ fn a_task_does_not_sleep_after_another_wait_within_its_own() {
 }
 
 #[test]
-fn a_task_does_not_sleep_over_what_came_while_it_was_about_to() {
+fn a_task_does_not_sleep_if_something_came_while_it_was_about_to() {
     with_sender(|task, have_sent| {
         let mut waiter = about_to_sleep(task);
         have_sent();
@@ -776,14 +776,14 @@ fn a_task_does_not_sleep_over_what_came_while_it_was_about_to() {
 }
 
 #[test]
-fn a_call_of_another_thread_does_not_swallow_what_wakes_the_sleeper() {
+fn a_call_of_another_thread_does_not_consume_the_ring_for_the_sleeper() {
     with_sender(|task, have_sent| {
         let mut waiter = about_to_sleep(task);
         task.progress();
         let Step::Sleep(sleep) = waiter.next(task) else { panic!("nothing has come") };
         task.take_sleeper_for_another();
         have_sent();
-        // The other thread takes it in, and leaves the task armed for `select`.
+        // The other thread takes the message in, and leaves the task armed for `select`.
         while task.progress() == 0 {}
         task.arm();
         let start = Instant::now();

@@ -6,7 +6,7 @@ use crate::send::pvm_psend;
 use pvm_core::codes::Code;
 use std::ffi::{c_int, c_void};
 
-/// Data types of `fpvm3.h`. Characters are bytes without length and without a zero.
+/// The data types of `fpvm3.h`. Characters are bytes without a length and without a closing zero.
 const STRING: c_int = 0;
 const BYTE1: c_int = 1;
 const INTEGER2: c_int = 2;

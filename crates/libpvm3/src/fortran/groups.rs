@@ -1,4 +1,4 @@
-//! Groups, whose name comes first.
+//! Calls about groups.
 use super::names::named;
 use super::text::c_text;
 use crate::groups::collective::{Combine, pvm_gather, pvm_reduce, pvm_scatter};
@@ -37,8 +37,8 @@ macro_rules! exchanges {
             info: *mut c_int,
             group_length: c_int,
         ) {
-            // SAFETY: arrays as the C function wants them, numbers, a name and a place for the
-            // result, as the caller promises.
+            // SAFETY: arrays as the C function expects them, numbers, a name and a place for the result, as the caller
+            // promises.
             unsafe {
                 let group = c_text(group, group_length);
                 store(info, $function(result, data, *count, *what, *tag, group.as_ptr(), *root));
@@ -52,7 +52,7 @@ exchanges! {
     pvmfscatter_ is pvm_scatter;
 }
 
-/// The function is called as from C, which is how Fortran wants it: all arguments by reference.
+/// The function is called as from C: all arguments are by reference, as Fortran expects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfreduce_(
     combine: Option<Combine>,
@@ -89,7 +89,7 @@ macro_rules! operators {
         }
     )*
 
-        /// The operator's own function, which `pvm_reduce` knows; others are what they are.
+        /// Returns the C function of an operator, which `pvm_reduce` knows; other functions stay as they are.
         fn as_in_c(combine: Combine) -> Combine {
             let ours: [(Combine, Combine); 4] = [$(($name, $function)),*];
             let found = ours.into_iter().find(|(name, _)| std::ptr::fn_addr_eq(*name, combine));

@@ -1,7 +1,7 @@
-//! Lists that a Fortran program sees entry by entry: each call gives the next one. The list is
-//! fetched by the first call, and does not change until its end was reached or the program asks for
-//! a new one with a count of [`ANEW`].
-use super::text::{c_text, give};
+//! Lists that a Fortran program reads entry by entry: each call returns the next entry. The first call fetches the
+//! list. It does not change until its end is reached, or until the program asks for a new one with a count of
+//! [`ANEW`].
+use super::text::{c_text, store_text};
 use crate::errors::call_silent;
 use crate::hosts::pvm_config;
 use crate::lists::{CHostInfo, CMailboxInfo, CTaskInfo};
@@ -12,38 +12,38 @@ use pvm_core::codes::Code;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-/// What a program puts into the count to begin anew.
+/// The count by which a program asks for a new list.
 const ANEW: c_int = -1;
-/// What `info` says of an entry of hosts or tasks.
+/// The value of `info` for an entry of hosts or tasks.
 const ENTRY: c_int = 1;
 
-/// A list, and which entry is next.
-pub struct Round<T> {
+/// A list and its next entry.
+pub struct Cursor<T> {
     entries: Vec<T>,
     next: usize,
 }
 
-impl<T> Default for Round<T> {
-    fn default() -> Round<T> {
-        Round { entries: Vec::new(), next: 0 }
+impl<T> Default for Cursor<T> {
+    fn default() -> Cursor<T> {
+        Cursor { entries: Vec::new(), next: 0 }
     }
 }
 
-impl<T: Clone> Round<T> {
+impl<T: Clone> Cursor<T> {
     fn is_at_its_start(&self) -> bool {
         self.next == 0
     }
     fn begin(&mut self, entries: Vec<T>) {
-        *self = Round { entries, next: 0 };
+        *self = Cursor { entries, next: 0 };
     }
-    /// The next entry; `None` behind the last one.
+    /// Returns the next entry; `None` behind the last one.
     fn step(&mut self) -> Option<T> {
         let entry = self.entries.get(self.next).cloned();
         self.next = if entry.is_some() { self.next + 1 } else { 0 };
         entry
     }
-    /// As [`Round::step`], but behind the last entry the round is at its start at once.
-    fn turn(&mut self) -> Option<T> {
+    /// As [`Cursor::step`], but after the last entry the cursor is at its start.
+    fn step_around(&mut self) -> Option<T> {
         let entry = self.step();
         if self.next == self.entries.len() {
             self.next = 0;
@@ -54,22 +54,22 @@ impl<T: Clone> Round<T> {
 
 /// The lists of a process.
 #[derive(Default)]
-pub struct Rounds {
-    hosts: Round<Host>,
+pub struct Cursors {
+    hosts: Cursor<HostEntry>,
     formats: c_int,
-    tasks: Round<Task>,
-    mailboxes: Round<Mailbox>,
+    tasks: Cursor<TaskEntry>,
+    mailboxes: Cursor<MailboxEntry>,
 }
 
 #[derive(Clone)]
-struct Host {
+struct HostEntry {
     tid: c_int,
     name: Vec<u8>,
     arch: Vec<u8>,
     speed: c_int,
 }
 #[derive(Clone)]
-struct Task {
+struct TaskEntry {
     tid: c_int,
     parent: c_int,
     host: c_int,
@@ -77,32 +77,32 @@ struct Task {
     name: Vec<u8>,
 }
 #[derive(Clone)]
-struct Mailbox {
+struct MailboxEntry {
     name: Vec<u8>,
     indices: Vec<c_int>,
     owners: Vec<c_int>,
     flags: Vec<c_int>,
 }
 
-/// Does something with the lists; `None` where the process cannot be inside the library.
-fn with<R>(work: impl FnOnce(&mut Rounds) -> R) -> Option<R> {
+/// Uses the lists; `None` where the library cannot be called.
+fn with<R>(work: impl FnOnce(&mut Cursors) -> R) -> Option<R> {
     let mut result = None;
-    call_silent(|entry| {
-        result = Some(work(&mut entry.state().lists.rounds));
+    call_silent(|guard| {
+        result = Some(work(&mut guard.state().lists.cursors));
         Ok(0)
     });
     result
 }
 
-/// The hosts of the machine and the number of their data formats.
-fn hosts() -> Result<(Vec<Host>, c_int), c_int> {
+/// Returns the hosts of the machine and the number of their data formats.
+fn hosts() -> Result<(Vec<HostEntry>, c_int), c_int> {
     let (mut count, mut formats, mut list) = (0, 0, null_mut());
-    // SAFETY: places of our own; the list stands until the next call of `pvm_config`, and its
+    // SAFETY: places of our own; the list is valid until the next call of `pvm_config`, and its
     // texts are C strings.
     unsafe {
         let code = pvm_config(&mut count, &mut formats, &mut list);
         let list: &[CHostInfo] = if code < 0 { return Err(code) } else { items(list, count).unwrap_or_default() };
-        let host = |host: &CHostInfo| Host {
+        let host = |host: &CHostInfo| HostEntry {
             tid: host.tid,
             name: bytes(host.name).unwrap_or_default().to_vec(),
             arch: bytes(host.arch).unwrap_or_default().to_vec(),
@@ -112,17 +112,17 @@ fn hosts() -> Result<(Vec<Host>, c_int), c_int> {
     }
 }
 
-fn next_host(anew: bool) -> Result<Option<(c_int, c_int, Host)>, c_int> {
-    if anew || with(|rounds| rounds.hosts.is_at_its_start()) == Some(true) {
+fn next_host(anew: bool) -> Result<Option<(c_int, c_int, HostEntry)>, c_int> {
+    if anew || with(|cursors| cursors.hosts.is_at_its_start()) == Some(true) {
         let (hosts, formats) = hosts()?;
-        with(|rounds| {
-            rounds.hosts.begin(hosts);
-            rounds.formats = formats;
+        with(|cursors| {
+            cursors.hosts.begin(hosts);
+            cursors.formats = formats;
         });
     }
-    let next = with(|rounds| {
-        let host = rounds.hosts.turn()?;
-        Some((rounds.hosts.entries.len() as c_int, rounds.formats, host))
+    let next = with(|cursors| {
+        let host = cursors.hosts.step_around()?;
+        Some((cursors.hosts.entries.len() as c_int, cursors.formats, host))
     });
     next.ok_or(Code::SysErr.number())
 }
@@ -146,8 +146,8 @@ pub unsafe extern "C" fn pvmfconfig_(
                 store(count, hosts);
                 store(formats, different);
                 store(tid, host.tid);
-                give(name, name_length, &host.name);
-                give(arch, arch_length, &host.arch);
+                store_text(name, name_length, &host.name);
+                store_text(arch, arch_length, &host.arch);
                 store(speed, host.speed);
                 store(info, ENTRY);
             }
@@ -157,15 +157,15 @@ pub unsafe extern "C" fn pvmfconfig_(
     }
 }
 
-/// The tasks of a place.
-fn tasks(place: c_int) -> Result<Vec<Task>, c_int> {
+/// Returns the tasks of a place.
+fn tasks(place: c_int) -> Result<Vec<TaskEntry>, c_int> {
     let (mut count, mut list) = (0, null_mut());
-    // SAFETY: places of our own; the list stands until the next call of `pvm_tasks`, and its texts
+    // SAFETY: places of our own; the list is valid until the next call of `pvm_tasks`, and its texts
     // are C strings.
     unsafe {
         let code = pvm_tasks(place, &mut count, &mut list);
         let list: &[CTaskInfo] = if code < 0 { return Err(code) } else { items(list, count).unwrap_or_default() };
-        let task = |task: &CTaskInfo| Task {
+        let task = |task: &CTaskInfo| TaskEntry {
             tid: task.tid,
             parent: task.parent,
             host: task.host,
@@ -176,14 +176,14 @@ fn tasks(place: c_int) -> Result<Vec<Task>, c_int> {
     }
 }
 
-fn next_task(anew: bool, place: c_int) -> Result<Option<(c_int, Task)>, c_int> {
-    if anew || with(|rounds| rounds.tasks.is_at_its_start()) == Some(true) {
+fn next_task(anew: bool, place: c_int) -> Result<Option<(c_int, TaskEntry)>, c_int> {
+    if anew || with(|cursors| cursors.tasks.is_at_its_start()) == Some(true) {
         let tasks = tasks(place)?;
-        with(|rounds| rounds.tasks.begin(tasks));
+        with(|cursors| cursors.tasks.begin(tasks));
     }
-    let next = with(|rounds| {
-        let task = rounds.tasks.turn()?;
-        Some((rounds.tasks.entries.len() as c_int, task))
+    let next = with(|cursors| {
+        let task = cursors.tasks.step_around()?;
+        Some((cursors.tasks.entries.len() as c_int, task))
     });
     next.ok_or(Code::SysErr.number())
 }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn pvmftasks_(
                 store(parent, task.parent);
                 store(host, task.host);
                 store(flags, task.flags);
-                give(name, name_length, &task.name);
+                store_text(name, name_length, &task.name);
                 store(info, ENTRY);
             }
             Ok(None) => {}
@@ -218,18 +218,18 @@ pub unsafe extern "C" fn pvmftasks_(
     }
 }
 
-/// The classes that match a pattern.
+/// Returns the classes that match a pattern.
 ///
 /// # Safety
 /// A C string.
-unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<Mailbox>, c_int> {
+unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<MailboxEntry>, c_int> {
     let (mut count, mut list) = (0, null_mut());
-    // SAFETY: a pattern as promised by the caller, and places of our own; the list stands until the
+    // SAFETY: a pattern as promised by the caller, and places of our own; the list is valid until the
     // next call of `pvm_getmboxinfo`, its texts are C strings, its arrays as long as it says.
     unsafe {
         let code = pvm_getmboxinfo(pattern, &mut count, &mut list);
         let list: &[CMailboxInfo] = if code < 0 { return Err(code) } else { items(list, count).unwrap_or_default() };
-        let mailbox = |class: &CMailboxInfo| Mailbox {
+        let mailbox = |class: &CMailboxInfo| MailboxEntry {
             name: bytes(class.name).unwrap_or_default().to_vec(),
             indices: items(class.indices, class.count).unwrap_or_default().to_vec(),
             owners: items(class.owners, class.count).unwrap_or_default().to_vec(),
@@ -241,20 +241,20 @@ unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<Mailbox>, c_int> {
 
 /// # Safety
 /// A C string.
-unsafe fn next_mailbox(anew: bool, pattern: *const c_char) -> Result<(c_int, Mailbox), c_int> {
-    if anew || with(|rounds| rounds.mailboxes.is_at_its_start()) == Some(true) {
+unsafe fn next_mailbox(anew: bool, pattern: *const c_char) -> Result<(c_int, MailboxEntry), c_int> {
+    if anew || with(|cursors| cursors.mailboxes.is_at_its_start()) == Some(true) {
         // SAFETY: as promised by the caller.
         let found = unsafe { mailboxes(pattern) }?;
-        with(|rounds| rounds.mailboxes.begin(found));
+        with(|cursors| cursors.mailboxes.begin(found));
     }
-    let next = with(|rounds| {
-        let mailbox = rounds.mailboxes.step()?;
-        Some((rounds.mailboxes.entries.len() as c_int, mailbox))
+    let next = with(|cursors| {
+        let mailbox = cursors.mailboxes.step()?;
+        Some((cursors.mailboxes.entries.len() as c_int, mailbox))
     });
     next.ok_or(Code::SysErr.number())?.ok_or(Code::NotFound.number())
 }
 
-/// The entries of one class a call; after the last class one call gives `PvmNotFound`.
+/// Returns the entries of one class per call. After the last class, one call returns `PvmNotFound`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfgetmboxinfo_(
     pattern: *const c_char,
@@ -268,14 +268,14 @@ pub unsafe extern "C" fn pvmfgetmboxinfo_(
     pattern_length: c_int,
     name_length: c_int,
 ) {
-    // SAFETY: texts, a number and places for results, as the caller promises; no array is longer
-    // than what `pvm_getmboxinfo` would give.
+    // SAFETY: texts, a number and places for results, as the caller promises. The arrays are as long as those of
+    // `pvm_getmboxinfo`.
     unsafe {
         let pattern = c_text(pattern, pattern_length);
         match next_mailbox(*classes == ANEW, pattern.as_ptr()) {
             Ok((count, mailbox)) => {
                 let length = mailbox.indices.len() as c_int;
-                give(name, name_length, &mailbox.name);
+                store_text(name, name_length, &mailbox.name);
                 store(classes, count);
                 store(entries, length);
                 store_all(indices, length, &mailbox.indices);
@@ -294,17 +294,17 @@ mod tests {
 
     #[test]
     fn hosts_and_tasks_begin_anew_after_the_last() {
-        let mut round = Round::default();
-        round.begin(vec![1, 2]);
-        assert_eq!([round.turn(), round.turn()], [Some(1), Some(2)]);
-        assert!(round.is_at_its_start());
+        let mut cursor = Cursor::default();
+        cursor.begin(vec![1, 2]);
+        assert_eq!([cursor.step_around(), cursor.step_around()], [Some(1), Some(2)]);
+        assert!(cursor.is_at_its_start());
     }
 
     #[test]
     fn mailboxes_have_an_end() {
-        let mut round = Round::default();
-        round.begin(vec![1]);
-        assert_eq!([round.step(), round.step()], [Some(1), None]);
-        assert!(round.is_at_its_start());
+        let mut cursor = Cursor::default();
+        cursor.begin(vec![1]);
+        assert_eq!([cursor.step(), cursor.step()], [Some(1), None]);
+        assert!(cursor.is_at_its_start());
     }
 }

@@ -1,13 +1,12 @@
-//! The Fortran interface (contract 3): each call is thin over the C function of the same name.
+//! The Fortran interface (contract 3): each call is a thin layer over the C function of the same name.
 //!
-//! The convention is that of gfortran and of f2c: names in lower case with an underscore behind,
-//! every argument by reference, results through the last argument, and the lengths of CHARACTER
-//! arguments by value behind all others, in their order. (Compilers that put two underscores behind
-//! names do so where a name has an underscore inside; none here has one.)
+//! The calling convention is that of gfortran and f2c: names in lower case with a trailing underscore, every
+//! argument by reference, results in the last argument, and the lengths of CHARACTER arguments by value behind all
+//! others, in their order. (Compilers that append two underscores do so only to names with an underscore; there are
+//! none here.)
 //!
-//! A length is read as an `int`: older compilers pass no more, and newer ones pass a `size_t` whose
-//! low half it is.
-#![allow(clippy::too_many_arguments)] // the calls are what they are
+//! A length is read as an `int`: older compilers pass one, and newer ones pass a `size_t`, whose low half is read.
+#![allow(clippy::too_many_arguments)] // the interface is given
 
 mod data;
 mod groups;
@@ -16,4 +15,4 @@ mod names;
 mod numbers;
 mod text;
 
-pub use lists::Rounds;
+pub use lists::Cursors;

@@ -21,7 +21,7 @@ use pvm_task::OptionNumber;
 use std::ffi::c_int;
 use std::ptr::null;
 
-/// Calls that take numbers and give one.
+/// Calls that take numbers and return one.
 macro_rules! numbers {
     ($($name:ident($($argument:ident),*) is $function:ident;)*) => {$(
         #[unsafe(no_mangle)]
@@ -70,12 +70,12 @@ numbers! {
     pvmfserror_(policy) is set_auto_error;
 }
 
-/// An old name of `PvmRoute`, which says no more than whether it went well.
+/// Sets `PvmRoute`, under an old name. Returns only whether that succeeded.
 fn advise(route: c_int) -> c_int {
     pvm_setopt(OptionNumber::Route as c_int, route).min(0)
 }
 
-/// An old name of `PvmAutoErr`.
+/// Sets `PvmAutoErr`, under an old name.
 fn set_auto_error(policy: c_int) -> c_int {
     pvm_setopt(OptionNumber::AutoErr as c_int, policy)
 }
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn pvmfsleep_(seconds: *const c_int) {
     pvmsleep(unsafe { *seconds });
 }
 
-/// From the active receive buffer, as in C; the first argument only stands in the manual.
+/// Unpacks from the active receive buffer, as in C. The first argument, which the manual lists, is not used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfupkmesg_(_mid: *const c_int, new: *mut c_int) {
     // SAFETY: a place for the result, as the caller promises.
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn pvmfmcast_(count: *const c_int, tids: *const c_int, tag
     unsafe { store(info, pvm_mcast(tids, *count, *tag)) }
 }
 
-/// What stands for no limit in [`pvmftrecv_`].
+/// The number of seconds that stands for no limit in [`pvmftrecv_`].
 const NO_LIMIT: c_int = -1;
 
 #[unsafe(no_mangle)]
@@ -198,12 +198,12 @@ pub unsafe extern "C" fn pvmfnotify_(
     unsafe { store(info, pvm_notify(*what, *tag, *count, tids)) }
 }
 
-/// One tid a call, counted from 0; the list is that of `pvm_siblings`.
+/// Returns one tid of `pvm_siblings` per call, counted from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfsiblings_(count: *mut c_int, index: *const c_int, tid: *mut c_int) {
     let mut list = std::ptr::null_mut();
-    // SAFETY: a number and places for results, as the caller promises; the list stands until the
-    // next call of `pvm_siblings`, and has as many entries as that said.
+    // SAFETY: a number and places for results, as the caller promises. The list is valid until the next call of
+    // `pvm_siblings`, and has as many entries as that returned.
     unsafe {
         let entries = pvm_siblings(&mut list);
         store(count, entries);
@@ -237,8 +237,8 @@ pub unsafe extern "C" fn pvmfhostsync_(
     }
 }
 
-/// The fourth argument means nothing; programs pass it all the same. The handler is called as from
-/// C: the number of the message comes by value.
+/// The fourth argument has no meaning, but programs pass it. The handler is called as from C: the message's number
+/// comes by value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfaddmhf_(
     source: *const c_int,
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn pvmfaddmhf_(
     unsafe { store(id, pvm_addmhf(*source, *tag, *context, handler)) }
 }
 
-/// Anything but zero collects the output of children to the standard output of the C library.
+/// Any number but zero collects the output of children to the C library's standard output.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfcatchout_(on: *const c_int, info: *mut c_int) {
     // SAFETY: a number and a place for the result, as the caller promises.

@@ -1,12 +1,11 @@
-//! CHARACTER variables: a place and a length, filled up with blanks, without a zero at the end.
+//! CHARACTER variables: an address and a length, padded with blanks, without a closing zero.
 use std::ffi::{CString, c_char, c_int};
 use std::slice;
 
-/// The bytes of a CHARACTER argument. They end early at a zero, which C programs could not read
-/// past.
+/// Returns the bytes of a CHARACTER argument, up to the first zero if there is one: C strings end there.
 ///
 /// # Safety
-/// `start` is null or points to that many bytes, which do not change while they are looked at.
+/// `start` is null or points to that many bytes, which do not change while they are borrowed.
 unsafe fn characters<'a>(start: *const c_char, length: c_int) -> &'a [u8] {
     let length = usize::try_from(length).unwrap_or(0);
     if start.is_null() || length == 0 {
@@ -17,13 +16,13 @@ unsafe fn characters<'a>(start: *const c_char, length: c_int) -> &'a [u8] {
     all.iter().position(|&byte| byte == 0).map_or(all, |zero| &all[..zero])
 }
 
-/// Without the blanks that fill up a CHARACTER variable.
+/// Removes the padding of a CHARACTER variable.
 fn trimmed(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
     &text[..end]
 }
 
-/// A CHARACTER argument as the C functions want it, without the blanks at its end.
+/// Returns a CHARACTER argument as a C string, without its padding.
 ///
 /// # Safety
 /// As [`characters`].
@@ -32,7 +31,7 @@ pub unsafe fn c_text(start: *const c_char, length: c_int) -> CString {
     without_zero(trimmed(unsafe { characters(start, length) }))
 }
 
-/// A CHARACTER argument as a C string in its full length.
+/// Returns a CHARACTER argument as a C string, with its padding.
 ///
 /// # Safety
 /// As [`characters`].
@@ -45,11 +44,11 @@ fn without_zero(text: &[u8]) -> CString {
     CString::new(text).expect("it ends before its first zero")
 }
 
-/// Gives a text to a CHARACTER argument: cut to its length, filled up with blanks.
+/// Stores a text in a CHARACTER argument: cut to its length, or padded with blanks.
 ///
 /// # Safety
 /// `start` is null or has room for that many bytes.
-pub unsafe fn give(start: *mut c_char, length: c_int, text: &[u8]) {
+pub unsafe fn store_text(start: *mut c_char, length: c_int, text: &[u8]) {
     let length = usize::try_from(length).unwrap_or(0);
     if start.is_null() {
         return;
@@ -61,14 +60,14 @@ pub unsafe fn give(start: *mut c_char, length: c_int, text: &[u8]) {
     }
 }
 
-/// `ftocstr`: a CHARACTER variable as a C string; 1 when it does not fit, 0 otherwise.
+/// `ftocstr`: converts a CHARACTER variable to a C string; returns 1 if it does not fit, otherwise 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftocstr(to: *mut c_char, room: c_int, from: *const c_char, length: c_int) -> c_int {
     // SAFETY: as promised by the caller.
     let text = trimmed(unsafe { characters(from, length) });
     let fits = usize::try_from(room).is_ok_and(|room| text.len() < room);
     let kept = if fits { text } else { &[] };
-    // SAFETY: room for the text and the zero, or, even where none was said to be, for the zero alone.
+    // SAFETY: there is room for the text and the zero, or at least for the zero, even if `room` is 0.
     unsafe {
         to.copy_from(kept.as_ptr().cast(), kept.len());
         to.add(kept.len()).write(0);
@@ -76,11 +75,11 @@ pub unsafe extern "C" fn ftocstr(to: *mut c_char, room: c_int, from: *const c_ch
     c_int::from(!fits)
 }
 
-/// `ctofstr`: a C string as a CHARACTER variable, cut where it is too long.
+/// `ctofstr`: converts a C string to a CHARACTER variable; cuts it if it is too long.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctofstr(to: *mut c_char, length: c_int, from: *const c_char) -> c_int {
     // SAFETY: a C string and room for `length` bytes, as promised by the caller.
-    unsafe { give(to, length, crate::memory::bytes(from).unwrap_or_default()) };
+    unsafe { store_text(to, length, crate::memory::bytes(from).unwrap_or_default()) };
     0
 }
 
@@ -88,7 +87,7 @@ pub unsafe extern "C" fn ctofstr(to: *mut c_char, length: c_int, from: *const c_
 mod tests {
     use super::*;
 
-    /// What `ftocstr` makes of a variable in that much room.
+    /// Returns the result of `ftocstr` for a buffer of that size.
     fn to_c(room: usize, variable: &[u8]) -> (c_int, Vec<u8>) {
         let mut place = [b'#'; 16];
         // SAFETY: the variable is as long as said, the room is there.

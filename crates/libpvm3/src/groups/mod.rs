@@ -6,20 +6,20 @@ mod server;
 use crate::data::pvm_errno;
 use crate::errors::{Outcome, call_silent, lpvm_error};
 use crate::memory::bytes;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::send::submit;
 use crate::trace::{text, traced, traced_code, traced_inline};
-use crate::wait::{request, unexpected, wait_by};
+use crate::wait::{request, wait_by, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Reply, Request};
 use pvm_core::trace::Value;
-use pvm_task::{Barrier, Group, Task, Waiter};
+use pvm_task::{BarrierArrival, Group, Task, Waiter};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A name that can be a group's.
+/// Returns the name of a group, which must not be empty.
 ///
 /// # Safety
 /// As [`bytes`].
@@ -28,26 +28,26 @@ unsafe fn name_of<'a>(group: *const c_char) -> Result<&'a [u8], Code> {
     unsafe { bytes(group) }.filter(|name| !name.is_empty()).ok_or(Code::NullGroup)
 }
 
-/// The name of a group as traces tell it.
+/// Returns the name of a group as a traced value.
 ///
 /// # Safety
 /// As [`bytes`].
-unsafe fn told(group: *const c_char) -> Value {
+unsafe fn traced_name(group: *const c_char) -> Value {
     // SAFETY: as promised by the caller.
     text(unsafe { bytes(group) })
 }
 
-/// One call: its failures are noted but not printed.
+/// Runs one call under the lock. Its failures are noted but not printed.
 ///
 /// # Safety
 /// As [`name_of`].
 #[inline(always)]
-unsafe fn group_call(group: *const c_char, body: impl FnOnce(&mut Entry, &[u8]) -> Outcome) -> c_int {
+unsafe fn group_call(group: *const c_char, body: impl FnOnce(&mut Guard, &[u8]) -> Outcome) -> c_int {
     // SAFETY: as promised by the caller.
     let code = match unsafe { name_of(group) } {
-        Ok(name) => call_silent(|entry| {
-            entry.enrolled()?;
-            body(entry, name)
+        Ok(name) => call_silent(|guard| {
+            guard.enrolled()?;
+            body(guard, name)
         }),
         Err(code) => code.number(),
     };
@@ -57,38 +57,38 @@ unsafe fn group_call(group: *const c_char, body: impl FnOnce(&mut Entry, &[u8]) 
     code
 }
 
-/// The group of that name; the daemon is asked when it is not known here.
+/// Returns the group of that name; asks the daemon if it is not cached.
 #[inline]
-fn find(entry: &mut Entry, name: &[u8]) -> Result<Group, Code> {
-    if !entry.task().is_connected() {
+fn find(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
+    if !guard.task().is_connected() {
         return Err(Code::SysErr);
     }
-    match entry.task().group(name) {
+    match guard.task().group(name) {
         Some(group) => Ok(group),
-        None => match ask(entry, name, Request::Group(ByteBuf::from(name))) {
-            Err(Code::NoGroup) => entry.task().former_group(name).ok_or(Code::NoGroup),
+        None => match ask(guard, name, Request::Group(ByteBuf::from(name))) {
+            Err(Code::NoGroup) => guard.task().former_group(name).ok_or(Code::NoGroup),
             answer => answer,
         },
     }
 }
 
 #[cold]
-fn ask(entry: &mut Entry, name: &[u8], question: Request) -> Result<Group, Code> {
-    let reply = request(entry, question)?;
-    entry.task().enter_group(name, reply)
+fn ask(guard: &mut Guard, name: &[u8], question: Request) -> Result<Group, Code> {
+    let reply = request(guard, question)?;
+    guard.task().enter_group(name, reply)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }];
     traced_code(Event::Joingroup, before, || {
-        let join = |entry: &mut Entry, name: &[u8]| {
-            let reply = request(entry, Request::JoinGroup(ByteBuf::from(name)))?;
-            match entry.task().enter_group(name, reply) {
+        let join = |guard: &mut Guard, name: &[u8]| {
+            let reply = request(guard, Request::JoinGroup(ByteBuf::from(name)))?;
+            match guard.task().enter_group(name, reply) {
                 Ok(group) => Ok(group.instance()?),
                 Err(code) => {
-                    request(entry, Request::LeaveGroup(ByteBuf::from(name)))?;
+                    request(guard, Request::LeaveGroup(ByteBuf::from(name)))?;
                     Err(code.into())
                 }
             }
@@ -101,11 +101,11 @@ pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lvgroup(group: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }];
     traced_code(Event::Lvgroup, before, || {
-        let leave = |entry: &mut Entry, name: &[u8]| {
-            request(entry, Request::LeaveGroup(ByteBuf::from(name)))?;
-            entry.task().left_group(name);
+        let leave = |guard: &mut Guard, name: &[u8]| {
+            request(guard, Request::LeaveGroup(ByteBuf::from(name)))?;
+            guard.task().left_group(name);
             Ok(0)
         };
         // SAFETY: as promised by the caller.
@@ -116,67 +116,67 @@ pub unsafe extern "C" fn pvm_lvgroup(group: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }];
     traced_code(Event::Gsize, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.size())) }
+        unsafe { group_call(group, |guard, name| Ok(find(guard, name)?.size())) }
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(instance)];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(instance)];
     traced_code(Event::Gettid, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.tid_of(instance)?)) }
+        unsafe { group_call(group, |guard, name| Ok(find(guard, name)?.tid_of(instance)?)) }
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tid)];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(tid)];
     traced_code(Event::Getinst, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |entry, name| Ok(find(entry, name)?.instance_of(tid)?)) }
+        unsafe { group_call(group, |guard, name| Ok(find(guard, name)?.instance_of(tid)?)) }
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = move |_: &mut Task| vec![unsafe { told(group) }, Value::Int(count)];
+    let before = move |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(count)];
     traced_inline!(Event::Barrier, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |entry, name| barrier(entry, name, count)) }
+        unsafe { group_call(group, |guard, name| barrier(guard, name, count)) }
     })
 }
 
 #[inline]
-fn barrier(entry: &mut Entry, name: &[u8], count: c_int) -> Outcome {
-    let group = find(entry, name)?;
-    let barrier = entry.task().arrive(&group, count)?;
-    let result = match entry.task().poll_barrier(&barrier) {
+fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
+    let group = find(guard, name)?;
+    let barrier = guard.task().begin_barrier(&group, count)?;
+    let result = match guard.task().poll_barrier(&barrier) {
         Some(result) => result,
-        None => pass(entry, &barrier),
+        None => wait_at_barrier(guard, &barrier),
     };
-    entry.task().end_barrier(barrier);
-    entry.task().has_met();
+    guard.task().end_barrier(barrier);
+    guard.task().note_synchronized();
     Ok(result.map(|()| 0)?)
 }
 
-/// Looks at the barrier between two looks at what has arrived, which take longer.
+/// How often the barrier is polled between two polls for messages, which take longer.
 const LOOKS: u32 = 16;
 
 /// Waits at a barrier.
-fn pass(entry: &mut Entry, barrier: &Barrier) -> Result<(), Code> {
+fn wait_at_barrier(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
     let mut looks = 0;
-    let passed = wait_by(entry, Waiter::for_members(None), &mut |entry| {
-        let result = entry.task().poll_barrier(barrier);
+    let passed = wait_by(guard, Waiter::for_members(None), &mut |guard| {
+        let result = guard.task().poll_barrier(barrier);
         looks = (looks + 1) % LOOKS;
-        if result.is_none() && (looks == 0 || entry.task().is_about_to_sleep()) {
-            entry.progress();
+        if result.is_none() && (looks == 0 || guard.task().is_about_to_sleep()) {
+            guard.progress();
         }
         result
     });
@@ -186,32 +186,32 @@ fn pass(entry: &mut Entry, barrier: &Barrier) -> Result<(), Code> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
     // SAFETY: as promised by the caller.
-    let before = |_: &mut Task| vec![unsafe { told(group) }, Value::Int(tag)];
+    let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(tag)];
     let receivers = RefCell::new(Vec::new());
     let after = |_: &mut Task, code| vec![Value::Int(code), Value::Ints(receivers.take())];
     // SAFETY: as promised by the caller.
     traced(Event::Bcast, before, || unsafe { broadcast(group, tag, &receivers) }, after)
 }
 
-/// Sends to all other members; says to whom.
+/// Sends to all other members; stores their tids in `sent_to`.
 ///
 /// # Safety
 /// As [`name_of`].
 #[inline(always)]
-unsafe fn broadcast(group: *const c_char, tag: c_int, told: &RefCell<Vec<c_int>>) -> c_int {
+unsafe fn broadcast(group: *const c_char, tag: c_int, sent_to: &RefCell<Vec<c_int>>) -> c_int {
     let mut receivers = None;
-    let list = |entry: &mut Entry, name: &[u8]| {
-        let group = find(entry, name)?;
-        receivers = Some(entry.task().group_receivers(&group)?);
+    let list = |guard: &mut Guard, name: &[u8]| {
+        let group = find(guard, name)?;
+        receivers = Some(guard.task().group_receivers(&group)?);
         Ok(0)
     };
     // SAFETY: as promised by the caller.
     let found = unsafe { group_call(group, list) };
     let Some(receivers) = receivers else { return found };
-    told.replace(receivers);
-    let receivers = told.borrow();
-    // In 3.4.6 this is a call in the call, and that one says aloud when it fails.
-    match call_silent(|entry| submit(entry, |task| task.multicast(&receivers, tag))) {
+    sent_to.replace(receivers);
+    let receivers = sent_to.borrow();
+    // In 3.4.6 this is a call within the call, and it prints its failure.
+    match call_silent(|guard| submit(guard, |task| task.multicast(&receivers, tag))) {
         code @ ..0 => lpvm_error(b"pvm_mcast", code),
         done => done,
     }
@@ -224,12 +224,12 @@ pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, count: c_int) -> 
         Ok(name) => name,
         Err(code) => return code.number(),
     };
-    // Its failures are not even noted.
-    call_silent(|entry| match request(entry, Request::FreezeGroup { name: ByteBuf::from(name), count })? {
+    // Failures are not even noted.
+    call_silent(|guard| match request(guard, Request::FreezeGroup { name: ByteBuf::from(name), count })? {
         Reply::Int(size) => {
-            entry.task().froze_group(name);
+            guard.task().froze_group(name);
             Ok(size)
         }
-        other => Ok(unexpected(other)?),
+        other => Ok(wrong_reply(other)?),
     })
 }

@@ -1,5 +1,4 @@
-//! The ready-made functions for `pvm_reduce`: `x` becomes the combination of `x` and `y`, item by
-//! item.
+//! The operators of the library for `pvm_reduce`: `x` becomes the combination of `x` and `y`, item by item.
 use super::collective::Combine;
 use pvm_core::codes::Code;
 use pvm_task::Kind;
@@ -44,7 +43,7 @@ number!(isize, isize::wrapping_add, isize::wrapping_mul);
 number!(f32, |x: f32, y: f32| x + y, |x: f32, y: f32| x * y);
 number!(f64, |x: f64, y: f64| x + y, |x: f64, y: f64| x * y);
 
-/// Complex numbers are compared by modulus; of two that are equal in that `x` stays.
+/// Complex numbers are compared by modulus; of two with equal modulus `x` stays.
 macro_rules! complex_number {
     ($type:ty) => {
         impl Complex<$type> {
@@ -73,11 +72,11 @@ macro_rules! complex_number {
 complex_number!(f32);
 complex_number!(f64);
 
-/// Makes of `count` numbers at `x` their combination with those at `y`.
+/// Combines `count` numbers at `x` with those at `y`; the result is at `x`.
 ///
 /// # Safety
-/// So many numbers can be read at both places, written at `x`. The places may be the same. Those at
-/// `y` need no alignment, and may change during the call: whatever is read there is a number.
+/// `count` numbers can be read at both addresses and written at `x`. The addresses may be equal. The numbers at `y`
+/// need no alignment, and may change during the call: any bytes are a number.
 pub type Combiner = unsafe fn(x: *mut c_void, y: *const c_void, count: usize);
 
 /// # Safety
@@ -98,8 +97,7 @@ macro_rules! each {
     };
 }
 
-/// A public operator, and how it combines numbers of a kind; `$bytes` says whether bytes are
-/// numbers to it.
+/// A public operator, and its combination of numbers of a kind. `$bytes`: whether it takes bytes as numbers.
 macro_rules! operator {
     ($name:ident, $of_kind:ident, $combine:ident, $bytes:expr) => {
         fn $of_kind(kind: Kind) -> Option<Combiner> {
@@ -125,7 +123,7 @@ macro_rules! operator {
             count: *const c_int,
             info: *mut c_int,
         ) {
-            // SAFETY: the caller of the interface gives places of numbers, and so many of them.
+            // SAFETY: the caller of the interface passes two arrays of that number of items.
             unsafe {
                 let count = usize::try_from(*count).unwrap_or(0);
                 *info = match Kind::from_number(*data_type).and_then($of_kind) {
@@ -145,8 +143,8 @@ operator!(PvmMin, minimum, smaller, true);
 operator!(PvmSum, sum, sum, false);
 operator!(PvmProduct, product, product, false);
 
-/// How numbers of a type are combined by a function that `pvm_reduce` was given, if it is one of
-/// ours and knows the type.
+/// Returns the combiner behind a function that was passed to `pvm_reduce`, if it is an operator of the library that
+/// knows the type.
 pub fn combiner(function: Combine, data_type: c_int) -> Option<Combiner> {
     type OfKind = fn(Kind) -> Option<Combiner>;
     let ours: [(Combine, OfKind); 4] = [(PvmMax, maximum), (PvmMin, minimum), (PvmSum, sum), (PvmProduct, product)];

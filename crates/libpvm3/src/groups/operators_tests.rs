@@ -1,12 +1,12 @@
-//! The operators as a whole and in pieces, each type.
+//! The operators on whole arrays and on pieces, for each type.
 use super::*;
 
 const OPERATORS: [Combine; 4] = [PvmMax, PvmMin, PvmSum, PvmProduct];
-/// Data types from bytes to unsigned long numbers, and one that is none.
+/// The data types from bytes to unsigned longs, and a number that is none.
 const TYPES: std::ops::Range<c_int> = 1..13;
 const COUNT: usize = 1001;
 
-/// Small numbers of a type, one byte further in memory than numbers begin.
+/// Returns small numbers of a type, behind one byte, so that they are not aligned.
 fn numbers(data_type: c_int, seed: usize) -> Vec<u8> {
     let value = |at: usize| (at * 7 + seed) % 23;
     let bytes = |at: usize| -> Vec<u8> {
@@ -25,25 +25,25 @@ fn numbers(data_type: c_int, seed: usize) -> Vec<u8> {
     std::iter::once(0).chain((0..COUNT).flat_map(bytes)).collect()
 }
 
-/// Memory for so many bytes, fit for all types.
+/// Copies bytes to memory that is aligned for all types.
 fn aligned(bytes: &[u8]) -> Vec<u128> {
     let mut memory = vec![0u128; bytes.len().div_ceil(size_of::<u128>())];
-    // SAFETY: there is so much room.
+    // SAFETY: the memory has that size.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.as_mut_ptr().cast(), bytes.len()) };
     memory
 }
 
-/// As `pvm_reduce` calls the function of a user.
+/// Calls a function as `pvm_reduce` calls that of a user.
 fn called(function: Combine, data_type: c_int, x: &[u8], y: &[u8]) -> Result<Vec<u128>, c_int> {
     let (mut x, mut y) = (aligned(x), aligned(y));
     let (count, mut info) = (COUNT as c_int, 1);
-    // SAFETY: so many numbers lie at both places.
+    // SAFETY: both arrays hold that number of items.
     unsafe { function(&data_type, x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), &count, &mut info) };
     if info < 0 { Err(info) } else { Ok(x) }
 }
 
 #[test]
-fn pieces_give_what_the_whole_gives() {
+fn pieces_have_the_result_of_the_whole() {
     for (function, data_type) in OPERATORS.into_iter().flat_map(|function| TYPES.map(move |number| (function, number)))
     {
         let (x, y) = (numbers(data_type, 3), numbers(data_type, 8));
@@ -56,7 +56,7 @@ fn pieces_give_what_the_whole_gives() {
         let mut result = aligned(&x[1..]);
         for (at, piece) in y[1..].chunks(192).enumerate() {
             let into = result.as_mut_ptr().cast::<u8>().wrapping_add(at * 192);
-            // SAFETY: so many numbers lie at both places, those of `y` at odd addresses.
+            // SAFETY: both arrays hold that number of items, those of `y` at odd addresses.
             unsafe { combine(into.cast(), piece.as_ptr().cast(), piece.len() / item) };
         }
         assert_eq!(whole, Ok(result), "type {data_type}");
@@ -64,13 +64,13 @@ fn pieces_give_what_the_whole_gives() {
 }
 
 #[test]
-fn bytes_are_numbers_to_two_operators_alone() {
+fn only_two_operators_take_bytes_as_numbers() {
     assert_eq!(OPERATORS.map(|operator| combiner(operator, 1).is_some()), [true, true, false, false]);
     assert_eq!(OPERATORS.map(|operator| combiner(operator, 6).is_some()), [true; 4]);
 }
 
 #[test]
-fn a_function_of_the_user_is_none_of_ours() {
+fn a_function_of_the_user_is_no_operator_of_the_library() {
     unsafe extern "C" fn theirs(_: *const c_int, _: *mut c_void, _: *mut c_void, _: *const c_int, _: *mut c_int) {}
     assert!(combiner(theirs, 6).is_none());
 }

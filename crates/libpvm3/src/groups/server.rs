@@ -1,9 +1,9 @@
-//! What the group library of 3.4.6 shows of its inside: its server, and the parts of a group on
-//! each host. Here the daemons serve groups; what is left has the same meaning.
+//! Internals that the group library of 3.4.6 exports: its server, and the members of a group by host. Here the daemons
+//! serve groups; the functions have the same meaning.
 use super::{find, group_call};
 use crate::errors::call;
 use crate::memory::store;
-use crate::process::Entry;
+use crate::process::Guard;
 use crate::send::submit;
 use pvm_core::codes::{Code, GROUP_SERVER_CONTEXT, GROUP_SERVER_DUMP};
 use pvm_core::tid::Tid;
@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicI32, AtomicPtr};
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // the name is PVM's
 pub static gstid: AtomicI32 = AtomicI32::new(-1);
-/// How long 3.4.6 waits for its server. Here no call does, so nothing reads it.
+/// In 3.4.6 the timeout of calls to the group server; not used here.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // the name is PVM's
 pub static pvmgs_tmout: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// The tid of the group server, which here the own daemon answers for.
-fn server(entry: &mut Entry) -> Result<Tid, Code> {
-    entry.enrolled()?;
-    let own = entry.task().tid().filter(|_| entry.task().is_connected()).ok_or(Code::SysErr)?;
+/// Returns the tid of the group server, which is served by the daemon of this host.
+fn server(guard: &mut Guard) -> Result<Tid, Code> {
+    guard.enrolled()?;
+    let own = guard.task().tid().filter(|_| guard.task().is_connected()).ok_or(Code::SysErr)?;
     let server = Tid::group_server(own);
     gstid.store(server.0 as c_int, Relaxed);
     Ok(server)
@@ -32,43 +32,43 @@ fn server(entry: &mut Entry) -> Result<Tid, Code> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn gs_getgstid() -> c_int {
-    call("gs_getgstid", |entry| Ok(server(entry)?.0 as c_int))
+    call("gs_getgstid", |guard| Ok(server(guard)?.0 as c_int))
 }
 
-/// Has the groups written to the daemon's log.
+/// Writes the groups to the daemon's log.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_gsdump() {
-    call("pvm_gsdump", |entry| {
-        let server = server(entry)?;
-        submit(entry, |task| task.send_body(server, GROUP_SERVER_CONTEXT, GROUP_SERVER_DUMP, 0, &[]))
+    call("pvm_gsdump", |guard| {
+        let server = server(guard)?;
+        submit(guard, |task| task.send_body(server, GROUP_SERVER_CONTEXT, GROUP_SERVER_DUMP, 0, &[]))
     });
 }
 
-/// The members of a group on one host, as 3.4.6 tells of them.
-struct Part {
-    /// The one with the lowest tid.
+/// The members of a group on one host, as 3.4.6 reports them.
+struct HostMembers {
+    /// The member with the lowest tid.
     coordinator: c_int,
     members: c_int,
 }
 
-/// The parts of a group, by host.
-fn parts(tids: &[c_int]) -> Vec<(Tid, Part)> {
-    let mut parts: Vec<(Tid, Part)> = Vec::new();
+/// Returns the members of a group by host.
+fn by_host(tids: &[c_int]) -> Vec<(Tid, HostMembers)> {
+    let mut parts: Vec<(Tid, HostMembers)> = Vec::new();
     let mut tids = tids.to_vec();
     tids.sort_unstable();
     for tid in tids {
         let host = Tid(tid as u32).host();
         match parts.last_mut() {
             Some((last, part)) if *last == host => part.members += 1,
-            _ => parts.push((host, Part { coordinator: tid, members: 1 })),
+            _ => parts.push((host, HostMembers { coordinator: tid, members: 1 })),
         }
     }
     parts
 }
 
-/// The members of a group; none of one that does not exist.
-fn tids(entry: &mut Entry, name: &[u8]) -> Result<Vec<c_int>, Code> {
-    match find(entry, name) {
+/// Returns the members of a group; none if it does not exist.
+fn tids(guard: &mut Guard, name: &[u8]) -> Result<Vec<c_int>, Code> {
+    match find(guard, name) {
         Ok(group) => Ok(group.tids()),
         Err(Code::NoGroup) => Ok(Vec::new()),
         Err(code) => Err(code),
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn pvm_grphostinfo(
     members: *mut c_int,
     hosts: *mut c_int,
 ) -> c_int {
-    let look = |entry: &mut Entry, name: &[u8]| {
-        let parts = parts(&tids(entry, name)?);
+    let look = |guard: &mut Guard, name: &[u8]| {
+        let parts = by_host(&tids(guard, name)?);
         let found = parts.iter().find(|(other, _)| other.0 as c_int == host).map(|(_, part)| part);
         // SAFETY: null, or places for the results, as the caller promises.
         unsafe {
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn pvm_grphostinfo(
     unsafe { group_call(group, look) }
 }
 
-/// The arrays are the caller's to free, one entry a host.
+/// Returns arrays with one entry per host, which the caller frees.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_grpvhostinfo(
     group: *const c_char,
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn pvm_grpvhostinfo(
     members: *mut *mut c_int,
     hosts: *mut c_int,
 ) -> c_int {
-    let look = |entry: &mut Entry, name: &[u8]| {
-        let parts = parts(&tids(entry, name)?);
+    let look = |guard: &mut Guard, name: &[u8]| {
+        let parts = by_host(&tids(guard, name)?);
         // SAFETY: null, or places for the results, as the caller promises.
         unsafe {
             store(hosts, parts.len() as c_int);
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn pvm_grpvhostinfo(
     unsafe { group_call(group, look) }
 }
 
-/// Stores an array of the C library's memory.
+/// Stores an array that was allocated by `malloc`.
 ///
 /// # Safety
 /// `place` is null or valid for a write.

@@ -1,5 +1,5 @@
-/* A wait, in which a signal handler may call the library, asks for no memory and gives none back: the
- * handler would have interrupted the allocator. */
+/* A wait in which a signal handler may call the library allocates and frees no memory: the handler would interrupt the
+ * allocator. */
 #include "check.h"
 #include <errno.h>
 
@@ -11,7 +11,7 @@ extern void __libc_free(void *);
 
 static int watching, looking, calls, harmful;
 
-/* As a handler would that arrives now. */
+/* As a signal handler that runs now. */
 static void look(void)
 {
     if (!watching || looking)
@@ -64,7 +64,7 @@ int main(void)
     watching = 1;
     CHECK(pvm_trecv(-1, 1, &limit) == 0);
     CHECK(harmful == 0);
-    /* Where memory is asked for, handlers are refused. */
+    /* A handler that interrupts an allocation is refused. */
     CHECK(pvm_initsend(PvmDataDefault) > 0 && pvm_pkint(&value, 1, 1) == 0);
     CHECK(calls > 0 && harmful == 0);
     watching = 0;

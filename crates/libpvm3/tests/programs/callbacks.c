@@ -62,7 +62,7 @@ int main(void)
     CHECK(pvm_recvf(rates_by_tag) == first);
     for (i = 2; i < 7; i++)
         CHECK(send_int(me, i % 5 + 2, i) == 0);
-    CHECK(pvm_pstat(me) == 0); /* a call that waits shows all that has come */
+    CHECK(pvm_pstat(me) == 0); /* a call that waits makes all that has come visible */
     CHECK(pvm_probe(-1, -1) > 0 && seen == 5);
     i = pvm_recv(-1, -1);
     CHECK(pvm_bufinfo(i, NULL, &tag, NULL) == 0 && tag == 6);

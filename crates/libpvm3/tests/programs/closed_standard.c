@@ -1,5 +1,5 @@
-/* A program that was started without standard input, output and errors: none of the library's descriptors gets their
- * numbers, so that what the program writes there goes nowhere. */
+/* A program that was started without standard input, output and error: no descriptor of the library gets their numbers,
+ * so the program cannot write into one by mistake. */
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static void say(const char *text)
             say("failed: " #condition "\n");                                                       \
     } while (0)
 
-/* What a careless program does. */
+/* Writes as a careless program does. */
 static void write_to_standard(void)
 {
     int descriptor;

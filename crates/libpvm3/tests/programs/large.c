@@ -1,4 +1,4 @@
-/* Long messages in one call each, in both forms, and cut off where there is less room. */
+/* Long messages in one call each, in both forms, and cut off if there is less room. */
 #include "check.h"
 
 enum { BYTES = 8 << 20 };
@@ -22,7 +22,7 @@ static void send_all(int parent)
     for (round = 0; round < 4; round++) {
         CHECK(receive_int(parent, 1) == round);
         CHECK(pvm_psend(parent, 2, data, BYTES, PVM_BYTE) == 0);
-        data[0] = 0; /* the data are the sender's again */
+        data[0] = 0; /* the sender may use the data again */
         data[0] = filled(1)[0];
     }
     CHECK(pvm_initsend(PvmDataInPlace) > 0);
@@ -50,7 +50,7 @@ int main(void)
         memset(data, 0xee, BYTES + 1);
         CHECK(send_int(child_task, 1, round) == 0);
         if (round == 1)
-            usleep(100000); /* it has come before anybody waits */
+            usleep(100000); /* it comes before the receiver waits */
         CHECK(pvm_precv(child_task, 2, data, room, PVM_BYTE, &from, &tag, &length) == 0);
         CHECK(from == child_task && tag == 2 && length == BYTES);
         CHECK(memcmp(data, expected, (size_t)room) == 0 && data[room] == 0xee);

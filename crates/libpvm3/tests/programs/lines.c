@@ -1,4 +1,4 @@
-/* Prints a line and a part of one, and ends so that the C library writes nothing any more. */
+/* Prints a line and a part of a line, and ends in a way that does not flush the C library's buffers. */
 #include <pvm3.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Signals that come while threads take and give the lock of the library: what their handlers call is done or
- * refused, and nobody waits for itself. Needs no daemon. */
+/* Signals while threads acquire and release the lock of the library: a call of a handler succeeds or is refused, and
+ * there is no deadlock. Needs no daemon. */
 #include "check.h"
 #include <pthread.h>
 #include <signal.h>

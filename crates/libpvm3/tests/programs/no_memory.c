@@ -1,4 +1,4 @@
-/* A call that finds no memory says so, and the program goes on. */
+/* A call without memory fails, and the program goes on. */
 #include "check.h"
 #include <sys/resource.h>
 

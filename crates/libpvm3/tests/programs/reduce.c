@@ -1,5 +1,5 @@
-/* Long shares of pvm_reduce, which the root combines while they come: of every length, too short, too
- * long, from a member that stops in the middle of its share, and from one that dies there. */
+/* Long shares of pvm_reduce, which the root combines while they come: of every length, too short, too long, from a
+ * member that stops in the middle of its share, and from one that dies there. */
 #include "check.h"
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,13 +11,13 @@ enum { COUNT = 1 << 18, BYTES = COUNT * 8, ANSWER = 9, GO = 10 };
 
 static const int counts[] = {127, 128, 129, 1535, 1536, 5001, 40003, COUNT};
 
-/* Whoever reads this half first is held up, once, or killed. */
+/* The first access to this half stops the process for a while, or kills it. */
 static char *trap;
 static int deadly;
 
 static void on_trap(int number)
 {
-    usleep(100000); /* the root waits by now */
+    usleep(100000); /* the root waits now */
     if (deadly)
         raise(SIGKILL);
     if (mprotect(trap, BYTES / 2, PROT_READ | PROT_WRITE) != 0)
@@ -69,7 +69,7 @@ static void member(int root)
     exit(1); /* it should be dead */
 }
 
-/* The items are the own ones, and so many times the other's. */
+/* Returns whether the items are the root's own plus the other's, that number of times. */
 static int holds(double *data, int count, int times)
 {
     int i;
@@ -95,14 +95,14 @@ static void lengths(double *data, int other)
         CHECK(send_int(other, GO, 0) == 0);
         CHECK(reduce(filled(data, 0), count) == 0);
         CHECK(holds(data, count, 1));
-        /* too short, then too long: nothing of it is combined, and the next is in its place */
+        /* too short, then too long: nothing is combined, and the next share is in order */
         CHECK(reduce(filled(data, 0), count) == PvmMismatch);
         CHECK(holds(data, 0, 0));
         CHECK(reduce(filled(data, 0), count - 2) == PvmMismatch);
         CHECK(holds(data, 0, 0));
         CHECK(receive_int(other, ANSWER) == i);
         usleep(5000);
-        CHECK(pvm_probe(-1, 99) == 0); /* the share has come before anybody waits */
+        CHECK(pvm_probe(-1, 99) == 0); /* the share comes before the root waits */
         CHECK(pvm_reduce(PvmMax, data, count, PVM_DOUBLE, TAG, GROUP, 0) == 0);
         CHECK(data[0] == 1 && data[count - 1] == (count - 1) * 3 + 1);
     }
@@ -125,7 +125,7 @@ int main(void)
 
     CHECK(send_int(other, GO, 0) == 0);
     CHECK(reduce(filled(data, 0), COUNT) == 0);
-    CHECK(holds(data, COUNT, 1)); /* each item once, also those that came before the pause */
+    CHECK(holds(data, COUNT, 1)); /* each item once, also those from before the pause */
 
     filled(data, 0);
     CHECK(send_int(other, GO, 0) == 0);

@@ -1,5 +1,4 @@
-/* A signal handler that leaves the machine: in a wait it can, in the midst of a call it is refused
- * without harm. */
+/* A signal handler that leaves the machine: it can during a wait, and is refused without harm during other calls. */
 #include "check.h"
 #include <signal.h>
 

@@ -1,5 +1,5 @@
-/* A task without address space gets errors, other receivers of its multicasts get their messages, and everything works
- * again as soon as there is space. */
+/* A task without address space gets errors, the other receivers of its multicasts get their messages, and everything
+ * works again as soon as there is space. */
 #include "check.h"
 #include <limits.h>
 #include <sys/resource.h>

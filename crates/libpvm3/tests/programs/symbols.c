@@ -1,4 +1,4 @@
-/* The data symbols, as a program sees them that has copies of them. */
+/* The data symbols, as seen by a program that has copies of them. */
 #include "check.h"
 #include <pvmtev.h>
 

@@ -1,33 +1,28 @@
 //! Direct links to tasks of other hosts (`PvmRoute`, contract 2.9).
 //!
-//! The daemons bring two tasks together (`pvm_core::machine`, `direct`). A link is used as soon as
-//! both tasks have it; until then, and where there is none, messages take the default route. A send
-//! writes to the socket, and waits only as long as the other side takes what is sent; the rest is
-//! kept and goes out whenever the task is in the library. What has been sent is kept too until the
-//! other side's library has it, so that a link that breaks loses nothing.
-pub(crate) mod back;
-pub(crate) mod end;
-pub(crate) mod kept;
+//! The daemons connect two tasks (`pvm_core::machine`, `direct`). A link is used as soon as both tasks have it; until
+//! then, and where there is no link, messages take the default route. A send writes to the socket, and waits only while
+//! the peer goes on reading; the rest is queued and written whenever the task is in the library. Messages stay queued
+//! until the peer's library has acknowledged them, so that a link that breaks loses nothing.
+pub(crate) mod fallback;
+pub(crate) mod link;
+mod routes;
+pub(crate) mod send_queue;
 mod stall;
 
-use crate::control::{Fate, Member};
-use crate::message::OWN_DSIG;
-use crate::system::TC_TURN;
 use crate::task::State;
-use back::{Again, Taken, Turn};
-pub(crate) use end::Wanted;
-use end::{Arrived, End, News};
-use kept::{Copy, Message};
-use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
-use pvm_core::proto::{Direct, Request};
+use fallback::Backoff;
+pub(crate) use link::PostedReceive;
+use link::{DirectLink, LinkMessage, ReadOutcome};
+use pvm_core::codes::Code;
+use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 use pvm_fmp::descriptor::above_standard;
-use pvm_fmp::{Block, FAR, Meta};
-use pvm_net::polling::timespec;
+use pvm_fmp::{Block, Meta};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::Shutdown;
 use rustix::process::Resource;
+use send_queue::{QueuedBody, QueuedMessage};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -37,85 +32,85 @@ use std::time::{Duration, Instant};
 /// * Filled by: tasks of other hosts that ask for links to it
 /// * Setting: the limit of open files, `ulimit -n`
 /// * Reached: the link is closed, and the default route stays
-/// * Test: `a_task_has_so_many_direct_links_and_no_more`
+/// * Test: `a_task_has_no_more_direct_links_than_the_limit`
 const LINKS_MAX: usize = 1024;
-/// Of the descriptors that the process may have, one in so many is for direct links.
+/// One in this number of the descriptors that the process may have is for direct links.
 const DESCRIPTOR_SHARE: u64 = 4;
-/// Up to so many links each one is read without asking first whether there is something.
-const READ_UNASKED_MAX: usize = 2;
-/// While other messages come, the links are looked at once in so many times.
-const BUSY_LOOKS: u32 = 16;
-/// How long a sender waits for a receiver that takes nothing.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// Up to this number of links, each is read without asking the system first which are readable.
+const READ_ALL_LINKS_MAX: usize = 2;
+/// While messages come other ways, the links are polled once in this number of calls.
+const BUSY_POLLS: u32 = 16;
+/// How long a sender waits for a peer that reads nothing.
+const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// So many times of many that links are looked at one looks for those that have stalled too.
-const STALL_LOOKS: u32 = 1024;
-/// From here on no copy is made of what is the caller's while the other side goes on taking it: most of it is there
-/// before all of it could be acknowledged.
-const LENT_BYTES_MIN: usize = 8 << 20;
+/// One in this number of polls looks for stalled links too.
+const STALL_POLLS: u32 = 1024;
+/// Bodies from this size on, in bytes, are not copied while the peer goes on reading: it has read most of them before
+/// a copy would be made.
+const UNCOPIED_BYTES_MIN: usize = 8 << 20;
 
 /// `PvmRoute` as programs set it.
 const DONT_ROUTE: i32 = 1;
 const ROUTE_DIRECT: i32 = 3;
 
 /// The direct links of a task.
-pub(crate) struct Directs {
-    /// By tid.
-    ends: Vec<End>,
-    /// All sockets, for who sleeps.
+pub(crate) struct DirectLinks {
+    /// All links, by the peer's tid.
+    links: Vec<DirectLink>,
+    /// An epoll descriptor of all sockets, for sleepers.
     epoll: Option<OwnedFd>,
-    /// Peers for whom a link has been asked: once each, and again after one that has broken.
-    asked: HashMap<Tid, Again>,
-    /// Requests for links that have not been answered.
-    pub open_asks: usize,
+    /// When a link may be requested, of peers to which one has been requested before.
+    backoffs: HashMap<Tid, Backoff>,
+    /// How many requests for links have no reply yet.
+    pub open_requests: usize,
     route: i32,
-    arrived: VecDeque<Arrived>,
-    /// What the rest of the task has not heard yet.
-    events: Vec<Happened>,
-    /// There are links, or there is something to be heard.
+    arrived: VecDeque<LinkMessage>,
+    /// Events that the rest of the task has yet to handle.
+    events: Vec<RouteEvent>,
+    /// There are links, or events to handle.
     active: bool,
-    looks: u32,
-    /// When links were last looked at that carry nothing.
-    stalls_seen: Option<Instant>,
-    /// The end of this one's link comes before all that the daemon still has to say.
-    pub waits_for: Option<Tid>,
+    polls: u32,
+    /// When the links were last checked for stalls.
+    stalls_checked: Option<Instant>,
+    /// A peer that has exited. The link to it is read to its end before further frames of the daemon.
+    pub draining: Option<Tid>,
     links_max: usize,
 }
 
-impl Default for Directs {
-    fn default() -> Directs {
+impl Default for DirectLinks {
+    fn default() -> DirectLinks {
         let limit = rustix::process::getrlimit(Resource::Nofile).current;
         let links_max = limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_SHARE) as usize).min(LINKS_MAX);
-        Directs::within(links_max)
+        DirectLinks::with_limit(links_max)
     }
 }
 
-impl Directs {
+impl DirectLinks {
     #[inline(always)]
     pub fn is_active(&self) -> bool {
         self.active
     }
 
-    fn place(&self, peer: Tid) -> Result<usize, usize> {
-        self.ends.binary_search_by_key(&peer, |end| end.peer)
+    fn position(&self, peer: Tid) -> Result<usize, usize> {
+        self.links.binary_search_by_key(&peer, |link| link.peer)
     }
 
-    fn find(&mut self, peer: Tid) -> Option<&mut End> {
-        let place = self.place(peer).ok()?;
-        Some(&mut self.ends[place])
+    fn find(&mut self, peer: Tid) -> Option<&mut DirectLink> {
+        let at = self.position(peer).ok()?;
+        Some(&mut self.links[at])
     }
 
-    /// Whether messages to that task go on a link.
+    /// Returns whether messages to that task go on a link.
     pub fn carries(&self, to: Tid) -> bool {
-        self.place(to).is_ok_and(|place| self.ends[place].carries)
+        self.position(to).is_ok_and(|at| self.links[at].carries)
     }
 
-    /// Whether a link may come to be used when the task looks.
-    pub fn is_unsettled(&self) -> bool {
-        self.open_asks > 0 || self.ends.iter().any(End::is_unsettled)
+    /// Returns whether a poll may bring a link into use.
+    pub fn has_pending(&self) -> bool {
+        self.open_requests > 0 || self.links.iter().any(DirectLink::has_pending)
     }
 
-    /// What sleepers watch. Made when it is needed.
+    /// Returns the descriptor that sleepers watch. Makes it when it is first needed.
     pub fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
         if self.epoll.is_none() {
             self.epoll = epoll::create(CreateFlags::CLOEXEC).ok().and_then(|epoll| above_standard(epoll).ok());
@@ -123,267 +118,254 @@ impl Directs {
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }
 
-    /// The same, where there are links.
+    /// Returns that descriptor if it has been made.
     pub fn watched(&self) -> Option<BorrowedFd<'_>> {
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }
 
-    /// So many links and no more.
-    fn within(links_max: usize) -> Directs {
-        Directs {
-            ends: Vec::new(),
+    /// Returns an empty set for at most that number of links.
+    fn with_limit(links_max: usize) -> DirectLinks {
+        DirectLinks {
+            links: Vec::new(),
             epoll: None,
-            asked: HashMap::new(),
-            open_asks: 0,
+            backoffs: HashMap::new(),
+            open_requests: 0,
             route: 0,
             arrived: VecDeque::new(),
             events: Vec::new(),
             active: false,
-            looks: 0,
-            stalls_seen: None,
-            waits_for: None,
+            polls: 0,
+            stalls_checked: None,
+            draining: None,
             links_max,
         }
     }
 
-    /// Whether one more can be asked for.
-    fn may_ask(&self) -> bool {
-        self.ends.len() + self.open_asks < self.links_max
+    /// Returns whether one more link can be requested.
+    fn may_request(&self) -> bool {
+        self.links.len() + self.open_requests < self.links_max
     }
 
-    /// Whether one more can be taken.
+    /// Returns whether there is room for one more link.
     fn has_room(&self) -> bool {
-        self.ends.len() < self.links_max
+        self.links.len() < self.links_max
     }
 
-    /// Has the socket watched for what matters now.
-    fn watch(&mut self, place: usize) {
+    /// Has the epoll descriptor watch the socket for the events that matter now.
+    fn update_interest(&mut self, at: usize) {
         let Some(epoll) = &self.epoll else { return };
-        let end = &mut self.ends[place];
-        let interest = end.interest();
-        if interest != end.watched {
-            end.watched = interest;
+        let link = &mut self.links[at];
+        let interest = link.interest();
+        if interest != link.watched {
+            link.watched = interest;
             let mut flags = EventFlags::empty();
             flags.set(EventFlags::IN, interest.contains(PollFlags::IN));
             flags.set(EventFlags::OUT, interest.contains(PollFlags::OUT));
-            let data = EventData::new_u64(u64::from(end.peer.0));
-            // A socket on which nothing is waited for would still tell of its end, again and again.
-            let _ = epoll::delete(epoll, end.fd());
+            let data = EventData::new_u64(u64::from(link.peer.0));
+            // Even without events to watch for, epoll would report the end of the socket again and again.
+            let _ = epoll::delete(epoll, link.fd());
             if !flags.is_empty() {
-                let _ = epoll::add(epoll, end.fd(), data, flags);
+                let _ = epoll::add(epoll, link.fd(), data, flags);
             }
         }
     }
 
-    /// Takes what has come on one link; gives it up when it has ended.
-    fn look(&mut self, place: usize, wanted: Option<&mut Wanted<'_>>) -> usize {
-        let end = &mut self.ends[place];
-        let peer = end.peer;
-        let mut news = News::default();
-        let result = end.read(&mut self.arrived, wanted, &mut news);
-        if news.usable {
-            self.events.push(Happened::Usable(peer, end.fd().as_raw_fd()));
+    /// Takes in what has come on one link. Gives the link up when it has ended.
+    fn poll_link(&mut self, at: usize, wanted: Option<&mut PostedReceive<'_>>) -> usize {
+        let link = &mut self.links[at];
+        let peer = link.peer;
+        let mut outcome = ReadOutcome::default();
+        let result = link.read(&mut self.arrived, wanted, &mut outcome);
+        if outcome.usable {
+            self.events.push(RouteEvent::Usable(peer, link.fd().as_raw_fd()));
         }
         match result {
-            Ok(()) => self.watch(place),
-            Err(_) => self.end_reading(place),
+            Ok(()) => self.update_interest(at),
+            Err(_) => self.on_read_end(at),
         }
-        news.messages
+        outcome.messages
     }
 
-    /// A message that was read from a link is in the receiver's hands.
-    fn took(&mut self, state: &mut State, arrived: &Arrived) {
-        match self.place(arrived.peer) {
-            Ok(place) => self.ends[place].took(arrived.body.len()),
+    /// Counts a message from a link that the receiver has taken over.
+    fn count_received(&mut self, state: &mut State, arrived: &LinkMessage) {
+        match self.position(arrived.peer) {
+            Ok(at) => self.links[at].count_received(arrived.body.len()),
             Err(_) => {
-                if let Some(taken) = state.turns.links.get(&(arrived.peer.0 as i32)) {
-                    taken.count.set(taken.count.get().wrapping_add(1));
+                if let Some(received) = state.route_switches.received.get(&(arrived.peer.0 as i32)) {
+                    received.count.set(received.count.get().wrapping_add(1));
                 }
             }
         }
     }
 
-    /// Nothing more comes on the link.
-    fn end_reading(&mut self, place: usize) {
-        let end = &mut self.ends[place];
-        let peer = end.peer;
-        end.closed = true;
-        if !end.returns && (end.has_ended() || !end.is_mutual()) {
-            return self.remove(place);
+    /// Handles the end of what can be read from a link.
+    fn on_read_end(&mut self, at: usize) {
+        let link = &mut self.links[at];
+        let peer = link.peer;
+        link.read_closed = true;
+        if !link.falling_back && (link.has_ended() || !link.is_established()) {
+            return self.remove(at);
         }
-        end.returns = true;
-        if self.waits_for == Some(peer) {
-            self.waits_for = None;
+        link.falling_back = true;
+        if self.draining == Some(peer) {
+            self.draining = None;
         }
-        self.watch(place);
+        self.update_interest(at);
     }
 
-    /// The task at the other side has ended, or the link never came to be.
-    fn remove(&mut self, place: usize) {
-        let peer = self.ends[place].peer;
-        match self.ends[place].is_mutual() {
-            true => self.events.push(Happened::Dead(peer)),
+    /// Removes a link whose peer has exited, or which was never established.
+    fn remove(&mut self, at: usize) {
+        let peer = self.links[at].peer;
+        match self.links[at].is_established() {
+            true => self.events.push(RouteEvent::Dead(peer)),
             false => {
-                self.note_break(peer, false);
-                self.events.push(Happened::Unmade(peer));
+                self.on_break(peer, false);
+                self.events.push(RouteEvent::Unmade(peer));
             }
         }
-        self.drop_end(place);
+        self.close_link(at);
     }
 
-    /// Lets go of the link.
-    fn drop_end(&mut self, place: usize) {
-        let end = self.ends.remove(place);
-        if let (Some(epoll), false) = (&self.epoll, end.watched.is_empty()) {
-            let _ = epoll::delete(epoll, end.fd());
+    /// Closes a link.
+    fn close_link(&mut self, at: usize) {
+        let link = self.links.remove(at);
+        if let (Some(epoll), false) = (&self.epoll, link.watched.is_empty()) {
+            let _ = epoll::delete(epoll, link.fd());
         }
-        if self.waits_for == Some(end.peer) {
-            self.waits_for = None;
+        if self.draining == Some(link.peer) {
+            self.draining = None;
         }
-        end.shut();
+        link.shut_down();
     }
 
-    /// The links that want to be looked at.
+    /// Returns the peers whose links have to be read. `all`: without asking the system.
     fn ready(&self, all: bool) -> Vec<Tid> {
         let epoll = match &self.epoll {
-            Some(epoll) if !all && self.ends.len() > READ_UNASKED_MAX => epoll,
-            _ => return self.ends.iter().map(|end| end.peer).collect(),
+            Some(epoll) if !all && self.links.len() > READ_ALL_LINKS_MAX => epoll,
+            _ => return self.links.iter().map(|link| link.peer).collect(),
         };
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
         let count = epoll::wait(epoll, &mut events[..], Some(&Timespec::default())).unwrap_or(0);
-        let told = events[..count].iter().map(|event| Tid(event.data.u64() as u32));
-        let unfinished = self.ends.iter().filter(|end| end.unfinished).map(|end| end.peer);
-        told.chain(unfinished).collect()
+        let ready = events[..count].iter().map(|event| Tid(event.data.u64() as u32));
+        let unfinished = self.links.iter().filter(|link| link.has_more).map(|link| link.peer);
+        ready.chain(unfinished).collect()
     }
 
-    /// Takes what has come on the links.
-    fn look_at_all(&mut self, all: bool) -> usize {
+    /// Takes in what has come on all links.
+    fn poll_links(&mut self, all: bool) -> usize {
         let mut count = 0;
         for peer in self.ready(all) {
-            if let Ok(place) = self.place(peer) {
-                count += self.look(place, None);
+            if let Ok(at) = self.position(peer) {
+                count += self.poll_link(at, None);
             }
         }
         count
     }
 
-    /// Waits until that link takes more, and takes what comes on all of them meanwhile: the other side
-    /// may wait for just that.
+    /// Waits until the link to a peer can be written, and meanwhile takes in what comes on all links: the peer may wait
+    /// for this task to read.
     fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
-        let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.ends.len());
-        for end in &self.ends {
-            let mut flags = end.interest();
-            flags.set(PollFlags::OUT, Some(end.peer) == peer || !end.is_flushed());
-            list.push(PollFd::from_borrowed_fd(end.fd(), flags));
+        let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.links.len());
+        for link in &self.links {
+            let mut flags = link.interest();
+            flags.set(PollFlags::OUT, Some(link.peer) == peer || !link.is_flushed());
+            list.push(PollFd::from_borrowed_fd(link.fd(), flags));
         }
-        // Interrupted or not, the caller looks again.
-        let _ = rustix::event::poll(&mut list, Some(&timespec(time)));
-        let readable: Vec<Tid> = std::iter::zip(&self.ends, &list)
+        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        // The caller tries again in any case.
+        let _ = rustix::event::poll(&mut list, Some(&timeout));
+        let readable: Vec<Tid> = std::iter::zip(&self.links, &list)
             .filter(|(_, fd)| fd.revents().intersects(!PollFlags::OUT))
-            .map(|(end, _)| end.peer)
+            .map(|(link, _)| link.peer)
             .collect();
         for peer in readable {
-            if let Ok(place) = self.place(peer) {
-                self.look(place, None);
+            if let Ok(at) = self.position(peer) {
+                self.poll_link(at, None);
             }
         }
     }
 
-    /// Sends a message on a link, or leaves it to it.
+    /// Sends a message on a link, or queues it there.
     pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
         let mut copy = match self.find(to) {
-            // Who does not read gets as much as there is memory for.
-            Some(end) if end.is_stalled() && !end.kept.has_room(body.len()) => return Err(Code::NoMem),
-            Some(end) => Copy::reserve(body, &mut end.kept.spares)?,
-            // An end that is gone takes everything: so has its task.
+            // For a peer that does not read, messages are queued while there is memory.
+            Some(link) if link.is_blocked() && !link.queue.has_room(body.len()) => return Err(Code::NoMem),
+            Some(link) => QueuedBody::reserve(body, &mut link.queue.pool)?,
+            // A link that is gone takes everything: its peer has exited.
             None => return Ok(()),
         };
         let mut since = None;
         let written = loop {
-            let Some(end) = self.find(to) else { return Ok(()) };
-            let before = end.progress();
-            end.flush();
-            if end.is_silent() {
+            let Some(link) = self.find(to) else { return Ok(()) };
+            let before = link.progress();
+            link.flush();
+            if link.is_send_closed() {
                 break false;
             }
-            if end.kept.all_written() && end.write(meta, body) {
+            if link.queue.all_written() && link.write(meta, body) {
                 break true;
             }
-            if end.progress() != before {
+            if link.progress() != before {
                 since = None;
-            } else if end.is_stalled() || since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+            } else if link.is_blocked() || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX {
                 break false;
             } else {
-                self.wait_for_room(Some(to), PATIENCE);
+                self.wait_for_room(Some(to), SEND_WAIT_MAX);
             }
         };
-        let Ok(place) = self.place(to) else { return Ok(()) };
-        let lent = written && matches!(body, Body::Bytes(bytes) if bytes.len() >= LENT_BYTES_MIN);
-        if !lent {
+        let Ok(at) = self.position(to) else { return Ok(()) };
+        let uncopied = written && matches!(body, Body::Bytes(bytes) if bytes.len() >= UNCOPIED_BYTES_MIN);
+        if !uncopied {
             copy.fill(body);
         }
-        self.ends[place].keep(Message { meta, body: copy, length: body.len() }, written);
-        match (lent, written) {
-            (true, _) => self.wait_for_taker(to, body),
-            (false, true) if self.ends[place].keeps_much() => drop(self.look(place, None)),
+        self.links[at].enqueue(QueuedMessage { meta, body: copy, length: body.len() }, written);
+        match (uncopied, written) {
+            (true, _) => self.wait_for_acknowledgement(to, body),
+            (false, true) if self.links[at].should_poll() => drop(self.poll_link(at, None)),
             (false, true) => {}
-            (false, false) => self.watch(place),
+            (false, false) => self.update_interest(at),
         }
         Ok(())
     }
 
-    /// Waits as long as the other side takes the last message, of which there is no copy. What it has not taken then is
-    /// copied.
-    fn wait_for_taker(&mut self, to: Tid, body: Body<'_>) {
-        let Some(number) = self.find(to).map(|end| end.kept.number()) else { return };
+    /// Waits while the peer goes on reading the last message, of which there is no copy. Copies the message if the peer
+    /// stops before it has acknowledged it.
+    fn wait_for_acknowledgement(&mut self, to: Tid, body: Body<'_>) {
+        let Some(number) = self.find(to).map(|link| link.queue.sent_count()) else { return };
         let (mut since, mut before) = (Instant::now(), None);
         loop {
-            let Some(end) = self.find(to) else { return };
-            end.flush();
-            if end.kept.acknowledged() == number {
+            let Some(link) = self.find(to) else { return };
+            link.flush();
+            if link.queue.acknowledged() == number {
                 return;
             }
-            let progress = (end.progress(), end.carried().acknowledged);
+            let progress = (link.progress(), link.carried().acknowledged);
             if before != Some(progress) {
                 (since, before) = (Instant::now(), Some(progress));
             }
-            if end.is_silent() || since.elapsed() >= PATIENCE {
-                if let Some(message) = end.kept.last() {
+            if link.is_send_closed() || since.elapsed() >= SEND_WAIT_MAX {
+                if let Some(message) = link.queue.last() {
                     message.body.fill(body);
                 }
                 return;
             }
-            self.wait_for_room(None, PATIENCE / 4);
+            self.wait_for_room(None, SEND_WAIT_MAX / 4);
         }
     }
-}
 
-/// What the rest of the task has to know.
-enum Happened {
-    /// The link to that peer can be used; its descriptor.
-    Usable(Tid, i32),
-    /// It is not used any more.
-    Ended(Tid),
-    /// Nor will it be: the peer has ended.
-    Dead(Tid),
-    /// The link never came to be.
-    Unmade(Tid),
-}
-
-impl Directs {
-    /// `PvmRoute` has been set. Gives what the daemon has to know, if it has to.
+    /// Sets `PvmRoute`. Returns the request that tells the daemon, if it has to know.
     pub fn set_route(&mut self, route: i32) -> Option<Request> {
         let before = std::mem::replace(&mut self.route, route);
         let changed = (before == DONT_ROUTE) != (route == DONT_ROUTE);
         changed.then_some(Request::AllowDirect(route != DONT_ROUTE))
     }
 
-    /// A message for which somebody waits goes straight to its place, if it is the next to come.
-    pub fn receive_straight(&mut self, wanted: &mut Wanted<'_>) {
+    /// Reads the message of a posted receive into its memory, if it is the next to come on a link.
+    pub fn receive_posted(&mut self, wanted: &mut PostedReceive<'_>) {
         for peer in self.ready(false) {
-            let Ok(place) = self.place(peer) else { continue };
+            let Ok(at) = self.position(peer) else { continue };
             let first = self.arrived.is_empty();
-            self.look(place, first.then_some(&mut *wanted));
+            self.poll_link(at, first.then_some(&mut *wanted));
             if wanted.found.is_some() {
                 return;
             }
@@ -391,165 +373,19 @@ impl Directs {
     }
 }
 
-impl Member {
-    /// Whether a link is wanted to a task to which much may go, and has not been asked for.
-    pub(crate) fn lacks_direct(&self, to: Tid) -> bool {
-        let wanted = self.direct.route == ROUTE_DIRECT && self.direct.asked.get(&to).is_none_or(Again::may_ask);
-        wanted && self.direct.place(to).is_err()
-    }
-
-    /// Has the link made that is lacking. Once a task: where there can be none the default route stays.
-    pub(crate) fn want_direct(&mut self, to: Tid) {
-        self.direct.asked.entry(to).or_default().asked();
-        if self.direct.may_ask() && self.request(Request::Direct(to), Fate::Direct(to)).is_ok() {
-            self.direct.open_asks += 1;
-        }
-    }
-
-    /// The daemon has brought this task together with another.
-    pub(crate) fn add_direct(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
-        let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
-        let peer = direct.peer;
-        // One that stood before may have been given up by the other side, or never have come to be.
-        self.hear_turns(state);
-        self.settle_directs(state);
-        let stands = state.turns.links.get(&(peer.0 as i32)).is_some_and(|taken| !taken.ended);
-        let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
-        let place = self.direct.place(peer).err().filter(|_| open && !stands);
-        let kept = place.and_then(|place| Some((place, socket.try_clone().ok()?)));
-        let made = kept.and_then(|(place, socket)| Some((place, End::new(direct, socket).ok()?)));
-        let Some((place, end)) = made else {
-            // The other side, and both daemons, hear that this one is not taken.
-            let _ = rustix::net::shutdown(&socket, Shutdown::Both);
-            return;
-        };
-        state.turns.links.insert(peer.0 as i32, Taken { count: end.taken(), ended: false });
-        self.direct.ends.insert(place, end);
-        self.direct.active = true;
-        self.bed.clear();
-        self.direct.look(place, None);
-        self.settle_directs(state);
-    }
-
-    /// Takes what has come on the links, `count` messages having come otherwise.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn progress_direct(&mut self, state: &mut State, count: usize) -> usize {
-        self.heed_turns(state);
-        self.direct.looks = self.direct.looks.wrapping_add(1);
-        let sleepy = self.endpoint.is_napping();
-        if count == 0 || sleepy || self.direct.looks % BUSY_LOOKS == 0 {
-            self.direct.look_at_all(sleepy);
-        }
-        if sleepy || self.direct.looks % STALL_LOOKS == 0 {
-            self.direct.look_for_stalls();
-        }
-        self.settle_directs(state)
-    }
-
-    /// What has come by the default route may have been the last to come that way.
-    pub(crate) fn heed_turns(&mut self, state: &mut State) {
-        for turn in std::mem::take(&mut state.turns.said) {
-            match turn {
-                Turn::Onto(peer) => {
-                    if let Ok(place) = self.direct.place(peer) {
-                        self.direct.ends[place].turn();
-                        self.direct.watch(place);
-                    }
-                }
-                Turn::Back(peer, answered) => self.heed_back(peer, answered),
-            }
-        }
-    }
-
-    /// Does what is to be done after links were looked at. Gives how many messages came.
-    pub(crate) fn settle_directs(&mut self, state: &mut State) -> usize {
-        // What has been read from a link and not been counted comes again once the other side has gone back.
-        self.heed_turns(state);
-        let own = self.tid.0 as i32;
-        let mut count = 0;
-        while let Some(arrived) = self.direct.arrived.pop_front() {
-            self.direct.took(state, &arrived);
-            state.arrived_bytes(arrived.envelope(own), arrived.body);
-            count += 1;
-        }
-        self.take_turns();
-        self.go_back();
-        for event in std::mem::take(&mut self.direct.events) {
-            match event {
-                Happened::Usable(peer, descriptor) => state.route_changed(peer, Some(descriptor)),
-                Happened::Ended(peer) => state.route_changed(peer, None),
-                Happened::Dead(peer) => {
-                    state.route_changed(peer, None);
-                    if let Some(taken) = state.turns.links.get_mut(&(peer.0 as i32)) {
-                        taken.ended = true;
-                    }
-                }
-                Happened::Unmade(peer) => {
-                    state.turns.links.remove(&(peer.0 as i32));
-                }
-            }
-            count += 1;
-        }
-        self.direct.active = !self.direct.ends.is_empty();
-        count
-    }
-
-    /// Tells those who read their links that all comes there from now on.
-    fn take_turns(&mut self) {
-        let turning = self.direct.ends.iter().filter(|end| end.may_turn()).map(|end| end.peer);
-        for peer in turning.collect::<Vec<Tid>>() {
-            if self.send_turn(peer) {
-                if let Some(end) = self.direct.find(peer) {
-                    end.carries = true;
-                }
-            }
-        }
-    }
-
-    /// The last message to that peer on the default route, if it can go now.
-    fn send_turn(&mut self, peer: Tid) -> bool {
-        let daemon = self.tid.host();
-        if !self.endpoint.is_connected(daemon.0) {
-            self.introduce(daemon);
-            return false;
-        }
-        let mut meta = [SYSCTX_TC, TC_TURN, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
-        meta[FAR] = peer.0;
-        let sent = self.endpoint.send_bytes(daemon.0, meta, &[]);
-        self.conclude(daemon, sent).is_ok()
-    }
-
-    /// Sends a message on a link; at once by the default route where the link breaks.
-    pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
-        self.direct.send(to, meta, body)?;
-        if self.direct.find(to).is_some_and(|end| end.is_silent()) {
-            self.go_back();
-        }
-        Ok(())
-    }
-
-    /// A task of another host has ended. What it sent last may still be on its way.
-    pub(crate) fn peer_ended(&mut self, state: &mut State, peer: Tid) {
-        self.heed_turns(state);
-        self.direct.asked.remove(&peer);
-        if let Ok(place) = self.direct.place(peer) {
-            match self.direct.ends[place].is_read() {
-                true => {
-                    self.direct.waits_for = Some(peer);
-                    self.direct.look(place, None);
-                }
-                // The turn was lost with a host, and something before it may have been; or the link broke.
-                false => self.direct.remove(place),
-            }
-        }
-        state.turns.links.remove(&(peer.0 as i32));
-        state.handlers.forget_repeats(peer.0 as i32);
-        self.settle_directs(state);
-    }
+/// An event of a direct link that the rest of the task has to handle.
+enum RouteEvent {
+    /// The link to a peer can be used; its descriptor.
+    Usable(Tid, i32),
+    /// The link to a peer is not used any more.
+    Ended(Tid),
+    /// The peer has exited, and its link has ended.
+    Dead(Tid),
+    /// The link was never established.
+    Unmade(Tid),
 }
 
-/// A body as it is sent.
+/// The body of a message that is sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Body<'a> {
     Bytes(&'a [u8]),
@@ -568,65 +404,40 @@ impl Body<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Environment, Task};
-    use pvm_core::proto::{ToDaemon, ToTask, TraceSettings, Welcome};
-    use pvm_fmp::ports::PortTable;
+    use crate::test_daemon::enrolled;
+    use pvm_core::proto::{Direct, ToTask};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-    /// A task that has set `PvmRouteDirect`, and its daemon's side.
-    fn member() -> (Task, pvm_link::Link) {
-        let (link, mut daemon) = pvm_link::Link::pair().unwrap();
-        let (own, tid) = (TraceSettings::default(), Tid(0x40001));
-        let welcome = Welcome { tid, parent: 0, dsig: 1, own, resource_manager: Tid::NONE };
-        let ports = PortTable::new(16).unwrap();
-        daemon.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
-        let environment = Environment::from_lookup(|_| None);
-        let (mut member, _) = Member::enter(link, &environment, None).ok().unwrap();
-        member.direct.set_route(ROUTE_DIRECT);
-        let mut task = Task::new(&environment);
-        task.member = Some(member);
-        (task, daemon)
-    }
-
-    /// For which links a daemon has been asked.
-    fn asked(daemon: &mut pvm_link::Link) -> Vec<Tid> {
-        let mut all = Vec::new();
-        while let Some((frame, _)) = daemon.receive_from_task().unwrap() {
-            if let ToDaemon::Request { request: Request::Direct(peer), .. } = frame {
-                all.push(peer);
-            }
-        }
-        all
-    }
-
     #[test]
-    fn a_link_that_has_come_unread_is_not_asked_for_again() {
-        let (mut task, mut daemon) = member();
+    fn a_link_that_has_come_is_not_requested_again() {
+        let (mut task, mut daemon) = enrolled(Tid(0x40001));
+        task.member.as_mut().unwrap().direct.set_route(ROUTE_DIRECT);
         let [one, two] = [Tid(0x80001), Tid(0x80002)];
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, _far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let direct = Direct { peer: one, calls: true, secret: None };
-        daemon.send_to_task(&ToTask::Direct(direct), &[near.as_fd()]).unwrap();
-        task.member.as_mut().unwrap().look_at_socket = false;
+        daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
+        task.member.as_mut().unwrap().cancel_socket_poll();
         for peer in [one, two, two, one] {
-            task.settle_route(peer);
+            task.update_route(peer);
         }
-        assert_eq!(asked(&mut daemon), [two]);
+        let asked = |(_, request)| if let Request::Direct(peer) = request { Some(peer) } else { None };
+        assert_eq!(daemon.requests().into_iter().filter_map(asked).collect::<Vec<_>>(), [two]);
     }
 
     #[test]
-    fn a_task_has_so_many_direct_links_and_no_more() {
-        let mut directs = Directs::within(2);
-        directs.open_asks = 1;
-        assert!(directs.may_ask() && directs.has_room());
+    fn a_task_has_no_more_direct_links_than_the_limit() {
+        let mut directs = DirectLinks::with_limit(2);
+        directs.open_requests = 1;
+        assert!(directs.may_request() && directs.has_room());
         for number in 1..=2 {
             let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
             let (socket, _) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
             let direct = Direct { peer: Tid(0x80000 + number), calls: true, secret: None };
-            directs.ends.push(End::new(&direct, socket).unwrap());
-            assert!(!directs.may_ask());
+            directs.links.push(DirectLink::new(&direct, socket).unwrap());
+            assert!(!directs.may_request());
         }
         assert!(!directs.has_room());
-        assert!(Directs::default().links_max <= LINKS_MAX);
+        assert!(DirectLinks::default().links_max <= LINKS_MAX);
     }
 }

@@ -1,27 +1,29 @@
-//! Connections that stand and carry nothing.
+//! Stalled connections: open ones that carry nothing.
 use pvm_net::Carried;
 use std::time::{Duration, Instant};
 
-/// How long nothing gets through until a link is given up.
+/// How long a connection may carry nothing until the link is given up.
 pub(super) const STALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a connection carries nothing.
+/// Measures how long a connection has carried nothing.
 #[derive(Default)]
 pub(super) struct Stall {
-    /// Since when, and what it had carried until then.
+    /// When the stall began, and what the connection had carried until then.
     since: Option<(Instant, Carried)>,
 }
 
 impl Stall {
-    pub fn ends(&mut self) {
+    /// Ends a stall.
+    pub fn reset(&mut self) {
         self.since = None;
     }
 
-    /// Whether that is too long now. While nothing is tried again there is no stall: either nothing is under way, or the
-    /// other side's system says that its task does not read. One who waits for what comes cannot know.
-    pub fn has_come(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
+    /// Returns whether a stall has lasted too long. There is no stall while the system retransmits nothing: either
+    /// nothing is under way, or the peer's system reports that its task does not read. `waits`: this task waits for
+    /// data, so that retransmissions say nothing.
+    pub fn is_expired(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
         if !carried.retries && !waits {
-            self.ends();
+            self.reset();
             return false;
         }
         let (since, before) = *self.since.get_or_insert((now, carried));

@@ -1,5 +1,6 @@
-//! Bytes from nowhere for a member of the machine: what its daemon tells it, with descriptors.
-use crate::control::{Fate, Member};
+//! Fuzz target: untrusted input from the daemon, with descriptors.
+use crate::control::Member;
+use crate::requests::Purpose;
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
@@ -10,65 +11,66 @@ use pvm_fuzz::{Source, Unstructured, part};
 use pvm_link::Link;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What takes it in.
+/// The functions that decode it.
 pub const DECODER: &[Source] = &[
     part(
         "crates/pvm-task/src/control.rs",
-        &["enter", "read_control", "handle", "answer", "meet", "deliver", "wait_for_welcome", "lose_daemon"],
+        &["enter", "read_control", "on_frame", "on_reply", "on_peer", "deliver", "wait_for_welcome", "lose_daemon"],
     ),
-    part("crates/pvm-task/src/direct/mod.rs", &["add_direct", "peer_ended"]),
-    part("crates/pvm-task/src/groups/mod.rs", &["group_arrived"]),
+    part("crates/pvm-task/src/requests.rs", &["on_reply"]),
+    part("crates/pvm-task/src/direct/routes.rs", &["on_direct_link", "on_peer_exit"]),
+    part("crates/pvm-task/src/groups/mod.rs", &["on_group"]),
 ];
 
 const OWN: Tid = Tid(0x40001);
-/// Peers of which the daemon may tell: a living one, one elsewhere, the daemon itself, the task itself,
-/// one that is not there.
+/// Tids that the daemon may name: a living task, one of another host, the daemon itself, the task itself, one that does
+/// not exist.
 const NAMES: [u32; 5] = [0x40002, 0x80001, 0x40000, OWN.0, 0x40005];
 
-/// The side of the daemon.
+/// The daemon's side.
 struct Daemon {
     link: Link,
     ports: PortTable,
     group: GroupMemory,
     /// Segment and doorbell of a task of the host.
     shown: [OwnedFd; 2],
-    /// The other ends of direct links.
+    /// The other sides of direct links.
     far: Vec<OwnedFd>,
 }
 
-/// The bytes say what the daemon says, one thing after another.
+/// Lets the bytes choose the frames of the daemon.
 pub fn task_control(bytes: &[u8]) {
-    // Ends when there are no more bytes.
-    let _ = saying(&mut Unstructured::new(bytes));
+    // It ends when there are no more bytes.
+    let _ = run(&mut Unstructured::new(bytes));
 }
 
-fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (link, far) = Link::pair().expect("sockets");
     let mut daemon = Daemon::new(far);
-    daemon.let_in(from)?;
+    daemon.send_welcome(from)?;
     let environment = Environment::from_lookup(|_| None);
-    // Whatever comes in the place of a welcome: there is an answer at once.
+    // Whatever comes in place of a welcome, enrollment ends at once.
     let Ok((mut member, _)) = Member::enter(link, &environment, None) else { return Ok(()) };
     let mut task = Task::new(&environment);
     let fates = [
-        Fate::Wanted,
-        Fate::Unheeded,
-        Fate::Introduction(Tid(NAMES[0])),
-        Fate::Introduction(Tid(NAMES[4])),
-        Fate::Wanted,
-        Fate::Direct(Tid(NAMES[0])),
+        Purpose::Caller,
+        Purpose::Ignored,
+        Purpose::Introduction(Tid(NAMES[0])),
+        Purpose::Introduction(Tid(NAMES[4])),
+        Purpose::Caller,
+        Purpose::DirectLink(Tid(NAMES[0])),
     ];
     let requests = fates.len();
     for fate in fates {
-        member.direct.open_asks += usize::from(matches!(fate, Fate::Direct(_)));
-        // One who is not heard any more has hung up.
+        member.direct.open_requests += usize::from(matches!(fate, Purpose::DirectLink(_)));
+        // The connection may have ended.
         let _ = member.request(Request::Config, fate);
     }
-    while !from.is_empty() && member.link.is_some() {
+    while !from.is_empty() && member.daemon.is_some() {
         for _ in 0..=from.arbitrary::<u8>()? % 4 {
-            daemon.say(from)?;
+            daemon.send_random(from)?;
         }
-        member.direct.waits_for = None;
+        member.direct.draining = None;
         member.read_control(&mut task.state);
         member.poll(&mut task.state);
         assert!(member.requests.len() <= requests);
@@ -83,61 +85,61 @@ impl Daemon {
         Daemon { link, ports, group: GroupMemory::new().expect("memory"), shown, far: Vec::new() }
     }
 
-    /// What comes first, a welcome in most cases.
-    fn let_in(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    /// Sends the first frames, mostly a welcome.
+    fn send_welcome(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let own = TraceSettings::default();
         let welcome =
             ToTask::Welcome(Welcome { tid: OWN, parent: 0, dsig: 1, own, resource_manager: Tid(from.arbitrary()?) });
         let ports = self.ports.descriptor().try_clone_to_owned().expect("a descriptor");
         match from.arbitrary::<u8>()? % 8 {
-            0 => self.tell(&ToTask::Refused(Code::BadVersion), &[]),
-            1 => self.tell(&welcome, &[]),
-            2 => self.tell(&ToTask::Halting, &[]),
+            0 => self.send(&ToTask::Refused(Code::BadVersion), &[]),
+            1 => self.send(&welcome, &[]),
+            2 => self.send(&ToTask::Halting, &[]),
             3 => {
                 let [segment, bell] = Blank::new().expect("memory").own;
-                self.tell(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
+                self.send(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
             }
             4 => {
                 let others = self.shown.each_ref().map(|one| one.try_clone().expect("a descriptor"));
-                self.tell(&welcome, &[ports.as_fd(), others[1].as_fd(), others[0].as_fd()]);
+                self.send(&welcome, &[ports.as_fd(), others[1].as_fd(), others[0].as_fd()]);
             }
             5 => {
                 let _ = self.link.send(from.bytes_of_some_length()?, &[]);
             }
-            _ => self.tell(&welcome, &[ports.as_fd()]),
+            _ => self.send(&welcome, &[ports.as_fd()]),
         }
-        // It waits for no more than this.
+        // The task waits no longer than until this frame.
         let refused = ToTask::Refused(Code::SysErr);
         if from.arbitrary::<u8>()? % 16 == 0 {
-            self.tell(&refused, &[]);
+            self.send(&refused, &[]);
         }
         Ok(())
     }
 
-    fn tell(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
-        // What the socket does not take never comes.
+    fn send(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
+        // What the socket does not take is lost.
         let _ = self.link.send_to_task(frame, descriptors);
     }
 
-    /// A frame, with the descriptors that belong to it or others.
-    fn say(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    /// Sends a frame, with the right descriptors or with wrong ones.
+    fn send_random(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let name = Tid(NAMES[usize::from(from.arbitrary::<u8>()?) % NAMES.len()]);
         let shown = self.shown.each_ref().map(|one| one.try_clone().expect("a descriptor"));
         match from.arbitrary::<u8>()? % 12 {
-            0 => self.tell(&ToTask::Peer(name), &[shown[0].as_fd(), shown[1].as_fd()]),
-            1 => self.tell(&ToTask::Peer(name), &[shown[1].as_fd(), shown[0].as_fd()]),
-            2 => self.tell(&ToTask::PeerGone(name), &[]),
+            0 => self.send(&ToTask::Peer(name), &[shown[0].as_fd(), shown[1].as_fd()]),
+            1 => self.send(&ToTask::Peer(name), &[shown[1].as_fd(), shown[0].as_fd()]),
+            2 => self.send(&ToTask::PeerGone(name), &[]),
             3 => {
                 let wait = from.arbitrary::<u8>()? % 9;
                 let reply = if from.arbitrary()? { Reply::Done } else { Reply::Error(Code::NoTask) };
-                self.tell(&ToTask::Reply { wait: wait.into(), reply }, &[]);
+                self.send(&ToTask::Reply { wait: wait.into(), reply }, &[]);
             }
             4 | 5 => {
                 let [ctx, tag] = [from.arbitrary::<u8>()?, from.arbitrary::<u8>()?].map(|word| i32::from(word) - 9);
                 let body = ByteBuf::from(from.bytes_of_some_length()?);
                 let enc = i32::from(from.arbitrary::<u8>()?);
                 let message = Message { src: name, dst: OWN, ctx, tag, wid: 0, enc, format: 0x0408_8841, body };
-                self.tell(&ToTask::Message(message), &[]);
+                self.send(&ToTask::Message(message), &[]);
             }
             6 => {
                 let (near, far) = std::os::unix::net::UnixStream::pair().expect("sockets");
@@ -145,9 +147,9 @@ impl Daemon {
                 self.far.push(far.into());
                 let secret = if from.arbitrary()? { Some([3; 32]) } else { None };
                 let direct = Direct { peer: name, calls: from.arbitrary()?, secret };
-                self.tell(&ToTask::Direct(direct), &[near.as_fd()]);
+                self.send(&ToTask::Direct(direct), &[near.as_fd()]);
             }
-            7 => self.tell(&ToTask::Ended(name), &[]),
+            7 => self.send(&ToTask::Ended(name), &[]),
             8 => {
                 let (choice, id) = (from.arbitrary::<u8>()? % 5, from.arbitrary::<u8>()?.into());
                 let [list, board] = [self.group.list(), self.group.board()].map(|one| one.try_clone_to_owned());
@@ -155,9 +157,9 @@ impl Daemon {
                 let all = if choice < 3 { &true_ones } else { &shown };
                 let count = usize::from(if choice < 3 { choice } else { choice - 2 });
                 let all = [all[0].as_fd(), all[1].as_fd()];
-                self.tell(&ToTask::Group { id }, &all[..count]);
+                self.send(&ToTask::Group { id }, &all[..count]);
             }
-            9 => self.tell(&ToTask::Halting, &[]),
+            9 => self.send(&ToTask::Halting, &[]),
             10 => {
                 let _ = self.link.send(from.bytes_of_some_length()?, &[]);
             }

@@ -1,4 +1,4 @@
-//! `pvm_barrier`.
+//! `pvm_barrier`. Members of one host meet in shared memory; members of several hosts meet at their daemons.
 use super::{Group, GroupWait};
 use crate::{Task, Ticket};
 use pvm_core::codes::Code;
@@ -6,42 +6,42 @@ use pvm_core::proto::{Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Refused, Sent};
 
-/// A barrier at which this task has arrived.
-pub struct Barrier {
+/// The arrival of this task at a barrier.
+pub struct BarrierArrival {
     group: Group,
-    place: Place,
+    at: ArrivedAt,
 }
 
-/// Where it has.
-enum Place {
-    /// In the memory of the group; without a wait if the barrier has opened at once.
-    Memory { generation: u32, wait: Option<GroupWait> },
-    /// By the daemon, since members live on several hosts.
+/// How the task has arrived.
+enum ArrivedAt {
+    /// In the shared memory of the group; without a wait if this arrival opened the barrier.
+    SharedMemory { generation: u32, wait: Option<GroupWait> },
+    /// Through the daemon, since the group has members on several hosts.
     Daemon(Ticket),
 }
 
-/// Stands for the size of the group at the time of the call.
+/// The count that stands for the size of the group at the time of the call.
 const ALL: i32 = -1;
 
 impl Task {
-    /// Arrives at the group's barrier. Then [`Task::poll_barrier`] until it says something, and
-    /// [`Task::end_barrier`]. `NotInGroup`; `BadParam` for a count that nobody can mean;
-    /// `Mismatch` where others wait for another count; `NoGroup` where the group is no more.
+    /// Arrives at the group's barrier. Call [`Task::poll_barrier`] until it returns a result, then
+    /// [`Task::end_barrier`]. `NotInGroup`; `BadParam` for a count below 1 other than -1; `Mismatch` if
+    /// others wait for another count; `NoGroup` if the group has ended.
     #[inline]
-    pub fn arrive(&mut self, group: &Group, count: i32) -> Result<Barrier, Code> {
-        self.is_watched_over()?;
+    pub fn begin_barrier(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
+        self.check_connected()?;
         if self.in_handler() {
             return Err(Code::NotImpl);
         }
-        let known = &group.0;
-        let stranger = if known.view.is_broken() { Code::NoGroup } else { Code::NotInGroup };
-        let instance = known.instance.ok_or(stranger)?;
-        let size = known.view.size();
+        let state = &group.0;
+        let not_member = if state.view.is_broken() { Code::NoGroup } else { Code::NotInGroup };
+        let instance = state.instance.ok_or(not_member)?;
+        let size = state.view.size();
         let need = match count {
             ALL => size.max(1),
             count => u32::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::BadParam)?,
         };
-        let arrival = match known.view.arrive(instance, need) {
+        let arrival = match state.view.arrive(instance, need) {
             Ok(arrival) => arrival,
             Err(Refused::Mismatch) => return Err(Code::Mismatch),
             Err(Refused::NotMember) => return Err(Code::NotInGroup),
@@ -51,32 +51,32 @@ impl Task {
         let generation = arrival.generation;
         if arrival.last {
             self.release(group, generation);
-            return Ok(Barrier { group: group.clone(), place: Place::Memory { generation, wait: None } });
+            return Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::SharedMemory { generation, wait: None } });
         }
-        let wait = self.wait_in(known, instance, Some(generation));
+        let wait = self.begin_group_wait(state, instance, Some(generation));
         if arrival.short {
-            self.report_short(known.id, size);
+            self.report_too_few(state.id, size);
         }
-        Ok(Barrier { group: group.clone(), place: Place::Memory { generation, wait: Some(wait) } })
+        Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::SharedMemory { generation, wait: Some(wait) } })
     }
 
-    /// The daemon knows how many there are.
+    /// Arrives through the daemon, which counts the arrivals of all hosts.
     #[cold]
-    fn arrive_by_daemon(&mut self, group: &Group, count: i32) -> Result<Barrier, Code> {
+    fn arrive_by_daemon(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
         let ticket = self.begin(Request::Barrier { group: group.0.id, count })?;
-        Ok(Barrier { group: group.clone(), place: Place::Daemon(ticket) })
+        Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::Daemon(ticket) })
     }
 
-    /// The barrier is behind this task, whatever came of it.
+    /// Ends an arrival, whatever its result.
     #[inline]
-    pub fn end_barrier(&mut self, barrier: Barrier) {
-        match barrier.place {
-            Place::Memory { wait, .. } => wait.into_iter().for_each(|wait| self.end_group_wait(wait)),
-            Place::Daemon(ticket) => self.forget(ticket),
+    pub fn end_barrier(&mut self, barrier: BarrierArrival) {
+        match barrier.at {
+            ArrivedAt::SharedMemory { wait, .. } => wait.into_iter().for_each(|wait| self.end_group_wait(wait)),
+            ArrivedAt::Daemon(ticket) => self.forget(ticket),
         }
     }
 
-    /// Wakes those who sleep at a barrier that has opened.
+    /// Wakes the members that sleep at a barrier that has opened.
     #[inline]
     fn release(&mut self, group: &Group, generation: u32) {
         for tid in group.0.view.sleepers(generation) {
@@ -84,37 +84,43 @@ impl Task {
         }
     }
 
-    /// Rings another task, should it sleep.
+    /// Rings another task of this host if it sleeps.
     pub fn wake(&mut self, tid: u32) {
         let Some(member) = &mut self.member else { return };
         let near = Tid(tid).host() == member.tid.host() && tid != member.tid.0;
         if near && member.endpoint.wake(tid) == Sent::RingByDaemon {
             member.send(&ToDaemon::Ring(Tid(tid)));
-            // The next time its doorbell is at hand.
+            // Once introduced, this task can ring the other one itself.
             member.introduce(Tid(tid));
         }
     }
 
+    /// Tells the daemon that the group had fewer members than the barrier needs: only the daemon knows
+    /// whether the missing members have gone.
     #[cold]
-    fn report_short(&mut self, group: u64, size: u32) {
+    fn report_too_few(&mut self, group: u64, size: u32) {
         if let Some(member) = &mut self.member {
             member.send(&ToDaemon::CheckBarrier { group, size });
         }
     }
 
-    /// What has become of a barrier; `None` while others are missing. When it can no longer be
-    /// reached: `NoTask`, or `NoGroup` in a group that has ended with that.
+    /// Returns the result of a barrier; `None` while members are missing. If the barrier can no longer open:
+    /// `NoTask`, or `NoGroup` if the group has ended with it.
     #[inline]
-    pub fn poll_barrier(&mut self, barrier: &Barrier) -> Option<Result<(), Code>> {
-        let known = &barrier.group.0;
-        let generation = match &barrier.place {
-            Place::Memory { generation, .. } => *generation,
-            Place::Daemon(ticket) => return self.poll_reply(ticket).map(|answer| answer.map(|_| ())),
+    pub fn poll_barrier(&mut self, barrier: &BarrierArrival) -> Option<Result<(), Code>> {
+        let state = &barrier.group.0;
+        let generation = match &barrier.at {
+            ArrivedAt::SharedMemory { generation, .. } => *generation,
+            ArrivedAt::Daemon(ticket) => return self.poll_reply(ticket).map(|answer| answer.map(|_| ())),
         };
-        match known.view.passed(generation) {
+        match state.view.passed(generation) {
             Some(Ok(())) => Some(Ok(())),
-            Some(Err(_)) => Some(Err(known.loss())),
-            None => self.is_watched_over().err().map(Err),
+            Some(Err(_)) => Some(Err(state.loss())),
+            None => self.check_connected().err().map(Err),
         }
     }
 }
+
+#[cfg(test)]
+#[path = "barrier_tests.rs"]
+mod tests;

@@ -1,9 +1,9 @@
-//! Shares that are used where they lie, without a copy.
+//! Shares that are used in place, without a copy.
 use crate::message::{Large, Message};
 use crate::receive::Target;
 use pvm_fmp::{Arrival, INLINE_BYTES_MAX, Offer, OfferMissed, Remote};
 
-/// A share to be used piece by piece: no memory for it, and none of the time that a copy takes.
+/// A share that is used piece by piece, where the sender put it: it needs no memory and no copy.
 pub struct InPlace<'a> {
     bytes: usize,
     done: usize,
@@ -11,16 +11,16 @@ pub struct InPlace<'a> {
 }
 
 impl<'a> InPlace<'a> {
-    /// A share of so many bytes. `each` is given the place of a piece in the share (a multiple of
-    /// 64), its first byte and its length, in order, from the first byte of the share to its last.
-    /// During the call the piece can be read; a sender that breaks the rules may change it
-    /// meanwhile. A share of another length, or a failure in its place, is not used at all. A
-    /// sender that dies over its share may leave a part of it used: then there is no share.
+    /// Returns a share of that length. `each` is called with the offset of a piece in the share (a multiple of 64),
+    /// a pointer to it and its length, for all pieces in order. During the call the piece can be read; a sender
+    /// that breaks the rules may change it meanwhile. A share of another length, or a failure in place of a share,
+    /// is not used at all. If the sender dies while it sends its share, a part of it may have been used; then there
+    /// is no share.
     pub fn new(bytes: usize, each: &'a mut dyn FnMut(usize, *const u8, usize)) -> InPlace<'a> {
         InPlace { bytes, done: 0, each }
     }
 
-    /// Bytes of the share.
+    /// Returns the length of the share in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -29,7 +29,7 @@ impl<'a> InPlace<'a> {
         wid >= 0 && len == self.bytes
     }
 
-    /// What was used already, while the share was still being written, is not used again.
+    /// Uses the part of a body that has not been used while the share was still being written.
     fn use_slice(&mut self, body: &[u8]) {
         let rest = &body[self.done..];
         (self.each)(self.done, rest.as_ptr(), rest.len());
@@ -96,7 +96,7 @@ mod tests {
         Message { wid, large: body, ..Message::vacant() }
     }
 
-    /// Where pieces began and how long they were.
+    /// Returns the offsets and lengths of the pieces that are used.
     fn used(message: &Message, bytes: usize, done: usize) -> Vec<(usize, usize)> {
         let mut pieces = Vec::new();
         let mut each = |at: usize, _: *const u8, bytes: usize| pieces.push((at, bytes));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_queued_is_used_from_where_it_was_left() {
+    fn a_queued_share_is_used_from_where_its_use_stopped() {
         assert_eq!(used(&message(0, Large::Bytes(vec![0; 1000])), 1000, 0), [(0, 1000)]);
         assert_eq!(used(&message(0, Large::Bytes(vec![0; 1000])), 1000, 640), [(640, 360)]);
         assert_eq!(used(&Message { small: vec![0; 8], ..message(0, Large::None) }, 8, 0), [(0, 8)]);

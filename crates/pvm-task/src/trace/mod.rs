@@ -1,8 +1,8 @@
-//! Traces that a task makes of its own calls (contract 1.6, 2.9, 2.12).
+//! The trace that a task makes of its own calls (contract 1.6, 2.9, 2.12).
 //!
-//! Whether anything is traced, [`Task::traces`] says; who calls asks that first. Records become
-//! messages to the collector, which wait in a queue until [`Task::send_traces`] has sent them: the
-//! first one may have to wait until the daemon has introduced the collector.
+//! [`Task::traces`] returns whether anything is traced; callers ask it first. Records become messages to the
+//! collector. They wait in a queue until [`Task::send_traces`] has sent them: the first one may have to wait until
+//! the daemon has introduced the collector.
 mod tally;
 mod user;
 
@@ -19,46 +19,46 @@ use std::collections::VecDeque;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tally::Tally;
 
-/// `PvmTraceOptions`: a record of each event.
+/// `PvmTraceOptions`: trace a record of each event.
 const FULL: i32 = 1;
-/// How often each event came, and how long it took.
+/// `PvmTraceOptions`: trace how often each event came, and how long it took.
 const TIME: i32 = 2;
-/// How often each event came.
+/// `PvmTraceOptions`: trace how often each event came.
 const COUNT: i32 = 3;
 
-/// The time of day.
+/// Returns the time of day.
 pub fn stamp() -> Stamp {
     Stamp::since_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Where traces go.
-type Place = (i32, i32, i32);
+/// The collector of traces: tid, context, tag.
+type Collector = (i32, i32, i32);
 
-fn place(own: &TraceSettings) -> Place {
+fn collector(own: &TraceSettings) -> Collector {
     (own.trace_tid, own.trace_ctx, own.trace_tag)
 }
 
-/// What a task remembers of its traces.
+/// The trace of a task, as far as it has not been sent.
 #[derive(Default)]
 pub(crate) struct Tracer {
-    /// For whom `described` holds.
-    place: Place,
+    /// The collector that has been sent what is in `described`.
+    collector: Collector,
     described: Described,
-    /// Records that wait until there are `trace_buffer` bytes of them.
+    /// Records that wait until they fill `trace_buffer` bytes.
     buffer: Vec<u8>,
-    /// Messages that are ready.
-    ready: VecDeque<(Place, Vec<u8>)>,
+    /// Messages that are ready to be sent.
+    ready: VecDeque<(Collector, Vec<u8>)>,
     tally: Tally,
-    /// Told when somebody else changes the settings.
+    /// Called when the daemon or another task changes the settings.
     pub changed: Option<fn()>,
 }
 
 impl Tracer {
-    /// Adds a record; `buffer_bytes` is how much may wait.
-    fn add(&mut self, to: Place, record: &Record, buffer_bytes: usize) {
-        if self.place != to {
+    /// Adds a record. `buffer_bytes`: how much may wait.
+    fn add(&mut self, to: Collector, record: &Record, buffer_bytes: usize) {
+        if self.collector != to {
             self.flush();
-            (self.place, self.described) = (to, Described::default());
+            (self.collector, self.described) = (to, Described::default());
         }
         let describe = self.described.first(record.event, record.moment);
         if buffer_bytes == 0 {
@@ -77,23 +77,23 @@ impl Tracer {
         }
     }
 
-    /// What waits becomes a message.
+    /// Makes a message of the records that wait.
     fn flush(&mut self) {
         if !self.buffer.is_empty() {
             write_int(&mut self.buffer, mark::BUFFER_END);
-            self.ready.push_back((self.place, std::mem::take(&mut self.buffer)));
+            self.ready.push_back((self.collector, std::mem::take(&mut self.buffer)));
         }
     }
 }
 
 /// Traces.
 impl Task {
-    /// Whether any event of this task is traced.
+    /// Returns whether any event of this task is traced.
     pub fn traces(&self) -> bool {
         self.is_connected() && self.has_collector() && all().any(|event| event.chosen_by(self.own_mask()))
     }
 
-    /// Whether that event is traced.
+    /// Returns whether that event is traced.
     pub fn traces_event(&self, event: Event) -> bool {
         self.is_connected() && self.has_collector() && event.chosen_by(self.own_mask())
     }
@@ -102,19 +102,19 @@ impl Task {
         &self.state.settings.own.mask
     }
 
-    /// Somebody else collects, and it is said how. Nobody traces to himself.
+    /// Returns whether another task collects traces, in a known form. No task traces to itself.
     fn has_collector(&self) -> bool {
         let own = &self.state.settings.own;
         own.trace_tid > 0 && own.trace_tid != self.own_tid() && (FULL..=COUNT).contains(&own.trace_options)
     }
 
-    /// `changed` is called when the daemon or another task changes what is traced.
+    /// Has `changed` called when the daemon or another task changes what is traced.
     pub fn watch_trace_settings(&mut self, changed: fn()) {
         self.state.tracer.changed = Some(changed);
     }
 
-    /// Tells of an event, whose values are in the order of the list of events. `since` is when the
-    /// function began, where the moment is its exit.
+    /// Traces an event. Its values are in the order of the list of events. `since`: when the function began, if the
+    /// moment is its exit.
     pub fn trace(&mut self, event: Event, moment: Moment, at: Stamp, since: Option<Instant>, values: Vec<Value>) {
         let tid = self.tid().unwrap_or(Tid::NONE);
         let own = &self.state.settings.own;
@@ -123,12 +123,12 @@ impl Task {
             _ => {
                 let buffer_bytes = usize::try_from(own.trace_buffer).unwrap_or(0);
                 let record = Record { event, moment, stamp: at, tid, values };
-                self.state.tracer.add(place(own), &record, buffer_bytes);
+                self.state.tracer.add(collector(own), &record, buffer_bytes);
             }
         }
     }
 
-    /// The task is about to leave: what was only counted is told now, what waits is made ready.
+    /// Makes all traces ready before the task leaves, among them those that were only counted.
     pub fn finish_traces(&mut self) {
         if self.has_collector() {
             let tid = self.tid().unwrap_or(Tid::NONE);
@@ -141,13 +141,13 @@ impl Task {
             };
             if let Some((event, values)) = told {
                 let record = Record { event, moment: Moment::Once, stamp: stamp(), tid, values };
-                self.state.tracer.add(place(own), &record, 0);
+                self.state.tracer.add(collector(own), &record, 0);
             }
         }
         self.state.tracer.flush();
     }
 
-    /// Sends what is ready. `Again` as with other sends. Without a daemon it is dropped.
+    /// Sends what is ready. `Again` as with other sends. Without a daemon traces are dropped.
     pub fn send_traces(&mut self) -> Submit {
         while let Some(((to, ctx, tag), body)) = self.state.tracer.ready.pop_front() {
             match self.send_body(Tid(to as u32), ctx, tag, 0, &body) {
@@ -155,18 +155,18 @@ impl Task {
                     self.state.tracer.ready.push_front(((to, ctx, tag), body));
                     return Submit::Again;
                 }
-                // A collector that is gone, or for which there is no room, misses it.
+                // A collector that is gone, or for which there is no room, misses the trace.
                 Ok(Submit::Done) | Err(_) => {}
             }
         }
         Submit::Done
     }
 
-    /// Sends the active send buffer as an event of the program's own, if somebody collects those.
+    /// Sends the active send buffer as an event of the program, if those are collected.
     #[cold]
     pub(crate) fn send_user_event(&mut self) -> Result<Submit, Code> {
         let own = &self.state.settings.own;
-        let (to, ctx, tag) = place(own);
+        let (to, ctx, tag) = collector(own);
         let message = self.state.store.sending()?;
         if to <= 0 || !Event::UserDefined.chosen_by(&own.mask) {
             return Ok(Submit::Done);

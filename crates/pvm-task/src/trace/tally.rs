@@ -1,16 +1,16 @@
-//! Events that are counted and timed only.
+//! Counts and times of events that are not traced one by one.
 use pvm_core::events::{EVENTS, Event, all};
 use pvm_core::trace::{Stamp, Value};
 use std::time::Duration;
 
-/// What is known of one kind of event.
+/// The count and time of one kind of event.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     count: i32,
     time: Duration,
 }
 
-/// Counts and times by event.
+/// Counts and times, by event.
 pub struct Tally([Sum; EVENTS.len()]);
 
 impl Default for Tally {
@@ -20,25 +20,25 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// An event came; `time` is how long its function took. Begin and end count as two, as in PVM 3.4.
+    /// Counts an event. `time`: how long its function took. Begin and end count as two, as in PVM 3.4.
     pub fn add(&mut self, event: Event, time: Option<Duration>) {
         let sum = &mut self.0[event as usize];
         sum.count = sum.count.saturating_add(1);
         sum.time += time.unwrap_or_default();
     }
 
-    /// The values of a record of counts.
+    /// Returns the values of a record of counts.
     pub fn counts(&self) -> Vec<Value> {
         let [number, names, _, _, counts] = self.values();
         vec![number, names, counts]
     }
 
-    /// The values of a record of times.
+    /// Returns the values of a record of times.
     pub fn times(&self) -> Vec<Value> {
         self.values().into()
     }
 
-    /// How many events, their names, seconds, microseconds, counts.
+    /// Returns the number of events, their names, seconds, microseconds and counts.
     fn values(&self) -> [Value; 5] {
         let seen: Vec<(Event, Sum)> =
             all().map(|event| (event, self.0[event as usize])).filter(|(_, sum)| sum.count > 0).collect();

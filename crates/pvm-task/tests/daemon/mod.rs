@@ -1,4 +1,4 @@
-//! As much of a daemon as tests of tasks need: lets tasks in, introduces them, tells of deaths.
+//! A small daemon for tests of tasks: it enrolls and introduces tasks, and notifies them of exits.
 use pvm_core::codes::{Code, DSIG_X86_64};
 use pvm_core::encoding::Writer;
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
@@ -20,7 +20,7 @@ struct Client {
     link: Link,
     descriptors: [OwnedFd; 2],
     introduced: Vec<Tid>,
-    /// Notifies of ends: whose, context, tag.
+    /// Registered notifies of exits: tid, context, tag.
     watched: Vec<(Tid, i32, i32)>,
 }
 
@@ -32,7 +32,7 @@ struct Daemon {
     next: u32,
 }
 
-/// A daemon in a thread of its own; ends with this value.
+/// A daemon in a thread of its own, which ends with this value.
 pub struct Running {
     directory: PathBuf,
     stop: Option<OwnedFd>,
@@ -54,7 +54,7 @@ impl Running {
         Running { directory, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// An environment that leads to this daemon.
+    /// Returns an environment with the path of this daemon's socket.
     pub fn environment(&self) -> Environment {
         let socket = self.directory.join("socket");
         let tmp = self.directory.clone();
@@ -65,7 +65,7 @@ impl Running {
         })
     }
 
-    /// The daemon dies.
+    /// Ends the daemon.
     pub fn kill(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -139,7 +139,7 @@ impl Daemon {
                     rustix::io::write(&client.descriptors[1], &1u64.to_ne_bytes()).unwrap();
                 }
                 Ok(Some((ToDaemon::Message(message), _))) => {
-                    // Sent back, so that a test sees it.
+                    // The message is returned, so that a test can check it.
                     self.send(at, &ToTask::Message(Message { src: Tid::DAEMON, ..message }));
                 }
                 Ok(Some(_)) => panic!("not expected"),
@@ -156,7 +156,7 @@ impl Daemon {
                 Some(Reply::Done)
             }
             Request::NewContext => Some(Reply::Int(0x40001)),
-            // Never answered: a request that waits.
+            // Never answered, for tests of a request that waits.
             Request::RecvInfo { .. } => None,
             Request::PutInfo { message, .. } => Some(Reply::Info(message)),
             Request::SetOwn(_) => Some(Reply::Done),
@@ -183,7 +183,7 @@ impl Daemon {
     }
 
     fn send(&mut self, at: usize, frame: &ToTask) {
-        // A task that has just died is found by its socket.
+        // The end of a task is noticed when its socket is read.
         let _ = self.clients[at].link.send_to_task(frame, &[]);
         self.ports.frame_sent(self.clients[at].tid.0);
     }

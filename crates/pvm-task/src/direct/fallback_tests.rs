@@ -1,4 +1,4 @@
-//! Two tasks of two hosts, with daemons that do no more than carry, and links that break at any moment.
+//! Two tasks of two hosts, with daemons that only relay, and links that break at any moment.
 use super::*;
 use crate::Environment;
 use crate::types::{ANY, Filter, Kind, Submit};
@@ -20,7 +20,7 @@ struct Side {
     received: i32,
 }
 
-/// What a daemon carries.
+/// The messages that a daemon relays.
 #[derive(Default)]
 struct Load(Vec<(Meta, Vec<u8>)>);
 
@@ -37,7 +37,7 @@ impl Sink for Load {
                 remote.read(0, &mut bytes);
                 bytes
             }
-            Arrival::Offer(_) => panic!("nobody waits for one"),
+            Arrival::Offer(_) => panic!("no receive is posted"),
         };
         self.0.push((meta, bytes));
     }
@@ -78,21 +78,21 @@ impl Side {
     }
 
     fn progress(&mut self) {
-        self.member().look_at_socket = true;
-        // Who is about to sleep looks well.
-        self.task.prepare_sleep();
+        self.member().request_socket_poll();
+        // A task that is about to sleep polls everything.
+        self.task.prepare_park();
         self.task.progress();
-        self.task.rise();
+        self.task.unpark();
     }
 
-    /// Sends the next message of so many bytes.
+    /// Sends the next message.
     fn send(&mut self, bytes: usize) {
         let (to, tag) = (self.peer(), self.sent);
         assert_eq!(self.task.psend(to.0 as i32, tag, &vec![tag as u8; bytes]), Ok(Submit::Done));
         self.sent += 1;
     }
 
-    /// Receives what is there; it must be what comes next.
+    /// Receives what is there, which must be in order.
     fn receive(&mut self) {
         let mut data = vec![0; 300_000];
         let filter = Filter { src: ANY, tag: ANY, ctx: 0 };
@@ -106,10 +106,10 @@ impl Side {
 
     fn has_link(&mut self) -> bool {
         let peer = self.peer();
-        self.member().direct.place(peer).is_ok()
+        self.member().direct.position(peer).is_ok()
     }
 
-    /// The socket of the link.
+    /// Returns the socket of the link.
     fn socket(&mut self) -> Option<OwnedFd> {
         let peer = self.peer();
         Some(self.member().direct.find(peer)?.fd().try_clone_to_owned().unwrap())
@@ -124,7 +124,7 @@ impl Both {
         Both(TIDS.map(Side::new))
     }
 
-    /// The daemons carry what has come from that side.
+    /// Has the daemons relay what has come from one side.
     fn carry(&mut self, from: usize) {
         let mut load = Load::default();
         self.0[from].daemon.poll_through(TIDS[from].0, &mut load);
@@ -132,12 +132,12 @@ impl Both {
         for (mut meta, body) in load.0 {
             assert_eq!(meta[FAR], receiver.0);
             meta[FAR] = sender.0;
-            // The receiver looks anyway.
+            // The receiver polls anyway.
             let _ = self.0[1 - from].daemon.send_bytes(receiver.0, meta, &body).unwrap();
         }
     }
 
-    /// The daemons make a link.
+    /// Has the daemons make a link.
     fn link(&mut self, secret: Option<[u8; 32]>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -149,11 +149,11 @@ impl Both {
         }
     }
 
-    /// All that is under way arrives.
+    /// Receives all that is under way.
     fn settle(&mut self) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while (self.0[0].received, self.0[1].received) != (self.0[1].sent, self.0[0].sent) {
-            assert!(Instant::now() < end, "lost: {} of {}", self.0[1].received, self.0[0].sent);
+            assert!(Instant::now() < deadline, "lost: {} of {}", self.0[1].received, self.0[0].sent);
             for side in 0..2 {
                 self.0[side].receive();
                 self.carry(side);
@@ -161,17 +161,17 @@ impl Both {
         }
     }
 
-    /// Both use the link in both directions.
+    /// Returns both sides with a link that they use in both directions.
     fn linked(secret: Option<[u8; 32]>) -> Both {
         let mut both = Both::new();
         both.link(secret);
-        let end = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         let carries = |side: &mut Side| {
             let peer = side.peer();
-            side.member().direct.find(peer).is_some_and(|end| end.carries && end.is_read())
+            side.member().direct.find(peer).is_some_and(|link| link.carries && link.is_reading())
         };
         while !both.0.iter_mut().all(carries) {
-            assert!(Instant::now() < end);
+            assert!(Instant::now() < deadline);
             for side in 0..2 {
                 both.0[side].receive();
                 both.carry(side);
@@ -187,14 +187,14 @@ fn kill(socket: &OwnedFd) {
 }
 
 #[test]
-fn what_a_broken_link_has_not_delivered_comes_by_the_default_route_once() {
+fn what_a_broken_link_has_not_delivered_comes_once_by_the_default_route() {
     for secret in [None, Some([7; 32])] {
         for killer in 0..2 {
             let mut both = Both::linked(secret);
             both.0[0].send(100);
             both.0[1].receive();
             assert_eq!(both.0[1].received, 1, "by the link");
-            // Not acknowledged, but taken in; then some that lie in the socket, and more than that takes.
+            // Not acknowledged, but received in; then some that lie in the socket, and more than that takes.
             [100, 20_000, 0].into_iter().for_each(|bytes| both.0[0].send(bytes));
             both.0[1].receive();
             for _ in 0..100 {
@@ -210,24 +210,24 @@ fn what_a_broken_link_has_not_delivered_comes_by_the_default_route_once() {
 }
 
 #[test]
-fn a_link_that_one_side_has_lost_before_it_knew_of_the_other_loses_nothing() {
+fn a_link_that_breaks_before_one_side_uses_it_loses_nothing() {
     for secret in [None, Some([7; 32])] {
         let mut both = Both::new();
         both.link(secret);
-        let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|end| end.carries);
-        let end = Instant::now() + Duration::from_secs(20);
+        let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|link| link.carries);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while !carries(&mut both.0[1]) {
-            assert!(Instant::now() < end);
+            assert!(Instant::now() < deadline);
             both.0[0].receive();
             both.0[1].receive();
-            if both.0[0].member().direct.find(TIDS[1]).is_some_and(|end| end.is_mutual()) {
+            if both.0[0].member().direct.find(TIDS[1]).is_some_and(|link| link.is_established()) {
                 // The other side was quicker: try again.
                 both = Both::new();
                 both.link(secret);
             }
         }
         (0..3).for_each(|_| both.0[1].send(100));
-        assert!(!both.0[0].member().direct.find(TIDS[1]).unwrap().is_mutual());
+        assert!(!both.0[0].member().direct.find(TIDS[1]).unwrap().is_established());
         kill(&both.0[0].socket().unwrap());
         both.settle();
         for _ in 0..2 {
@@ -270,7 +270,7 @@ fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_task_that_leaves_has_what_nobody_has_acknowledged_carried_by_its_daemon() {
+fn a_task_that_leaves_has_its_unacknowledged_messages_relayed_by_its_daemon() {
     for (bytes, count) in [(100, 3), (200_000, 60)] {
         let mut both = Both::linked(None);
         (0..count).for_each(|_| both.0[0].send(bytes));
@@ -278,16 +278,16 @@ fn a_task_that_leaves_has_what_nobody_has_acknowledged_carried_by_its_daemon() {
         (0..count).for_each(|_| both.0[0].send(bytes));
         let begin = Instant::now();
         both.0[0].task.hand_over();
-        assert!(begin.elapsed() < TAKING_MAX, "it waits for nobody");
+        assert!(begin.elapsed() < ACKNOWLEDGEMENT_WAIT_MAX, "it does not wait");
         let socket = both.0[0].socket();
         both.carry(0);
-        // The daemon says that this was all.
+        // The daemon ends the link.
         if let Some(socket) = socket {
             rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
         }
-        let end = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while both.0[1].received < 2 * count {
-            assert!(Instant::now() < end, "lost: {} of {}", both.0[1].received, 2 * count);
+            assert!(Instant::now() < deadline, "lost: {} of {}", both.0[1].received, 2 * count);
             both.0[1].receive();
         }
         both.0[1].receive();
@@ -296,7 +296,7 @@ fn a_task_that_leaves_has_what_nobody_has_acknowledged_carried_by_its_daemon() {
 }
 
 #[test]
-fn who_sends_on_after_the_receivers_end_loses_nothing_of_its_own() {
+fn a_send_after_the_end_of_the_receiver_does_no_harm() {
     let mut both = Both::linked(None);
     let tid = both.0[1].task.own_tid();
     both.0[0].send(100);
@@ -304,32 +304,32 @@ fn who_sends_on_after_the_receivers_end_loses_nothing_of_its_own() {
     rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
     both.0[0].receive();
     assert!(!both.0[0].has_link());
-    let taken = &both.0[0].task.state.turns.links[&tid];
-    assert!(taken.ended);
+    let received = &both.0[0].task.state.route_switches.received[&tid];
+    assert!(received.ended);
     both.0[0].send(100);
 }
 
 #[test]
-fn a_link_is_asked_for_again_after_ever_longer_pauses() {
-    let mut again = Again::default();
-    assert!(!again.may_ask());
-    // One that never was used is not asked for twice.
-    again.broke(false);
-    assert!(!again.may_ask() && again.at.is_none());
+fn a_link_is_requested_again_after_ever_longer_pauses() {
+    let mut backoff = Backoff::default();
+    assert!(!backoff.may_request());
+    // A link that was never used is not requested twice.
+    backoff.on_break(false);
+    assert!(!backoff.may_request() && backoff.at.is_none());
     let mut pauses = Vec::new();
     for _ in 0..12 {
-        again.broke(true);
-        pauses.push(again.pause);
-        assert!(!again.may_ask());
+        backoff.on_break(true);
+        pauses.push(backoff.pause);
+        assert!(!backoff.may_request());
     }
     assert_eq!((pauses[0], pauses[1], pauses[11]), (PAUSE_FIRST, 2 * PAUSE_FIRST, PAUSE_MAX));
-    again.at = Some(Instant::now());
-    assert!(again.may_ask());
-    again.asked();
-    assert!(!again.may_ask());
-    // After one that broke, also one that did not come to be.
-    again.broke(false);
-    assert!(again.at.is_some());
+    backoff.at = Some(Instant::now());
+    assert!(backoff.may_request());
+    backoff.requested();
+    assert!(!backoff.may_request());
+    // After a link has broken, one that was not made is requested again too.
+    backoff.on_break(false);
+    assert!(backoff.at.is_some());
 }
 
 #[test]
@@ -337,21 +337,21 @@ fn a_link_on_which_nothing_gets_through_is_given_up_and_one_with_a_slow_receiver
     let mut both = Both::linked(None);
     (0..80).for_each(|_| both.0[0].send(200_000));
     let now = Instant::now();
-    let end = both.0[0].member().direct.find(TIDS[1]).unwrap();
-    assert!(!end.has_stalled(false, now) && !end.has_stalled(false, now + Duration::from_secs(3600)));
+    let link = both.0[0].member().direct.find(TIDS[1]).unwrap();
+    assert!(!link.has_stalled(false, now) && !link.has_stalled(false, now + Duration::from_secs(3600)));
     both.settle();
 }
 
 #[test]
-fn who_only_sends_keeps_little_while_the_other_side_takes_it() {
+fn a_task_that_only_sends_queues_little_while_the_peer_reads() {
     for bytes in [100, 10_000] {
         let mut both = Both::linked(None);
         let (mut most, mut count) = (0, 0);
         for _ in 0..3000 {
             both.0[0].send(bytes);
             both.0[1].receive();
-            let kept = &both.0[0].member().direct.find(TIDS[1]).unwrap().kept;
-            (most, count) = (most.max(kept.bytes()), count.max(kept.len()));
+            let queue = &both.0[0].member().direct.find(TIDS[1]).unwrap().queue;
+            (most, count) = (most.max(queue.bytes()), count.max(queue.len()));
         }
         assert!(most <= 2 << 20 && count <= 1100, "{most} bytes, {count} messages");
     }

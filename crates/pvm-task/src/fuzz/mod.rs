@@ -1,10 +1,10 @@
-//! Bytes from nowhere, for what a task reads of others (docs/testing.md).
+//! Fuzz targets: untrusted input from other tasks and daemons (docs/testing.md).
 mod control;
 
 use crate::direct::Body;
-use crate::direct::end::{End, News, Wanted};
-use crate::direct::kept::{Copy, Message};
-use crate::message::Place;
+use crate::direct::link::{DirectLink, PostedReceive, ReadOutcome};
+use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+use crate::message::SlotState;
 use crate::output::Output;
 use crate::receive::Envelope;
 use crate::types::{ANY, Filter, Kind};
@@ -20,7 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// What this crate reads.
+/// The decoders of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "unpack",
@@ -55,18 +55,18 @@ pub const TARGETS: &[Target] = &[
         name: "direct-link",
         run: direct_link,
         decoder: &[part(
-            "crates/pvm-task/src/direct/end.rs",
+            "crates/pvm-task/src/direct/link.rs",
             &[
                 "read",
                 "read_frames",
-                "go_on",
-                "read_straight",
+                "continue_message",
+                "read_posted",
                 "parts_of",
                 "envelope",
-                "turn",
-                "say_hello",
+                "on_route_switch",
+                "send_hello",
                 "interest",
-                "acknowledged",
+                "on_acknowledgement",
             ],
         )],
     },
@@ -74,11 +74,11 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "child-output",
         run: child_output,
-        decoder: &[part("crates/pvm-task/src/output.rs", &["arrived", "text", "end", "mark", "report", "takes"])],
+        decoder: &[part("crates/pvm-task/src/output.rs", &["on_message", "text", "end", "mark", "report", "takes"])],
     },
 ];
 
-/// Bytes that a socket takes without anybody reading.
+/// How much a socket takes while nothing is read, in bytes.
 const ROOM_BYTES: usize = 32 << 10;
 
 const KINDS: [Kind; 11] = [
@@ -95,9 +95,9 @@ const KINDS: [Kind; 11] = [
     Kind::Ulong,
 ];
 
-/// A message with any body in any encoding, unpacked in any way.
+/// Unpacks a message with any body in any encoding in any way.
 fn unpack(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // It ends when there are no more bytes.
     let _ = unpacking(bytes);
 }
 
@@ -112,20 +112,20 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
         4 => from.arbitrary()?,
         _ => Format::NATIVE.signature(),
     };
-    let entry = task.state.store.take_entry(Place::Buffer);
-    let message = &mut task.state.store.table[entry as usize];
+    let slot = task.state.store.take_slot(SlotState::Buffer);
+    let message = &mut task.state.store.table[slot as usize];
     (message.enc, message.format) = (enc, format);
     message.set_body(body.to_vec());
-    let mid = entry as i32 + 1;
+    let mid = slot as i32 + 1;
     task.set_receive_buffer(mid).expect("it is there");
     while !from.is_empty() {
         let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
         let count = usize::from(from.arbitrary::<u16>()?) % 3000;
-        // Longs of 32 bits that a one-call receive has converted are longer than before.
+        // Longs of 32 bits are longer after a one-call receive has converted them.
         let bytes = task.state.store.receiving().expect("one is active").len();
         match from.arbitrary::<u8>()? % 9 {
             8 => {
-                // What a receive by one call does with a message of another kind of host.
+                // As a one-call receive does with a message of another format.
                 let message = task.state.store.receiving().expect("one is active");
                 if message.is_foreign_raw() {
                     let result = message.make_native(kind);
@@ -166,7 +166,7 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// The variables of a task, a line each.
+/// Reads the environment variables of a task, one per line.
 fn task_variables(bytes: &[u8]) {
     let names = ["PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMTASKDEBUG", "PVM_TMP", "PVM_VMID"];
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
@@ -178,7 +178,7 @@ fn task_variables(bytes: &[u8]) {
     assert!(!task.is_enrolled());
 }
 
-/// What another task may do with its end of a direct link.
+/// Lets another task do anything with its side of a direct link.
 fn direct_link(bytes: &[u8]) {
     let _ = on_the_link(&mut Unstructured::new(bytes));
 }
@@ -193,7 +193,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         None => Link::clear(far),
         Some(secret) => other_side(far, secret, direct.calls),
     });
-    let mut end = End::new(&direct, near).expect("a link");
+    let mut end = DirectLink::new(&direct, near).expect("a link");
     let mut sent = 0;
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 10 {
@@ -203,16 +203,16 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
                 let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
                 let taken = if body.len() % 2 == 0 { sent } else { body.len() as u32 % 4 };
-                say(&mut far, &[&End::head(meta, body.len(), taken)[..], &body].concat());
+                say(&mut far, &[&DirectLink::header(meta, body.len(), taken)[..], &body].concat());
             }
-            4 => say(&mut far, &End::head([0; 6], from.arbitrary::<u32>()? as usize, sent)),
+            4 => say(&mut far, &DirectLink::header([0; 6], from.arbitrary::<u32>()? as usize, sent)),
             5 => {
-                end.turn();
+                end.on_route_switch();
                 let meta = [0, 5, 0, 0, 0, 0];
-                let mut body = Copy::reserve(Body::Bytes(&[5; 100]), &mut end.kept.spares).expect("memory");
+                let mut body = QueuedBody::reserve(Body::Bytes(&[5; 100]), &mut end.queue.pool).expect("memory");
                 body.fill(Body::Bytes(&[5; 100]));
-                let written = end.kept.all_written() && end.write(meta, body.body());
-                end.keep(Message { meta, body, length: 100 }, written);
+                let written = end.queue.all_written() && end.write(meta, body.body());
+                end.enqueue(QueuedMessage { meta, body, length: 100 }, written);
                 sent += u32::from(written);
                 let count: u32 = from.arbitrary::<u8>()?.into();
                 say(&mut far, &Link::frame_head(3, &(count % 8).to_le_bytes(), 0));
@@ -221,16 +221,21 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             7 => {
                 let mut room = vec![0; usize::from(from.arbitrary::<u16>()?)];
                 let filter = Filter { src: ANY, tag: from.arbitrary::<u8>()?.into(), ctx: 0 };
-                let is_special = |envelope: &Envelope| envelope.tag == 7;
-                let mut wanted =
-                    Wanted { filter: &filter, own: 1, room: &mut room, is_special: &is_special, found: None };
-                if end.read(&mut Vec::new(), Some(&mut wanted), &mut News::default()).is_err() {
+                let is_intercepted = |envelope: &Envelope| envelope.tag == 7;
+                let mut wanted = PostedReceive {
+                    filter: &filter,
+                    own: 1,
+                    room: &mut room,
+                    is_intercepted: &is_intercepted,
+                    found: None,
+                };
+                if end.read(&mut Vec::new(), Some(&mut wanted), &mut ReadOutcome::default()).is_err() {
                     return Ok(());
                 }
                 assert!(wanted.found.is_none_or(|(envelope, bytes)| envelope.tag == filter.tag && bytes <= room.len()));
             }
             _ => {
-                let (mut arrived, mut news) = (Vec::new(), News::default());
+                let (mut arrived, mut news) = (Vec::new(), ReadOutcome::default());
                 let result = end.read(&mut arrived, None, &mut news);
                 assert_eq!(arrived.len(), news.messages);
                 arrived.iter().for_each(|one| assert_eq!(one.envelope(1).src, 0x80001));
@@ -240,13 +245,13 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
         end.interest();
-        assert!(end.kept.bytes() <= 100 * end.kept.number() as usize);
+        assert!(end.queue.bytes() <= 100 * end.queue.sent_count() as usize);
         let _ = far.as_mut().map(Link::handshake);
     }
     Ok(())
 }
 
-/// The other end of an encrypted link, by the secret that both have.
+/// Returns the other side of an encrypted link, with the secret of both.
 fn other_side(socket: OwnedFd, secret: &[u8; 32], is_called: bool) -> Link {
     let pair = KeyPair::from_secret(secret);
     let (public, identity) = (pair.public(), Identity::new(pair));
@@ -258,12 +263,12 @@ fn other_side(socket: OwnedFd, secret: &[u8; 32], is_called: bool) -> Link {
     .expect("a link")
 }
 
-/// Writes what the socket takes, past all encryption. What it does not take never comes.
+/// Writes as much as the socket takes, without encryption. The rest is lost.
 fn write(far: &Option<Link>, bytes: &[u8]) {
     let _ = far.as_ref().map(|far| rustix::net::send(far, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
 }
 
-/// Says it as the other task does: encrypted, if both are known to each other.
+/// Writes as the other task does: encrypted, once the handshake is done.
 fn say(far: &mut Option<Link>, bytes: &[u8]) {
     match far {
         Some(far) if far.is_encrypted() => drop(far.is_ready().then(|| far.offer(&[bytes]))),
@@ -271,7 +276,7 @@ fn say(far: &mut Option<Link>, bytes: &[u8]) {
     }
 }
 
-/// Messages in which daemons send the output of children: a length each, then the body.
+/// Takes in messages of daemons with the output of children: a length each, then the body.
 fn child_output(bytes: &[u8]) {
     let from = &mut Unstructured::new(bytes);
     let mut task = Task::new(&Environment::from_lookup(|_| None));
@@ -280,7 +285,7 @@ fn child_output(bytes: &[u8]) {
         while !from.is_empty() {
             let channel = (1, from.arbitrary::<u8>()?.min(3).into());
             let output: &mut Output = &mut task.state.output;
-            output.arrived(channel, pvm_core::encoding::Reader::new(from.bytes_of_some_length()?));
+            output.on_message(channel, pvm_core::encoding::Reader::new(from.bytes_of_some_length()?));
             while let Some(event) = task.next_output() {
                 assert_eq!((event.ctx, event.tag), (1, 2));
             }
@@ -293,7 +298,7 @@ fn child_output(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn inputs_that_fuzzing_has_found_do_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }

@@ -1,9 +1,9 @@
-//! The shortest ways of tiny messages, for the calls of which nanoseconds count. Each does all or
-//! nothing of what the ordinary way does, which is left to do what is unusual in any respect.
+//! The fast path of immediate messages, for calls where nanoseconds count. Each function does either all that the
+//! ordinary path does or nothing; the ordinary path handles every unusual case.
 //!
-//! What counts are instructions, and stores above all: a processor holds some dozens of them back until
-//! a line of the queue is its own. So a buffer that would be freed and taken anew is filled anew where
-//! it lies, and words that are right already are left alone.
+//! Instructions count, and stores most of all: a processor buffers only some dozens of stores until it owns a cache
+//! line of the queue. So a buffer that would be freed and allocated again is filled anew in place, and words that are
+//! right already are not written.
 use crate::Task;
 use crate::control::Member;
 use crate::message::{Message, OWN_DSIG};
@@ -15,30 +15,30 @@ use pvm_fmp::{FirstTiny, INLINE_BYTES_MAX, TINY_BYTES, Tiny, USUAL, is_daemon};
 
 /// The encodings of the entries of [`USUAL`].
 const ENCODINGS: [i32; USUAL.len()] = [USUAL[0][1] as i32, USUAL[1][1] as i32];
-/// The number there of native bytes.
+/// The index there of native bytes.
 const NATIVE: usize = 0;
-/// That of the default encoding.
+/// The index there of the default encoding.
 const DEFAULT: usize = 1;
 const _: () = assert!(ENCODINGS[NATIVE] == OWN_DSIG && ENCODINGS[DEFAULT] == ENC_XDR);
-/// The longest items that are packed this way, in bytes.
+/// The most bytes that one fast call packs.
 const PIECE_BYTES_MAX: usize = 8;
 
-/// What a quick send did.
+/// The result of a send on the fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Quick {
-    /// Nothing.
+pub enum FastSend {
+    /// The message was not sent: take the ordinary path.
     NotDone,
-    /// All.
+    /// The message was sent.
     Done,
-    /// All but to [`Task::wake`] the receiver, which sleeps.
+    /// The message was sent; call [`Task::wake`] for the receiver, which sleeps.
     Wake,
 }
 
 impl Task {
-    /// [`Task::init_send`] in the place of the last send buffer.
+    /// As [`Task::init_send`], if the last send buffer can be filled anew in place.
     #[inline(always)]
-    pub fn init_send_quickly(&mut self, encoding: i32) -> Option<i32> {
+    pub fn init_send_fast(&mut self, encoding: i32) -> Option<i32> {
         let enc = match encoding {
             DATA_DEFAULT => ENC_XDR,
             DATA_RAW => OWN_DSIG,
@@ -60,9 +60,9 @@ impl Task {
         Some(mid)
     }
 
-    /// [`Task::pack`] of a few items behind others in a short message; says whether it did.
+    /// As [`Task::pack`], for a few items of a short message. Returns whether it packed them.
     #[inline(always)]
-    pub fn pack_quickly(&mut self, kind: Kind, items: &[u8]) -> bool {
+    pub fn pack_fast(&mut self, kind: Kind, items: &[u8]) -> bool {
         let store = &mut self.state.store;
         let Some(message) = store.reusable(store.send) else { return false };
         let native = message.enc == OWN_DSIG;
@@ -75,7 +75,7 @@ impl Task {
         if room < PIECE_BYTES_MAX {
             return false;
         }
-        // Known lengths, so that no memory is copied by a call.
+        // Known lengths, so that the compiler emits no call of `memcpy`.
         match *items {
             [a, b, c, d, e, f, g, h] => small.extend_from_slice(&[a, b, c, d, e, f, g, h]),
             [a, b, c, d] => small.extend_from_slice(&[a, b, c, d]),
@@ -84,35 +84,33 @@ impl Task {
         true
     }
 
-    /// [`Task::send`] of a tiny message to a peer that is known, while nothing else is to be done; says
-    /// whether it did.
+    /// As [`Task::send`], for an immediate message to a connected peer while nothing else is to be done.
     #[inline(always)]
-    pub fn send_quickly(&mut self, to: i32, tag: i32) -> Quick {
+    pub fn send_fast(&mut self, to: i32, tag: i32) -> FastSend {
         let State { store, context, .. } = &mut self.state;
-        let Some(message) = store.reusable(store.send) else { return Quick::NotDone };
+        let Some(message) = store.reusable(store.send) else { return FastSend::NotDone };
         let usual = if message.enc == ENC_XDR { DEFAULT } else { NATIVE };
         if !is_plain(message) || message.enc != ENCODINGS[usual] || is_answer(tag) {
-            return Quick::NotDone;
+            return FastSend::NotDone;
         }
         let tiny = Tiny::of_numbers([*context as u32, tag as u32], usual, &message.small);
         let sent = send(&mut self.member, to, tag, tiny);
-        if sent != Quick::NotDone {
+        if sent != FastSend::NotDone {
             (message.ctx, message.tag, message.dst) = (*context, tag, to);
         }
         sent
     }
 
-    /// [`Task::psend`] of a tiny message to a peer that is known, while nothing else is to be done; says
-    /// whether it did.
+    /// As [`Task::psend`], for an immediate message to a connected peer while nothing else is to be done.
     #[inline(always)]
-    pub fn psend_quickly(&mut self, to: i32, tag: i32, body: &[u8]) -> Quick {
+    pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
         let tiny = Tiny::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
         send(&mut self.member, to, tag, tiny)
     }
 
-    /// [`Task::try_precv`] of a tiny message that is there or comes at once.
+    /// As [`Task::try_precv`], for an immediate message that is there or comes at once.
     #[inline(always)]
-    pub fn precv_quickly(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+    pub fn precv_fast(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
         let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
         if !first.tiny.copy_numbers_to(data) {
             return None;
@@ -121,10 +119,10 @@ impl Task {
         Some(Delivered { src, tag: tiny.first[1] as i32, wid: 0, len: tiny.len(), failure: None })
     }
 
-    /// [`Task::try_receive`] of a tiny message that is there or comes at once, in the place of the
-    /// active receive buffer.
+    /// As [`Task::try_receive`], for an immediate message that is there or comes at once. It replaces the active
+    /// receive buffer in place.
     #[inline(always)]
-    pub fn receive_quickly(&mut self, filter: &Filter) -> Option<i32> {
+    pub fn receive_fast(&mut self, filter: &Filter) -> Option<i32> {
         let mid = self.state.store.receive;
         if self.state.store.reusable(mid)?.small.capacity() < TINY_BYTES {
             return None;
@@ -142,9 +140,9 @@ impl Task {
         Some(mid)
     }
 
-    /// [`Task::unpack`] of a few items of a short message, if they are there; says whether it did.
+    /// As [`Task::unpack`], for a few items of a short message. Returns whether it unpacked them.
     #[inline(always)]
-    pub fn unpack_quickly(&mut self, kind: Kind, items: &mut [u8]) -> bool {
+    pub fn unpack_fast(&mut self, kind: Kind, items: &mut [u8]) -> bool {
         let store = &mut self.state.store;
         let Some(message) = store.reusable(store.receive) else { return false };
         let native = message.enc == OWN_DSIG;
@@ -168,43 +166,43 @@ impl Task {
     }
 }
 
-/// Whether wait id and format are those of the entries of [`USUAL`].
+/// Returns whether wait id and format are those of the entries of [`USUAL`].
 #[inline(always)]
 fn is_plain(message: &Message) -> bool {
     message.wid == 0 && message.format == OWN_DSIG
 }
 
-/// Whether the default encoding neither widens nor pads such items.
+/// Returns whether the default encoding neither widens nor pads such items.
 #[inline(always)]
 fn lies_alike(kind: Kind, bytes: usize) -> bool {
     match kind {
         Kind::Short | Kind::Ushort => false,
         Kind::Byte => bytes % 4 == 0,
-        // Of 32 bits they are widened.
+        // Longs of 32 bits are widened.
         Kind::Long | Kind::Ulong => size_of::<usize>() == 8,
         _ => true,
     }
 }
 
 #[inline(always)]
-fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Quick {
-    let (Some(member), Some(tiny)) = (member, tiny) else { return Quick::NotDone };
-    if tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
-        return Quick::NotDone;
+fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> FastSend {
+    let (Some(member), Some(tiny)) = (member, tiny) else { return FastSend::NotDone };
+    if tag < 0 || member.daemon.is_none() || member.endpoint.should_poll() {
+        return FastSend::NotDone;
     }
     match member.endpoint.send_tiny(to as u32, &tiny) {
-        Some(false) => Quick::Done,
-        Some(true) => Quick::Wake,
-        None => Quick::NotDone,
+        Some(false) => FastSend::Done,
+        Some(true) => FastSend::Wake,
+        None => FastSend::NotDone,
     }
 }
 
-/// The message to be received next, and who sent it, if it is tiny and the filter accepts it: no other is
-/// queued before it, and nobody else may want it. What can be known of it before it comes is looked at
-/// before, while there is time.
+/// Returns the message to be received next, and its sender, if it is an immediate one that the filter accepts: no
+/// other message is queued before it, and nothing can intercept it. All that can be checked before the message comes
+/// is checked first, while there is time.
 #[inline(always)]
 fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter) -> Option<(i32, FirstTiny<'a>)> {
-    if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
+    if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
         return None;
     }
     let member = member.as_mut()?;
@@ -223,5 +221,5 @@ fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter
 }
 
 #[cfg(test)]
-#[path = "quick_tests.rs"]
+#[path = "fast_path_tests.rs"]
 mod tests;

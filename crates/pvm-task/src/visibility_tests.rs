@@ -10,7 +10,7 @@ fn task() -> Task {
 
 fn comes(task: &mut Task, src: i32, tag: i32, ctx: i32) {
     let envelope = Envelope { src, dst: 1, ctx, tag, wid: 0, enc: OWN_DSIG, format: OWN_DSIG };
-    task.state.arrived_bytes(envelope, Vec::new());
+    task.state.on_message_bytes(envelope, Vec::new());
 }
 
 fn all_come(task: &mut Task, tags: &[i32]) {
@@ -21,7 +21,7 @@ fn by_tag(tag: i32) -> Filter {
     Filter { src: ANY, tag, ctx: 0 }
 }
 
-/// Whether a call that does not wait receives one of that tag.
+/// Returns whether a call that does not wait receives a message of that tag.
 fn nrecv(task: &mut Task, tag: i32) -> bool {
     task.receive_at_once(&by_tag(tag)).is_some()
 }
@@ -31,12 +31,12 @@ fn seen(task: &Task) -> Vec<i32> {
 }
 
 #[test]
-fn a_call_that_does_not_wait_sees_one_message_more_at_most() {
+fn a_call_that_does_not_wait_reveals_at_most_one_message() {
     let mut task = task();
     all_come(&mut task, &[1, 2, 3, 4]);
     assert!(!nrecv(&mut task, 2));
     assert_eq!(seen(&task), [1]);
-    // What was seen before is found without a look at what has come.
+    // A visible message is found without revealing more.
     assert!(nrecv(&mut task, 1));
     assert_eq!(seen(&task), []);
     assert!(nrecv(&mut task, 2));
@@ -47,18 +47,18 @@ fn a_call_that_does_not_wait_sees_one_message_more_at_most() {
 }
 
 #[test]
-fn what_a_task_sends_itself_is_seen_at_once() {
+fn a_message_of_a_task_to_itself_is_visible_at_once() {
     let mut task = task();
     for tag in [1, 2] {
         let envelope = Envelope { src: 1, dst: 1, ctx: 0, tag, wid: 0, enc: OWN_DSIG, format: OWN_DSIG };
-        task.arrive_at_home(envelope, Vec::new());
+        task.deliver_to_self(envelope, Vec::new());
     }
     assert_eq!(seen(&task), [1, 2]);
     assert!(nrecv(&mut task, 2) && nrecv(&mut task, 1));
 }
 
 #[test]
-fn a_call_that_waits_sees_what_came_before_its_message() {
+fn a_call_that_waits_reveals_what_came_before_its_message() {
     let mut task = task();
     all_come(&mut task, &[1, 2, 3, 4, 5]);
     assert!(task.receive(&by_tag(3)).is_some());
@@ -66,17 +66,17 @@ fn a_call_that_waits_sees_what_came_before_its_message() {
     assert!(task.receive(&by_tag(1)).is_some());
     assert!(!nrecv(&mut task, 5));
     assert_eq!(seen(&task), [2, 4]);
-    task.see_all();
+    task.reveal_all();
     assert_eq!(seen(&task), [2, 4, 5]);
     all_come(&mut task, &[6]);
     assert_eq!(seen(&task), [2, 4, 5]);
 }
 
 #[test]
-fn who_has_met_others_sees_all_that_they_had_sent() {
+fn after_a_barrier_all_that_others_had_sent_is_visible() {
     let mut task = task();
     all_come(&mut task, &[1, 2, 3]);
-    task.has_met();
+    task.note_synchronized();
     assert!(nrecv(&mut task, 3));
     all_come(&mut task, &[4, 5]);
     assert!(!nrecv(&mut task, 5));
@@ -84,36 +84,36 @@ fn who_has_met_others_sees_all_that_they_had_sent() {
 }
 
 #[test]
-fn what_leaves_the_queue_unseen_hides_nothing() {
+fn a_hidden_message_that_leaves_the_queue_hides_nothing() {
     let mut task = task();
     comes(&mut task, 7, 5, GROUP);
     all_come(&mut task, &[1, 2]);
-    // A share of a group's operation is taken whatever has been seen.
+    // A share of a group's operation is received even if it is not visible.
     assert!(task.receive(&Filter { src: 7, tag: 5, ctx: GROUP }).is_some());
     assert_eq!(seen(&task), []);
     assert!(!nrecv(&mut task, 2) && nrecv(&mut task, 2) && nrecv(&mut task, 1));
     let mid = task.init_send(pvm_core::codes::DATA_RAW).unwrap();
     all_come(&mut task, &[3, 4]);
-    // By its mid too.
-    let first = task.state.store.queue.first_unseen().unwrap() as i32 + 1;
+    // A message can leave by its mid too.
+    let first = task.state.store.queue.first_hidden().unwrap() as i32 + 1;
     task.set_receive_buffer(first).unwrap();
     assert!(nrecv(&mut task, 4) && task.send_buffer() == mid);
     assert!(!nrecv(&mut task, ANY));
 }
 
 #[test]
-fn a_handler_takes_its_message_when_it_would_be_seen() {
+fn a_handler_takes_its_message_when_that_would_become_visible() {
     let mut task = task();
     task.add_handler(ANY, 50, ANY, 1).unwrap();
     all_come(&mut task, &[1, 50, 2, 50, 3]);
     assert!(!nrecv(&mut task, 2));
-    assert!(task.next_handler_call().is_none(), "its message has not been seen");
+    assert!(task.next_handler_call().is_none(), "its message is hidden");
     assert!(nrecv(&mut task, 1) && task.next_handler_call().is_none());
     assert!(!nrecv(&mut task, 2));
     assert_eq!(task.next_handler_call().unwrap().function, 1);
     assert!(task.next_handler_call().is_none());
     task.handler_done();
-    // That call has had its one message.
+    // That call has revealed its one message.
     assert!(task.next_handler_call().is_none() && seen(&task).is_empty());
     assert!(task.receive(&by_tag(3)).is_none());
     assert_eq!(seen(&task), [2]);
@@ -122,17 +122,17 @@ fn a_handler_takes_its_message_when_it_would_be_seen() {
     all_come(&mut task, &[50]);
     assert!(task.receive(&by_tag(3)).is_some());
     assert!(task.next_handler_call().is_none(), "it came behind what was waited for");
-    task.see_all();
+    task.reveal_all();
     assert_eq!(task.next_handler_call().unwrap().function, 1);
 }
 
 #[test]
-fn a_handler_added_meanwhile_takes_what_has_not_been_seen() {
+fn a_handler_that_is_added_later_takes_hidden_messages() {
     let mut task = task();
     all_come(&mut task, &[1, 5, 5]);
     assert!(!nrecv(&mut task, 9) && !nrecv(&mut task, 9));
     task.add_handler(ANY, 5, ANY, 2).unwrap();
-    // The first 5 had been seen.
+    // The first 5 was visible.
     assert!(nrecv(&mut task, 5) && !nrecv(&mut task, 5));
     assert_eq!(task.next_handler_call().unwrap().function, 2);
     task.handler_done();
@@ -140,7 +140,7 @@ fn a_handler_added_meanwhile_takes_what_has_not_been_seen() {
 }
 
 #[test]
-fn a_search_in_a_long_queue_sees_no_more() {
+fn a_search_in_a_long_queue_reveals_no_more() {
     let mut task = task();
     let tags: Vec<i32> = (0..500).collect();
     all_come(&mut task, &tags);

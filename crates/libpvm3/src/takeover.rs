@@ -1,9 +1,9 @@
-//! The child of a fork that goes on as the task that its parent was (D11).
+//! The takeover of a task by a child of `fork()` (D11).
 //!
-//! While the parent lives its child is a task of its own. When the parent has ended without having left, and has
-//! done nothing as a task since the fork, all that the child has a copy of is still true: then it takes the parent's
-//! place. A number in memory that parent and children share grows when the parent uses the task after a fork, and
-//! when a child takes the place, so that there is one heir and no more.
+//! While the parent lives, its child is a task of its own. If the parent has ended without leaving the machine, and has
+//! not used the task since the fork, the child's copy of the task is still valid: the child takes the task over. A
+//! counter in memory that parent and children share grows when the parent uses the task after a fork, and when a child
+//! takes it over, so that only one child can.
 use crate::lock;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -11,22 +11,22 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long a child waits for the end of a parent that may be about to end.
+/// How long a child waits for a parent that may be about to end.
 const RUNNING_WAIT_MAX: Duration = Duration::from_millis(250);
-/// How long it waits for a parent that is ending.
+/// How long a child waits for a parent that is ending.
 const ENDING_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Pause between two looks at the parent.
+/// The pause between two looks at the parent.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
-/// So many looks in a row that find the parent asleep mean that it lives on.
+/// After this number of looks in a row that find the parent asleep, the child assumes that it lives on.
 const ASLEEP_LOOKS: u32 = 3;
-/// No use of the task has this number.
+/// A count of uses that never occurs.
 const NEVER: u32 = u32::MAX;
-/// In the flags of a process: it is ending.
+/// A flag of a process: it is ending.
 const FLAG_ENDING: u32 = 0x4;
 
-/// The number of the last use of the task, in memory shared with the children; made at the first fork.
+/// The count of uses of the task, in memory that is shared with the children; made at the first fork.
 static USES: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-/// What that number was when this process, or the one whose child it is, forked last.
+/// The value of that count at the last fork of this process, or of the parent before.
 static SEEN: AtomicU32 = AtomicU32::new(NEVER);
 
 fn uses() -> Option<&'static AtomicU32> {
@@ -35,14 +35,14 @@ fn uses() -> Option<&'static AtomicU32> {
     unsafe { USES.load(Acquire).as_ref() }
 }
 
-/// Has the C library tell of forks.
+/// Has the C library call a handler before each fork.
 pub fn watch_forks() {
     // SAFETY: the handler takes no lock and allocates nothing.
     unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
 }
 
 extern "C" fn before_fork() {
-    // A child that has not used the library itself is no task: its own children are its parent's.
+    // A child that has not used the library is no task: its own children may take over its parent's task.
     if lock::is_fresh() {
         return;
     }
@@ -59,12 +59,12 @@ fn make_page() {
     // SAFETY: a fresh anonymous mapping touches nothing that exists.
     let page = unsafe { libc::mmap(null_mut(), size_of::<AtomicU32>(), protection, flags, -1, 0) };
     if page != libc::MAP_FAILED {
-        // Where two threads fork at the same time, one page is left over. Pair `uses page made`.
+        // If two threads fork at the same time, one page stays unused. Pair `uses page made`.
         let _ = USES.compare_exchange(null_mut(), page.cast(), AcqRel, Relaxed);
     }
 }
 
-/// The task is used, for the first time since a fork: see [`claim`].
+/// Counts the first use of the task since a fork, see [`claim`].
 pub fn used() {
     if let Some(uses) = uses() {
         // Pair `task used`.
@@ -72,31 +72,31 @@ pub fn used() {
     }
 }
 
-/// The child of a fork has nothing to do with what its parent is.
+/// Gives up the takeover of the parent's task, in a child that has not used the library.
 pub fn renounce() {
     if lock::is_fresh() {
         SEEN.store(NEVER, Relaxed);
     }
 }
 
-/// This process is a task of its own: its children inherit from it alone.
+/// Makes this process a task of its own: its children can take over only its own task.
 pub fn begin_anew() {
     USES.store(null_mut(), Relaxed);
     SEEN.store(NEVER, Relaxed);
 }
 
-/// Whether this process, the child of a fork, takes the place of that parent: it has ended, nobody has used the task
-/// since the fork, and no other child was faster. Waits for a parent that is about to end.
+/// Returns whether this process, a child of a fork, takes over the task of its parent: the parent has ended, the
+/// task has not been used since the fork, and no other child was faster. Waits for a parent that is about to end.
 pub fn claim(parent: u32) -> bool {
     let (Some(uses), seen) = (uses(), SEEN.load(Relaxed)) else { return false };
-    // Pair `task used`: who takes the place sees what the parent did last.
+    // Pair `task used`: the child that takes over sees what the parent did last.
     seen != NEVER
         && uses.load(Acquire) == seen
         && ends(parent, || uses.load(Acquire) == seen)
         && uses.compare_exchange(seen, seen.wrapping_add(1), AcqRel, Relaxed).is_ok()
 }
 
-/// How a process looks from outside.
+/// The state of a process, as others see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Look {
     Gone,
@@ -105,11 +105,11 @@ enum Look {
     Running,
 }
 
-/// How the process looks. What has no number is there no more.
+/// Returns the state of a process. A process id that does not exist belongs to a process that is gone.
 fn look(process: u32) -> Look {
     // SAFETY: no signal is sent.
     let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
-    // Where the numbers of /proc are those of another namespace, it has nothing to say.
+    // If /proc shows the process ids of another namespace, it says nothing about this process.
     let own = std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == &*std::process::id().to_string());
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         _ if gone => Look::Gone,
@@ -118,13 +118,13 @@ fn look(process: u32) -> Look {
     }
 }
 
-/// What a line of `/proc/PID/stat` says. The name, in brackets, may hold anything.
+/// Returns the state by a line of `/proc/PID/stat`. The name, in brackets, may contain anything.
 fn judge(line: &str) -> Look {
     let words: Vec<&str> = line.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
     let (flags, threads) = (number(6), number(17));
     match words.first() {
-        // The first thread may have ended before others.
+        // The first thread may end before others.
         Some(&"Z" | &"X") if threads <= 1 => Look::Gone,
         _ if flags & FLAG_ENDING != 0 && threads <= 1 => Look::Ending,
         Some(&"R" | &"D") => Look::Running,
@@ -132,7 +132,7 @@ fn judge(line: &str) -> Look {
     }
 }
 
-/// Whether the process has ended, or does so soon; `matters` says whether that is still of interest.
+/// Returns whether the process has ended or ends soon. `matters`: whether that still matters.
 fn ends(process: u32, matters: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     let mut asleep = 0;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_gone_when_all_its_threads_have() {
+    fn a_process_is_gone_when_all_its_threads_are() {
         assert_eq!(judge(&line("a", 'Z', 0x40_0004, 1)), Look::Gone);
         assert_eq!(judge(&line("a", 'Z', 0x40_0004, 2)), Look::Asleep);
         assert_eq!(judge(&line("a", 'R', 0x40_0004, 1)), Look::Ending);

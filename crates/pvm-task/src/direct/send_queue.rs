@@ -1,26 +1,27 @@
-//! What was sent on a direct link, kept until the other side's library has acknowledged it.
+//! The send queue of a direct link: messages that the peer's library has not acknowledged.
 //!
-//! A connection delivers in order, so a message needs no number of its own: both sides count. What the socket has
-//! not taken yet waits here too, behind what it has taken.
+//! A connection delivers in order, so messages carry no numbers: both sides count. Messages that the socket has not
+//! taken are queued here too, behind those that it has.
 use crate::direct::Body;
 use pvm_core::codes::Code;
 use pvm_fmp::{Block, Meta};
 use std::collections::VecDeque;
 
-/// Bytes of a body in the heap that are sent at a time.
+/// How much of a body in the heap is written at a time, in bytes.
 const STEP_BYTES: usize = 64 << 10;
-/// Whenever so much more is kept, it is seen whether the system has memory to spare, in bytes.
+/// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Copies from so many bytes on are made where others have been.
+/// Copies from this size on, in bytes, reuse memory.
 const SPARE_BYTES_MIN: usize = 4 << 10;
-/// Bytes of memory held for that.
+/// The most memory that is kept for reuse, in bytes.
 const SPARES_BYTES_MAX: usize = 8 << 20;
-/// How many of them are looked at.
+/// How many pooled buffers are considered for reuse.
 const SPARES_LOOKED_AT: usize = 8;
 
 impl<'b> Body<'b> {
-    /// Bytes from that offset on, some of them at least where there are any. Those of blocks are copied to `step`.
+    /// Returns bytes from that offset on: at least one unless the offset is at the end. Bytes of blocks are copied to
+    /// `step`.
     pub fn from<'s>(&self, mut offset: usize, step: &'s mut Vec<u8>) -> &'s [u8]
     where
         'b: 's,
@@ -41,15 +42,15 @@ impl<'b> Body<'b> {
     }
 }
 
-/// Copies that have been made and are not needed any more; their memory is for the next ones, warm as it is.
+/// Memory of acknowledged copies, for the next copies: it is mapped, and may be in the caches.
 #[derive(Default)]
-pub(crate) struct Spares {
+pub(crate) struct BufferPool {
     copies: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Spares {
-    /// Memory for so many bytes.
+impl BufferPool {
+    /// Returns an empty buffer, one of at least that capacity if there is one that fits.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let last = self.copies.len().saturating_sub(SPARES_LOOKED_AT);
         match self.copies[last..].iter().position(|copy| (bytes..=2 * bytes).contains(&copy.capacity())) {
@@ -62,13 +63,14 @@ impl Spares {
         }
     }
 
-    fn give(&mut self, body: Copy) {
-        let Copy::Bytes(mut copy) = body else { return };
+    /// Keeps the memory of a copy.
+    fn put_back(&mut self, body: QueuedBody) {
+        let QueuedBody::Bytes(mut copy) = body else { return };
         if copy.capacity() < SPARE_BYTES_MIN || copy.capacity() > SPARES_BYTES_MAX {
             return;
         }
         if self.bytes + copy.capacity() > SPARES_BYTES_MAX {
-            *self = Spares::default();
+            *self = BufferPool::default();
         }
         copy.clear();
         self.bytes += copy.capacity();
@@ -76,27 +78,28 @@ impl Spares {
     }
 }
 
-/// A body as it is kept: blocks by reference, other bytes as a copy.
-pub(crate) enum Copy {
+/// A queued body: blocks by reference, other bytes as a copy.
+pub(crate) enum QueuedBody {
     Bytes(Vec<u8>),
     Blocks(Vec<(Block, usize)>),
 }
 
-impl Copy {
-    /// Takes the memory for a copy, which [`Copy::fill`] makes. So what has been begun can be kept.
-    pub fn reserve(body: Body<'_>, spares: &mut Spares) -> Result<Copy, Code> {
+impl QueuedBody {
+    /// Reserves memory for a copy, which [`QueuedBody::fill`] makes. So a message that was partly written can always be
+    /// queued.
+    pub fn reserve(body: Body<'_>, pool: &mut BufferPool) -> Result<QueuedBody, Code> {
         let bytes = match body {
             Body::Bytes(bytes) => bytes.len(),
-            Body::Blocks(blocks) => return Ok(Copy::Blocks(blocks.to_vec())),
+            Body::Blocks(blocks) => return Ok(QueuedBody::Blocks(blocks.to_vec())),
         };
-        let mut copy = spares.take(bytes);
+        let mut copy = pool.take(bytes);
         copy.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
-        Ok(Copy::Bytes(copy))
+        Ok(QueuedBody::Bytes(copy))
     }
 
-    /// Copies what is the caller's, once.
+    /// Copies the caller's bytes, once.
     pub fn fill(&mut self, body: Body<'_>) {
-        if let (Copy::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
+        if let (QueuedBody::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
             if copy.is_empty() {
                 copy.extend_from_slice(bytes);
             }
@@ -105,48 +108,48 @@ impl Copy {
 
     pub fn body(&self) -> Body<'_> {
         match self {
-            Copy::Bytes(bytes) => Body::Bytes(bytes),
-            Copy::Blocks(blocks) => Body::Blocks(blocks),
+            QueuedBody::Bytes(bytes) => Body::Bytes(bytes),
+            QueuedBody::Blocks(blocks) => Body::Blocks(blocks),
         }
     }
 }
 
-/// A message that is kept.
-pub(crate) struct Message {
+/// A queued message.
+pub(crate) struct QueuedMessage {
     pub meta: Meta,
-    pub body: Copy,
-    /// Bytes of the body, also before it is copied.
+    pub body: QueuedBody,
+    /// The length of the body in bytes, also before it is copied.
     pub length: usize,
 }
 
-/// What is kept of one link, oldest first.
+/// The messages of one link that have not been acknowledged, oldest first.
 #[derive(Default)]
-pub(crate) struct Kept {
-    messages: VecDeque<Message>,
-    /// So many of them the link has taken.
+pub(crate) struct SendQueue {
+    messages: VecDeque<QueuedMessage>,
+    /// How many of them the socket has taken.
     written: usize,
-    /// Messages that have been acknowledged, from the link's beginning on. Wraps.
+    /// How many messages have been acknowledged since the link began. Wraps around.
     acknowledged: u32,
     bytes: usize,
-    pub spares: Spares,
+    pub pool: BufferPool,
 }
 
-impl Kept {
-    /// One more message, behind all others. `written`: the link has taken it, and all before it.
-    pub fn push(&mut self, message: Message, written: bool) {
+impl SendQueue {
+    /// Adds a message. `written`: the socket has taken it, and all before it.
+    pub fn push(&mut self, message: QueuedMessage, written: bool) {
         assert!(!written || self.written == self.messages.len(), "a message has been written before its turn");
         self.bytes += message.length;
         self.written += usize::from(written);
         self.messages.push_back(message);
     }
 
-    /// The next message that the link has to take.
-    pub fn unwritten(&mut self) -> Option<&mut Message> {
+    /// Returns the next message to write.
+    pub fn next_unwritten(&mut self) -> Option<&mut QueuedMessage> {
         self.messages.get_mut(self.written)
     }
 
-    /// The link has taken that one.
-    pub fn wrote(&mut self) {
+    /// Notes that the socket has taken that message.
+    pub fn mark_written(&mut self) {
         self.written += 1;
         assert!(self.written <= self.messages.len());
     }
@@ -155,7 +158,7 @@ impl Kept {
         self.written == self.messages.len()
     }
 
-    /// The other side has taken in so many messages altogether. Says whether it can have.
+    /// Drops the messages that are acknowledged by a count. Returns `false` if the count cannot be true.
     #[must_use]
     pub fn acknowledge(&mut self, count: u32) -> bool {
         let more = count.wrapping_sub(self.acknowledged) as usize;
@@ -164,42 +167,42 @@ impl Kept {
         }
         for message in self.messages.drain(..more) {
             self.bytes -= message.length;
-            self.spares.give(message.body);
+            self.pool.put_back(message.body);
         }
         self.written -= more;
         self.acknowledged = count;
         true
     }
 
-    /// How many messages have been acknowledged.
+    /// Returns how many messages have been acknowledged.
     pub fn acknowledged(&self) -> u32 {
         self.acknowledged
     }
 
-    /// How many messages have been sent, acknowledged or not.
-    pub fn number(&self) -> u32 {
+    /// Returns how many messages have been sent or queued since the link began.
+    pub fn sent_count(&self) -> u32 {
         self.acknowledged.wrapping_add(self.messages.len() as u32)
     }
 
-    /// The last one.
-    pub fn last(&mut self) -> Option<&mut Message> {
+    /// Returns the newest message.
+    pub fn last(&mut self) -> Option<&mut QueuedMessage> {
         self.messages.back_mut()
     }
 
-    /// The oldest one, to be sent another way.
-    pub fn first(&self) -> Option<&Message> {
+    /// Returns the oldest message, to be sent another way.
+    pub fn first(&self) -> Option<&QueuedMessage> {
         self.messages.front()
     }
 
-    /// The oldest one has been sent another way.
-    pub fn drop_first(&mut self) {
+    /// Drops the oldest message, which has been sent another way.
+    pub fn pop_front(&mut self) {
         if let Some(message) = self.messages.pop_front() {
             self.bytes -= message.length;
             self.written = self.written.saturating_sub(1);
         }
     }
 
-    /// Whether there is memory for so many bytes more. The system is asked once a while.
+    /// Returns whether there is memory for that many more bytes. Asks the system only now and then.
     pub fn has_room(&self, length: usize) -> bool {
         self.bytes / LARGE_BYTES == (self.bytes + length) / LARGE_BYTES || pvm_fmp::can_have(length as u64)
     }
@@ -208,12 +211,12 @@ impl Kept {
         self.messages.is_empty()
     }
 
-    /// How many messages are kept.
+    /// Returns how many messages are queued.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Bytes of all bodies.
+    /// Returns the length of all bodies in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

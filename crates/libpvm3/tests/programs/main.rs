@@ -1,4 +1,4 @@
-//! C programs against the library as it is linked for users, on a machine of their own.
+//! C programs that are linked to the library as users do it, each on a machine of its own.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long anything in these tests may take.
+/// How long a program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `target/debug`, `target/release` or the like, perhaps with a folder of the kind of machine between.
+/// Returns `target/debug`, `target/release` or the like, perhaps with a folder for the target platform between.
 fn profile() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().to_owned()
@@ -24,7 +24,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A tree with `bin/pvmd`, `lib/libpvm3.so.3` and `lib/libpvm3.a`, made once.
+/// Returns a tree with `bin/pvmd`, `lib/libpvm3.so.3` and `lib/libpvm3.a`, made once.
 fn tree() -> &'static Path {
     static TREE: OnceLock<PathBuf> = OnceLock::new();
     TREE.get_or_init(|| {
@@ -32,7 +32,7 @@ fn tree() -> &'static Path {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--package", "pvmd", "--package", "libpvm3"]);
         if sanitizer().is_none() {
-            // Else a variable says it, and which kind of machine's folder there.
+            // Otherwise a variable sets the directory and the target platform.
             cargo.arg("--target-dir").arg(profile.parent().unwrap());
         }
         if !profile.ends_with("debug") {
@@ -47,7 +47,7 @@ fn tree() -> &'static Path {
         let map = source().join("exports.map");
         let mut cc = Command::new("cc");
         cc.args(["-shared", "-Wl,-soname,libpvm3.so.3", "-Wl,-z,now", "-Wl,--gc-sections"]);
-        // A sanitizer's functions are with the programs.
+        // The functions of a sanitizer are in the programs.
         cc.arg(if sanitizer().is_some() { "-Wl,-z,undefs" } else { "-Wl,-z,defs" });
         cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--whole-archive");
         cc.arg(profile.join("libpvm3.a")).arg("-Wl,--no-whole-archive").arg("-o").arg(tree.join("lib/libpvm3.so.3"));
@@ -56,7 +56,7 @@ fn tree() -> &'static Path {
     })
 }
 
-/// The library of the sanitizer with which the Rust code was compiled, if any (`cargo xtask sanitize`).
+/// Returns the library of the sanitizer with which the Rust code was compiled, if any (`cargo xtask sanitize`).
 fn sanitizer() -> Option<PathBuf> {
     std::env::var_os("HPVM_SANITIZER_RUNTIME").map(PathBuf::from)
 }
@@ -88,34 +88,34 @@ fn compiled(name: &str, linked: Linked) -> PathBuf {
     program
 }
 
-/// A temporary directory for `PVM_TMP`, and perhaps a daemon; both end with the value.
-struct Nest {
+/// A temporary directory for `PVM_TMP`, and perhaps a daemon; both end with this value.
+struct Machine {
     directory: PathBuf,
     daemon: Option<Child>,
 }
 
-impl Nest {
-    fn empty() -> Nest {
+impl Machine {
+    fn empty() -> Machine {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("libpvm3-test.{}.{number}", std::process::id()));
         fs::create_dir(&directory).unwrap();
-        Nest { directory, daemon: None }
+        Machine { directory, daemon: None }
     }
 
-    fn with_daemon() -> Nest {
-        let mut nest = Nest::empty();
-        let daemon = nest.command(&tree().join("bin/pvmd")).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    fn with_daemon() -> Machine {
+        let mut machine = Machine::empty();
+        let daemon = machine.command(&tree().join("bin/pvmd")).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut daemon = daemon.unwrap();
         let mut line = String::new();
         let output = daemon.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
         assert!(line.starts_with('/'), "the daemon said {line:?}");
-        nest.daemon = Some(daemon);
-        nest
+        machine.daemon = Some(daemon);
+        machine
     }
 
-    /// A command on this machine.
+    /// Returns a command that runs on this machine.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PVM")) {
@@ -123,14 +123,14 @@ impl Nest {
         }
         command.env("PVM_TMP", &self.directory).env("HOME", &self.directory).env_remove("XDG_RUNTIME_DIR");
         if sanitizer().is_some() {
-            // No search for leaks: a child of a fork forgets what it has inherited, as it must.
+            // No search for leaks: a child of a fork drops what it has inherited without freeing it.
             let options = std::env::var("ASAN_OPTIONS").unwrap_or_default();
             command.env("ASAN_OPTIONS", format!("{options} detect_leaks=0"));
         }
         command
     }
 
-    /// Runs a program to its end.
+    /// Runs a program and waits for its end.
     fn run(&self, program: &Path) -> Output {
         let log = self.directory.join("output");
         let file = fs::File::create(&log).unwrap();
@@ -151,7 +151,7 @@ impl Nest {
     }
 }
 
-impl Drop for Nest {
+impl Drop for Machine {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             // SAFETY: a child of ours that has not been waited for.
@@ -162,14 +162,14 @@ impl Drop for Nest {
     }
 }
 
-fn succeeds(nest: &Nest, program: &Path) {
-    let output = nest.run(program);
+fn succeeds(machine: &Machine, program: &Path) {
+    let output = machine.run(program);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{}: {}: {said}", program.display(), output.status);
 }
 
 fn passes(name: &str, linked: Linked) {
-    succeeds(&Nest::with_daemon(), &compiled(name, linked));
+    succeeds(&Machine::with_daemon(), &compiled(name, linked));
 }
 
 #[test]
@@ -179,17 +179,17 @@ fn a_forked_child_is_a_task_of_its_own() {
 
 #[test]
 fn a_task_in_another_pid_namespace_is_like_any_other() {
-    let nest = Nest::with_daemon();
+    let machine = Machine::with_daemon();
     let unshare = |options: &[&str], program: &Path| {
-        let mut command = nest.command(Path::new("unshare"));
+        let mut command = machine.command(Path::new("unshare"));
         command.args(options).args(["--pid", "--fork", "--kill-child"]).arg(program).output().unwrap()
     };
-    let ways: [&[&str]; 2] = [&[], &["--user", "--map-current-user"]];
-    let Some(way) = ways.iter().find(|way| unshare(way, Path::new("true")).status.success()) else {
+    let options: [&[&str]; 2] = [&[], &["--user", "--map-current-user"]];
+    let Some(options) = options.iter().find(|options| unshare(options, Path::new("true")).status.success()) else {
         return println!("not checked: this system makes no PID namespaces");
     };
     for name in ["fork", "large", "descriptors"] {
-        let output = unshare(way, &compiled(name, Linked::Shared));
+        let output = unshare(options, &compiled(name, Linked::Shared));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && said.is_empty(), "{name}: {}: {said}", output.status);
     }
@@ -201,7 +201,7 @@ fn many_threads_call_and_wait_at_once() {
 }
 
 #[test]
-fn select_tells_of_all_news() {
+fn select_wakes_for_all_that_comes() {
     passes("descriptors", Linked::Shared);
 }
 
@@ -226,12 +226,12 @@ fn a_signal_handler_may_jump_out_of_a_wait() {
 }
 
 #[test]
-fn signals_in_the_midst_of_the_lock_hang_nobody() {
+fn signals_while_the_lock_changes_hands_cause_no_deadlock() {
     passes("lock_signals", Linked::Shared);
 }
 
 #[test]
-fn a_wait_in_which_handlers_may_call_asks_for_no_memory() {
+fn a_wait_in_which_handlers_may_call_does_not_allocate() {
     passes("allocations", Linked::Shared);
 }
 
@@ -252,7 +252,7 @@ fn a_reduction_without_memory_fails_and_nothing_else() {
 }
 
 #[test]
-fn what_a_small_address_space_keeps_away_is_told_and_comes_when_there_is_room() {
+fn a_message_without_address_space_fails_the_call_and_comes_when_there_is_space() {
     passes("starved", Linked::Shared);
 }
 
@@ -269,19 +269,20 @@ fn the_archive_does_what_the_shared_library_does() {
 
 #[test]
 fn a_program_starts_and_ends_a_machine() {
-    let nest = Nest::empty();
-    succeeds(&nest, &compiled("start", Linked::Shared));
-    let rendezvous: Vec<_> = fs::read_dir(&nest.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let machine = Machine::empty();
+    succeeds(&machine, &compiled("start", Linked::Shared));
+    let rendezvous: Vec<_> =
+        fs::read_dir(&machine.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!rendezvous.iter().any(|name| name.to_string_lossy().starts_with("pvmd.")), "{rendezvous:?}");
 }
 
 #[test]
-fn lines_of_a_task_that_somebody_watches_come_before_its_end() {
-    let nest = Nest::empty();
+fn lines_of_a_watched_task_come_before_its_end() {
+    let machine = Machine::empty();
     for linked in [Linked::Shared, Linked::Static] {
         let program = compiled("lines", linked);
         let printed = |command: &mut Command| command.stdin(Stdio::null()).output().unwrap().stdout;
-        assert_eq!(printed(&mut nest.command(&program)), b"");
-        assert_eq!(printed(nest.command(&program).env("PVMLINES", "1")), b"line\n");
+        assert_eq!(printed(&mut machine.command(&program)), b"");
+        assert_eq!(printed(machine.command(&program).env("PVMLINES", "1")), b"line\n");
     }
 }

@@ -1,0 +1,173 @@
+//! The fast path through the library, for calls where nanoseconds count: immediate messages to a connected peer,
+//! and from a peer whose message is there or comes at once. Unusual cases take the ordinary path.
+//!
+//! These functions mostly save stores to the stack. A processor buffers only some dozens of stores until it owns
+//! the cache line of the queue; the fewer stores a message takes, the more messages can be under way at once.
+use crate::errors::call_silent;
+use crate::lock;
+use crate::process::{self, State};
+use pvm_task::{Delivered, FastSend, Kind};
+use std::ffi::{c_int, c_void};
+use std::slice;
+
+/// The size of an item in bytes, by the number of its data type; 0 for types that take the ordinary path.
+const ITEM_BYTES: [u8; 16] = {
+    let mut bytes = [0; 16];
+    let mut number = 0;
+    while number < bytes.len() {
+        if let Some(kind) = Kind::from_number(number as i32) {
+            bytes[number] = kind.size() as u8;
+        }
+        number += 1;
+    }
+    bytes
+};
+/// The most items on the fast path. Their size is checked further in.
+const ITEMS_MAX: usize = 16;
+
+/// Returns the size of the user's data in bytes, if there are few items.
+#[inline(always)]
+fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize> {
+    // A negative number becomes a large one.
+    let (count, data_type) = (count as u32 as usize, data_type as u32 as usize);
+    if data_type >= ITEM_BYTES.len() || count > ITEMS_MAX || data.is_null() {
+        return None;
+    }
+    Some(count * usize::from(ITEM_BYTES[data_type]))
+}
+
+/// Holds the lock on the fast path, where only the task is used.
+struct FastGuard;
+
+impl FastGuard {
+    #[inline(always)]
+    fn enter() -> Option<FastGuard> {
+        (!crate::trace::may_be_on() && lock::try_acquire_single()).then(|| FastGuard)
+    }
+
+    #[inline(always)]
+    fn state(&mut self) -> &mut State {
+        // SAFETY: the lock is held; `self` lends the state once at a time.
+        unsafe { process::state() }
+    }
+}
+
+impl Drop for FastGuard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        lock::release_single();
+    }
+}
+
+impl State {
+    /// Returns whether messages have to be taken in for handlers, output or a watched descriptor.
+    #[inline(always)]
+    fn is_watched(&self) -> bool {
+        self.has_callbacks || self.watched.is_some()
+    }
+}
+
+/// `pvm_psend` on the fast path.
+///
+/// # Safety
+/// The data exist, as the caller of `pvm_psend` promises.
+#[inline(always)]
+pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> FastSend {
+    let Some(bytes) = few_bytes(data, count, data_type) else { return FastSend::NotDone };
+    let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
+    let state = guard.state();
+    if state.is_watched() {
+        return FastSend::NotDone;
+    }
+    // SAFETY: as promised.
+    state.task.psend_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
+}
+
+/// Finishes a send after [`FastSend::Wake`].
+#[cold]
+#[inline(never)]
+pub fn wake(tid: c_int) -> c_int {
+    call_silent(|guard| {
+        guard.task().wake(tid as u32);
+        Ok(0)
+    })
+}
+
+/// `pvm_precv` on the fast path; waits a little.
+///
+/// # Safety
+/// There is room, as the caller of `pvm_precv` promises.
+#[inline(always)]
+pub unsafe fn precv(
+    (tid, tag): (c_int, c_int),
+    data: *mut c_void,
+    count: c_int,
+    data_type: c_int,
+) -> Option<Delivered> {
+    let bytes = few_bytes(data, count, data_type)?;
+    let mut guard = FastGuard::enter()?;
+    let state = guard.state();
+    if state.is_watched() {
+        return None;
+    }
+    let filter = state.task.filter(tid, tag);
+    // SAFETY: as promised.
+    state.task.precv_fast(&filter, unsafe { slice::from_raw_parts_mut(data.cast(), bytes) })
+}
+
+/// `pvm_initsend` on the fast path.
+#[inline(always)]
+pub fn init_send(encoding: c_int) -> Option<c_int> {
+    FastGuard::enter()?.state().task.init_send_fast(encoding)
+}
+
+/// `pvm_send` on the fast path.
+#[inline(always)]
+pub fn send(tid: c_int, tag: c_int) -> FastSend {
+    let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
+    let state = guard.state();
+    if state.is_watched() { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
+}
+
+/// `pvm_recv` on the fast path; waits a little.
+#[inline(always)]
+pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
+    let mut guard = FastGuard::enter()?;
+    let state = guard.state();
+    if state.is_watched() || state.matcher.is_some() {
+        return None;
+    }
+    let filter = state.task.filter(tid, tag);
+    state.task.receive_fast(&filter)
+}
+
+/// Returns the size of items to be packed in bytes, if they are contiguous and there are few of them.
+#[inline(always)]
+fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Option<usize> {
+    let count = usize::try_from(count).ok().filter(|count| (1..=ITEMS_MAX).contains(count))?;
+    (stride == 1 && !items.is_null()).then_some(count * kind.size())
+}
+
+/// Packs on the fast path. Returns whether it did.
+///
+/// # Safety
+/// The items exist, as the caller of `pvm_pk*` promises.
+#[inline(always)]
+pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) -> bool {
+    let Some(bytes) = few_items(items, count, stride, kind) else { return false };
+    let Some(mut guard) = FastGuard::enter() else { return false };
+    // SAFETY: as promised.
+    guard.state().task.pack_fast(kind, unsafe { slice::from_raw_parts(items, bytes) })
+}
+
+/// Unpacks on the fast path. Returns whether it did.
+///
+/// # Safety
+/// There is room, as the caller of `pvm_upk*` promises.
+#[inline(always)]
+pub unsafe fn unpack(kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> bool {
+    let Some(bytes) = few_items(items, count, stride, kind) else { return false };
+    let Some(mut guard) = FastGuard::enter() else { return false };
+    // SAFETY: as promised.
+    guard.state().task.unpack_fast(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
+}

@@ -1,0 +1,306 @@
+//! The fallback from a direct link to the default route, when the link breaks or the task leaves.
+//!
+//! A task that falls back sends a message about it on the default route, with the number of messages that the peer has
+//! acknowledged, and then all messages of its send queue. The peer knows how many messages it has received on the link;
+//! the difference is the number of *repeats*, which it drops. The peer stops reading the link and falls back too. So
+//! no task waits for an answer, no message is lost or comes twice, and the order is kept (`docs/decisions/0023`).
+use super::send_queue::QueuedBody;
+use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
+use crate::control::Member;
+use crate::message::OWN_DSIG;
+use crate::receive::QueueSink;
+use crate::system::TC_FALLBACK;
+use crate::task::{State, Task};
+use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
+use pvm_core::encoding::{Reader, Writer};
+use pvm_core::tid::Tid;
+use pvm_fmp::{FAR, Meta};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The pause before a link is requested again after it has broken for the first time. Each pause is twice as long
+/// as the one before.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// The time between two checks for stalled links.
+const STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
+/// A task that leaves sends up to this many unacknowledged bytes again by the default route, without waiting for their
+/// acknowledgement.
+const REPEATED_BYTES_MAX: usize = 64 << 10;
+/// The longest wait for peers that have more than that to acknowledge.
+const ACKNOWLEDGEMENT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a task that leaves waits for memory to send its queued messages.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long that task sleeps at a time.
+const LEAVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// When a link to a peer may be requested (again).
+#[derive(Default)]
+pub(crate) struct Backoff {
+    /// `None`: never again.
+    at: Option<Instant>,
+    /// The length of the last pause; zero if no link has broken.
+    pause: Duration,
+}
+
+impl Backoff {
+    /// Returns whether a link may be requested now.
+    pub fn may_request(&self) -> bool {
+        self.at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    /// Notes that a link has been requested.
+    pub fn requested(&mut self) {
+        self.at = None;
+    }
+
+    /// Begins a pause after a link has broken, or was not made after an earlier one had broken.
+    fn on_break(&mut self, was_used: bool) {
+        if was_used || !self.pause.is_zero() {
+            self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
+            self.at = Some(Instant::now() + self.pause);
+        }
+    }
+}
+
+/// What a task knows of a link until the peer has fallen back from it.
+pub(crate) struct ReceivedOnLink {
+    /// How many messages were received on the link.
+    pub count: Rc<Cell<u32>>,
+    /// The peer has exited.
+    pub ended: bool,
+}
+
+/// A message of a peer, on the default route, about the route of its later messages.
+pub(crate) enum RouteSwitch {
+    /// Later messages of the peer come on the link.
+    ToLink(Tid),
+    /// Later messages of the peer come on the default route again. The flag: the peer needs no answer.
+    ToDefault(Tid, bool),
+}
+
+/// What the default route has to know of links.
+#[derive(Default)]
+pub(crate) struct RouteSwitches {
+    /// The links on which messages were received, by peer.
+    pub received: BTreeMap<i32, ReceivedOnLink>,
+    /// Route switches that have to be handled.
+    pub pending: Vec<RouteSwitch>,
+}
+
+impl RouteSwitches {
+    /// Takes in the fallback of a peer. Returns how many of the messages that follow are repeats.
+    pub fn on_fallback(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
+        let (Some(acknowledged), Some(answers)) = (reader.int(), reader.int()) else { return 0 };
+        let link = self.received.remove(&peer);
+        let is_known = link.is_some() || answers != 0;
+        self.pending.push(RouteSwitch::ToDefault(Tid(peer as u32), is_known));
+        // A peer that answers has no link, and has sent nothing on one.
+        let repeats =
+            link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
+        // More acknowledged than received: a protocol violation.
+        if repeats > i32::MAX as u32 { 0 } else { repeats }
+    }
+}
+
+impl DirectLinks {
+    /// Notes that a link has broken (`was_used`), or was not made.
+    pub(super) fn on_break(&mut self, peer: Tid, was_used: bool) {
+        if let Some(backoff) = self.backoffs.get_mut(&peer) {
+            backoff.on_break(was_used);
+        }
+    }
+
+    /// Notes that a requested link will not be made.
+    pub(crate) fn on_refused(&mut self, peer: Tid) {
+        self.on_break(peer, false);
+    }
+
+    /// Gives up stalled links, and links that have ended before the peer's route switch. Checks once a second.
+    pub(super) fn close_stalled(&mut self) {
+        let now = Instant::now();
+        if self.stalls_checked.is_some_and(|seen| now.duration_since(seen) < STALL_CHECK_PAUSE) {
+            return;
+        }
+        self.stalls_checked = Some(now);
+        for at in (0..self.links.len()).rev() {
+            let link = &mut self.links[at];
+            link.falling_back |= link.has_ended_before_switch();
+            let waits = self.draining == Some(link.peer);
+            if link.has_stalled(waits, now) {
+                match waits {
+                    // The peer has exited: what has not come by now does not come.
+                    true => self.remove(at),
+                    false => link.falling_back = true,
+                }
+            }
+        }
+    }
+
+    /// Waits while peers go on acknowledging, up to a limit. Does not wait for the last small rest.
+    fn wait_for_acknowledgements(&mut self) {
+        let begin = Instant::now();
+        let (mut since, mut before) = (begin, 0);
+        while begin.elapsed() < ACKNOWLEDGEMENT_WAIT_MAX && since.elapsed() < SEND_WAIT_MAX {
+            self.links.iter_mut().for_each(|link| link.flush());
+            let waiting =
+                self.links.iter().filter(|link| !link.is_send_closed() && link.queue.bytes() > REPEATED_BYTES_MAX);
+            let (mut count, mut progress) = (0, 0_u64);
+            for link in waiting {
+                count += 1;
+                progress = progress
+                    .wrapping_add(link.progress())
+                    .wrapping_add(link.carried().acknowledged)
+                    .wrapping_add(u64::from(link.queue.acknowledged()));
+            }
+            if count == 0 {
+                return;
+            }
+            if progress != before {
+                (since, before) = (Instant::now(), progress);
+            }
+            self.wait_for_room(None, LEAVE_PAUSE);
+            // The program does not receive any more.
+            self.arrived.clear();
+        }
+    }
+}
+
+impl Member {
+    /// Sends the queued messages of broken links by the default route, as far as there is memory.
+    pub(super) fn fall_back(&mut self) {
+        for at in (0..self.direct.links.len()).rev() {
+            let link = &mut self.direct.links[at];
+            if link.is_broken() {
+                link.falling_back = true;
+            }
+            if !link.falling_back {
+                continue;
+            }
+            if link.owes_fallback() || !link.queue.is_empty() {
+                self.fall_back_from(at);
+            }
+            let link = &self.direct.links[at];
+            if link.fallback_sent && link.queue.is_empty() {
+                self.direct.links[at].carries = false;
+                self.direct.update_interest(at);
+                if self.direct.links[at].read_closed {
+                    self.direct.close_link(at);
+                }
+            }
+        }
+    }
+
+    /// Goes on with the fallback from one link.
+    fn fall_back_from(&mut self, at: usize) {
+        let (peer, daemon) = (self.direct.links[at].peer, self.tid.host());
+        if !self.endpoint.is_connected(daemon.0) {
+            return self.introduce(daemon);
+        }
+        if !self.direct.links[at].fallback_sent {
+            let acknowledged = self.direct.links[at].queue.acknowledged();
+            if !self.send_fallback(peer, acknowledged, false) {
+                return;
+            }
+            self.direct.links[at].fallback_sent = true;
+            self.direct.events.push(RouteEvent::Ended(peer));
+            self.direct.on_break(peer, true);
+        }
+        while let Some(message) = self.direct.links[at].queue.first() {
+            let mut meta = message.meta;
+            meta[FAR] = peer.0;
+            let sent = match &message.body {
+                QueuedBody::Bytes(bytes) => self.endpoint.send_bytes(daemon.0, meta, bytes),
+                QueuedBody::Blocks(blocks) => self.endpoint.send_blocks(daemon.0, meta, blocks),
+            };
+            if self.finish_send(daemon, sent).is_err() {
+                return;
+            }
+            self.direct.links[at].queue.pop_front();
+        }
+    }
+
+    /// Sends the fallback message on the default route. Returns `false` if there was no memory for it.
+    fn send_fallback(&mut self, peer: Tid, acknowledged: u32, answers: bool) -> bool {
+        let daemon = self.tid.host();
+        let mut meta: Meta = [SYSCTX_TC, TC_FALLBACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
+        meta[FAR] = peer.0;
+        let body = Writer::new().int(acknowledged as i32).int(i32::from(answers)).finish();
+        let sent = self.endpoint.send_bytes(daemon.0, meta, &body);
+        self.finish_send(daemon, sent).is_ok()
+    }
+
+    /// Handles the fallback of a peer.
+    pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) {
+        self.direct.arrived.retain(|arrived| arrived.peer != peer);
+        match self.direct.position(peer) {
+            Ok(at) => {
+                let link = &mut self.direct.links[at];
+                (link.falling_back, link.read_closed) = (true, true);
+                if self.direct.draining == Some(peer) {
+                    self.direct.draining = None;
+                }
+            }
+            // The peer waits for the fallback of this side.
+            Err(_) if !answered => drop(self.send_fallback(peer, 0, true)),
+            Err(_) => {}
+        }
+    }
+
+    /// Before the task or its process links: what other sides have not acknowledged goes to them by the default route,
+    /// where the daemon takes it over.
+    pub(crate) fn hand_over_links(&mut self, state: &mut State) {
+        self.direct.wait_for_acknowledgements();
+        let deadline = Instant::now() + LEAVE_WAIT_MAX;
+        loop {
+            for link in &mut self.direct.links {
+                link.falling_back |= !link.queue.is_empty();
+            }
+            self.fall_back();
+            if self.daemon.is_none()
+                || self.direct.links.iter().all(|link| link.queue.is_empty())
+                || Instant::now() >= deadline
+            {
+                return;
+            }
+            std::thread::sleep(LEAVE_PAUSE);
+            // The daemon frees memory as it relays messages, and its introduction may come only now.
+            self.poll(state);
+            self.read_control(state);
+        }
+    }
+}
+
+impl Task {
+    /// Returns whether messages that were sent are still in this process (see [`Task::hand_over`]).
+    pub fn holds_back(&self) -> bool {
+        let holds = |member: &Member| {
+            member.daemon.as_ref().is_some_and(|link| link.wants_write())
+                || member.direct.links.iter().any(|link| !link.queue.is_empty())
+        };
+        self.member.as_ref().is_some_and(holds)
+    }
+
+    /// The process links and may not have left: what it has sent goes out all the same.
+    pub fn hand_over(&mut self) {
+        let Some(member) = &mut self.member else { return };
+        member.hand_over_links(&mut self.state);
+        member.send_last_frames();
+    }
+}
+
+impl Member {
+    /// Takes in what has come on the default route, and handles route switches.
+    pub(super) fn poll_default_route(&mut self, state: &mut State) {
+        self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
+        self.handle_route_switches(state);
+        self.fall_back();
+    }
+}
+
+#[cfg(test)]
+#[path = "fallback_tests.rs"]
+mod tests;

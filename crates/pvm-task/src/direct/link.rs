@@ -1,0 +1,580 @@
+//! This side of a direct link.
+//!
+//! Each side sends a hello when it has the link and is in the library. After the peer's hello a side knows that the
+//! peer will read what it sends. It sends a last message on the default route, the *route switch*, and all later
+//! messages on the link. The peer reads messages from the link once the route switch has come. So no message overtakes
+//! an earlier one, and neither side waits.
+//!
+//! Each message acknowledges how many messages its sender has received. A side that receives much and sends nothing
+//! sends acknowledgements of their own now and then. Unacknowledged messages stay in the send queue, see `fallback`.
+use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
+use super::stall::Stall;
+use super::{Body, UNCOPIED_BYTES_MIN};
+use crate::queue::accepts;
+use crate::receive::Envelope;
+use crate::types::Filter;
+use pvm_core::proto::Direct;
+use pvm_core::tid::Tid;
+use pvm_fmp::Meta;
+use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::Shutdown;
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How many header words travel with a message.
+const WORDS: usize = 5;
+/// The step by which the memory of a body is filled, in bytes.
+const GROWTH_BYTES: usize = 256 << 10;
+/// The most memory that is reserved for a body before any of it has come, in bytes: its announced length may be false.
+const RESERVED_BYTES: usize = 16 << 20;
+/// Messages read from one link before other links have their turn.
+const MESSAGES_IN_TURN_MAX: usize = 64;
+/// Bytes of bodies read from one link before other links have their turn.
+const BYTES_IN_TURN_MAX: usize = 4 << 20;
+/// How long a receive waits for the next bytes of a message that it reads into the receiver's memory.
+const STALL_TIME_MAX: Duration = Duration::from_millis(2);
+
+/// How much is received before a side sends an acknowledgement of its own, in bytes and in messages.
+const ACKNOWLEDGED_BYTES: usize = 256 << 10;
+const ACKNOWLEDGED_MESSAGES: u32 = 256;
+/// How much the send queue grows before a side that only sends reads acknowledgements, in bytes and in messages.
+const UNPOLLED_BYTES_MAX: usize = 512 << 10;
+const UNPOLLED_MESSAGES_MAX: usize = 512;
+
+/// The length of a message's header: the header words and the acknowledgement, in bytes.
+const HEADER_BYTES: usize = 4 * (WORDS + 1);
+/// The longest frame: a header and a body, in bytes.
+const FRAME_BYTES_MAX: usize = i32::MAX as usize + HEADER_BYTES;
+
+mod kind {
+    /// Hello: the sender has the link and reads it.
+    pub const HELLO: u8 = 1;
+    /// A message. Header: context, tag, wait id, encoding, format; how many messages the sender has received.
+    pub const MESSAGE: u8 = 2;
+    /// An acknowledgement. Header: how many messages the sender has received.
+    pub const ACKNOWLEDGEMENT: u8 = 3;
+}
+
+/// A message that has been read completely.
+pub(crate) struct LinkMessage {
+    pub peer: Tid,
+    pub meta: Meta,
+    pub body: Vec<u8>,
+}
+
+impl LinkMessage {
+    pub fn envelope(&self, own: i32) -> Envelope {
+        envelope(self.peer, own, self.meta)
+    }
+}
+
+fn envelope(peer: Tid, own: i32, meta: Meta) -> Envelope {
+    let [ctx, tag, wid, enc, format, _] = meta.map(|word| word as i32);
+    Envelope { src: peer.0 as i32, dst: own, ctx, tag, wid, enc, format }
+}
+
+/// A receive that waits, with memory for its message.
+pub(crate) struct PostedReceive<'a> {
+    pub filter: &'a Filter,
+    pub own: i32,
+    pub room: &'a mut [u8],
+    /// Returns whether a message may not be given to a receive.
+    pub is_intercepted: &'a dyn Fn(&Envelope) -> bool,
+    /// The header and the length of the message that came.
+    pub found: Option<(Envelope, usize)>,
+}
+
+/// A message that has been read in part.
+struct PartialMessage {
+    meta: Meta,
+    bytes: usize,
+    body: Vec<u8>,
+}
+
+/// This side of a direct link.
+pub(crate) struct DirectLink {
+    pub peer: Tid,
+    connection: Link,
+    /// This side sends the first hello.
+    calls: bool,
+    hello_sent: bool,
+    hello_received: bool,
+    /// This side sends its messages on the link.
+    pub carries: bool,
+    /// The peer's route switch has come: the peer sends its messages on the link.
+    peer_switched: bool,
+    partial: Option<PartialMessage>,
+    /// How many messages the receiver has taken over; reading a message is not enough.
+    received: Rc<Cell<u32>>,
+    /// How many of them have been acknowledged, and how many bytes were received since.
+    reported: u32,
+    unreported_bytes: usize,
+    /// The header of a partly written message, and how many bytes of header and body have been written.
+    header: Vec<u8>,
+    written: usize,
+    /// How many bytes were ever written.
+    total_written: u64,
+    pub queue: SendQueue,
+    /// The size of the send queue, in bytes and in messages, when acknowledgements were last read.
+    polled_at: (usize, usize),
+    /// The peer reads nothing at the moment.
+    blocked: bool,
+    stall: Stall,
+    /// The connection cannot be written any more.
+    write_failed: bool,
+    /// The connection is not read any more.
+    pub read_closed: bool,
+    /// This side falls back to the default route: first with the messages of its send queue, then with new ones.
+    pub falling_back: bool,
+    /// The peer has been sent the fallback message.
+    pub fallback_sent: bool,
+    /// There may be more to read, even if the socket is not reported readable.
+    pub has_more: bool,
+    /// The events that epoll watches for on the socket.
+    pub watched: PollFlags,
+}
+
+/// The result of reading a link.
+#[derive(Default)]
+pub(crate) struct ReadOutcome {
+    pub messages: usize,
+    /// The peer's hello has come.
+    pub usable: bool,
+}
+
+impl DirectLink {
+    /// Takes over a socket that the daemons have connected.
+    pub fn new(direct: &Direct, socket: OwnedFd) -> Result<DirectLink, LinkError> {
+        let mut connection = match &direct.secret {
+            None => Link::clear(socket),
+            Some(secret) => {
+                // Both sides have the same key, which only they know.
+                let pair = KeyPair::from_secret(secret);
+                let public = pair.public();
+                let identity = Identity::new(pair);
+                identity.known().add(public);
+                match direct.calls {
+                    true => Link::secure_to(socket, &identity, public)?,
+                    false => Link::secure_from(socket, &identity)?,
+                }
+            }
+        };
+        connection.set_frame_bytes_max(FRAME_BYTES_MAX);
+        connection.set_queued_bytes_max(usize::MAX);
+        Ok(DirectLink {
+            peer: direct.peer,
+            connection,
+            calls: direct.calls,
+            hello_sent: false,
+            hello_received: false,
+            carries: false,
+            peer_switched: false,
+            partial: None,
+            received: Rc::default(),
+            reported: 0,
+            unreported_bytes: 0,
+            header: Vec::new(),
+            written: 0,
+            total_written: 0,
+            queue: SendQueue::default(),
+            polled_at: (0, 0),
+            blocked: false,
+            stall: Stall::default(),
+            write_failed: false,
+            read_closed: false,
+            falling_back: false,
+            fallback_sent: false,
+            has_more: false,
+            watched: PollFlags::empty(),
+        })
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+
+    /// Returns whether this side can switch to the link: the peer reads it.
+    pub fn may_switch(&self) -> bool {
+        self.hello_received && !self.carries && !self.falling_back
+    }
+
+    /// Returns whether this side may come to use the link.
+    pub fn has_pending(&self) -> bool {
+        !self.carries && !self.falling_back
+    }
+
+    /// Returns the count of received messages.
+    pub fn received_count(&self) -> Rc<Cell<u32>> {
+        self.received.clone()
+    }
+
+    /// Handles the peer's route switch.
+    pub fn on_route_switch(&mut self) {
+        self.peer_switched = true;
+        self.has_more = true;
+    }
+
+    /// Returns whether messages are read: all earlier ones have come on the default route.
+    pub fn is_reading(&self) -> bool {
+        self.peer_switched && !self.read_closed
+    }
+
+    /// Returns whether the fallback message has still to be sent.
+    pub fn owes_fallback(&self) -> bool {
+        self.falling_back && !self.fallback_sent
+    }
+
+    /// Returns the events to watch for on the socket. Messages must not be read before the peer's route switch.
+    pub fn interest(&self) -> PollFlags {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, !self.read_closed && (!self.hello_received || self.peer_switched));
+        flags.set(PollFlags::OUT, !self.is_flushed());
+        flags
+    }
+
+    // ----- receiving
+
+    /// Reads what has come. After an error nothing more comes; messages read before it are in `arrived`.
+    pub fn read(
+        &mut self,
+        arrived: &mut impl Extend<LinkMessage>,
+        wanted: Option<&mut PostedReceive<'_>>,
+        outcome: &mut ReadOutcome,
+    ) -> Result<(), LinkError> {
+        if self.read_closed {
+            return Ok(());
+        }
+        self.flush();
+        // An acknowledgement is not sent as soon as it is due: an answer may carry it.
+        self.acknowledge_if_due();
+        self.read_frames(arrived, wanted, outcome)
+    }
+
+    fn read_frames(
+        &mut self,
+        arrived: &mut impl Extend<LinkMessage>,
+        mut wanted: Option<&mut PostedReceive<'_>>,
+        outcome: &mut ReadOutcome,
+    ) -> Result<(), LinkError> {
+        if !self.hello_sent {
+            if !self.connection.handshake()? {
+                return Ok(());
+            }
+            self.connection.trust_as_it_is();
+            if self.calls {
+                self.send_hello()?;
+            }
+        }
+        self.has_more = false;
+        let (mut messages, mut bytes) = (0, 0);
+        while messages < MESSAGES_IN_TURN_MAX && bytes < BYTES_IN_TURN_MAX {
+            if self.partial.is_some() {
+                let Some(whole) = self.continue_message()? else { return Ok(()) };
+                messages += 1;
+                bytes += whole.body.len();
+                outcome.messages += 1;
+                arrived.extend([whole]);
+                continue;
+            }
+            if self.hello_received && !self.peer_switched {
+                return Ok(());
+            }
+            let Some(head) = self.connection.receive()? else { return Ok(()) };
+            match (head.kind, <&[u8; HEADER_BYTES]>::try_from(head.header())) {
+                (kind::HELLO, _) if !self.hello_received && head.body_bytes == 0 => {
+                    self.hello_received = true;
+                    outcome.usable = true;
+                    if !self.hello_sent {
+                        self.send_hello()?;
+                    }
+                }
+                (kind::ACKNOWLEDGEMENT, _) if head.body_bytes == 0 => {
+                    let count = head.header().try_into().map_err(|_| LinkError::Malformed)?;
+                    self.on_acknowledgement(u32::from_le_bytes(count))?;
+                }
+                (kind::MESSAGE, Ok(header)) => {
+                    let (words, count) = parts_of(header);
+                    self.on_acknowledgement(count)?;
+                    self.partial = Some(PartialMessage { meta: words, bytes: head.body_bytes, body: Vec::new() });
+                    // An earlier message of this poll may be the one for which the receive waits.
+                    if let Some(wanted) = wanted.as_deref_mut().filter(|_| messages == 0) {
+                        self.read_posted(wanted)?;
+                        if wanted.found.is_some() {
+                            self.has_more = self.connection.has_unread();
+                            return Ok(());
+                        }
+                    }
+                }
+                _ => return Err(LinkError::Malformed),
+            }
+        }
+        self.has_more = true;
+        Ok(())
+    }
+
+    /// Sends the hello. The called side waits for the hello of the calling side first: until then the peer's daemon may
+    /// still read from the connection.
+    fn send_hello(&mut self) -> Result<(), LinkError> {
+        self.hello_sent = true;
+        self.connection.send(kind::HELLO, &[], &[])
+    }
+
+    /// Goes on reading the partial message. Returns it when it is complete.
+    fn continue_message(&mut self) -> Result<Option<LinkMessage>, LinkError> {
+        let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(None) };
+        let (meta, bytes) = (*meta, *bytes);
+        let mut done = bytes - self.connection.body_left();
+        while done < bytes {
+            let room = bytes.min(done + GROWTH_BYTES);
+            let reserved = bytes.min(RESERVED_BYTES.max(2 * room));
+            if body.capacity() < room && body.try_reserve_exact(reserved - body.len()).is_err() {
+                // The rest stays in the socket until there is memory.
+                return Ok(None);
+            }
+            body.resize(room, 0);
+            match self.connection.take(&mut body[done..room])? {
+                0 => {
+                    body.truncate(done);
+                    return Ok(None);
+                }
+                count => done += count,
+            }
+        }
+        body.truncate(bytes);
+        Ok(self.partial.take().map(|current| LinkMessage { peer: self.peer, meta, body: current.body }))
+    }
+
+    /// Reads the message that begins into the memory of the posted receive, if it fits. If its bytes are late, the
+    /// message is read like others from there on.
+    fn read_posted(&mut self, wanted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
+        let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
+        let envelope = envelope(self.peer, wanted.own, *meta);
+        let fits = accepts(wanted.filter, envelope.src, envelope.tag, envelope.ctx) && *bytes <= wanted.room.len();
+        if !fits || (wanted.is_intercepted)(&envelope) {
+            return Ok(());
+        }
+        let (bytes, mut done) = (*bytes, 0);
+        while done < bytes {
+            let count = self.connection.take(&mut wanted.room[done..bytes])?;
+            done += count;
+            let stalls = count == 0 && !ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
+            // Without memory for a copy the receive goes on waiting.
+            if stalls && body.try_reserve_exact(bytes).is_ok() {
+                body.extend_from_slice(&wanted.room[..done]);
+                return Ok(());
+            }
+        }
+        self.partial = None;
+        self.count_received(bytes);
+        wanted.found = Some((envelope, bytes));
+        Ok(())
+    }
+
+    /// Counts a message that the receiver has taken over.
+    pub fn count_received(&mut self, bytes: usize) {
+        self.received.set(self.received.get().wrapping_add(1));
+        self.unreported_bytes += bytes;
+        if bytes >= UNCOPIED_BYTES_MIN {
+            self.acknowledge_if_due();
+        }
+    }
+
+    /// Handles an acknowledgement.
+    fn on_acknowledgement(&mut self, count: u32) -> Result<(), LinkError> {
+        // Messages that were sent another way cannot be acknowledged here.
+        if self.falling_back || self.queue.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
+    }
+
+    /// Returns whether the link has ended in order: the peer has exited, and all that it sent here has come.
+    pub fn has_ended(&self) -> bool {
+        self.connection.has_ended() && !self.write_failed && self.hello_received
+    }
+
+    /// Returns whether the peer's hello has come. Before that, the peer can neither have sent nor read messages.
+    pub fn is_established(&self) -> bool {
+        self.hello_received
+    }
+
+    /// Ends the connection for all processes that hold it, the daemons among them.
+    pub fn shut_down(&self) {
+        // It may have ended already.
+        let _ = rustix::net::shutdown(&self.connection, Shutdown::Both);
+    }
+
+    // ----- sending
+
+    /// Writes what the socket takes. A connection that cannot be written may still be readable.
+    pub fn flush(&mut self) {
+        if self.is_flushed() {
+            return;
+        }
+        let before = self.progress();
+        self.write_failed = self.connection.flush().is_err();
+        let mut taken = true;
+        while let Some(message) = self.queue.next_unwritten().filter(|_| taken) {
+            let (meta, body) = (message.meta, std::mem::replace(&mut message.body, QueuedBody::Bytes(Vec::new())));
+            taken = self.write(meta, body.body());
+            self.queue.next_unwritten().expect("it is still there").body = body;
+            if taken {
+                self.queue.mark_written();
+            }
+        }
+        self.blocked &= self.progress() == before;
+        self.acknowledge_if_due();
+    }
+
+    /// Returns whether nothing waits to be written.
+    pub fn is_flushed(&self) -> bool {
+        self.is_send_closed() || (!self.connection.wants_write() && self.queue.all_written())
+    }
+
+    /// Returns whether nothing is written any more.
+    pub fn is_send_closed(&self) -> bool {
+        self.write_failed || self.falling_back
+    }
+
+    /// Returns whether the connection has failed and the fallback has not begun.
+    pub fn is_broken(&self) -> bool {
+        self.write_failed && !self.falling_back
+    }
+
+    /// Returns a count that changes whenever the socket has taken something.
+    pub fn progress(&self) -> u64 {
+        self.total_written.wrapping_sub(self.connection.queued_bytes() as u64)
+    }
+
+    /// Returns a header by itself.
+    #[cfg(any(test, fuzzing))]
+    pub fn header(meta: Meta, bytes: usize, taken: u32) -> Vec<u8> {
+        let mut head = Vec::new();
+        DirectLink::write_header(meta, bytes, taken, &mut head);
+        head
+    }
+
+    /// Appends the header of a message to `into`: `bytes` is the length of its body, `taken` acknowledges the messages
+    /// received so far.
+    pub fn write_header(meta: Meta, bytes: usize, taken: u32, into: &mut Vec<u8>) {
+        let mut header = [0; HEADER_BYTES];
+        let words = meta.into_iter().take(WORDS).chain([taken]);
+        for (place, word) in header.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        Link::write_frame_head(kind::MESSAGE, &header, bytes, into);
+    }
+
+    /// Writes as much of the next message as the socket takes. Returns whether that was all of it.
+    pub fn write(&mut self, meta: Meta, body: Body<'_>) -> bool {
+        if self.is_send_closed() {
+            return false;
+        }
+        if self.header.is_empty() {
+            (self.reported, self.unreported_bytes) = (self.received.get(), 0);
+            DirectLink::write_header(meta, body.len(), self.reported, &mut self.header);
+        }
+        let whole = self.header.len() + body.len();
+        let mut step = Vec::new();
+        while self.written < whole {
+            let lead = &self.header[self.written.min(self.header.len())..];
+            let piece = body.from(self.written.saturating_sub(self.header.len()), &mut step);
+            match self.connection.offer(&[lead, piece]) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    self.written += count;
+                    self.total_written += count as u64;
+                }
+                Err(_) => {
+                    self.write_failed = true;
+                    return false;
+                }
+            }
+        }
+        self.header.clear();
+        self.written = 0;
+        self.blocked = false;
+        true
+    }
+
+    /// Sends an acknowledgement if one is due. Not within a message.
+    pub fn acknowledge_if_due(&mut self) {
+        let taken = self.received.get();
+        let much =
+            self.unreported_bytes >= ACKNOWLEDGED_BYTES || taken.wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES;
+        if much && self.header.is_empty() && !self.is_send_closed() {
+            (self.reported, self.unreported_bytes) = (taken, 0);
+            self.write_failed = self.connection.send(kind::ACKNOWLEDGEMENT, &taken.to_le_bytes(), &[]).is_err();
+        }
+    }
+
+    /// Adds a message to the send queue. `written`: the socket has taken it.
+    pub fn enqueue(&mut self, message: QueuedMessage, written: bool) {
+        self.blocked |= !written;
+        self.queue.push(message, written);
+    }
+
+    /// Returns whether acknowledgements should be read now: a task that only sends does not read otherwise.
+    pub fn should_poll(&mut self) -> bool {
+        let (bytes, messages) = (self.queue.bytes(), self.queue.len());
+        // Some messages may have been acknowledged since.
+        self.polled_at = (self.polled_at.0.min(bytes), self.polled_at.1.min(messages));
+        let much =
+            bytes - self.polled_at.0 >= UNPOLLED_BYTES_MAX || messages - self.polled_at.1 >= UNPOLLED_MESSAGES_MAX;
+        if much {
+            self.polled_at = (bytes, messages);
+        }
+        much && !self.read_closed
+    }
+
+    /// Returns whether a sender queues its message without waiting.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Returns what the connection has carried, as far as the system tells.
+    pub fn carried(&self) -> Carried {
+        self.connection.carried().unwrap_or_default()
+    }
+
+    /// Returns whether the connection has ended before the peer's route switch. The peer may have lost the link
+    /// before it read this side's hello; then it sends no fallback, and this side does not read.
+    pub fn has_ended_before_switch(&self) -> bool {
+        if !self.hello_received || self.peer_switched || self.read_closed || self.falling_back {
+            return false;
+        }
+        let connection = &mut [PollFd::new(&self.connection, PollFlags::RDHUP)];
+        rustix::event::poll(connection, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    /// Returns whether the connection has carried nothing for too long. `waits`: this task reads the last messages of a
+    /// peer that has exited, so received bytes count too.
+    pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
+        if self.read_closed || (self.queue.is_empty() && !waits) {
+            self.stall.reset();
+            return false;
+        }
+        let carried = self.carried();
+        self.stall.is_expired(carried, waits, now)
+    }
+}
+
+/// Returns the header words of a message, and how many messages its sender has received.
+fn parts_of(header: &[u8; HEADER_BYTES]) -> (Meta, u32) {
+    let mut words = header.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four")));
+    let mut meta = Meta::default();
+    meta.iter_mut().zip(words.by_ref().take(WORDS)).for_each(|(word, value)| *word = value);
+    (meta, words.next().expect("one more"))
+}
+
+/// Waits until the socket is ready. Returns whether it was in time.
+fn ready(link: &Link, flags: PollFlags, time: Duration) -> bool {
+    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    let result = rustix::event::poll(&mut [PollFd::new(link, flags)], Some(&timeout));
+    // An interruption is no stall.
+    result != Ok(0)
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

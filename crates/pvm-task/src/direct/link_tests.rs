@@ -1,0 +1,206 @@
+use super::*;
+use crate::direct::stall::STALL_LIMIT;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use std::time::Instant;
+
+const ONE: Tid = Tid(0x40001);
+const TWO: Tid = Tid(0x80001);
+
+/// Returns both sides of a link.
+fn pair(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let one = DirectLink::new(&Direct { peer: TWO, calls: true, secret }, near).unwrap();
+    let two = DirectLink::new(&Direct { peer: ONE, calls: false, secret }, far).unwrap();
+    [one, two]
+}
+
+/// Reads what is there. Returns the tags, or why the link has ended.
+fn tags(end: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
+    let mut arrived = Vec::new();
+    let result = end.read(&mut arrived, None, &mut ReadOutcome::default());
+    arrived.iter().for_each(|one| end.count_received(one.body.len()));
+    end.acknowledge_if_due();
+    let tags: Vec<u32> = arrived.iter().map(|one: &LinkMessage| one.meta[1]).collect();
+    if tags.is_empty() { result.map(|()| tags) } else { Ok(tags) }
+}
+
+/// Sends as a task does: what the socket does not take waits.
+fn send(end: &mut DirectLink, tag: u32, bytes: &[u8]) {
+    let (meta, body) = ([0, tag, 0, 0, 0, 0], Body::Bytes(bytes));
+    let mut copy = QueuedBody::reserve(body, &mut end.queue.pool).unwrap();
+    copy.fill(body);
+    let written = end.queue.all_written() && end.write(meta, body);
+    end.enqueue(QueuedMessage { meta, body: copy, length: bytes.len() }, written);
+}
+
+/// Returns both sides of an established link.
+fn established(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
+    let [mut one, mut two] = pair(secret);
+    let end = Instant::now() + Duration::from_secs(20);
+    while !(one.may_switch() && two.may_switch()) {
+        assert!(Instant::now() < end);
+        assert_eq!(tags(&mut one), Ok(vec![]));
+        assert_eq!(tags(&mut two), Ok(vec![]));
+    }
+    [one, two]
+}
+
+#[test]
+fn messages_on_the_link_wait_for_the_route_switch() {
+    for secret in [None, Some([7; 32])] {
+        let [mut one, mut two] = established(secret);
+        send(&mut one, 5, b"first");
+        send(&mut one, 6, &[9; 100_000]);
+        assert_eq!(tags(&mut two), Ok(vec![]));
+        assert!(!two.interest().contains(PollFlags::IN));
+        two.on_route_switch();
+        let mut came = Vec::new();
+        let end = Instant::now() + Duration::from_secs(20);
+        while came.len() < 2 {
+            assert!(Instant::now() < end);
+            one.flush();
+            came.extend(tags(&mut two).unwrap());
+        }
+        assert_eq!(came, [5, 6]);
+    }
+}
+
+#[test]
+fn a_peer_without_the_secret_is_refused() {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let mut one = DirectLink::new(&Direct { peer: TWO, calls: true, secret: Some([7; 32]) }, near).unwrap();
+    let mut two = DirectLink::new(&Direct { peer: ONE, calls: false, secret: Some([8; 32]) }, far).unwrap();
+    let error = (0..100).find_map(|_| tags(&mut one).err().or(tags(&mut two).err()));
+    assert!(matches!(error, Some(LinkError::Tls(_))), "{error:?}");
+    assert!(!one.may_switch() && !two.may_switch());
+}
+
+#[test]
+fn a_message_is_read_into_the_receivers_memory_unless_another_comes_first() {
+    let [mut one, mut two] = established(None);
+    two.on_route_switch();
+    let filter = Filter { src: ONE.0 as i32, tag: 6, ctx: 0 };
+    send(&mut one, 6, &[3; 10_000]);
+    send(&mut one, 6, &[4; 10_000]);
+    let mut room = vec![0; 20_000];
+    let never = |_: &Envelope| false;
+    let mut wanted =
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &never, found: None };
+    let mut arrived: Vec<LinkMessage> = Vec::new();
+    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
+    let (envelope, bytes) = wanted.found.unwrap();
+    assert_eq!((envelope.src, envelope.tag, bytes), (ONE.0 as i32, 6, 10_000));
+    assert!(arrived.is_empty() && two.has_more);
+    assert!(room[..10_000].iter().all(|byte| *byte == 3) && room[10_000] == 0);
+    assert_eq!(tags(&mut two), Ok(vec![6]));
+
+    send(&mut one, 5, b"");
+    send(&mut one, 6, b"");
+    let mut wanted =
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut [], is_intercepted: &never, found: None };
+    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
+    assert!(wanted.found.is_none());
+    assert_eq!(arrived.iter().map(|one| one.meta[1]).collect::<Vec<_>>(), [5, 6]);
+}
+
+#[test]
+fn a_message_that_stops_half_way_is_read_like_others_from_there() {
+    let [one, mut two] = established(None);
+    two.on_route_switch();
+    let body: Vec<u8> = (0..=255).cycle().take(5000).collect();
+    let frame = [&DirectLink::header([0, 6, 0, 0, 0, 0], 5000, 0), &body[..]].concat();
+    assert_eq!(rustix::net::send(one.fd(), &frame[..2000], SendFlags::NOSIGNAL), Ok(2000));
+    let filter = Filter { src: -1, tag: 6, ctx: 0 };
+    let (mut room, never) = (vec![0; 5000], |_: &Envelope| false);
+    let mut wanted =
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &never, found: None };
+    let mut arrived: Vec<LinkMessage> = Vec::new();
+    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
+    assert!(wanted.found.is_none() && arrived.is_empty());
+    rustix::net::send(one.fd(), &frame[2000..], SendFlags::NOSIGNAL).unwrap();
+    two.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+    assert_eq!(arrived.pop().unwrap().body, body);
+}
+
+#[test]
+fn all_messages_of_a_dead_peer_are_read() {
+    for secret in [None, Some([7; 32])] {
+        let [mut one, mut two] = established(secret);
+        // More than one poll reads.
+        (0..4).for_each(|_| send(&mut one, 5, &[1; 30_000]));
+        assert!(one.is_flushed());
+        drop(one);
+        two.on_route_switch();
+        assert_eq!(tags(&mut two), Ok(vec![5; 4]));
+        assert_eq!(tags(&mut two), Err(LinkError::Closed));
+        assert!(two.has_ended() && two.queue.is_empty());
+    }
+}
+
+#[test]
+fn messages_are_queued_until_the_peer_has_acknowledged_them() {
+    for secret in [None, Some([7; 32])] {
+        let [mut one, mut two] = established(secret);
+        one.on_route_switch();
+        two.on_route_switch();
+        (0..3).for_each(|tag| send(&mut one, tag, &[1; 1000]));
+        assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (3000, 0));
+        assert_eq!(tags(&mut two), Ok(vec![0, 1, 2]));
+        // So little is not acknowledged by itself.
+        assert_eq!(tags(&mut one), Ok(vec![]));
+        assert_eq!(one.queue.bytes(), 3000);
+        send(&mut two, 9, b"");
+        assert_eq!(tags(&mut one), Ok(vec![9]));
+        assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (0, 3));
+        assert_eq!(two.received.get(), 3);
+
+        send(&mut one, 3, &vec![2; ACKNOWLEDGED_BYTES]);
+        let end = Instant::now() + Duration::from_secs(20);
+        while one.queue.bytes() > 0 {
+            assert!(Instant::now() < end);
+            one.flush();
+            tags(&mut two).unwrap();
+            tags(&mut one).unwrap();
+        }
+        for tag in 0..ACKNOWLEDGED_MESSAGES {
+            send(&mut one, tag, b"");
+            tags(&mut two).unwrap();
+        }
+        assert_eq!(tags(&mut one), Ok(vec![]));
+        assert!(one.queue.is_empty());
+    }
+}
+
+#[test]
+fn an_acknowledgement_of_unsent_messages_is_a_protocol_violation() {
+    let [mut one, mut two] = established(None);
+    one.on_route_switch();
+    send(&mut one, 5, b"one");
+    two.received.set(2);
+    send(&mut two, 6, b"two");
+    assert_eq!(tags(&mut one), Err(LinkError::Malformed));
+    assert!(!one.has_ended());
+}
+
+#[test]
+fn a_stalled_link_is_given_up_and_one_with_a_slow_reader_is_not() {
+    let begin = Instant::now();
+    let second = |number| begin + Duration::from_secs(number);
+    let carried = |acknowledged, received, retries| Carried { acknowledged, received, retries, ..Carried::default() };
+    let mut stall = Stall::default();
+    let given_up = (0..60).find(|number| stall.is_expired(carried(7, *number, true), false, second(*number)));
+    assert_eq!(given_up, Some(STALL_LIMIT.as_secs()));
+    // The connection carries something now and then.
+    let mut stall = Stall::default();
+    assert!((0..600).all(|number| !stall.is_expired(carried(number / 8, 0, true), false, second(number))));
+    // The system does not retransmit; then it begins to.
+    let mut stall = Stall::default();
+    assert!((0..600).all(|number| !stall.is_expired(carried(7, 0, false), false, second(number))));
+    assert!(!stall.is_expired(carried(7, 0, true), false, second(600)));
+    // The last messages of a dead task come as long as bytes come.
+    let mut stall = Stall::default();
+    assert!((0..600).all(|number| !stall.is_expired(carried(7, number / 8, false), true, second(number))));
+    assert!(stall.is_expired(carried(7, 74, false), true, second(620)));
+}

@@ -1,0 +1,178 @@
+//! What a task does with its direct links: it requests and takes over links, switches its messages to them, and passes
+//! on what they bring.
+use super::fallback::{Backoff, ReceivedOnLink, RouteSwitch};
+use super::link::DirectLink;
+use super::{BUSY_POLLS, Body, DONT_ROUTE, ROUTE_DIRECT, RouteEvent, STALL_POLLS};
+use crate::control::Member;
+use crate::message::OWN_DSIG;
+use crate::requests::Purpose;
+use crate::system::TC_ROUTE_SWITCH;
+use crate::task::State;
+use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
+use pvm_core::proto::{Direct, Request};
+use pvm_core::tid::Tid;
+use pvm_fmp::{FAR, Meta};
+use rustix::net::Shutdown;
+use std::os::fd::OwnedFd;
+
+impl Member {
+    /// Returns whether a link to that task is wanted and has to be requested.
+    pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
+        let wanted =
+            self.direct.route == ROUTE_DIRECT && self.direct.backoffs.get(&to).is_none_or(Backoff::may_request);
+        wanted && self.direct.position(to).is_err()
+    }
+
+    /// Requests a link. If none can be made, messages stay on the default route.
+    pub(crate) fn request_direct_link(&mut self, to: Tid) {
+        self.direct.backoffs.entry(to).or_default().requested();
+        if self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
+            self.direct.open_requests += 1;
+        }
+    }
+
+    /// Takes over a link that the daemons have made.
+    pub(crate) fn on_direct_link(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
+        let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
+        let peer = direct.peer;
+        // An earlier link may have been given up by the peer, or never have been established.
+        self.poll_default_route(state);
+        self.deliver_from_links(state);
+        let is_open = state.route_switches.received.get(&(peer.0 as i32)).is_some_and(|received| !received.ended);
+        let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
+        let at = self.direct.position(peer).err().filter(|_| open && !is_open);
+        let socket_kept = at.and_then(|at| Some((at, socket.try_clone().ok()?)));
+        let made = socket_kept.and_then(|(at, socket)| Some((at, DirectLink::new(direct, socket).ok()?)));
+        let Some((at, link)) = made else {
+            // The peer and both daemons notice that the link is refused.
+            let _ = rustix::net::shutdown(&socket, Shutdown::Both);
+            return;
+        };
+        state
+            .route_switches
+            .received
+            .insert(peer.0 as i32, ReceivedOnLink { count: link.received_count(), ended: false });
+        self.direct.links.insert(at, link);
+        self.direct.active = true;
+        self.parker.forget_descriptors();
+        self.direct.poll_link(at, None);
+        self.deliver_from_links(state);
+    }
+
+    /// Takes in what has come on the links. `count`: how many messages have come other ways.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize) -> usize {
+        self.handle_route_switches(state);
+        self.direct.polls = self.direct.polls.wrapping_add(1);
+        let sleepy = self.endpoint.is_napping();
+        if count == 0 || sleepy || self.direct.polls % BUSY_POLLS == 0 {
+            self.direct.poll_links(sleepy);
+        }
+        if sleepy || self.direct.polls % STALL_POLLS == 0 {
+            self.direct.close_stalled();
+        }
+        self.deliver_from_links(state)
+    }
+
+    /// Handles route switches and fallbacks of peers that have come on the default route.
+    pub(crate) fn handle_route_switches(&mut self, state: &mut State) {
+        for turn in std::mem::take(&mut state.route_switches.pending) {
+            match turn {
+                RouteSwitch::ToLink(peer) => {
+                    if let Ok(at) = self.direct.position(peer) {
+                        self.direct.links[at].on_route_switch();
+                        self.direct.update_interest(at);
+                    }
+                }
+                RouteSwitch::ToDefault(peer, answered) => self.on_peer_fallback(peer, answered),
+            }
+        }
+    }
+
+    /// Queues the messages that were read from links, and handles events of links. Returns how many there were.
+    pub(crate) fn deliver_from_links(&mut self, state: &mut State) -> usize {
+        // A peer that has fallen back sends again what was not counted: such messages are dropped here.
+        self.handle_route_switches(state);
+        let own = self.tid.0 as i32;
+        let mut count = 0;
+        while let Some(arrived) = self.direct.arrived.pop_front() {
+            self.direct.count_received(state, &arrived);
+            state.on_message_bytes(arrived.envelope(own), arrived.body);
+            count += 1;
+        }
+        self.switch_routes();
+        self.fall_back();
+        for event in std::mem::take(&mut self.direct.events) {
+            match event {
+                RouteEvent::Usable(peer, descriptor) => state.route_changed(peer, Some(descriptor)),
+                RouteEvent::Ended(peer) => state.route_changed(peer, None),
+                RouteEvent::Dead(peer) => {
+                    state.route_changed(peer, None);
+                    if let Some(received) = state.route_switches.received.get_mut(&(peer.0 as i32)) {
+                        received.ended = true;
+                    }
+                }
+                RouteEvent::Unmade(peer) => {
+                    state.route_switches.received.remove(&(peer.0 as i32));
+                }
+            }
+            count += 1;
+        }
+        self.direct.active = !self.direct.links.is_empty();
+        count
+    }
+
+    /// Switches all messages to peers that read their link to the link.
+    fn switch_routes(&mut self) {
+        let turning = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| link.peer);
+        for peer in turning.collect::<Vec<Tid>>() {
+            if self.send_route_switch(peer) {
+                if let Some(link) = self.direct.find(peer) {
+                    link.carries = true;
+                }
+            }
+        }
+    }
+
+    /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot go now.
+    fn send_route_switch(&mut self, peer: Tid) -> bool {
+        let daemon = self.tid.host();
+        if !self.endpoint.is_connected(daemon.0) {
+            self.introduce(daemon);
+            return false;
+        }
+        let mut meta = [SYSCTX_TC, TC_ROUTE_SWITCH, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
+        meta[FAR] = peer.0;
+        let sent = self.endpoint.send_bytes(daemon.0, meta, &[]);
+        self.finish_send(daemon, sent).is_ok()
+    }
+
+    /// Sends a message on a link; if the link breaks, at once by the default route.
+    pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        self.direct.send(to, meta, body)?;
+        if self.direct.find(to).is_some_and(|link| link.is_send_closed()) {
+            self.fall_back();
+        }
+        Ok(())
+    }
+
+    /// Handles the exit of a task of another host. Its last messages may still be under way.
+    pub(crate) fn on_peer_exit(&mut self, state: &mut State, peer: Tid) {
+        self.handle_route_switches(state);
+        self.direct.backoffs.remove(&peer);
+        if let Ok(at) = self.direct.position(peer) {
+            match self.direct.links[at].is_reading() {
+                true => {
+                    self.direct.draining = Some(peer);
+                    self.direct.poll_link(at, None);
+                }
+                // The peer's route switch was lost with a host, perhaps with messages before it; or the link broke.
+                false => self.direct.remove(at),
+            }
+        }
+        state.route_switches.received.remove(&(peer.0 as i32));
+        state.handlers.forget_repeats(peer.0 as i32);
+        self.deliver_from_links(state);
+    }
+}

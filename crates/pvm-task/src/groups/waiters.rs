@@ -1,0 +1,101 @@
+//! The waits of a task for other members of its groups.
+use super::CachedGroup;
+use std::rc::Rc;
+
+/// How often one watch looks at the word of a barrier: for some hundred nanoseconds.
+const WATCH_LOOKS: u32 = 64;
+
+/// A wait for other members, until [`Task::end_group_wait`](crate::Task::end_group_wait).
+#[must_use]
+pub struct GroupWait(u32);
+
+/// The number of a wait of a task that has left the machine.
+pub(super) const NO_WAIT: GroupWait = GroupWait(0);
+
+/// A thread of the task that waits for other members.
+struct GroupWaiter {
+    number: u32,
+    group: Rc<CachedGroup>,
+    instance: u32,
+    /// The generation of the barrier for which the thread waits; `None` in a collective operation.
+    generation: Option<u32>,
+}
+
+impl GroupWaiter {
+    /// Returns whether the barrier has opened or failed. The thread may have jumped out of its wait, so
+    /// such a waiter can stay.
+    fn is_over(&self) -> bool {
+        self.generation.is_some_and(|generation| self.group.view.passed(generation).is_some())
+    }
+
+    fn prepare_park(&self) {
+        self.group.view.lie_down(self.instance);
+    }
+}
+
+/// The threads of a task that wait for other members.
+#[derive(Default)]
+pub(super) struct GroupWaiters {
+    waiters: Vec<GroupWaiter>,
+    last_number: u32,
+}
+
+impl GroupWaiters {
+    /// Adds a wait. `asleep`: another thread already sleeps for all threads of the task, so senders must
+    /// ring from now on.
+    pub fn add(&mut self, group: &Rc<CachedGroup>, instance: u32, generation: Option<u32>, asleep: bool) -> GroupWait {
+        self.last_number = self.last_number.wrapping_add(1);
+        let waiter = GroupWaiter { number: self.last_number, group: group.clone(), instance, generation };
+        if asleep {
+            waiter.prepare_park();
+        }
+        self.waiters.push(waiter);
+        GroupWait(self.last_number)
+    }
+
+    /// Ends a wait.
+    #[inline]
+    pub fn remove(&mut self, wait: &GroupWait) {
+        self.waiters.retain(|waiter| waiter.number != wait.0);
+    }
+
+    /// Drops waits for barriers that have opened. Their callers are about to return, or have jumped out
+    /// of the wait.
+    pub fn forget_passed(&mut self) {
+        self.waiters.retain(|waiter| !waiter.is_over());
+    }
+
+    /// Spins for a moment; ends early when the barrier opens for which the last wait began. Returns `false`
+    /// if the task waits in no group.
+    #[inline]
+    pub fn watch(&self, crowded: bool) -> bool {
+        let Some(waiter) = self.waiters.last() else { return false };
+        let Some(generation) = waiter.generation else { return crowded };
+        // Where there are more tasks than cores, the other members need this core to reach the barrier.
+        let looks = if crowded { 0 } else { WATCH_LOOKS };
+        for _ in 0..looks {
+            if waiter.group.view.passed(generation).is_some() {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        true
+    }
+
+    /// Before the task sleeps: members that complete a wait must ring from now on.
+    pub fn prepare_park(&self) {
+        self.waiters.iter().for_each(GroupWaiter::prepare_park);
+    }
+
+    /// After the task has slept. Returns whether the ring may have been for another thread than the one
+    /// that slept.
+    pub fn unpark(&self) -> bool {
+        self.waiters.iter().for_each(|waiter| waiter.group.view.rise(waiter.instance));
+        self.waiters.len() > 1
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.waiters.len()
+    }
+}

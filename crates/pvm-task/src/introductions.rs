@@ -1,0 +1,48 @@
+//! Peers that the daemon introduces: their memory has to be mapped before messages can be exchanged.
+use pvm_core::codes::Code;
+use pvm_core::tid::Tid;
+use std::os::fd::OwnedFd;
+
+/// Introductions that did not end in a connection.
+#[derive(Default)]
+pub(crate) struct Introductions {
+    /// Introduced peers whose memory is not mapped, with segment and doorbell.
+    unmapped: Vec<(Tid, [OwnedFd; 2])>,
+    /// Peers that were requested in vain: dead ones (`NoTask`), and peers for whose descriptors or
+    /// memory there was no room (`OutOfRes`).
+    refused: Vec<(Tid, Code)>,
+}
+
+impl Introductions {
+    /// Keeps an introduced peer until its memory can be mapped.
+    pub fn add(&mut self, peer: Tid, descriptors: [OwnedFd; 2]) {
+        self.forget(peer);
+        self.unmapped.push((peer, descriptors));
+    }
+
+    /// Takes out all peers that are not mapped.
+    pub fn take(&mut self) -> Vec<(Tid, [OwnedFd; 2])> {
+        std::mem::take(&mut self.unmapped)
+    }
+
+    /// Forgets a peer that is not mapped.
+    pub fn forget(&mut self, peer: Tid) {
+        self.unmapped.retain(|(other, _)| *other != peer);
+    }
+
+    /// Returns whether a peer is not mapped.
+    pub fn any(&self) -> bool {
+        !self.unmapped.is_empty()
+    }
+
+    /// Notes why a peer cannot be connected.
+    pub fn refuse(&mut self, peer: Tid, code: Code) {
+        self.refused.push((peer, code));
+    }
+
+    /// Returns and forgets why a peer could not be connected.
+    pub fn take_refusal(&mut self, peer: Tid) -> Option<Code> {
+        let at = self.refused.iter().position(|(refused, _)| *refused == peer)?;
+        Some(self.refused.swap_remove(at).1)
+    }
+}

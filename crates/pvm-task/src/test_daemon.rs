@@ -1,0 +1,72 @@
+//! The daemon's side of a task in unit tests: no process and no thread, the test says what it sends.
+use crate::control::Member;
+use crate::{Environment, Task};
+use pvm_core::proto::{Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
+use pvm_core::tid::Tid;
+use pvm_fmp::ports::PortTable;
+use pvm_link::Link;
+use std::os::fd::BorrowedFd;
+
+/// The daemon of one task.
+pub(crate) struct TestDaemon {
+    link: Option<Link>,
+    ports: PortTable,
+}
+
+/// Returns an enrolled task of that tid and its daemon.
+pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
+    let (link, mut daemon) = Link::pair().unwrap();
+    let welcome = Welcome { tid, parent: 0, dsig: 1, own: TraceSettings::default(), resource_manager: Tid::NONE };
+    let ports = PortTable::new(16).unwrap();
+    ports.set(tid.0);
+    daemon.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
+    let environment = Environment::from_lookup(|_| None);
+    let (member, _) = Member::enter(link, &environment, None).ok().unwrap();
+    let mut task = Task::new(&environment);
+    task.member = Some(member);
+    let mut daemon = TestDaemon { link: Some(daemon), ports };
+    assert!(matches!(daemon.frames()[..], [ToDaemon::Hello(_)]));
+    (task, daemon)
+}
+
+impl TestDaemon {
+    /// Sends a frame that the task has yet to take in.
+    pub fn queue(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
+        self.link.as_mut().unwrap().send_to_task(frame, descriptors).unwrap();
+    }
+
+    /// Sends a frame to the task and has it take the frame in.
+    pub fn send(&mut self, task: &mut Task, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
+        self.queue(frame, descriptors);
+        self.ports.frame_sent(task.tid().unwrap().0);
+        task.progress();
+    }
+
+    /// Answers a request.
+    pub fn reply(&mut self, task: &mut Task, number: u32, reply: Reply) {
+        self.send(task, &ToTask::Reply { wait: number, reply }, &[]);
+    }
+
+    /// Returns the frames that have come from the task.
+    pub fn frames(&mut self) -> Vec<ToDaemon> {
+        let link = self.link.as_mut().unwrap();
+        std::iter::from_fn(|| link.receive_from_task().unwrap()).map(|(frame, _)| frame).collect()
+    }
+
+    /// Returns the requests among the frames that have come, with their numbers.
+    pub fn requests(&mut self) -> Vec<(u32, Request)> {
+        let request = |frame| match frame {
+            ToDaemon::Request { wait, request } => Some((wait, request)),
+            _ => None,
+        };
+        self.frames().into_iter().filter_map(request).collect()
+    }
+
+    /// Ends the daemon and lets the task notice.
+    pub fn die(&mut self, task: &mut Task) {
+        self.link = None;
+        task.member.as_mut().unwrap().request_socket_poll();
+        task.progress();
+        assert!(!task.is_connected());
+    }
+}

@@ -1,0 +1,192 @@
+//! Which of the queued messages the program can see (`docs/decisions/0027`).
+//!
+//! A call that does not wait reveals at most one more message, and only if no visible message fits. So a program
+//! that polls in turn for the second message of a task and for the first one receives the first one first. A call
+//! that waits reveals all messages up to the one for which it waits. Messages are taken in several at a time, from
+//! several senders, into one queue in the order of their arrival; the visible ones are those below a mark. A message
+//! handler takes its message when that would become visible.
+use crate::Task;
+use crate::message::Message;
+use crate::queue::fits;
+use crate::receive::{Envelope, QueueSink};
+use crate::task::State;
+use crate::types::{Filter, PRIVATE_CONTEXTS};
+use pvm_fmp::{Arrival, Meta, Sink};
+
+/// Polls of all peers after which a call that does not wait stops, if they bring other things than messages.
+const LOOKS_MAX: usize = 64;
+
+/// A sink that takes one message of each peer, so that all have their turn.
+struct OnePerPeer<'a>(QueueSink<'a>);
+
+impl Sink for OnePerPeer<'_> {
+    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+        self.0.arrived(from, meta, body);
+    }
+
+    fn satisfied(&self) -> bool {
+        true
+    }
+}
+
+impl State {
+    /// Reveals all queued messages. Messages behind that of a handler become visible when the handler has run.
+    #[inline]
+    pub(crate) fn reveal_all(&mut self) {
+        match self.handlers.any() {
+            false => self.store.queue.reveal_all(),
+            true => {
+                self.handlers.bound = self.store.queue.pushed();
+                self.reveal_more();
+            }
+        }
+    }
+
+    /// Reveals one more message; a handler may take it instead.
+    fn reveal_next(&mut self) -> Option<u32> {
+        let slot = self.store.queue.first_hidden()?;
+        if self.handlers.any() {
+            self.handlers.bound = self.store.table[slot as usize].number + 1;
+            self.reveal_more();
+            return self.store.queue.is_visible(&self.store.table, slot).then_some(slot);
+        }
+        self.store.queue.reveal_through(&self.store.table, slot);
+        Some(slot)
+    }
+
+    /// Reveals messages up to [`Handlers::bound`](crate::handlers::Handlers), or up to a message for a handler, which
+    /// has to run then.
+    #[cold]
+    pub(crate) fn reveal_more(&mut self) {
+        while let Some(slot) = self.store.queue.first_hidden() {
+            let message = &self.store.table[slot as usize];
+            if message.number >= self.handlers.bound || self.handlers.run() || self.handler_of(message).is_some() {
+                return;
+            }
+            self.store.queue.reveal_through(&self.store.table, slot);
+        }
+    }
+
+    /// Returns the user handler that takes the message, and its function.
+    pub(crate) fn handler_of(&self, message: &Message) -> Option<(i32, u64)> {
+        let Message { src, tag, ctx, .. } = *message;
+        if PRIVATE_CONTEXTS.contains(&ctx) { None } else { self.handlers.find(src, tag, ctx) }
+    }
+
+    /// Returns whether a message that comes now has to be queued: a handler takes it or a message before it.
+    pub(crate) fn is_for_handlers(&self, envelope: &Envelope) -> bool {
+        let Envelope { src, tag, ctx, .. } = *envelope;
+        let waits = self.handlers.run() || self.store.queue.first_hidden().is_some();
+        waits || self.handlers.find(src, tag, ctx).is_some()
+    }
+
+    /// Returns the oldest queued message that fits, for a call that waits, and reveals it and all before it.
+    #[inline]
+    pub(crate) fn find(&mut self, filter: &Filter) -> Option<u32> {
+        // The program never sees the library's own messages.
+        if PRIVATE_CONTEXTS.contains(&filter.ctx) {
+            return self.store.find(filter);
+        }
+        if self.handlers.any() {
+            return self.find_before_handlers(filter);
+        }
+        let slot = self.store.find(filter)?;
+        self.store.queue.reveal_through(&self.store.table, slot);
+        Some(slot)
+    }
+
+    /// As [`State::find`] if there are handlers: searches only up to the first message for one.
+    #[cold]
+    fn find_before_handlers(&mut self, filter: &Filter) -> Option<u32> {
+        let mut found = self.store.find_visible(filter);
+        while found.is_none() {
+            found = self.reveal_next().map(Some)?.filter(|slot| fits(&self.store.table[*slot as usize], filter));
+        }
+        found
+    }
+}
+
+/// Receiving without a wait.
+impl Task {
+    /// `pvm_nrecv`: makes the oldest message that fits the active receive buffer.
+    #[inline]
+    pub fn receive_at_once(&mut self, filter: &Filter) -> Option<i32> {
+        match self.receive_short(filter) {
+            None => self.find_at_once(filter).map(|slot| self.state.store.receive(slot)),
+            found => found,
+        }
+    }
+
+    /// `pvm_probe`: returns the oldest message that fits; it stays queued.
+    pub fn probe_at_once(&mut self, filter: &Filter) -> Option<i32> {
+        self.find_at_once(filter).map(|slot| slot as i32 + 1)
+    }
+
+    fn find_at_once(&mut self, filter: &Filter) -> Option<u32> {
+        self.catch_up();
+        match self.state.store.find_visible(filter) {
+            None => self.reveal_one().filter(|slot| fits(&self.state.store.table[*slot as usize], filter)),
+            found => found,
+        }
+    }
+
+    /// Returns the visible queued messages in the order of their arrival: mid, sender, tag (for `pvm_recvf`).
+    pub fn queued(&self) -> impl Iterator<Item = (i32, i32, i32)> + '_ {
+        let table: &[Message] = &self.state.store.table;
+        let walk = self.state.store.queue.walk_visible(table);
+        let walk = walk.filter(|slot| !PRIVATE_CONTEXTS.contains(&table[*slot as usize].ctx));
+        walk.map(|slot| (slot as i32 + 1, table[slot as usize].src, table[slot as usize].tag))
+    }
+
+    /// Reveals one more message, if there is one: queued before, or taken in now. `None` also if a handler takes it.
+    pub fn reveal_one(&mut self) -> Option<u32> {
+        if self.state.store.queue.first_hidden().is_none() {
+            self.take_in_some();
+        }
+        self.state.reveal_next()
+    }
+
+    /// Reveals all queued messages: the program has waited for something.
+    #[inline]
+    pub fn reveal_all(&mut self) {
+        self.state.reveal_all();
+    }
+
+    /// Notes that this task has synchronized with others, which may have sent before: the next call that does not
+    /// wait sees all that has come until then.
+    #[inline]
+    pub fn note_synchronized(&mut self) {
+        self.state.synchronized = true;
+    }
+
+    /// Must come before a call that does not wait looks at the visible messages.
+    #[inline]
+    pub fn catch_up(&mut self) {
+        if std::mem::take(&mut self.state.synchronized) {
+            self.take_in_all();
+            self.reveal_all();
+        }
+    }
+
+    /// Takes in at least one message, if any peer has sent one.
+    fn take_in_some(&mut self) {
+        let Some(member) = &mut self.member else { return };
+        let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
+        let mut count = member.endpoint.poll(&mut arriving);
+        for _ in 0..LOOKS_MAX {
+            if arriving.0.state.store.queue.first_hidden().is_some() {
+                break;
+            }
+            // The peers that sent lately have been polled; now the others.
+            match member.endpoint.poll_all(&mut arriving) {
+                0 => break,
+                more => count += more,
+            }
+        }
+        self.progress_control(count);
+    }
+}
+
+#[cfg(test)]
+#[path = "visibility_tests.rs"]
+mod tests;
