@@ -39,7 +39,7 @@ enum {
 struct scene {
     int width, height;    /* pixels */
     int samples;          /* a side: samples * samples points make a pixel */
-    int iterations;       /* a point that stays for so long belongs to the set */
+    int iterations;       /* a point that stays for this number belongs to the set */
     double centre[2];     /* of the picture, in the complex plane */
     double extent;        /* width of the picture there */
 };
@@ -317,7 +317,7 @@ struct farm {
     int done, next;       /* tiles that are done; where to look for a waiting one */
     struct worker workers[WORKERS_MAX];
     int wanted, losses, lost_tiles, spawned;
-    int kill_at;          /* kill a worker when so many tiles are done; 0: never */
+    int kill_at;          /* kill a worker when this number of tiles is done; 0: never */
     char program[PATH_MAX];
 };
 
