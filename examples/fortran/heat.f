@@ -7,7 +7,7 @@
 !   heat [TASKS [SIZE]]        1 task and a plate of 200 x 200, where not said
 !
 ! Spawned tasks run this same program. Fortran's spawn passes no arguments, so
-! they get what they have to know by a message.
+! they get what they need by a message.
       program heat
         implicit none
         include 'fpvm3.h'
