@@ -20,7 +20,7 @@ for file; do
     # The text of a page of the calls, without its examples and declarations.
     *.toml) awk "/^[a-z_]*example[a-z_]* = '''/ { skip = 1 } !skip && !/^(c|fortran|also|see_also|name|code|include) = /
                  skip && /^'''\$/ { skip = 0 }" "$file" |
-        sed -e 's/^[a-z_]* = "\(.*\)"$/\1\n/' -e 's/^[a-z_]* = """//' -e 's/"""//' -e 's/`[^`]*`/Name/g' -e 's/\*[a-z_]*\*/Name/g' -e 's/^\[\[.*//' -e '/^    ["a-z]/d' >"$text" ;;
+        sed -e 's/^[a-z_]* = "\(.*\)"$/\1\n/' -e 's/^[a-z_]* = """//' -e 's/"""//' -e 's/`[^`]*`/Name/g' -e 's/\*[a-z_]*\*/Name/g' -e 's/^\[\[.*//' -e '/^    ["a-z]/d' -e '/^]$/d' >"$text" ;;
     # Code between backticks stands for one noun; a cell of a table is a paragraph.
     *) awk '/^```/ { skip = !skip; next } !skip && !/^    /' "$file" |
         sed -e 's/`[^`]*`/Name/g' -e 's/\[\([^]]*\)\]([^)]*)/\1/g' -e 's/\*//g' -e 's/^#* *//' -e 's/|/\n\n/g' >"$text" ;;
