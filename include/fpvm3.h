@@ -5,7 +5,7 @@
 ! Include it in each program unit that calls PVM, in fixed or in free
 ! form. The calls are subroutines with an implicit interface; where one
 ! unit passes data of several types to the same call, gfortran 10 and
-! later want -fallow-argument-mismatch or -std=legacy.
+! later need -fallow-argument-mismatch or -std=legacy.
 
 ! spawn flags, to be added up
       integer PVMTASKDEFAULT

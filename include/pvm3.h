@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Works with C89 and later and with C++98 and later. Include <stdio.h> before this
- * header to have pvm_catchout() declared.
+ * header to get the declaration of pvm_catchout().
  */
 #ifndef _PVM3_H_
 #define _PVM3_H_
@@ -23,7 +23,7 @@
 #define PvmDataDefault 0 /* readable on every host */
 #define PvmDataRaw 1     /* native bytes */
 #define PvmDataInPlace 2 /* the data is read when it is sent, not when it is packed */
-#define PvmDataTrace 4   /* a trace event of the user's */
+#define PvmDataTrace 4   /* a trace event of the program */
 #define PvmDataFoo PvmDataDefault
 
 /* ---- data types: pvm_psend, pvm_precv and the collective group functions ---- */
@@ -47,7 +47,7 @@
 #define PvmTaskHost 1       /* "where" names a host */
 #define PvmTaskArch 2       /* "where" names an architecture */
 #define PvmTaskDebug 4      /* run under a debugger */
-#define PvmTaskTrace 8      /* have trace events made */
+#define PvmTaskTrace 8      /* trace events */
 #define PvmMppFront 16      /* on the front end of a multiprocessor */
 #define PvmHostCompl 32     /* on the hosts that "where" does not name */
 #define PvmNoSpawnParent 64 /* the new tasks have no parent */
@@ -59,7 +59,7 @@
 #define PvmHostAdd 3
 #define PvmRouteAdd 4
 #define PvmRouteDelete 5
-#define PvmNotifyCancel 256 /* or-ed to a kind: end that request */
+#define PvmNotifyCancel 256 /* or-ed to a kind: cancels that request */
 
 /* ---- options of pvm_setopt and pvm_getopt, and values of some ---- */
 
@@ -96,7 +96,7 @@
 #define PvmSelfOutputContext 23
 #define PvmSelfTraceContext 24
 #define PvmNoReset 25
-/* Not in PVM 3.4, and only to be read: items of unlike hosts that this task has converted. */
+/* Not in PVM 3.4, for pvm_getopt only: items of other kinds of hosts that this task has converted. */
 #define PvmItemsConverted 1001
 
 /* ---- whose trace mask: pvm_settmask, pvm_gettmask ---- */
@@ -115,7 +115,7 @@
 #define PvmMboxMultiInstance 2  /* one class, many entries */
 #define PvmMboxOverWritable 4   /* others may replace or delete it */
 #define PvmMboxFirstAvail 8     /* the first entry at the index or behind it */
-#define PvmMboxReadAndDelete 16 /* take it out */
+#define PvmMboxReadAndDelete 16 /* delete the entry */
 #define PvmMboxWaitForInfo 32   /* wait until there is one */
 #define PvmMboxMaxFlag 512
 #define PvmMboxDirectIndexShift 10
@@ -194,7 +194,7 @@ struct pvmhostinfo {
     char *hi_name;
     char *hi_arch;
     int hi_speed;
-    int hi_dsig; /* how the host stores its numbers */
+    int hi_dsig; /* data signature: how the host stores numbers */
 };
 
 /* A task, from pvm_tasks. */
@@ -203,7 +203,7 @@ struct pvmtaskinfo {
     int ti_ptid; /* its parent */
     int ti_host; /* the host on which it runs */
     int ti_flag;
-    char *ti_a_out; /* as it was given to pvm_spawn */
+    char *ti_a_out; /* the argument of pvm_spawn */
     int ti_pid;
 };
 
@@ -370,20 +370,20 @@ int pvm_scatter(void *result, void *data, int count, int type, int tag, char *gr
 int pvm_reduce(void (*combine)(int *, void *, void *, int *, int *), void *data, int count, int type, int tag,
                char *group, int root);
 
-/* ready-made functions for pvm_reduce */
+/* built-in functions for pvm_reduce */
 void PvmMax(int *type, void *result, void *data, int *count, int *error);
 void PvmMin(int *type, void *result, void *data, int *count, int *error);
 void PvmSum(int *type, void *result, void *data, int *count, int *error);
 void PvmProduct(int *type, void *result, void *data, int *count, int *error);
 
-/* taking over a part of the daemon's work */
+/* registration of tasks that do a part of the daemon's work */
 int pvm_reg_hoster(void);
 int pvm_reg_tasker(void);
 int pvm_reg_rm(struct pvmhostinfo **hosts);
 int pvm_reg_tracer(int trace_context, int trace_tag, int output_context, int output_tag, char *mask, int buffer,
                    int options);
 
-/* where things lie */
+/* programs and directories */
 char *pvmgetrsh(void);
 char *pvmgettmp(void);
 #ifdef NOTMPNAM

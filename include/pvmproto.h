@@ -107,14 +107,14 @@
 #define TM_SHMCONN (TM_FIRST + 24)
 #define TM_LAST (TM_FIRST + 24)
 
-/* what TM_DB asks for */
+/* requests of TM_DB */
 #define TMDB_PUT 1
 #define TMDB_REMOVE 2
 #define TMDB_GET 3
 #define TMDB_NAMES 4
 #define TMDB_RESET 5
 
-/* what TM_SETOPT sets */
+/* settings of TM_SETOPT */
 #define TS_OUTTID 1
 #define TS_OUTCTX 2
 #define TS_OUTTAG 3
@@ -139,7 +139,7 @@
 #define TC_SIBLINGS (TC_FIRST + 11)
 #define TC_LAST (TC_FIRST + 11)
 
-/* second word of collected output when it is not a length */
+/* second word of collected output if it is not a length */
 #define TO_EOF 0
 #define TO_SPAWN (-1)
 #define TO_NEW (-2)

@@ -8,7 +8,7 @@
 
 #include <sys/time.h>
 
-/* ---- what stands between the parts of a trace message ---- */
+/* ---- marks between the parts of a trace message ---- */
 
 #define TEV_MARK_EVENT_BUFFER (-1)
 #define TEV_MARK_EVENT_BUFFER_END (-2)
@@ -21,7 +21,7 @@
 #define TEV_MARK_USER_EVENT_RECORD (-9)
 #define TEV_MARK_USER_EVENT_RECORD_END (-10)
 
-/* Tid and tag of events that programs make themselves. */
+/* Tid and tag of a program's own events. */
 #define PVM_TRACE_TID (-1111)
 #define PVM_TRACE_CODE (-2222)
 
@@ -305,7 +305,7 @@ struct Pvmtevinfo {
     int count;
 };
 
-/* ---- which events are traced: four a character, as text that can be sent ---- */
+/* ---- the mask of traced events: four per character, as text that can be sent ---- */
 
 #define TEV_MASK_LENGTH 36
 
@@ -325,7 +325,7 @@ typedef char Pvmtmask[TEV_MASK_LENGTH];
         (mask)[TEV_MASK_LENGTH - 1] = '\0';                                  \
     }
 
-/* Where the trace events and the output of a task go. */
+/* The destination of the trace events and the output of a task. */
 struct Pvmtracer {
     int trctid;
     int trcctx;

@@ -2,8 +2,8 @@
  * farm: a parallel picture, by a dynamic master/worker farm.
  *
  * The master cuts a picture of the Mandelbrot set into tiles and hands them to workers that it
- * starts itself. Tiles differ much in cost, so each worker gets a new one as soon as it is done
- * with an old one. A worker may die at any moment: the master learns of it, hands the lost tiles
+ * starts itself. Tiles differ much in cost, so each worker gets a new tile when it has finished
+ * one. A worker may die at any moment: the master gets a message, hands the lost tiles
  * out again and starts another worker. The picture is the same in any case.
  *
  *     cc -O2 farm.c -lpvm3 -o farm
@@ -39,7 +39,7 @@ enum {
 struct scene {
     int width, height;    /* pixels */
     int samples;          /* a side: samples * samples points make a pixel */
-    int iterations;       /* a point that stays for so long belongs to the set */
+    int iterations;       /* a point that stays this long belongs to the set */
     double centre[2];     /* of the picture, in the complex plane */
     double extent;        /* width of the picture there */
 };
@@ -93,7 +93,7 @@ static double square_root(double x)
     return root;
 }
 
-/* A gradient that closes in itself: position 0 .. 1 to red, green, blue (0 .. 255). */
+/* A cyclic gradient: maps position 0 .. 1 to red, green, blue (0 .. 255). */
 static void gradient(double position, double colour[3])
 {
     static const double stops[][4] = {
@@ -317,7 +317,7 @@ struct farm {
     int done, next;       /* tiles that are done; where to look for a waiting one */
     struct worker workers[WORKERS_MAX];
     int wanted, losses, lost_tiles, spawned;
-    int kill_at;          /* kill a worker when so many tiles are done; 0: never */
+    int kill_at;          /* kill a worker when this number of tiles is done; 0: never */
     char program[PATH_MAX];
 };
 
@@ -383,7 +383,7 @@ static int hire(struct farm *farm)
     return 0;
 }
 
-/* A worker is dead: what it had in hand waits again, and another takes its place. */
+/* A worker is dead: its tiles wait again, and another worker takes its place. */
 static int replace(struct farm *farm, int tid)
 {
     struct worker *worker = worker_of(farm, tid);

@@ -1,13 +1,13 @@
 ! Heat in a plate: a square whose upper edge is hot and whose other edges are
 ! cold, by Jacobi's method. Each task has a block of rows; after each step it
-! exchanges border rows with its neighbours, and from time to time all learn the
-! largest change from the first task. However many tasks there are, the numbers
-! are the same.
+! exchanges border rows with its neighbours, and from time to time all get the
+! largest change from the first task. The numbers are the same with any number
+! of tasks.
 !
-!   heat [TASKS [SIZE]]        1 task and a plate of 200 x 200, where not said
+!   heat [TASKS [SIZE]]        default: 1 task and a plate of 200 x 200
 !
 ! Spawned tasks run this same program. Fortran's spawn passes no arguments, so
-! they get what they have to know by a message.
+! they get what they need by a message.
       program heat
         implicit none
         include 'fpvm3.h'
@@ -19,7 +19,7 @@
         integer, parameter :: steps_between_looks = 50
         double precision, parameter :: small_change = 1d-3, hot = 100d0
 
-! Of all tasks, the first one's in front; `own` is the place in it.
+! The tids of all tasks, the first task's first; `own` is this task's index.
         integer :: tids(0:tasks_max - 1), tasks, own
         integer :: size
         integer :: rows, step, info
@@ -78,8 +78,8 @@
           end if
         end subroutine
 
-! This very program. The daemon would take a relative path from where
-! it runs itself.
+! Finds this program. The daemon would start a relative path at its own
+! working directory.
         subroutine find_program(path)
           character(len=*), intent(out) :: path
           character(len=240) :: name, directory
@@ -103,7 +103,7 @@
           end do
         end subroutine
 
-! A whole number on the command line, at least 1.
+! Returns an integer of the command line, at least 1.
         integer function argument(place, default)
           integer, intent(in) :: place, default
           character(len=20) :: text
@@ -114,7 +114,7 @@
           argument = max(argument, 1)
         end function
 
-! Rows are columns of the array, so that each lies in one piece of memory.
+! Rows are columns of the array, so each is contiguous in memory.
         subroutine make_plate
           rows = size / tasks
           if (own < mod(size, tasks)) rows = rows + 1
@@ -157,8 +157,8 @@
           plate(1:size, 1:rows) = next(1:size, 1:rows)
         end subroutine
 
-! The first task hears how much changed anywhere, and tells all whether it is
-! little enough.
+! The first task receives all largest changes, and tells the others whether
+! they are small enough.
         subroutine decide(largest, enough)
           double precision, intent(in) :: largest
           logical, intent(out) :: enough
@@ -185,8 +185,8 @@
           end if
         end subroutine
 
-! Row by row and in their order, so that rounding is the same for all numbers
-! of tasks.
+! Adds row by row and in order, so rounding is the same with any number of
+! tasks.
         subroutine add_up(total)
           double precision, intent(out) :: total
           double precision :: one
