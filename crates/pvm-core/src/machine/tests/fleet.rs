@@ -1,5 +1,5 @@
-//! Several machines, wired together: control links and flows are queues, each in order by itself and
-//! in any order among one another.
+//! Several machines, connected: control links and flows are queues. Each queue keeps its order; among them any order
+//! is possible.
 use super::group_members::Boards;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
 
-/// A small generator of numbers that look random (xorshift).
+/// A small pseudo-random number generator (xorshift).
 pub(in crate::machine) struct Dice(pub u64);
 
 impl Dice {
@@ -28,7 +28,7 @@ enum Item {
     Frame(Vec<u8>),
 }
 
-/// Something of which nobody knows when it happens.
+/// An event that happens at a random time.
 #[derive(Debug)]
 enum Event {
     /// A daemon has been started, or could not be.
@@ -47,7 +47,7 @@ pub(in crate::machine) struct Node {
     connections: u64,
     processes: i32,
     pub starts: Vec<Start>,
-    /// Links of two tasks for which it awaits a call: what the caller shows, and the own task.
+    /// Direct links for which it expects a call: what the caller shows, and the task of this host.
     expected: Vec<(DirectTicket, DirectCall, Tid)>,
     pub stopped: bool,
     /// It does not run now.
@@ -97,7 +97,7 @@ fn settings(name: &str, rank: Rank) -> Settings {
 }
 
 impl Fleet {
-    /// A master and so many others, `h2` and on.
+    /// Makes a master and that many other hosts, `h2` and on.
     pub fn new(hosts: usize, seed: u64) -> Fleet {
         let mut fleet = Fleet {
             now: Duration::from_secs(1),
@@ -218,7 +218,7 @@ impl Fleet {
         self.work(from.host());
     }
 
-    /// Asks, lets everything happen, and gives the answer.
+    /// Sends a request, settles, and returns the answer.
     pub fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
         let wait = self.send(from, request);
         self.settle();
@@ -265,7 +265,7 @@ impl Fleet {
             self.act(host, action);
         }
         if self.nodes.get(&host).is_some_and(|node| node.stopped) {
-            // What it has still sent arrives.
+            // What it sent before still arrives.
             self.kill(host);
         }
     }
@@ -378,7 +378,7 @@ impl Fleet {
         let flows = self.flows.iter().filter(|((from, to), queue)| {
             !queue.is_empty() && runs(&to.host()) && self.links.contains(&pair(*from, to.host()))
         });
-        // What is asked of one that does not run waits.
+        // Actions of a host that is frozen wait.
         let stands_still = |host: &Tid| self.nodes.get(host).is_some_and(|node| node.frozen);
         let possible = |index: &usize| match &self.events[*index] {
             Event::Connect { from, to } => !stands_still(from) && !stands_still(to),

@@ -1,4 +1,4 @@
-//! Several hosts under random requests, deaths, silences and cuts; then all is healed and must settle.
+//! Several hosts under random requests, deaths, silences and cuts; then all faults end and the machine must settle.
 use super::fleet::{Fleet, MASTER};
 use super::world::{ints, spawn_of, text};
 use super::*;
@@ -131,7 +131,7 @@ impl Story {
         }
         let count = [-1, 1, 2][self.roll(3)];
         self.last_tag += 1;
-        // Of a host that is just joining not everybody knows; who asks then is told that it is not there.
+        // Not every host knows one that is still joining; a task that asks then is told that it does not exist.
         if self.fleet.machine(task.host()).has_host(about) {
             self.wishes.insert(self.last_tag, Wish { task, what, about, count });
         }
@@ -284,7 +284,7 @@ fn one_story(seed: u64, hosts: usize, rough: bool) {
     for _ in 0..STEPS {
         story.step();
         if !story.fleet.nodes.contains_key(&MASTER) {
-            // Loss of the master is another test's.
+            // Other tests cover the loss of the master.
             return;
         }
     }
