@@ -201,6 +201,7 @@ impl Control {
         }
     }
 
+    /// Stops the daemon, once.
     fn stop(&mut self, core: &mut Core) {
         if self.halt != Halt::Stopped {
             self.halt = Halt::Stopped;

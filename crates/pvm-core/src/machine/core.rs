@@ -86,7 +86,7 @@ impl Core {
     }
 
     /// Tells whether something sent to the task may reach it: the task is here, or its host belongs to the machine.
-    pub fn may_take(&self, tid: Tid) -> bool {
+    pub fn can_receive(&self, tid: Tid) -> bool {
         match tid.host() == self.own_host() {
             true => self.tasks.takes_frames(tid),
             false => tid.is_task() && self.hosts.is_known(tid.host()),
@@ -102,7 +102,7 @@ impl Core {
     }
 
     /// Tells whether the task can be answered: it is connected here, or is a client on another host.
-    pub fn is_present(&self, tid: Tid) -> bool {
+    pub fn can_be_answered(&self, tid: Tid) -> bool {
         self.tasks.is_connected(tid) || self.clients.contains(&tid)
     }
 }

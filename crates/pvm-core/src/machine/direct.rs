@@ -66,6 +66,7 @@ impl SubMachine for Directs {
     }
 }
 
+/// Returns the ticket of a request of this host.
 fn own_ticket(core: &Core, number: u32) -> DirectTicket {
     DirectTicket { host: core.own_host(), number }
 }
@@ -115,7 +116,7 @@ impl Directs {
     }
 
     /// Handles a request of another host for a link to a task of this host.
-    pub fn asked(&mut self, core: &mut Core, number: u32, from: Tid, to: Tid, call: Option<DirectCall>) {
+    pub fn link_requested(&mut self, core: &mut Core, number: u32, from: Tid, to: Tid, call: Option<DirectCall>) {
         // If both tasks ask, the request of the lower host wins.
         let twice = core.own_host() < from.host() && self.has_requested(to, from);
         if !core.tasks.takes_frames(to) || twice || self.refusing.contains(&to) {
@@ -146,7 +147,7 @@ impl Directs {
         self.deferred = others;
         let ours: Vec<DeferredRequest> = ours;
         for DeferredRequest { number, from, to, call } in ours {
-            self.asked(core, number, from, to, call);
+            self.link_requested(core, number, from, to, call);
         }
     }
 
@@ -170,14 +171,14 @@ impl Directs {
         }
     }
 
-    /// Handles that the other host expects the call.
+    /// Handles the news that the other host expects the call.
     pub fn call_allowed(&mut self, core: &mut Core, from: Tid, number: u32, call: DirectCall) {
         let Some(&LinkRequest { task, peer, .. }) = self.request_to(from, number) else { return };
         let (ticket, addresses) = (own_ticket(core, number), core.hosts.addresses_of(from));
         core.push(Action::CallDirect { ticket, task, peer, addresses, call });
     }
 
-    /// Handles that the other host refuses the link.
+    /// Handles the news that the other host refuses the link.
     pub fn refused(&mut self, core: &mut Core, from: Tid, number: u32) {
         if self.request_to(from, number).is_some() {
             core.push(Action::CancelDirect { ticket: own_ticket(core, number) });
@@ -185,8 +186,8 @@ impl Directs {
         }
     }
 
-    /// Handles that the task has its end of the link, or will not get one.
-    pub fn ended(&mut self, core: &mut Core, ticket: DirectTicket, done: bool) {
+    /// Handles the news that the task has its end of the link, or will not get one.
+    pub fn link_ended(&mut self, core: &mut Core, ticket: DirectTicket, done: bool) {
         if ticket.host == core.own_host() {
             self.finish_request(core, ticket.number, if done { Ok(Reply::Done) } else { Err(Code::HostFail) });
         } else if !done {

@@ -31,7 +31,7 @@ impl Parts {
                 self.membership.joining.table_acknowledged(core, from, version);
             }
             Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
-            Frame::GroupTaken { id, taken } if core.is_master() => self.groups.moved(core, from, id, taken),
+            Frame::GroupTaken { id, taken } if core.is_master() => self.groups.arrivals_moved(core, from, id, taken),
             Frame::BarriersListed { number, waiting } if core.is_master() => {
                 self.groups.listed_there(core, from, number, waiting);
             }
@@ -39,7 +39,7 @@ impl Parts {
                 core.push(Action::StartNews { host: from, number, news });
             }
             Frame::Left { tid, ended } if tid.host() == from => remote::client_left(core, tid, ended),
-            Frame::Serves { role, tid, on } if tid.host() == from => servers::serves(core, role, tid, on),
+            Frame::Serves { role, tid, on } if tid.host() == from => servers::role_changed(core, role, tid, on),
             Frame::Signal { tid, signal } => drop(control::signal(core, tid, signal)),
             Frame::SignalGroup { tid, signal } => drop(control::signal_group(core, tid, signal)),
             Frame::Spawn { wait, parent, first, total, spawn } => {
@@ -52,14 +52,16 @@ impl Parts {
             }
             Frame::Siblings { wait, tids } => self.spawns.siblings_known(core, from, wait, &tids),
             Frame::Direct { number, from: asker, to, call } if asker.host() == from => {
-                self.directs.asked(core, number, asker, to, call);
+                self.directs.link_requested(core, number, asker, to, call);
             }
             Frame::DirectCall { number, call } => self.directs.call_allowed(core, from, number, call),
             Frame::DirectRefused { number } => self.directs.refused(core, from, number),
             Frame::DataLost { number } => self.membership.data_links.reported_lost(core, from, number),
             Frame::DataCall { number, call } => self.membership.data_links.call_received(core, from, number, call),
-            Frame::Watch { tid, watcher } if watcher.host() == from => self.notify.watched(core, tid, watcher),
-            Frame::Unwatch { tid, watcher } if watcher.host() == from => self.notify.unwatched(tid, watcher),
+            Frame::Watch { tid, watcher } if watcher.host() == from => {
+                self.notify.remote_watch_added(core, tid, watcher)
+            }
+            Frame::Unwatch { tid, watcher } if watcher.host() == from => self.notify.remote_watch_removed(tid, watcher),
             Frame::Died { tid, watcher } if tid.host() == from => self.notify.remote_task_died(core, tid, watcher),
             Frame::Deliver(message) => self.delivered(core, from, message),
             Frame::Output(message) => self.output.cross_host.received(core, from, message),
@@ -86,7 +88,7 @@ impl Parts {
             }
             Frame::Welcome { version, hosts, joining, shared, options, .. } => {
                 self.membership.welcomed(core, version, hosts, &joining, &shared, options);
-                self.servers.changed(core, shared.servers);
+                self.servers.servers_received(core, shared.servers);
                 core.send_master(Frame::TableAck { version });
             }
             Frame::Table { version, added, removed } => {
@@ -94,13 +96,13 @@ impl Parts {
                 self.settle(core);
                 core.send_master(Frame::TableAck { version });
             }
-            Frame::GroupKnown(state) => self.groups.known(state),
-            Frame::GroupChanged { id, number, change } => self.groups.changed_at_master(core, id, number, &change),
+            Frame::GroupKnown(state) => self.groups.replicate(state),
+            Frame::GroupChanged { id, number, change } => self.groups.change_received(core, id, number, &change),
             Frame::ListBarriers { number } => {
                 core.push(Action::ListBarriers { listing: Listing::Master { number } });
             }
             Frame::Joined { hosts } => membership::hosts_joined(core, &hosts),
-            Frame::Servers(servers) => self.servers.changed(core, servers),
+            Frame::Servers(servers) => self.servers.servers_received(core, servers),
             Frame::StartOrder { number, order } if !core.halting => {
                 core.push(Action::OrderStart { number, order });
             }

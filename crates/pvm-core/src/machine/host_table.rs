@@ -17,8 +17,8 @@ pub const HOSTS_MAX: usize = (HOST_MASK >> HOST_SHIFT) as usize;
 /// The number of the first host, the master.
 const FIRST: u32 = 1;
 
-/// A host of the machine.
-pub(super) struct Member {
+/// A host of the machine, as the table records it.
+pub(super) struct HostRecord {
     pub entry: Entry,
     /// Whether all hosts know it, so that it is usable.
     pub joined: bool,
@@ -34,7 +34,7 @@ pub(super) struct HostTable {
     own: Tid,
     master: Tid,
     /// Boxed, so that a look-up touches little memory.
-    table: BTreeMap<Tid, Box<Member>>,
+    table: BTreeMap<Tid, Box<HostRecord>>,
     /// By the name under which it was added, and by its other names in lower case.
     names: Names,
     aliases: Names,
@@ -88,13 +88,15 @@ impl HostTable {
     }
     /// Returns the hosts on which there can be tasks.
     pub fn tids(&self) -> impl Iterator<Item = Tid> + '_ {
-        self.members().map(|member| member.entry.tid)
+        self.records().map(|record| record.entry.tid)
     }
-    fn members(&self) -> impl Iterator<Item = &Member> {
-        self.table.values().map(Box::as_ref).filter(|member| self.can_have_tasks(member))
+    /// Returns the records of the hosts on which there can be tasks.
+    fn records(&self) -> impl Iterator<Item = &HostRecord> {
+        self.table.values().map(Box::as_ref).filter(|record| self.can_have_tasks(record))
     }
-    fn can_have_tasks(&self, member: &Member) -> bool {
-        member.joined || member.entry.tid == self.own
+    /// Tells whether the host is usable; this host always is.
+    fn can_have_tasks(&self, record: &HostRecord) -> bool {
+        record.joined || record.entry.tid == self.own
     }
     /// Returns all other hosts, including those that are still joining.
     pub fn others(&self) -> Vec<Tid> {
@@ -105,7 +107,7 @@ impl HostTable {
         // A host knows its master even before the master's welcome.
         self.table.contains_key(&tid.host()) || tid.host() == self.master
     }
-    pub fn member(&self, tid: Tid) -> Option<&Member> {
+    pub fn record(&self, tid: Tid) -> Option<&HostRecord> {
         self.table.get(&tid.host()).map(Box::as_ref)
     }
     /// Returns the entry of a host that not all hosts know yet.
@@ -117,8 +119,9 @@ impl HostTable {
         let here = || self.is_here(host) || self.joining.contains_key(&host) || host == self.master;
         host.is_host() && host != self.own && here()
     }
+    /// Returns the entry of a host, even if it is still joining.
     fn entry(&self, host: Tid) -> Option<&Entry> {
-        self.member(host).map(|member| &member.entry).or_else(|| self.joining(host))
+        self.record(host).map(|record| &record.entry).or_else(|| self.joining(host))
     }
     /// Returns the name of a host with its tid, for the log.
     pub fn name_of(&self, host: Tid) -> String {
@@ -126,12 +129,13 @@ impl HostTable {
     }
     /// Returns the name under which the host was added. It is the same when the host is added again.
     pub fn plain_name_of(&self, host: Tid) -> String {
-        self.member(host).map_or_else(|| host.to_string(), |member| member.entry.name.clone())
+        self.record(host).map_or_else(|| host.to_string(), |record| record.entry.name.clone())
     }
     /// Returns the addresses on which the daemon of a host listens.
     pub fn addresses_of(&self, host: Tid) -> Vec<SocketAddr> {
         self.entry(host).map(|entry| entry.addresses.clone()).unwrap_or_default()
     }
+    /// Tells whether the host has that architecture.
     pub fn is_arch(&self, tid: Tid, arch: &[u8]) -> bool {
         self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)
     }
@@ -141,14 +145,14 @@ impl HostTable {
         if name == b"." {
             return Some(self.own);
         }
-        let joined = |tid: &&Tid| self.table.get(tid).is_some_and(|member| self.can_have_tasks(member));
+        let joined = |tid: &&Tid| self.table.get(tid).is_some_and(|record| self.can_have_tasks(record));
         let first = |names: &Names, name: &[u8]| names.get(name)?.iter().find(joined).copied();
         first(&self.names, name).or_else(|| first(&self.aliases, &name.to_ascii_lowercase()))
     }
     /// Returns the hosts on which there can be tasks, cyclically from that one on.
     pub fn tids_from(&self, tid: Tid) -> impl Iterator<Item = Tid> + '_ {
         let in_turn = self.table.range(tid..).chain(self.table.range(..tid));
-        in_turn.filter(|(_, member)| self.can_have_tasks(member)).map(|(tid, _)| *tid)
+        in_turn.filter(|(_, record)| self.can_have_tasks(record)).map(|(tid, _)| *tid)
     }
 
     // ----- changes
@@ -164,23 +168,24 @@ impl HostTable {
     pub fn forget_joining(&mut self) {
         self.joining.clear();
     }
+    /// Adds a host or replaces its entry.
     pub fn add(&mut self, entry: Entry, joined: bool) {
         self.remove(entry.tid);
         self.names.entry(entry.name.as_bytes().to_vec()).or_default().insert(entry.tid);
         for alias in &entry.aliases {
             self.aliases.entry(alias.to_ascii_lowercase().into_bytes()).or_default().insert(entry.tid);
         }
-        self.table.insert(entry.tid, Box::new(Member { entry, joined, resolved: Vec::new() }));
+        self.table.insert(entry.tid, Box::new(HostRecord { entry, joined, resolved: Vec::new() }));
     }
-    pub fn remove(&mut self, tid: Tid) -> Option<Box<Member>> {
-        let member = self.table.remove(&tid)?;
-        withdraw(&mut self.names, member.entry.name.as_bytes(), tid);
-        for alias in &member.entry.aliases {
+    pub fn remove(&mut self, tid: Tid) -> Option<Box<HostRecord>> {
+        let record = self.table.remove(&tid)?;
+        withdraw(&mut self.names, record.entry.name.as_bytes(), tid);
+        for alias in &record.entry.aliases {
             withdraw(&mut self.aliases, alias.to_ascii_lowercase().as_bytes(), tid);
         }
-        Some(member)
+        Some(record)
     }
-    pub fn member_mut(&mut self, tid: Tid) -> Option<&mut Member> {
+    pub fn record_mut(&mut self, tid: Tid) -> Option<&mut HostRecord> {
         self.table.get_mut(&tid).map(Box::as_mut)
     }
     /// Replaces the table by the master's.
@@ -203,29 +208,32 @@ impl HostTable {
     }
     /// Finds a host by one of its resolved addresses.
     pub fn at_address(&self, addresses: &[IpAddr]) -> Option<Tid> {
-        let same = |member: &&Member| member.resolved.iter().any(|address| addresses.contains(address));
-        self.table.values().map(Box::as_ref).find(same).map(|member| member.entry.tid)
+        let same = |record: &&HostRecord| record.resolved.iter().any(|address| addresses.contains(address));
+        self.table.values().map(Box::as_ref).find(same).map(|record| record.entry.tid)
     }
     pub fn entries(&self) -> Vec<Entry> {
-        self.table.values().map(|member| member.entry.clone()).collect()
+        self.table.values().map(|record| record.entry.clone()).collect()
     }
 
     // ----- what tasks ask
 
+    /// Returns the hosts, as `pvm_config` reports them.
     pub fn list(&self) -> Vec<Host> {
-        let host = |Member { entry, .. }: &Member| Host {
+        let host = |HostRecord { entry, .. }: &HostRecord| Host {
             tid: entry.tid,
             name: entry.name.clone(),
             arch: entry.arch.clone(),
             speed: entry.speed,
             dsig: entry.dsig,
         };
-        self.members().map(host).collect()
+        self.records().map(host).collect()
     }
+    /// Answers `pvm_config`.
     pub fn config(&self) -> Reply {
-        let formats: BTreeSet<i32> = self.members().map(|member| member.entry.dsig).collect();
+        let formats: BTreeSet<i32> = self.records().map(|record| record.entry.dsig).collect();
         Reply::Hosts { hosts: self.list(), formats: formats.len() as i32 }
     }
+    /// Answers `pvm_mstat`.
     pub fn status(&self, name: &[u8]) -> Result<Reply, Code> {
         match self.find(name) {
             _ if name.is_empty() => Err(Code::BadParam),
@@ -235,7 +243,7 @@ impl HostTable {
     }
     /// Returns a line for each host, for the log.
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
-        let line = |Member { entry, .. }: &Member| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
+        let line = |HostRecord { entry, .. }: &HostRecord| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
         self.table.values().map(Box::as_ref).map(line)
     }
 }

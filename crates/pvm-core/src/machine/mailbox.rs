@@ -182,6 +182,7 @@ impl Mailboxes {
         Some(entry)
     }
 
+    /// Removes an entry from those of its owner.
     fn disown(&mut self, owner: Tid, number: u64, index: i32) {
         let Some(owned) = self.owned.get_mut(&owner) else { return };
         owned.remove(&(number, index));
@@ -192,6 +193,7 @@ impl Mailboxes {
 
     // ----- what tasks ask
 
+    /// Adds an entry; returns its index.
     fn put(&mut self, owner: Tid, name: &[u8], flags: i32, message: Message) -> Result<i32, Code> {
         if name.is_empty() || flags < 0 {
             return Err(Code::BadParam);
@@ -226,6 +228,7 @@ impl Mailboxes {
         Ok((number, *index, entry))
     }
 
+    /// Returns the message of an entry, and removes the entry if the flags ask for it.
     fn get(&mut self, task: Tid, name: &[u8], index: i32, flags: i32) -> Result<Message, Code> {
         let (number, index, entry) = self.find(name, index, flags)?;
         if flags & MBOX_READ_AND_DELETE == 0 {
@@ -238,6 +241,7 @@ impl Mailboxes {
         Ok(entry.message)
     }
 
+    /// Handles `pvm_delinfo`.
     pub fn delete(&mut self, task: Tid, name: &[u8], index: i32, flags: i32) -> Result<Reply, Code> {
         let (number, index, entry) = self.find(name, index, flags)?;
         if !entry.yields_to(task) {
@@ -247,6 +251,7 @@ impl Mailboxes {
         Ok(Reply::Int(index))
     }
 
+    /// Returns the classes that match a pattern, with their entries.
     pub fn list(&self, pattern: &[u8]) -> Vec<Mailbox> {
         let matching = self.classes.values().filter(|class| matches(pattern, &class.name));
         matching
@@ -316,6 +321,7 @@ impl Mailboxes {
         }
     }
 
+    /// Adds a pending receive.
     fn wait(&mut self, one: PendingReceive) {
         self.awaited_names.entry(one.task).or_default().insert(one.name.clone());
         self.pending_receives.entry(one.name.clone()).or_default().push(one);

@@ -342,7 +342,7 @@ impl Machine {
 
     /// Handles the result of [`GroupAction::Make`].
     pub fn handle_group_made(&mut self, group: u64, made: bool) {
-        self.parts.groups.made(&mut self.core, group, made);
+        self.parts.groups.page_made(&mut self.core, group, made);
     }
 
     /// Handles a barrier as the daemon saw it ([`GroupAction::Look`]).
@@ -352,18 +352,18 @@ impl Machine {
 
     /// Handles the success of [`GroupAction::Fail`].
     pub fn handle_barrier_failed(&mut self, group: u64) {
-        self.parts.groups.failed(group);
+        self.parts.groups.barrier_failed(group);
     }
 
     /// Handles the failure of [`GroupAction::Fail`]: a member arrived meanwhile. The barrier is examined again after
     /// a pause; otherwise a misbehaving member could keep the daemon busy.
     pub fn handle_barrier_changed(&mut self, now: Time, group: u64) {
-        self.parts.groups.changed(now, group);
+        self.parts.groups.barrier_changed(now, group);
     }
 
     /// Handles the arrivals taken out of this host's page ([`GroupAction::Take`]).
     pub fn handle_barrier_taken(&mut self, group: u64, taken: Taken) {
-        self.parts.groups.taken(&mut self.core, group, taken);
+        self.parts.groups.arrivals_taken(&mut self.core, group, taken);
     }
 
     /// Handles the result of [`Action::ListBarriers`], by group number.
@@ -398,14 +398,14 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles that both links to the host (control and data) are up.
+    /// Handles the news that both links to the host (control and data) are up.
     pub fn handle_link_up(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         self.parts.membership.link_up(&mut self.core, host);
         self.settle();
     }
 
-    /// Handles that a link to the host could not be opened, or is lost.
+    /// Handles the news that a link to the host could not be opened, or is lost.
     pub fn handle_link_down(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         self.parts.membership.link_lost(&mut self.core, host, "the connection is lost");
@@ -427,13 +427,14 @@ impl Machine {
         }
     }
 
-    /// Handles that the data link to the host is up again.
+    /// Handles the news that the data link to the host is up again.
     pub fn handle_data_up(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         self.parts.membership.data_links.up(&self.core, host);
     }
 
-    /// Handles that the data link to the host has ended or could not be reopened, while the control link is up.
+    /// Handles the news that the data link to the host has ended or could not be reopened, while the control link is
+    /// up.
     pub fn handle_data_down(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         self.parts.membership.data_links.down(&mut self.core, host);
@@ -454,7 +455,7 @@ impl Machine {
 
     /// Handles the end of setting up a direct link: the task has its end of the link, or will not get one.
     pub fn handle_direct_ended(&mut self, ticket: DirectTicket, done: bool) {
-        self.parts.directs.ended(&mut self.core, ticket, done);
+        self.parts.directs.link_ended(&mut self.core, ticket, done);
     }
 
     /// Handles a frame of another daemon, from its control link or out of a flow.

@@ -172,7 +172,14 @@ fn tell(core: &mut Core, target: Target, about: Tid) {
 
 impl Notify {
     /// Handles `pvm_notify`.
-    pub fn ask(&mut self, core: &mut Core, target: Target, what: i32, count: i32, tids: &[Tid]) -> Result<Reply, Code> {
+    pub fn request(
+        &mut self,
+        core: &mut Core,
+        target: Target,
+        what: i32,
+        count: i32,
+        tids: &[Tid],
+    ) -> Result<Reply, Code> {
         let cancel = what & NOTIFY_CANCEL != 0;
         let what = what & !NOTIFY_CANCEL;
         if target.tag < 0 {
@@ -307,8 +314,8 @@ impl Notify {
 
     // ----- other hosts
 
-    /// Handles that a task on another host watches one of this host.
-    pub fn watched(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
+    /// Handles the news that a task on another host watches one of this host.
+    pub fn remote_watch_added(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         match core.tasks.exists(tid) {
             // The watcher's host enforces the same limit; one that does not is ignored beyond it.
             true if self.watcher_pairs.of(watcher.host()) >= core.settings.limits.host_watches => {}
@@ -317,12 +324,12 @@ impl Notify {
         }
     }
 
-    /// Handles that a task on another host no longer watches one of this host.
-    pub fn unwatched(&mut self, tid: Tid, watcher: Tid) {
+    /// Handles the news that a task on another host no longer watches one of this host.
+    pub fn remote_watch_removed(&mut self, tid: Tid, watcher: Tid) {
         self.remove_watcher(tid, watcher);
     }
 
-    /// Handles that a task of another host has ended which one of this host watches.
+    /// Handles the news that a task of another host has ended which one of this host watches.
     pub fn remote_task_died(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         self.forget_delegated_about(core, tid, Some(watcher));
         let targets = self.take_exit(tid, watcher);
@@ -420,7 +427,7 @@ impl Notify {
         self.delegated = others;
         for DelegatedNotify { target, what, count, tids, .. } in left {
             // The call has been answered already.
-            let _ = self.ask(core, target, what, count, &tids);
+            let _ = self.request(core, target, what, count, &tids);
         }
     }
 }

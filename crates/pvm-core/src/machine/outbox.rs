@@ -101,6 +101,7 @@ impl Core {
         }
     }
 
+    /// Begins to open the link to a host, with frames that wait for it.
     fn make_link(&mut self, host: Tid, frames: Vec<Frame>) {
         let (own, master, now) = (self.own_host(), self.hosts.master(), self.now);
         self.links.begin(host, State::Wanted { since: now, frames }, now, self.settings.host_timeout);

@@ -250,7 +250,7 @@ pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> 
     None
 }
 
-/// Handles that a task of another host has left PVM or has ended; at the master.
+/// Handles the news that a task of another host has left PVM or has ended; at the master.
 pub(super) fn client_left(core: &mut Core, tid: Tid, ended: bool) {
     if !core.clients.contains(&tid) {
         return;

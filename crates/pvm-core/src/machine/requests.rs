@@ -41,7 +41,7 @@ impl Parts {
             Request::Input { tid, data } => return tasks::input(core, from, wait, tid, data),
             Request::LostHosts => Ok(self.membership.lost_hosts()),
             Request::Notify { what, ctx, tag, count, tids } => {
-                self.notify.ask(core, notify::Target { task: from, ctx, tag }, what, count, &tids)
+                self.notify.request(core, notify::Target { task: from, ctx, tag }, what, count, &tids)
             }
             Request::NewContext => self.contexts.allocate(from),
             Request::FreeContext(ctx) => self.contexts.free(from, ctx),

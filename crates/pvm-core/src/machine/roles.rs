@@ -65,15 +65,17 @@ impl Roles {
         wire::Servers { manager: self.manager, tracer: self.tracer, wish: self.tracer_settings.clone() }
     }
     /// Directs traces and output of a new task to the tracer, unless they have a collector.
-    pub fn settle(&self, own: &mut TraceSettings) {
+    pub fn settle(&self, settings: &mut TraceSettings) {
         let Some(wish) = &self.tracer_settings else { return };
-        if own.trace_tid <= 0 {
-            (own.trace_tid, own.trace_ctx, own.trace_tag) = (wish.trace_tid, wish.trace_ctx, wish.trace_tag);
-            (own.mask, own.trace_buffer, own.trace_options) =
+        if settings.trace_tid <= 0 {
+            (settings.trace_tid, settings.trace_ctx, settings.trace_tag) =
+                (wish.trace_tid, wish.trace_ctx, wish.trace_tag);
+            (settings.mask, settings.trace_buffer, settings.trace_options) =
                 (wish.mask.clone(), wish.trace_buffer, wish.trace_options);
         }
-        if own.output_tid <= 0 {
-            (own.output_tid, own.output_ctx, own.output_tag) = (wish.output_tid, wish.output_ctx, wish.output_tag);
+        if settings.output_tid <= 0 {
+            (settings.output_tid, settings.output_ctx, settings.output_tag) =
+                (wish.output_tid, wish.output_ctx, wish.output_tag);
         }
     }
 }

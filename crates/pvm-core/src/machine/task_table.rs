@@ -59,7 +59,7 @@ pub(super) struct Task {
     pub parent: i32,
     pub name: Vec<u8>,
     /// Where its traces and output go.
-    pub own: TraceSettings,
+    pub trace_settings: TraceSettings,
     /// The tasks to which it was introduced.
     pub peers: BTreeSet<Tid>,
     /// The spawn that made it.
@@ -79,7 +79,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn new(origin: Origin, parent: i32, name: Vec<u8>, own: TraceSettings) -> Task {
+    pub fn new(origin: Origin, parent: i32, name: Vec<u8>, trace_settings: TraceSettings) -> Task {
         Task {
             origin,
             state: State::Expected,
@@ -88,7 +88,7 @@ impl Task {
             cookie: 0,
             parent,
             name,
-            own,
+            trace_settings,
             peers: BTreeSet::new(),
             spawn: None,
             line: Vec::new(),
@@ -195,6 +195,7 @@ impl TaskTable {
         Some(task)
     }
 
+    /// Returns a cookie that no expected task has.
     fn new_cookie(&mut self) -> u32 {
         loop {
             self.last_cookie = (self.last_cookie + 1) % COOKIES;
@@ -212,8 +213,8 @@ impl TaskTable {
 
     /// Returns the wait status of an ended task that a daemon or tasker started; 0 for others.
     pub fn status_of(&self, tid: Tid) -> i32 {
-        let own = self.get(tid).is_some_and(|task| task.origin == Origin::Arrived);
-        self.statuses.get(&tid).copied().filter(|_| !own).unwrap_or(0)
+        let arrived = self.get(tid).is_some_and(|task| task.origin == Origin::Arrived);
+        self.statuses.get(&tid).copied().filter(|_| !arrived).unwrap_or(0)
     }
 
     /// Forgets the status of an earlier task with the same tid.

@@ -86,7 +86,7 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
         tid,
         parent: task.parent,
         dsig: core.settings.host.dsig,
-        own: task.own.clone(),
+        own: task.trace_settings.clone(),
         resource_manager: manager,
     };
     core.push(Action::Welcome { connection, tid, welcome });
@@ -95,9 +95,9 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
 
 /// Adds a task that no daemon has started.
 fn add_own_task(core: &mut Core, hello: &Hello) -> Option<Tid> {
-    let mut own = TraceSettings::default();
-    core.roles.settle(&mut own);
-    let tid = core.tasks.add(Task::new(Origin::Arrived, 0, hello.name.to_vec(), own))?;
+    let mut settings = TraceSettings::default();
+    core.roles.settle(&mut settings);
+    let tid = core.tasks.add(Task::new(Origin::Arrived, 0, hello.name.to_vec(), settings))?;
     core.push(Action::Born { tid });
     Some(tid)
 }
@@ -205,6 +205,7 @@ pub(super) fn infos(core: &Core, place: Tid) -> Vec<TaskInfo> {
     list.map(|(tid, task)| info(core, tid, task)).collect()
 }
 
+/// Returns what `pvm_tasks` reports of a task.
 fn info(core: &Core, tid: Tid, task: &Task) -> TaskInfo {
     let forked = if task.origin == Origin::Arrived { 0 } else { TASK_FORKED };
     let connected = if task.state == State::Connected { TASK_CONNECTED } else { 0 };
@@ -215,7 +216,7 @@ fn info(core: &Core, tid: Tid, task: &Task) -> TaskInfo {
         flags: forked | connected | core.roles.flags(tid),
         name: ByteBuf::from(task.name.clone()),
         pid: task.process,
-        output: (task.own.output_tid, task.own.output_ctx, task.own.output_tag),
+        output: (task.trace_settings.output_tid, task.trace_settings.output_ctx, task.trace_settings.output_tag),
     }
 }
 

@@ -37,7 +37,7 @@ impl SubMachine for Traces {
             event::Event::TaskEnrolled { tid, arrived: true } => self.arrived(core, *tid),
             event::Event::TaskGone { tid, task } => {
                 let status = core.tasks.status_of(*tid);
-                self.ended(core, *tid, &task.own, status);
+                self.ended(core, *tid, &task.trace_settings, status);
                 self.forget(*tid);
             }
             event::Event::HostGone(host) => self.forget_host(*host),
@@ -69,6 +69,7 @@ impl Traces {
         (introduce, self.collectors.entry(collector).or_default().first(event, Moment::Once))
     }
 
+    /// Forgets a collector.
     fn forget_collector(&mut self, collector: Tid) {
         self.collectors.remove(&collector);
         for tid in self.heard_of.take(collector) {
@@ -84,6 +85,7 @@ impl Traces {
 }
 
 impl Traces {
+    /// Sends an event of a task of this host to its collector.
     fn trace(&mut self, core: &mut Core, to: &TraceSettings, event: Event, tid: Tid, values: Vec<Value>) {
         self.trace_of(core, to, event, tid, Some(tid), values);
     }
@@ -99,7 +101,7 @@ impl Traces {
         values: Vec<Value>,
     ) {
         let collector = Tid(to.trace_tid as u32);
-        if !collector.is_task() || !core.may_take(collector) {
+        if !collector.is_task() || !core.can_receive(collector) {
             return;
         }
         let (introduce, describe) = match (collector.host() == core.own_host(), here) {
@@ -116,8 +118,9 @@ impl Traces {
     /// Traces that a task was started here.
     pub fn started(&mut self, core: &mut Core, tid: Tid, flags: i32) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
-        self.trace(core, &own, Event::Newtask, tid, vec![parent, Value::Int(flags), name]);
+        let (settings, parent, name) =
+            (task.trace_settings.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
+        self.trace(core, &settings, Event::Newtask, tid, vec![parent, Value::Int(flags), name]);
     }
 
     /// Traces that a task of this host has had another one started, here or elsewhere. `wanted` says where the traces
@@ -129,25 +132,26 @@ impl Traces {
 
     /// Traces that a task started by hand has enrolled.
     fn arrived(&mut self, core: &mut Core, tid: Tid) {
-        let Some(own) = core.tasks.get(tid).map(|task| task.own.clone()) else { return };
+        let Some(settings) = core.tasks.get(tid).map(|task| task.trace_settings.clone()) else { return };
         let unknown = Value::Int(CAME_BY_ITSELF);
         let values = vec![unknown.clone(), unknown, Value::Text(NO_NAME.to_vec())];
-        self.trace(core, &own, Event::Newtask, tid, values);
+        self.trace(core, &settings, Event::Newtask, tid, values);
     }
 
     /// Traces that a task has ended; `status` as of `waitpid`.
-    fn ended(&mut self, core: &mut Core, tid: Tid, own: &TraceSettings, status: i32) {
+    fn ended(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, status: i32) {
         // The daemon does not know its CPU times.
         let values = [status, 0, 0, 0, 0].map(Value::Int).to_vec();
-        self.trace(core, own, Event::Endtask, tid, values);
+        self.trace(core, settings, Event::Endtask, tid, values);
     }
 
     /// Traces the move of a task from the collector in `before` to its present one.
     pub fn collector_changed(&mut self, core: &mut Core, tid: Tid, before: &TraceSettings) {
         self.ended(core, tid, before, 0);
         let Some(task) = core.tasks.get(tid) else { return };
-        let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
-        self.trace(core, &own, Event::Spntask, tid, vec![parent.clone()]);
-        self.trace(core, &own, Event::Newtask, tid, vec![parent, Value::Int(0), name]);
+        let (settings, parent, name) =
+            (task.trace_settings.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
+        self.trace(core, &settings, Event::Spntask, tid, vec![parent.clone()]);
+        self.trace(core, &settings, Event::Newtask, tid, vec![parent, Value::Int(0), name]);
     }
 }

@@ -18,8 +18,8 @@ use crate::wire::{Frame, GroupChange};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Members whose arrival in the page is uncertain count as arrived after this time: otherwise they would have arrived
-/// by their daemon.
+/// After this time, members whose arrival in the page is uncertain count as arrived: otherwise they would have
+/// arrived by their daemon.
 const MAYBE_ARRIVED_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the members of a group arrive at a barrier.
@@ -67,9 +67,11 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
+    /// Tells whether members arrive in the page of that host.
     pub fn is_at(&self, host: Tid) -> bool {
         self.place == MeetingPlace::PageOf(host)
     }
+    /// Tells whether no member waits at the master.
     fn is_quiet(&self) -> bool {
         self.pending.is_none() && self.queue.is_empty()
     }
@@ -99,11 +101,11 @@ impl Group {
             let absent = self.size() as u32;
             return Some(Barrier { generation, need: 0, arrived: 0, absent, arriving: 0 });
         };
-        let in_doubt = |tid: &Tid| now < pending.maybe_until && pending.maybe_arrived.contains(tid);
+        let is_uncertain = |tid: &Tid| now < pending.maybe_until && pending.maybe_arrived.contains(tid);
         let (mut absent, mut arriving) = (0, 0);
         for (_, tid) in self.members().filter(|(_, tid)| !pending.members.contains(tid)) {
             match pending.maybe_arrived.contains(&tid) {
-                true if in_doubt(&tid) => arriving += 1,
+                true if is_uncertain(&tid) => arriving += 1,
                 true => {}
                 false => absent += 1,
             }
@@ -146,21 +148,21 @@ impl Groups {
     }
 
     /// Handles the arrivals that were taken out of this host's page.
-    pub fn taken(&mut self, core: &mut Core, group: u64, taken: Taken) {
+    pub fn arrivals_taken(&mut self, core: &mut Core, group: u64, taken: Taken) {
         let own = core.own_host();
         let Some(found) = self.by_id(group) else { return };
         // A new page that is not to be used reports arrivals, too.
-        if !std::mem::take(&mut found.replica.is_awaited) {
+        if !std::mem::take(&mut found.replica.take_ordered) {
             return;
         }
         match core.is_master() {
-            true => self.moved(core, own, group, taken),
+            true => self.arrivals_moved(core, own, group, taken),
             false => core.send_master(Frame::GroupTaken { id: group, taken }),
         }
     }
 
     /// Handles the arrivals that a host has taken out of its page: from now on members arrive at the master.
-    pub fn moved(&mut self, core: &mut Core, from: Tid, id: u64, taken: Taken) {
+    pub fn arrivals_moved(&mut self, core: &mut Core, from: Tid, id: u64, taken: Taken) {
         let maybe_until = core.now + MAYBE_ARRIVED_WAIT;
         let Some(group) = self.by_id(id) else { return };
         let arrivals = &mut group.arrivals;
@@ -274,7 +276,7 @@ impl Groups {
             pending.page_host = None;
         }
         if group.arrivals.place == MeetingPlace::Moving(host) {
-            self.moved(core, host, id, Taken::default());
+            self.arrivals_moved(core, host, id, Taken::default());
         }
     }
 }

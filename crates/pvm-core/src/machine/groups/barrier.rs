@@ -171,17 +171,17 @@ impl Groups {
         }
     }
 
-    /// Handles that the barrier was made to fail.
-    pub fn failed(&mut self, group: u64) {
+    /// Handles the news that the barrier was made to fail.
+    pub fn barrier_failed(&mut self, group: u64) {
         if let Some(found) = self.by_id(group) {
             found.shortage.barrier_failed();
             self.register_deadline(group);
         }
     }
 
-    /// Handles that a member arrived before the barrier could be made to fail. The barrier is examined again after a
-    /// pause; otherwise a misbehaving member could keep the daemon busy.
-    pub fn changed(&mut self, now: Time, group: u64) {
+    /// Handles the news that a member arrived before the barrier could be made to fail. The barrier is examined again
+    /// after a pause; otherwise a misbehaving member could keep the daemon busy.
+    pub fn barrier_changed(&mut self, now: Time, group: u64) {
         if let Some(found) = self.by_id(group) {
             found.shortage.deadline = Some(now + RECHECK_AFTER);
             self.register_deadline(group);

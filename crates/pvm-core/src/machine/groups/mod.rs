@@ -104,6 +104,7 @@ impl Groups {
     fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
         self.groups.values_mut()
     }
+    /// Finds a group by id.
     fn by_id(&mut self, id: u64) -> Option<&mut Group> {
         self.groups.get_mut(&id)
     }
@@ -193,7 +194,7 @@ impl Groups {
 
     /// Makes a task a member, if the rules allow it.
     fn add_member(&mut self, core: &mut Core, id: u64, tid: Tid, wait: u32) {
-        if !core.is_present(tid) {
+        if !core.can_be_answered(tid) {
             return;
         }
         let is_full = self.memberships.len() >= core.settings.limits.members;

@@ -35,12 +35,13 @@ pub(super) struct Replica {
     /// Whether members arrive in this host's page.
     pub meets_here: bool,
     /// Whether the master waits for the arrivals in this host's page.
-    pub is_awaited: bool,
+    pub take_ordered: bool,
     /// At the master: other hosts with a replica.
     hosts: BTreeSet<Tid>,
 }
 
 impl Replica {
+    /// Tells whether this host has a page of the group.
     pub fn is_made(&self) -> bool {
         self.page == PageState::Ready
     }
@@ -51,13 +52,14 @@ impl Replica {
 pub(super) struct Replicas {
     /// At the master: the groups that each other host replicates.
     by_host: PairIndex<Tid, u64>,
-    /// By group whose page is being made: tasks of this host that are to get it, with wait id and instance number.
-    showing: BTreeMap<u64, Vec<(Tid, u32, i32)>>,
+    /// By group whose page is being made: requests of tasks of this host that are to get it (task, wait id, instance
+    /// number).
+    page_requests: BTreeMap<u64, Vec<(Tid, u32, i32)>>,
 }
 
 impl Replicas {
     pub fn is_idle(&self) -> bool {
-        self.by_host.is_empty() && self.showing.is_empty()
+        self.by_host.is_empty() && self.page_requests.is_empty()
     }
 }
 
@@ -212,7 +214,7 @@ impl Groups {
             act(core, id, GroupAction::Show { to, member: instance != NO_MEMBER });
             return core.reply(to, wait, Ok(Reply::Group { id, instance }));
         }
-        self.replicas.showing.entry(id).or_default().push((to, wait, instance));
+        self.replicas.page_requests.entry(id).or_default().push((to, wait, instance));
         self.make_page(core, id);
     }
 
@@ -233,7 +235,7 @@ impl Groups {
     }
 
     /// Handles the result of [`GroupAction::Make`].
-    pub fn made(&mut self, core: &mut Core, group: u64, made: bool) {
+    pub fn page_made(&mut self, core: &mut Core, group: u64, made: bool) {
         let Some(found) = self.by_id(group) else {
             // The group has ended meanwhile.
             if made {
@@ -242,12 +244,12 @@ impl Groups {
             return;
         };
         found.replica.page = if made { PageState::Ready } else { PageState::None };
-        let showing = self.replicas.showing.remove(&group).unwrap_or_default();
+        let page_requests = self.replicas.page_requests.remove(&group).unwrap_or_default();
         if made {
             self.fill_page(core, group);
         }
         self.admit_joiners(core, group, made);
-        for (to, wait, instance) in showing {
+        for (to, wait, instance) in page_requests {
             match made {
                 true => self.show_group(core, group, to, wait, instance),
                 false => self.refuse_page(core, group, to, wait, instance),
@@ -291,7 +293,10 @@ impl Groups {
 
     /// Drops a task that waits for pages.
     pub(super) fn forget_viewer(&mut self, tid: Tid) {
-        self.replicas.showing.values_mut().for_each(|showing| showing.retain(|(to, _, _)| *to != tid));
+        self.replicas
+            .page_requests
+            .values_mut()
+            .for_each(|page_requests| page_requests.retain(|(to, _, _)| *to != tid));
     }
 
     /// Drops a group that has ended.
@@ -302,7 +307,7 @@ impl Groups {
             act(core, id, GroupAction::Close);
         }
         group.replica.hosts.iter().for_each(|host| _ = self.replicas.by_host.remove(*host, id));
-        for (to, wait, _) in self.replicas.showing.remove(&id).unwrap_or_default() {
+        for (to, wait, _) in self.replicas.page_requests.remove(&id).unwrap_or_default() {
             core.reply(to, wait, Err(Code::NoGroup));
         }
         end_arrivals(core, group.arrivals);
@@ -311,7 +316,7 @@ impl Groups {
     // ----- other hosts than the master
 
     /// Adds a group that this host replicates from now on.
-    pub fn known(&mut self, state: GroupState) {
+    pub fn replicate(&mut self, state: GroupState) {
         let GroupState { id, name, members, frozen, broken, meets_here } = state;
         let mut group = Group::new(id, name.into_vec());
         members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
@@ -320,7 +325,7 @@ impl Groups {
     }
 
     /// Handles a change that the master has sent.
-    pub fn changed_at_master(&mut self, core: &mut Core, id: u64, number: u64, change: &GroupChange) {
+    pub fn change_received(&mut self, core: &mut Core, id: u64, number: u64, change: &GroupChange) {
         self.follow(core, id, change);
         if number != NO_ACK {
             core.send_master(Frame::GroupSeen { number });
@@ -362,7 +367,7 @@ impl Groups {
         let Some(group) = self.by_id(id) else { return };
         let made = group.replica.is_made();
         match change {
-            GroupChange::Take => (group.replica.meets_here, group.replica.is_awaited) = (false, true),
+            GroupChange::Take => (group.replica.meets_here, group.replica.take_ordered) = (false, true),
             GroupChange::Give => {
                 group.replica.meets_here = true;
                 group.shortage.place_changed();
@@ -372,7 +377,7 @@ impl Groups {
         match (made, change) {
             (true, change) => act(core, id, action_of(change)),
             // No member can have arrived.
-            (false, GroupChange::Take) => self.taken(core, id, Taken::default()),
+            (false, GroupChange::Take) => self.arrivals_taken(core, id, Taken::default()),
             (false, _) => {}
         }
     }

@@ -113,7 +113,7 @@ impl DataLinks {
         self.links.get_mut(&host).filter(|_| links.is_up(host))
     }
 
-    /// Handles that the data link is up again.
+    /// Handles the news that the data link is up again.
     pub fn up(&mut self, core: &Core, host: Tid) {
         if let Some(data) = self.linked(&core.links, host) {
             data.state = State::Up;
@@ -121,7 +121,7 @@ impl DataLinks {
         }
     }
 
-    /// Handles that the data link has ended or could not be opened again.
+    /// Handles the news that the data link has ended or could not be opened again.
     pub fn down(&mut self, core: &mut Core, host: Tid) {
         let (calls, timeout) = (core.own_host() < host, core.settings.host_timeout);
         let data = self.linked(&core.links, host).filter(|data| matches!(data.state, State::Up | State::Connecting));
@@ -147,7 +147,7 @@ impl DataLinks {
         }
     }
 
-    /// Handles that the host that is called expects the call for a new data link.
+    /// Handles the news that the host that is called expects the call for a new data link.
     pub fn call_received(&mut self, core: &mut Core, host: Tid, number: u32, call: DataCall) {
         let (calls, timeout) = (core.own_host() < host, core.settings.host_timeout);
         let data = self.linked(&core.links, host).filter(|data| calls && data.number < number);

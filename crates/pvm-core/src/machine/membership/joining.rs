@@ -29,16 +29,10 @@ pub const WELCOME_WAIT: Duration = Duration::from_secs(60);
 pub(in crate::machine) enum Asker {
     /// This daemon, for the hosts of its hostfile.
     Daemon,
-    Task {
-        /// `Tid::NONE` until it is assigned.
-        tid: Tid,
-        wait: u32,
-    },
-    Manager {
-        tid: Tid,
-        wid: i32,
-        ctx: i32,
-    },
+    /// A task, by a request.
+    Task { tid: Tid, wait: u32 },
+    /// The resource manager, by a message.
+    Manager { tid: Tid, wid: i32, ctx: i32 },
 }
 
 /// The state of a host that is being added.
@@ -51,11 +45,12 @@ enum JoinState {
     Failed(StartFailure),
 }
 
-/// The add in progress, and what remains of earlier ones.
+/// A host that is being added.
 struct JoiningHost {
     /// Its line; `None` if it could not be parsed.
     line: Option<HostLine>,
     state: JoinState,
+    /// `Tid::NONE` until it is assigned.
     tid: Tid,
     /// The addresses to which its name resolved.
     resolved: Vec<IpAddr>,
@@ -76,14 +71,14 @@ struct PendingAdd {
     unacknowledged: Option<(u64, BTreeSet<Tid>)>,
 }
 
-/// Adds, past and present.
+/// The add in progress, and what remains of earlier ones.
 #[derive(Default)]
 pub(in crate::machine) struct Joining {
     last_request: u32,
     adding: Option<PendingAdd>,
     /// Requests that wait until no add is in progress: task and wait id.
     add_waiters: Vec<(Tid, u32)>,
-    /// Failures of the hosts of the hostfile; the first task that asks gets them.
+    /// Failures of the hosts of the hostfile; the first task that asks for them gets them.
     failures: Vec<String>,
 }
 
@@ -94,9 +89,11 @@ impl Joining {
 }
 
 impl PendingAdd {
+    /// Tells whether a host has neither failed nor got a link.
     fn is_open(&self) -> bool {
         self.hosts.iter().any(|host| matches!(host.state, JoinState::Starting | JoinState::Started))
     }
+    /// Returns the hosts with a link.
     fn linked(&self) -> impl Iterator<Item = &JoiningHost> {
         self.hosts.iter().filter(|host| matches!(host.state, JoinState::Linked))
     }
@@ -131,6 +128,7 @@ impl JoiningHost {
 /// it follows.
 pub const KNOWN_AS: &str = "it is in the machine already, as ";
 
+/// Returns the failure of a host that the machine has under that name.
 fn already_known(name: &str) -> StartFailure {
     let reason = format!("{KNOWN_AS}{name}\ntry: $NAME for a second pvmd on the same host");
     StartFailure { code: Code::DupHost, reason }
@@ -251,7 +249,7 @@ impl Joining {
         Some((host.tid, host.line.as_ref()?))
     }
 
-    /// Handles that a link is up; a joining host can then join.
+    /// Handles the news that a link is up; a joining host can then join.
     pub(super) fn host_linked(&mut self, core: &mut Core, tid: Tid) {
         if core.hosts.joining(tid).is_none() {
             return;
@@ -294,8 +292,8 @@ impl Joining {
         for host in adding.linked() {
             let Some(entry) = host.entry.clone() else { continue };
             core.hosts.add(entry, false);
-            if let Some(member) = core.hosts.member_mut(host.tid) {
-                member.resolved = host.resolved.clone();
+            if let Some(record) = core.hosts.record_mut(host.tid) {
+                record.resolved = host.resolved.clone();
             }
         }
         let unacknowledged = if new.is_empty() { BTreeSet::new() } else { core.hosts.others().into_iter().collect() };
@@ -308,7 +306,7 @@ impl Joining {
         self.finish_add(core);
     }
 
-    /// Handles that a host knows the table up to that version.
+    /// Handles the news that a host knows the table up to that version.
     pub fn table_acknowledged(&mut self, core: &mut Core, host: Tid, version: u64) {
         core.acks.received_tables(host, version);
         if let Some((wanted, unacknowledged)) = self.adding.as_mut().and_then(|adding| adding.unacknowledged.as_mut()) {
@@ -423,8 +421,8 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
 /// Makes new hosts usable: all hosts know them.
 pub(in crate::machine) fn hosts_joined(core: &mut Core, hosts: &[Tid]) {
     for host in hosts {
-        if let Some(member) = core.hosts.member_mut(*host) {
-            member.joined = true;
+        if let Some(record) = core.hosts.record_mut(*host) {
+            record.joined = true;
         }
     }
     core.raise(Event::HostsJoined(hosts.to_vec()));

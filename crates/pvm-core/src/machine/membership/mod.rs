@@ -85,6 +85,7 @@ fn broadcast_table_change(core: &mut Core, added: &[Entry], removed: &[Tid]) {
     }
 }
 
+/// Returns the time between beats of an idle host.
 fn beat_interval(core: &Core) -> Duration {
     core.settings.host_timeout / BEATS_PER_TIMEOUT
 }
@@ -104,6 +105,7 @@ impl Membership {
         self.suspicions.restart_timers(now);
     }
 
+    /// Returns when [`Membership::on_time`] must be called next.
     pub fn next_wakeup(&self, core: &Core) -> Option<Time> {
         let links = core.links.next_wakeup().into_iter().chain(self.data_links.next_wakeup());
         let acks = core.acks.oldest().map(|(since, _)| since + core.settings.host_timeout * TIMEOUTS_MAX);
@@ -111,6 +113,7 @@ impl Membership {
         links.chain(joining::waits_for_master(core)).chain(acks).chain(eviction).min()
     }
 
+    /// Handles the timers that have expired.
     pub fn on_time(&mut self, core: &mut Core) {
         if joining::waits_for_master(core).is_some_and(|when| core.now >= when) {
             core.raise(Event::MasterLost("it has not connected".into()));
@@ -139,7 +142,7 @@ impl Membership {
 
     // ----- links
 
-    /// Handles that both links to the host are up.
+    /// Handles the news that both links to the host are up.
     pub fn link_up(&mut self, core: &mut Core, host: Tid) {
         if !core.hosts.is_known(host) {
             // The host has been removed meanwhile.
@@ -158,7 +161,7 @@ impl Membership {
         self.joining.host_linked(core, host);
     }
 
-    /// Handles that a link to the host could not be opened, or is lost.
+    /// Handles the news that a link to the host could not be opened, or is lost.
     pub fn link_lost(&mut self, core: &mut Core, host: Tid, why: &str) {
         let Some(link) = core.links.get_mut(host) else { return };
         if matches!(link.state, State::Failed) {

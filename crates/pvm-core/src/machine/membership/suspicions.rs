@@ -82,19 +82,18 @@ impl Suspicions {
 
     /// Decides a pair, if there is one that can be decided now, by the health of the master's links to both.
     pub fn decide(&mut self, now: Time, patience: Duration, health: impl Fn(Tid) -> LinkHealth) -> Option<Eviction> {
-        self.ties_won.retain(|_, missing_peers| {
-            missing_peers.retain(|_, when| now < *when + TIE_MEMORY);
-            !missing_peers.is_empty()
+        self.ties_won.retain(|_, losers| {
+            losers.retain(|_, when| now < *when + TIE_MEMORY);
+            !losers.is_empty()
         });
-        let (eviction, pair, clean) = self.pairs.iter().find_map(|(pair, known)| {
-            let evidence_against = [0, 1].map(|end| self.evidence_against(pair, known, end, health(pair[end])));
-            let (least, most) =
-                (evidence_against[0].min(evidence_against[1]), evidence_against[0].max(evidence_against[1]));
+        let (eviction, pair, tie) = self.pairs.iter().find_map(|(pair, known)| {
+            let evidence = [0, 1].map(|end| self.evidence_against(pair, known, end, health(pair[end])));
+            let (least, most) = (evidence[0].min(evidence[1]), evidence[0].max(evidence[1]));
             if most - least < CLEAR_MARGIN && now < known.since + patience {
                 return None;
             }
             // Without a difference, the one with the higher number, which joined later.
-            let at = usize::from(evidence_against[1] >= evidence_against[0]);
+            let at = usize::from(evidence[1] >= evidence[0]);
             let reason = match most - least {
                 0 => "and nothing says which of them is to blame; it came later".to_owned(),
                 _ => self.reason(pair, known, at, health(pair[at])),
@@ -102,7 +101,7 @@ impl Suspicions {
             Some((Eviction { evicted: pair[at], kept: pair[1 - at], reason }, *pair, (most == least).then_some(at)))
         })?;
         let pair = self.pairs.remove(&pair)?;
-        if let Some(at) = clean {
+        if let Some(at) = tie {
             let [evicted, kept] = [&pair.names[at], &pair.names[1 - at]];
             self.ties_won.entry(kept.clone()).or_default().insert(evicted.clone(), now);
         }
@@ -117,8 +116,8 @@ impl Suspicions {
             Some(&known.names[1 - at])
         });
         let ties_won = self.ties_won.get(&known.names[end]).into_iter().flat_map(BTreeMap::keys);
-        let missing_peers: BTreeSet<&String> = open.chain(ties_won).filter(|name| *name != partner).collect();
-        missing_peers.len() as u32
+        let peers: BTreeSet<&String> = open.chain(ties_won).filter(|name| *name != partner).collect();
+        peers.len() as u32
     }
 
     /// Returns the weight of the evidence against one end of a pair.

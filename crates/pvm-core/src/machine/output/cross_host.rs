@@ -17,6 +17,7 @@ const HOST_BYTES_MAX: u64 = 256 << 10;
 /// The same from all hosts together, in bytes. Each host has an equal share, but never less than a few messages'
 /// worth.
 const ALL_HOSTS_BYTES_MAX: u64 = 16 << 20;
+/// The minimum of that share, in bytes.
 const SHARE_BYTES_MIN: u64 = 16 << 10;
 /// The daemon of a collector reports output as taken once it is at least this many bytes.
 const CREDIT_BYTES_MIN: u64 = SHARE_BYTES_MIN / 4;
@@ -202,7 +203,7 @@ impl CrossHost {
             && self.of(collector).iter().any(|host| self.uncredited[&(collector, *host)].untaken > 0)
     }
 
-    /// Handles that a collector has taken all, or nearly all, output that it was sent.
+    /// Handles the news that a collector has taken all, or nearly all, output that it was sent.
     pub fn taken(&mut self, core: &mut Core, collector: Tid) {
         for host in self.of(collector) {
             let uncredited = self.uncredited.entry((collector, host)).or_default();
@@ -213,7 +214,7 @@ impl CrossHost {
         }
     }
 
-    /// Handles that a collector has left: all that it was sent counts as taken.
+    /// Handles the news that a collector has left: all that it was sent counts as taken.
     pub(super) fn collector_left(&mut self, core: &mut Core, collector: Tid) {
         for host in self.of(collector) {
             self.send_credit(core, collector, host);

@@ -49,7 +49,7 @@ impl SubMachine for Output {
         match event {
             Event::TaskEnrolled { tid, arrived: true } => self.announce_arrival(core, *tid),
             Event::TaskLeft { tid, .. } => self.cross_host.collector_left(core, *tid),
-            Event::TaskGone { tid, task } => self.end(core, *tid, &task.own, task.line.clone()),
+            Event::TaskGone { tid, task } => self.end(core, *tid, &task.trace_settings, task.line.clone()),
             // The lost host will not announce it.
             Event::SpawnerLost(tid) => self.announce_output(core, *tid),
             Event::HostGone(host) => self.cross_host.host_gone(core, *host),
@@ -61,12 +61,12 @@ impl SubMachine for Output {
 /// Returns the collector of a task's output, if it is a task that can take it.
 fn collector(core: &Core, settings: &TraceSettings) -> Option<Tid> {
     let tid = Tid(settings.output_tid as u32);
-    (tid.is_task() && core.may_take(tid)).then_some(tid)
+    (tid.is_task() && core.can_receive(tid)).then_some(tid)
 }
 
 /// Returns the collector of a task's output, unless the output goes to the log.
 pub(super) fn collector_of(core: &Core, tid: Tid) -> Option<Tid> {
-    collector(core, &core.tasks.get(tid)?.own)
+    collector(core, &core.tasks.get(tid)?.trace_settings)
 }
 
 /// Logs a line of a task; the log of the machine is the master's.
@@ -103,14 +103,14 @@ impl Output {
     /// case the announcement comes before all that the spawner does later.
     pub fn announce_arrival(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let (settings, parent) = (task.own.clone(), task.parent);
+        let (settings, parent) = (task.trace_settings.clone(), task.parent);
         self.tell_collector(core, &settings, Writer::new().int(tid.0 as i32).int(CREATED).int(parent));
     }
 
     /// Announces a task of this host to its collector.
     pub fn announce_output(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let (settings, parent) = (task.own.clone(), task.parent);
+        let (settings, parent) = (task.trace_settings.clone(), task.parent);
         for kind in [CREATED, ANNOUNCED] {
             self.tell_collector(core, &settings, Writer::new().int(tid.0 as i32).int(kind).int(parent));
         }
@@ -130,13 +130,13 @@ impl Output {
     /// Handles bytes that a task wrote to its standard output.
     pub fn printed_output(&mut self, core: &mut Core, tid: Tid, data: &[u8]) {
         let Some(task) = core.tasks.get(tid) else { return };
-        self.printed(core, tid, task.own.clone(), data);
+        self.printed(core, tid, task.trace_settings.clone(), data);
     }
 
     /// Handles bytes that a task of `pvm run` wrote to its standard error.
     pub fn printed_errors(&mut self, core: &mut Core, tid: Tid, data: &[u8]) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let mut settings = task.own.clone();
+        let mut settings = task.trace_settings.clone();
         if settings.run.errors_tag != 0 {
             settings.output_tag = settings.run.errors_tag;
         }
@@ -187,7 +187,7 @@ impl Output {
         settings: TraceSettings,
     ) -> Result<Reply, Code> {
         let task = core.tasks.get_mut(tid).ok_or(Code::SysErr)?;
-        let before = std::mem::replace(&mut task.own, settings.clone());
+        let before = std::mem::replace(&mut task.trace_settings, settings.clone());
         let place = |s: &TraceSettings| (s.output_tid, s.output_ctx, s.output_tag);
         if place(&before) != place(&settings) {
             let line = std::mem::take(&mut task.line);

@@ -6,6 +6,7 @@ use crate::encoding::{Reader, Writer};
 use crate::proto::{ByteBuf, Host, Reply, Request, Spawn, TaskInfo, TraceSettings};
 use crate::tid::Tid;
 
+/// Writes a count and that many strings.
 fn write_strings(body: Writer, list: &[ByteBuf]) -> Writer {
     list.iter().fold(body.int(list.len() as i32), |body, one| body.string(one))
 }

@@ -101,8 +101,8 @@ fn withdraw(core: &mut Core, role: Role, tid: Tid) {
     }
 }
 
-/// Handles that a task has begun or ceased to serve another host; at the master.
-pub(super) fn serves(core: &mut Core, role: Role, tid: Tid, on: bool) {
+/// Handles the news that a task has begun or ceased to serve another host; at the master.
+pub(super) fn role_changed(core: &mut Core, role: Role, tid: Tid, on: bool) {
     if !core.is_master() {
         return;
     }
@@ -172,7 +172,7 @@ impl Servers {
     }
 
     /// Handles the master's news of the servers of the whole machine.
-    pub fn changed(&mut self, core: &mut Core, servers: wire::Servers) {
+    pub fn servers_received(&mut self, core: &mut Core, servers: wire::Servers) {
         let wire::Servers { manager, tracer, wish } = servers;
         let before = std::mem::replace(&mut core.roles.manager, manager);
         if let Some(heir) = manager.filter(|manager| manager.host() == core.own_host()) {
@@ -206,7 +206,7 @@ impl Servers {
         self.decide_forwarded(core, is_gone);
     }
 
-    /// Handles that a task has given up a role or is gone; it will not answer its requests.
+    /// Handles the news that a task has given up a role or is gone; it will not answer its requests.
     fn server_gone(&mut self, core: &mut Core, tid: Tid, role: Role) {
         match role {
             Role::Hoster if self.hoster_request.take().is_some() => core.raise(Event::HosterGone),
@@ -328,7 +328,7 @@ impl Servers {
 
     /// Hands the role of the manager on to another task.
     fn hand_off(&mut self, core: &mut Core, from: Tid, body: &mut Reader<'_>) {
-        let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| core.may_take(*tid));
+        let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| core.can_receive(*tid));
         withdraw(core, Role::ResourceManager, from);
         core.roles.manager = heir;
         if let Some(heir) = heir {

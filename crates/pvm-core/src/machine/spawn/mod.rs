@@ -21,8 +21,8 @@ use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::Frame;
 use std::collections::BTreeMap;
 
-/// A variable in the environment of tasks of `pvm run` and of all tasks that come of them: directories that are
-/// searched for programs after all directories of the host.
+/// A variable in the environment of tasks of `pvm run` and of their descendants: directories that are searched for
+/// programs after all directories of the host.
 pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 
 /// The origin of a spawn.
@@ -42,7 +42,7 @@ pub(super) struct Observers<'a> {
     pub output: &'a mut Output,
 }
 
-/// A spawn that this host distributes.
+/// A spawn that this host distributes over hosts.
 struct SpawnJob {
     asker: Asker,
     /// The parent of the tasks, or a code.
@@ -54,7 +54,7 @@ struct SpawnJob {
     /// The hosts' shares, in the order of the tasks' instance numbers.
     host_shares: Vec<HostShare>,
     /// The hosts that have not reported yet, with the index of their share.
-    open: BTreeMap<Tid, usize>,
+    unreported: BTreeMap<Tid, usize>,
 }
 
 /// The part of a spawn that one host starts.
@@ -197,8 +197,8 @@ impl Spawns {
         let parent = parent_for(asker, request.flags);
         let (wanted, mut children) = (request.children.clone(), request.children.clone());
         core.roles.settle(&mut children);
-        let open = host_shares.iter().enumerate().map(|(place, host_share)| (host_share.host, place)).collect();
-        self.jobs.insert(number, SpawnJob { asker, parent, wanted, children, host_shares, open });
+        let unreported = host_shares.iter().enumerate().map(|(place, host_share)| (host_share.host, place)).collect();
+        self.jobs.insert(number, SpawnJob { asker, parent, wanted, children, host_shares, unreported });
         let mut first = first;
         for (host, count) in shares {
             let spawn = Spawn { count: count as i32, ..request.clone() };
@@ -325,11 +325,11 @@ impl Spawns {
         let (environment, directory) = (share.environment(), share.directory.clone());
         // `tried` counts the task that is being prepared.
         let input = request.flags & TASK_INPUT != 0 && share.first == 0 && share.tried == 1;
-        let mut own = request.children.clone();
-        core.roles.settle(&mut own);
-        let mut task = Task::new(origin, share.parent, request.file.to_vec(), own);
+        let mut settings = request.children.clone();
+        core.roles.settle(&mut settings);
+        let mut task = Task::new(origin, share.parent, request.file.to_vec(), settings);
         task.spawn = Some(spawn);
-        let run = task.own.run;
+        let run = task.trace_settings.run;
         (task.leads, task.has_input) = (run.group, run.group && input);
         let input = task.has_input;
         let (tid, cookie) = tasks::expect(core, task)?;
@@ -424,11 +424,11 @@ impl Spawns {
     /// Records the results of one host's share.
     fn host_share_done(&mut self, core: &mut Core, number: u32, host: Tid, mut results: Vec<i32>) {
         let Some(job) = self.jobs.get_mut(&number) else { return };
-        let Some(place) = job.open.remove(&host) else { return };
+        let Some(place) = job.unreported.remove(&host) else { return };
         let host_share = &mut job.host_shares[place];
         results.resize(host_share.count, Code::DSysErr.number());
         host_share.results = results;
-        if job.open.is_empty() {
+        if job.unreported.is_empty() {
             self.finish_job(core, number);
         }
     }
@@ -471,10 +471,10 @@ impl Spawns {
     /// Handles the loss of a host: its open shares fail, and the siblings of spawns that it distributed are the tasks
     /// here.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
-        let count = |job: &SpawnJob| job.open.get(&host).map(|place| job.host_shares[*place].count);
-        let open: Vec<(u32, usize)> =
+        let count = |job: &SpawnJob| job.unreported.get(&host).map(|place| job.host_shares[*place].count);
+        let lost: Vec<(u32, usize)> =
             self.jobs.iter().filter_map(|(number, job)| Some((*number, count(job)?))).collect();
-        for (number, count) in open {
+        for (number, count) in lost {
             self.host_share_done(core, number, host, vec![Code::HostFail.number(); count]);
         }
         let number = |number| SpawnId { host, number };

@@ -43,7 +43,7 @@ fn a_tracer_gets_all_later_tasks_and_nobody_before_or_after() {
     let mut world = World::new();
     let early = world.task();
     let tracer = registered(&mut world);
-    assert_eq!(world.machine.core.tasks.get(early).unwrap().own.trace_tid, 0);
+    assert_eq!(world.machine.core.tasks.get(early).unwrap().trace_settings.trace_tid, 0);
     let welcome = world.hello(99, None);
     assert_eq!(welcome.own, wish(tracer));
     assert_eq!(told(&mut world), [(tracer, Event::Newtask, welcome.tid, true, true)]);
