@@ -103,20 +103,20 @@ pub(super) fn signal_group(core: &mut Core, tid: Tid, signal: i32) -> Result<Rep
 }
 
 /// The sub-machines that `pvm_tickle` reads and changes.
-pub(super) struct Tickled<'a> {
+pub(super) struct TickleTargets<'a> {
     pub membership: &'a mut Membership,
     pub spawns: &'a Spawns,
     pub mailboxes: &'a Mailboxes,
 }
 
 /// Handles `pvm_tickle`.
-pub(super) fn tickle(core: &mut Core, tickled: &mut Tickled<'_>, arguments: &[i32]) -> Result<Reply, Code> {
+pub(super) fn tickle(core: &mut Core, targets: &mut TickleTargets<'_>, arguments: &[i32]) -> Result<Reply, Code> {
     if arguments.is_empty() || arguments.len() > TICKLE_ARGUMENTS_MAX {
         return Err(Code::BadParam);
     }
     let argument = arguments.get(1).copied().unwrap_or(0);
     match arguments[0] {
-        0..=4 => dump(core, tickled, arguments[0]),
+        0..=4 => dump(core, targets, arguments[0]),
         5 => return Ok(Reply::Ints(vec![core.debug_mask])),
         6 => core.debug_mask = argument,
         DECLARE_FAILED => {
@@ -124,7 +124,7 @@ pub(super) fn tickle(core: &mut Core, tickled: &mut Tickled<'_>, arguments: &[i3
             let host = Tid(argument as u32);
             let here = host.is_host() && host != core.own_host() && core.hosts.is_here(host);
             if here {
-                tickled.membership.lose_host(core, host, "declared to have failed");
+                targets.membership.lose_host(core, host, "declared to have failed");
             }
             return Ok(Reply::Ints(vec![i32::from(here)]));
         }
@@ -134,12 +134,12 @@ pub(super) fn tickle(core: &mut Core, tickled: &mut Tickled<'_>, arguments: &[i3
 }
 
 /// Writes a table to the log.
-fn dump(core: &mut Core, tickled: &Tickled<'_>, what: i32) {
+fn dump(core: &mut Core, targets: &TickleTargets<'_>, what: i32) {
     let lines: Vec<String> = match what {
         1 => core.hosts.summary().collect(),
         2 => core.tasks.iter().map(|(tid, task)| format!("task {tid} {:?} {}", task.state, task.process)).collect(),
-        3 => vec![format!("{} spawns under way", tickled.spawns.pending())],
-        4 => tickled.mailboxes.summary().collect(),
+        3 => vec![format!("{} spawns under way", targets.spawns.pending())],
+        4 => targets.mailboxes.summary().collect(),
         _ => vec![format!("{} tasks, {} actions queued", core.tasks.count(), core.actions.len())],
     };
     lines.into_iter().for_each(|line| core.log(line));

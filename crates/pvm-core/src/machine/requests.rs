@@ -2,7 +2,7 @@
 use super::action::Action;
 use super::core::Core;
 use super::parts::Parts;
-use super::servers::Served;
+use super::servers::MessageTargets;
 use super::{control, groups, limits, membership, notify, spawn, tasks};
 use crate::codes::Code;
 use crate::proto::{Message, Reply, Request};
@@ -64,7 +64,7 @@ impl Parts {
             Request::HostSync(_) => Err(Code::NoHost),
             Request::Tickle(arguments) => {
                 let (membership, spawns, mailboxes) = (&mut self.membership, &self.spawns, &self.mailboxes);
-                control::tickle(core, &mut control::Tickled { membership, spawns, mailboxes }, &arguments)
+                control::tickle(core, &mut control::TickleTargets { membership, spawns, mailboxes }, &arguments)
             }
             Request::ExitStatus(tid) => return self.tasks.exit_status(core, from, wait, tid),
             Request::JoinGroup(name) => return self.groups.join(core, from, wait, name),
@@ -105,6 +105,6 @@ impl Parts {
     /// Handles a message to this daemon.
     pub fn handle_daemon_message(&mut self, core: &mut Core, from: Tid, message: &Message) {
         let (membership, tasks, spawns) = (&mut self.membership, &mut self.tasks, &mut self.spawns);
-        self.servers.handle_message(core, &mut Served { membership, tasks, spawns }, from, message);
+        self.servers.handle_message(core, &mut MessageTargets { membership, tasks, spawns }, from, message);
     }
 }

@@ -56,7 +56,7 @@ impl Servers {
     }
 
     /// Handles the answer of the hoster.
-    pub fn hosts_started(
+    pub(super) fn hosts_started(
         &mut self,
         core: &mut Core,
         membership: &mut Membership,

@@ -46,7 +46,7 @@ pub(super) struct Servers {
 }
 
 /// The sub-machines that execute messages to the daemon.
-pub(super) struct Served<'a> {
+pub(super) struct MessageTargets<'a> {
     pub membership: &'a mut Membership,
     pub tasks: &'a mut Tasks,
     pub spawns: &'a mut Spawns,
@@ -292,7 +292,7 @@ impl Servers {
     }
 
     /// Handles a message to the daemon.
-    pub fn handle_message(&mut self, core: &mut Core, served: &mut Served<'_>, from: Tid, message: &Message) {
+    pub fn handle_message(&mut self, core: &mut Core, targets: &mut MessageTargets<'_>, from: Tid, message: &Message) {
         if self.answer_of_manager(core, from, message) {
             return;
         }
@@ -305,21 +305,21 @@ impl Servers {
             SM_TASKX => {
                 let Some(tid) = body.int().map(|tid| Tid(tid as u32)) else { return };
                 if core.tasks.get(tid).is_some_and(|task| task.origin == Origin::Tasker(from)) {
-                    served.tasks.process_ended(core, tid, body.int().unwrap_or(0));
+                    targets.tasks.process_ended(core, tid, body.int().unwrap_or(0));
                 }
             }
-            SM_STHOSTACK => self.hosts_started(core, served.membership, from, message.wid, body),
+            SM_STHOSTACK => self.hosts_started(core, targets.membership, from, message.wid, body),
             SM_EXEC if manager => match read_exec(body) {
                 // Each task is told its instance number, which must not overflow.
                 Some((parent, spawn, first, total)) if first.checked_add(spawn.count.max(0)).is_some() => {
                     let asker = spawn::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx, parent };
-                    served.spawns.distribute(core, asker, spawn, first, total);
+                    targets.spawns.distribute(core, asker, spawn, first, total);
                 }
                 _ => answer_exec(core, from, message.wid, message.ctx, &[Code::BadMsg.number()]),
             },
             SM_ADD if manager => {
                 let asker = membership::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx };
-                served.membership.joining.add_hosts(core, asker, strings(body).unwrap_or_default());
+                targets.membership.joining.add_hosts(core, asker, strings(body).unwrap_or_default());
             }
             SM_HANDOFF if manager => self.hand_off(core, from, body),
             _ => {}

@@ -34,11 +34,11 @@ impl Fleet {
         self.work(to);
         self.settle();
     }
-    /// What was wanted since the last time.
+    /// Returns the actions since the last call.
     fn wanted(&mut self) -> Vec<(Tid, Action)> {
         std::mem::take(&mut self.data).into_iter().map(|(_, host, action)| (host, action)).collect()
     }
-    /// When attempts were begun on that side.
+    /// Returns when attempts began on that side.
     fn attempts(&mut self, host: Tid) -> Vec<Time> {
         let begins = |action: &Action| matches!(action, Action::ExpectData { .. } | Action::CallData { .. });
         let all = std::mem::take(&mut self.data).into_iter();

@@ -6,7 +6,7 @@ use crate::codes::{NOTIFY_TASK_EXIT, TASK_HOST};
 
 const SEEDS: u64 = 20;
 
-/// The same story for many seeds, with a task on each of three hosts.
+/// Runs a scenario with many seeds, with a task on each of three hosts.
 fn many(story: impl Fn(&mut Fleet, [Tid; 3])) {
     for seed in 1..=SEEDS {
         let mut fleet = Fleet::new(3, seed);

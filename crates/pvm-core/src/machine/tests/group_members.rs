@@ -153,11 +153,11 @@ impl World {
     fn freeze(&mut self, tid: Tid, name: &str, count: i32) -> Option<Reply> {
         self.ask(tid, Request::FreezeGroup { name: text(name), count })
     }
-    /// The only group's board.
+    /// Returns the board of the only group.
     fn board(&mut self) -> &mut Board {
         self.boards.boards.values_mut().next().expect("a group")
     }
-    /// A member arrives, and says so if the group is too small for its need.
+    /// Has a member arrive, and report it if the group is too small for its need.
     fn arrive(&mut self, instance: u32, need: u16, size: u32) -> u32 {
         let group = *self.boards.boards.keys().next().expect("a group");
         let tid = self.board().members[&instance];

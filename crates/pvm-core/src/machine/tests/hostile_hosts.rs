@@ -42,7 +42,7 @@ fn message(src: Tid, dst: Tid) -> Message {
     Message { src, dst, ctx: 0, tag: EXIT_TAG, wid: 0, enc: 0, format, body }
 }
 
-/// What only the master may say, and what only the host of a task may say of it.
+/// Frames that only the master may send, and frames about a task that only its host may send.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
     let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
@@ -200,7 +200,7 @@ fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_
     assert!(fleet.living().contains(&good));
 }
 
-/// The host shows that it lives, and does nothing else.
+/// The host sends beats and nothing else.
 #[test]
 fn a_host_that_is_joining_is_not_turned_away_because_others_do_not_reach_it() {
     for seed in 0..20 {

@@ -11,7 +11,7 @@ use crate::proto::{Role, Spawn, TraceSettings};
 
 const SEEDS: u64 = 30;
 
-/// The same story for many seeds.
+/// Runs a scenario with many seeds.
 fn many(hosts: usize, story: impl Fn(&mut Fleet)) {
     for seed in 1..=SEEDS {
         let mut fleet = Fleet::new(hosts, seed);
@@ -584,7 +584,7 @@ fn manages(fleet: &mut Fleet, host: Tid) -> Tid {
     manager
 }
 
-/// A manager hands its office on to a task of any host, which dies at some moment.
+/// A manager hands its role on to a task of any host, which dies at some moment.
 #[test]
 fn the_end_of_a_manager_to_which_the_office_was_handed_on_does_not_go_unnoticed() {
     for (own, heirs) in [(1, 2), (2, 3), (2, 1), (3, 3)] {

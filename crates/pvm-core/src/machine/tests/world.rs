@@ -36,7 +36,7 @@ impl World {
         World { machine, connections: 0, processes: 500, starts, boards, seen: Vec::new() }
     }
 
-    /// Does what the machine says, and remembers it.
+    /// Executes the actions of the machine, and records them.
     pub fn run(&mut self) {
         while let Some(action) = self.machine.poll_action() {
             match &action {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// What was done since this was last asked.
+    /// Returns the actions since the last call.
     pub fn take_seen(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.seen)
     }
@@ -93,7 +93,7 @@ impl World {
         welcomes.expect("let in")
     }
 
-    /// A fresh task that came by itself.
+    /// Enrols a new task that is started by hand.
     pub fn task(&mut self) -> Tid {
         let tid = self.hello(99, None).tid;
         self.seen.clear();
@@ -118,7 +118,7 @@ impl World {
         self.seen.clear();
     }
 
-    /// What the log got under that name.
+    /// Returns the lines of the log with that tid.
     pub fn logged(&self, under: Tid) -> Vec<String> {
         let line = |action: &Action| match action {
             Action::Log { tid, line } if *tid == under => Some(String::from_utf8_lossy(line).into_owned()),
