@@ -1,26 +1,27 @@
 //! Message contexts (contract 2.4).
 use super::core::{Core, SubMachine};
 use super::event::Event;
-use super::index::Index;
+use super::index::PairIndex;
 use crate::codes::Code;
 use crate::proto::Reply;
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::BTreeMap;
 
-/// Contexts of this host at a time; the numbers above this one are the system's.
+/// Contexts of this host at a time. The numbers above this one belong to the system.
 ///
 /// * Filled by: tasks of the host
-/// * Setting: none, contexts are numbers of so many bits
+/// * Setting: none, the number of bits of a context fixes it
 /// * Reached: `pvm_newcontext` says `PvmOutOfRes`
 /// * Test: `when_all_contexts_are_given_out_the_next_is_refused`
 const CONTEXT_MAX: u32 = LOCAL_MASK - 16;
 
-/// Which contexts are given out, and to whom.
+/// The contexts in use and their owners.
 pub(super) struct Contexts {
     host: Tid,
+    /// The number allocated last, without the host.
     last: u32,
     owners: BTreeMap<u32, Tid>,
-    owned: Index<Tid, u32>,
+    owned: PairIndex<Tid, u32>,
 }
 
 impl SubMachine for Contexts {
@@ -39,9 +40,10 @@ impl SubMachine for Contexts {
 
 impl Contexts {
     pub fn new(host: Tid) -> Contexts {
-        Contexts { host, last: 0, owners: BTreeMap::new(), owned: Index::default() }
+        Contexts { host, last: 0, owners: BTreeMap::new(), owned: PairIndex::default() }
     }
 
+    /// Allocates a context.
     pub fn allocate(&mut self, owner: Tid) -> Result<Reply, Code> {
         if self.owners.len() >= CONTEXT_MAX as usize {
             return Err(Code::OutOfRes);
@@ -56,6 +58,7 @@ impl Contexts {
         }
     }
 
+    /// Frees a context of its owner.
     pub fn free(&mut self, owner: Tid, context: i32) -> Result<Reply, Code> {
         if context == 0 {
             return Err(Code::BadParam);
@@ -69,7 +72,7 @@ impl Contexts {
         Ok(Reply::Done)
     }
 
-    /// The contexts of a task that has ended are free again.
+    /// Frees the contexts of a task that has ended.
     fn forget(&mut self, owner: Tid) {
         for context in self.owned.take(owner) {
             self.owners.remove(&context);

@@ -1,4 +1,4 @@
-//! Signals, tickle, halt.
+//! Signals, `pvm_tickle`, halt.
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -12,20 +12,20 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::time::Duration;
 
-/// The numbers of the signals that a halt uses.
+/// The signals that a halt sends: `SIGTERM`, then `SIGKILL`.
 const SIGNAL_TERMINATE: i32 = 15;
 const SIGNAL_KILL: i32 = 9;
-/// How long killed processes may take to vanish before the daemon ends all the same.
+/// How long killed processes may take to vanish before the daemon stops regardless.
 const KILLED_WAIT: Duration = Duration::from_secs(2);
 /// How much longer the master waits for hosts that kill their last tasks.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
-/// `pvm_tickle` takes this many arguments at most.
+/// The maximum number of arguments of `pvm_tickle`.
 const TICKLE_ARGUMENTS_MAX: usize = 10;
-/// The first argument of a `pvm_tickle` that says of a host that it has failed.
+/// The first argument of a `pvm_tickle` that declares a host to have failed.
 const DECLARE_FAILED: i32 = 8;
 
-/// The host that a `pvm_tickle` declares to have failed. The master decides that, as it does when somebody deletes
-/// a host.
+/// Returns the host that a `pvm_tickle` declares to have failed. The master decides that, like the deletion of a
+/// host.
 pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
     match arguments {
         [DECLARE_FAILED, host, ..] => Some(Tid(*host as u32)),
@@ -33,17 +33,18 @@ pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
     }
 }
 
+/// The progress of a halt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Halt {
     No,
-    /// Tasks were asked to end; they are killed then.
+    /// Tasks were asked to end; they are killed at that time.
     Asked(Time),
-    /// Tasks were killed; the daemon ends then.
+    /// Tasks were killed; the daemon stops at that time at the latest.
     Killed(Time),
     Stopped,
 }
 
-/// How far the end of the daemon has come.
+/// The end of the daemon.
 pub(super) struct Control {
     halt: Halt,
 }
@@ -62,7 +63,7 @@ impl SubMachine for Control {
         true
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
-        // Without its master a host has no machine.
+        // A host cannot work without its master.
         if let (Event::MasterLost(why), false) = (event, core.halting) {
             let name = core.hosts.name_of(core.hosts.master());
             core.log(format!("lost the master {name}: {why}; this host ends with all its tasks"));
@@ -84,7 +85,7 @@ pub(super) fn signal(core: &mut Core, tid: Tid, signal: i32) -> Result<Reply, Co
     Ok(Reply::Done)
 }
 
-/// Sends a signal to all processes in the group of a task of `pvm run`: what it has started, and has not left it.
+/// Sends a signal to the process group of a task of `pvm run`: its descendants that have not left the group.
 pub(super) fn signal_group(core: &mut Core, tid: Tid, signal: i32) -> Result<Reply, Code> {
     if !tid.is_task() {
         return Err(Code::BadParam);
@@ -101,29 +102,29 @@ pub(super) fn signal_group(core: &mut Core, tid: Tid, signal: i32) -> Result<Rep
     Ok(Reply::Done)
 }
 
-/// What `pvm_tickle` can look at and change.
-pub(super) struct Tickled<'a> {
+/// The sub-machines that `pvm_tickle` reads and changes.
+pub(super) struct TickleTargets<'a> {
     pub membership: &'a mut Membership,
     pub spawns: &'a Spawns,
     pub mailboxes: &'a Mailboxes,
 }
 
-/// Does what `pvm_tickle` asks for.
-pub(super) fn tickle(core: &mut Core, tickled: &mut Tickled<'_>, arguments: &[i32]) -> Result<Reply, Code> {
+/// Handles `pvm_tickle`.
+pub(super) fn tickle(core: &mut Core, targets: &mut TickleTargets<'_>, arguments: &[i32]) -> Result<Reply, Code> {
     if arguments.is_empty() || arguments.len() > TICKLE_ARGUMENTS_MAX {
         return Err(Code::BadParam);
     }
     let argument = arguments.get(1).copied().unwrap_or(0);
     match arguments[0] {
-        0..=4 => dump(core, tickled, arguments[0]),
+        0..=4 => dump(core, targets, arguments[0]),
         5 => return Ok(Reply::Ints(vec![core.debug_mask])),
         6 => core.debug_mask = argument,
         DECLARE_FAILED => {
-            // Decided by the master.
+            // Only the master executes this.
             let host = Tid(argument as u32);
             let here = host.is_host() && host != core.own_host() && core.hosts.is_here(host);
             if here {
-                tickled.membership.lose_host(core, host, "declared to have failed");
+                targets.membership.lose_host(core, host, "declared to have failed");
             }
             return Ok(Reply::Ints(vec![i32::from(here)]));
         }
@@ -133,12 +134,12 @@ pub(super) fn tickle(core: &mut Core, tickled: &mut Tickled<'_>, arguments: &[i3
 }
 
 /// Writes a table to the log.
-fn dump(core: &mut Core, tickled: &Tickled<'_>, what: i32) {
+fn dump(core: &mut Core, targets: &TickleTargets<'_>, what: i32) {
     let lines: Vec<String> = match what {
         1 => core.hosts.summary().collect(),
         2 => core.tasks.iter().map(|(tid, task)| format!("task {tid} {:?} {}", task.state, task.process)).collect(),
-        3 => vec![format!("{} spawns under way", tickled.spawns.pending())],
-        4 => tickled.mailboxes.summary().collect(),
+        3 => vec![format!("{} spawns under way", targets.spawns.pending())],
+        4 => targets.mailboxes.summary().collect(),
         _ => vec![format!("{} tasks, {} actions queued", core.tasks.count(), core.actions.len())],
     };
     lines.into_iter().for_each(|line| core.log(line));
@@ -152,9 +153,9 @@ impl Control {
         }
     }
 
-    /// Ends the machine, at the master, or this host: all tasks are asked to end, those that the daemon started are
-    /// killed when they do not, then [`Action::Stop`] comes. Answers the task that asked, which is to end by its
-    /// signal before it reads the answer.
+    /// Halts the machine at the master, or this host elsewhere: all tasks are asked to end, those that daemons
+    /// started are killed if they do not, then [`Action::Stop`] follows. Answers the task that asked; that task is to
+    /// end by its signal before it reads the answer.
     pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
         if core.halting {
             return asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
@@ -174,11 +175,11 @@ impl Control {
         }
     }
 
-    /// Goes on with a halt when it is time.
+    /// Continues a halt whose next step is due.
     pub fn on_time(&mut self, core: &mut Core) {
         match self.halt {
             Halt::Asked(when) if core.now >= when => {
-                // Other hosts have begun to kill just now.
+                // Other hosts have just begun to kill their tasks.
                 let wait = if core.hosts.has_others() { KILLED_WAIT + LEAVING_WAIT } else { KILLED_WAIT };
                 self.halt = Halt::Killed(core.now + wait);
                 let started = core.tasks.iter().filter(|(_, task)| task.started > 0);
@@ -192,7 +193,7 @@ impl Control {
         }
     }
 
-    /// Ends a halt when nothing is left to wait for.
+    /// Ends a halt when no process and no other host is left.
     pub fn stop_when_empty(&mut self, core: &mut Core) {
         let waits = core.is_master() && core.hosts.has_others();
         if core.halting && !waits && core.tasks.iter().all(|(_, task)| task.started == 0) {
@@ -200,6 +201,7 @@ impl Control {
         }
     }
 
+    /// Stops the daemon, once.
     fn stop(&mut self, core: &mut Core) {
         if self.halt != Halt::Stopped {
             self.halt = Halt::Stopped;

@@ -1,4 +1,4 @@
-//! What all sub-machines share: the time, the settings, who belongs to the machine, and the outbox.
+//! What all sub-machines share: the time, the settings, the tables of hosts and tasks, and the outbox.
 use super::action::Action;
 use super::event::Event;
 use super::host_table::HostTable;
@@ -11,16 +11,16 @@ use super::task_table::TaskTable;
 use crate::tid::Tid;
 use std::collections::{BTreeSet, VecDeque};
 
-/// After a pause of this part of the time that hosts may be silent, this daemon has been asleep and cannot know
-/// whether the others were.
-const SLEEPS_A_TIMEOUT: u32 = 2;
+/// This daemon counts as suspended when more than `host_timeout` divided by this number passes between two inputs. It
+/// then cannot judge how long others were silent.
+const SLEEPS_PER_TIMEOUT: u32 = 2;
 
-/// What all sub-machines share. Each of them has the rest of its state to itself.
+/// The state that all sub-machines share.
 pub(super) struct Core {
     pub settings: Settings,
-    /// The latest moment that was told.
+    /// The latest time that the daemon has handed in.
     pub now: Time,
-    /// Whether the machine, or this host of it, is about to end.
+    /// Whether the machine, or this host of it, is ending.
     pub halting: bool,
     pub debug_mask: i32,
     pub hosts: HostTable,
@@ -29,9 +29,11 @@ pub(super) struct Core {
     pub links: Links,
     pub acks: PendingAcks,
     pub requests: OpenRequests,
-    /// At the master: tasks of other hosts for which something is kept here.
+    /// At the master: tasks of other hosts that have state here.
     pub clients: BTreeSet<Tid>,
+    /// Actions that the daemon has not taken yet.
     pub(in crate::machine) actions: VecDeque<Action>,
+    /// Events that have not been delivered yet.
     events: VecDeque<Event>,
 }
 
@@ -62,34 +64,36 @@ impl Core {
         self.hosts.is_master()
     }
 
-    /// Lets time pass. Returns whether this daemon was asleep, so that others are not to blame for their silence.
-    pub fn pass(&mut self, now: Time) -> bool {
-        let slept = now.saturating_sub(self.now) > self.settings.host_timeout / SLEEPS_A_TIMEOUT;
+    /// Advances the clock. Returns whether this daemon was suspended, in which case the silence of others proves
+    /// nothing.
+    pub fn advance_time(&mut self, now: Time) -> bool {
+        let slept = now.saturating_sub(self.now) > self.settings.host_timeout / SLEEPS_PER_TIMEOUT;
         self.now = self.now.max(now);
         if slept {
-            self.acks.begin_again(self.now);
-            self.links.begin_again(self.now);
+            self.acks.restart_timers(self.now);
+            self.links.restart_timers(self.now);
         }
         slept
     }
 
-    /// Notes what has happened; the machine tells all sub-machines of it.
+    /// Queues an event for delivery to all sub-machines.
     pub fn raise(&mut self, event: Event) {
         self.events.push_back(event);
     }
+    /// Takes the next undelivered event.
     pub fn take_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Whether what is sent to the task may reach it: it is here, or its host belongs to the machine.
-    pub fn may_take(&self, tid: Tid) -> bool {
+    /// Tells whether something sent to the task may reach it: the task is here, or its host belongs to the machine.
+    pub fn can_receive(&self, tid: Tid) -> bool {
         match tid.host() == self.own_host() {
             true => self.tasks.takes_frames(tid),
             false => tid.is_task() && self.hosts.is_known(tid.host()),
         }
     }
 
-    /// Whether the task lives, as far as this host can know.
+    /// Tells whether the task lives, as far as this host can know.
     pub fn may_live(&self, tid: Tid) -> bool {
         match tid.host() == self.own_host() {
             true => self.tasks.exists(tid),
@@ -97,18 +101,18 @@ impl Core {
         }
     }
 
-    /// Whether the task may be answered: it is connected here, or a client from another host.
-    pub fn is_present(&self, tid: Tid) -> bool {
+    /// Tells whether the task can be answered: it is connected here, or is a client on another host.
+    pub fn can_be_answered(&self, tid: Tid) -> bool {
         self.tasks.is_connected(tid) || self.clients.contains(&tid)
     }
 }
 
-/// A part of the machine with a state of its own.
+/// A part of the machine with private state.
 pub(super) trait SubMachine {
-    /// What it keeps, for [`leftovers`](super::Machine::leftovers).
+    /// Returns the name of its state, for [`leftovers`](super::Machine::leftovers).
     fn name(&self) -> &'static str;
-    /// Takes note of an event.
+    /// Handles an event.
     fn on_event(&mut self, core: &mut Core, event: &Event);
-    /// Whether nothing is kept here of any task, but what was put into mailboxes to outlive its owner.
+    /// Tells whether it holds no state of any task; persistent mailbox entries do not count.
     fn is_idle(&self) -> bool;
 }

@@ -1,9 +1,9 @@
-//! Links of their own between two tasks of different hosts (`PvmRouteDirect`).
+//! Direct links between two tasks on different hosts (`PvmRouteDirect`).
 //!
-//! A task asks its daemon, and that asks the daemon of the other task. If that task lives and does not
-//! refuse links, the two daemons come to a connection and hand its ends to the two tasks: the host of
-//! the higher number makes up secrets and awaits the call of the other. Nobody waits for a link:
-//! until both tasks have it, and always where there is none, messages go by way of the daemons.
+//! A task asks its daemon, which asks the daemon of the other task. If the other task lives and accepts direct links,
+//! the two daemons make a connection and hand its ends to the two tasks: the host with the higher number makes
+//! secrets and expects the call of the other. No task waits for a link: until both tasks have it, or when there is
+//! none, messages travel by way of the daemons.
 use super::action::{Action, DirectTicket};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -13,36 +13,39 @@ use crate::tid::Tid;
 use crate::wire::{DirectCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Links between two tasks that wait for the one of this host to enrol.
+/// Requests for direct links that wait for a task of this host to enrol.
 ///
 /// * Filled by: all other hosts
-/// * Setting: none, who gets no link goes on by the default route
+/// * Setting: none, without a link messages take the default route
 /// * Reached: the link is refused
-/// * Test: `so_many_links_wait_for_a_task_and_no_more`
+/// * Test: `the_links_that_wait_for_a_task_are_limited`
 pub(super) const WAITING_MAX: usize = 4096;
 
-/// A link that a task of this host has asked for.
-struct Ask {
+/// A direct link that a task of this host has requested.
+struct LinkRequest {
     task: Tid,
     wait: u32,
     peer: Tid,
 }
 
-/// A link to a task that has not enrolled yet.
-struct Waiting {
+/// A request of another host for a link to a task that has not enrolled yet.
+struct DeferredRequest {
     number: u32,
     from: Tid,
     to: Tid,
     call: Option<DirectCall>,
 }
 
-/// What this host knows of links that are being made.
+/// Direct links that are being set up.
 #[derive(Default)]
 pub(super) struct Directs {
+    /// The number assigned last to a request.
     last: u32,
-    asks: BTreeMap<u32, Ask>,
-    waiting: Vec<Waiting>,
-    /// Tasks that refuse links.
+    /// Requests of tasks of this host, by number.
+    requests: BTreeMap<u32, LinkRequest>,
+    /// Requests of other hosts, until the task enrols.
+    deferred: Vec<DeferredRequest>,
+    /// Tasks that refuse direct links.
     refusing: BTreeSet<Tid>,
 }
 
@@ -51,11 +54,11 @@ impl SubMachine for Directs {
         "direct links"
     }
     fn is_idle(&self) -> bool {
-        self.asks.is_empty() && self.waiting.is_empty() && self.refusing.is_empty()
+        self.requests.is_empty() && self.deferred.is_empty() && self.refusing.is_empty()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
-            Event::TaskEnrolled { tid, .. } => self.answer_waiting(core, *tid),
+            Event::TaskEnrolled { tid, .. } => self.serve_deferred(core, *tid),
             Event::TaskLeft { tid, .. } => self.forget_task(core, *tid),
             Event::HostGone(host) => self.forget_host(core, *host),
             _ => {}
@@ -63,21 +66,24 @@ impl SubMachine for Directs {
     }
 }
 
+/// Returns the ticket of a request of this host.
 fn own_ticket(core: &Core, number: u32) -> DirectTicket {
     DirectTicket { host: core.own_host(), number }
 }
 
 impl Directs {
-    fn ask_of(&self, peer: Tid, number: u32) -> Option<&Ask> {
-        self.asks.get(&number).filter(|ask| ask.peer.host() == peer.host())
+    /// Returns a request of this host, if it is for a link to the host of `peer`.
+    fn request_to(&self, peer: Tid, number: u32) -> Option<&LinkRequest> {
+        self.requests.get(&number).filter(|ask| ask.peer.host() == peer.host())
     }
-    /// Whether that task has asked for a link to that peer.
-    fn asks(&self, task: Tid, peer: Tid) -> bool {
-        self.asks.values().any(|ask| ask.task == task && ask.peer == peer)
+    /// Tells whether that task has requested a link to that peer.
+    fn has_requested(&self, task: Tid, peer: Tid) -> bool {
+        self.requests.values().any(|ask| ask.task == task && ask.peer == peer)
     }
 }
 
 impl Directs {
+    /// Sets whether a task accepts direct links.
     pub fn allow(&mut self, from: Tid, allowed: bool) -> Result<Reply, Code> {
         match allowed {
             true => self.refusing.remove(&from),
@@ -86,12 +92,12 @@ impl Directs {
         Ok(Reply::Done)
     }
 
-    /// A task of this host asks for a link.
+    /// Handles the request of a task of this host for a link.
     pub fn ask(&mut self, core: &mut Core, from: Tid, wait: u32, to: Tid) {
         let refusal = match to.is_task() && to.host() != core.own_host() {
             false => Some(Code::BadParam),
             true if !core.may_live(to) => Some(Code::NoTask),
-            true if self.asks(from, to) => Some(Code::Already),
+            true if self.has_requested(from, to) => Some(Code::Already),
             true => None,
         };
         if let Some(code) = refusal {
@@ -99,9 +105,9 @@ impl Directs {
         }
         self.last = self.last.wrapping_add(1);
         let number = self.last;
-        self.asks.insert(number, Ask { task: from, wait, peer: to });
+        self.requests.insert(number, LinkRequest { task: from, wait, peer: to });
         if core.own_host() < to.host() {
-            // The other side makes up how to call, if its task wants to be called.
+            // The other host prepares for the call, if its task accepts links.
             core.send_host(to.host(), Frame::Direct { number, from, to, call: None });
         } else {
             let ticket = own_ticket(core, number);
@@ -109,18 +115,18 @@ impl Directs {
         }
     }
 
-    /// A task of another host asks for a link to one of this host.
-    pub fn asked(&mut self, core: &mut Core, number: u32, from: Tid, to: Tid, call: Option<DirectCall>) {
-        // Of two links for the same two tasks the one is made for which the lower host has asked.
-        let twice = core.own_host() < from.host() && self.asks(to, from);
+    /// Handles a request of another host for a link to a task of this host.
+    pub fn link_requested(&mut self, core: &mut Core, number: u32, from: Tid, to: Tid, call: Option<DirectCall>) {
+        // If both tasks ask, the request of the lower host wins.
+        let twice = core.own_host() < from.host() && self.has_requested(to, from);
         if !core.tasks.takes_frames(to) || twice || self.refusing.contains(&to) {
             return core.send_host(from.host(), Frame::DirectRefused { number });
         }
         if !core.tasks.is_connected(to) {
-            if self.waiting.len() >= WAITING_MAX {
+            if self.deferred.len() >= WAITING_MAX {
                 return core.send_host(from.host(), Frame::DirectRefused { number });
             }
-            return self.waiting.push(Waiting { number, from, to, call });
+            return self.deferred.push(DeferredRequest { number, from, to, call });
         }
         let (ticket, task, peer) = (DirectTicket { host: from.host(), number }, to, from);
         match call {
@@ -135,26 +141,26 @@ impl Directs {
         }
     }
 
-    /// The task has enrolled: others may have asked for links to it.
-    fn answer_waiting(&mut self, core: &mut Core, tid: Tid) {
-        let (ours, others) = std::mem::take(&mut self.waiting).into_iter().partition(|ask| ask.to == tid);
-        self.waiting = others;
-        let ours: Vec<Waiting> = ours;
-        for Waiting { number, from, to, call } in ours {
-            self.asked(core, number, from, to, call);
+    /// Handles the requests that waited for a task to enrol.
+    fn serve_deferred(&mut self, core: &mut Core, tid: Tid) {
+        let (ours, others) = std::mem::take(&mut self.deferred).into_iter().partition(|ask| ask.to == tid);
+        self.deferred = others;
+        let ours: Vec<DeferredRequest> = ours;
+        for DeferredRequest { number, from, to, call } in ours {
+            self.link_requested(core, number, from, to, call);
         }
     }
 
-    /// How another host can call for that link, as [`Action::ExpectDirect`] has asked; `None` where
-    /// there is no room for one more, or the two tasks have a link.
+    /// Handles the result of [`Action::ExpectDirect`]: how the other host can call, or `None` if there is no room or
+    /// the two tasks have a link already.
     pub fn expected(&mut self, core: &mut Core, ticket: DirectTicket, call: Option<DirectCall>) {
         let number = ticket.number;
         if ticket.host == core.own_host() {
-            match (self.asks.get(&number), call) {
-                (Some(&Ask { task: from, peer: to, .. }), Some(call)) => {
+            match (self.requests.get(&number), call) {
+                (Some(&LinkRequest { task: from, peer: to, .. }), Some(call)) => {
                     core.send_host(to.host(), Frame::Direct { number, from, to, call: Some(call) });
                 }
-                _ => self.end_ask(core, number, Err(Code::OutOfRes)),
+                _ => self.finish_request(core, number, Err(Code::OutOfRes)),
             }
         } else {
             let frame = match call {
@@ -165,60 +171,62 @@ impl Directs {
         }
     }
 
-    /// The other host expects to be called.
-    pub fn may_call(&mut self, core: &mut Core, from: Tid, number: u32, call: DirectCall) {
-        let Some(&Ask { task, peer, .. }) = self.ask_of(from, number) else { return };
+    /// Handles the news that the other host expects the call.
+    pub fn call_allowed(&mut self, core: &mut Core, from: Tid, number: u32, call: DirectCall) {
+        let Some(&LinkRequest { task, peer, .. }) = self.request_to(from, number) else { return };
         let (ticket, addresses) = (own_ticket(core, number), core.hosts.addresses_of(from));
         core.push(Action::CallDirect { ticket, task, peer, addresses, call });
     }
 
+    /// Handles the news that the other host refuses the link.
     pub fn refused(&mut self, core: &mut Core, from: Tid, number: u32) {
-        if self.ask_of(from, number).is_some() {
+        if self.request_to(from, number).is_some() {
             core.push(Action::CancelDirect { ticket: own_ticket(core, number) });
-            self.end_ask(core, number, Err(Code::Denied));
+            self.finish_request(core, number, Err(Code::Denied));
         }
     }
 
-    /// The task has its end of the link, or will not get it.
-    pub fn ended(&mut self, core: &mut Core, ticket: DirectTicket, done: bool) {
+    /// Handles the news that the task has its end of the link, or will not get one.
+    pub fn link_ended(&mut self, core: &mut Core, ticket: DirectTicket, done: bool) {
         if ticket.host == core.own_host() {
-            self.end_ask(core, ticket.number, if done { Ok(Reply::Done) } else { Err(Code::HostFail) });
+            self.finish_request(core, ticket.number, if done { Ok(Reply::Done) } else { Err(Code::HostFail) });
         } else if !done {
             core.send_host(ticket.host, Frame::DirectRefused { number: ticket.number });
         }
     }
 
-    fn end_ask(&mut self, core: &mut Core, number: u32, answer: Result<Reply, Code>) {
-        if let Some(ask) = self.asks.remove(&number) {
+    /// Answers and forgets a request.
+    fn finish_request(&mut self, core: &mut Core, number: u32, answer: Result<Reply, Code>) {
+        if let Some(ask) = self.requests.remove(&number) {
             core.reply(ask.task, ask.wait, answer);
         }
     }
 
-    /// The task has left.
+    /// Drops the requests of a task that has left, and refuses those for links to it.
     fn forget_task(&mut self, core: &mut Core, tid: Tid) {
         self.refusing.remove(&tid);
         let own = core.own_host();
-        let over: Vec<u32> = self.asks.iter().filter(|(_, ask)| ask.task == tid).map(|(it, _)| *it).collect();
+        let over: Vec<u32> = self.requests.iter().filter(|(_, ask)| ask.task == tid).map(|(it, _)| *it).collect();
         for number in over {
-            self.asks.remove(&number);
+            self.requests.remove(&number);
             core.push(Action::CancelDirect { ticket: DirectTicket { host: own, number } });
         }
-        let (theirs, others) = std::mem::take(&mut self.waiting).into_iter().partition(|ask| ask.to == tid);
-        self.waiting = others;
-        let theirs: Vec<Waiting> = theirs;
-        for Waiting { number, from, .. } in theirs {
+        let (theirs, others) = std::mem::take(&mut self.deferred).into_iter().partition(|ask| ask.to == tid);
+        self.deferred = others;
+        let theirs: Vec<DeferredRequest> = theirs;
+        for DeferredRequest { number, from, .. } in theirs {
             core.send_host(from.host(), Frame::DirectRefused { number });
         }
     }
 
-    /// The host is lost.
+    /// Fails the requests that concern a lost host.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
-        self.waiting.retain(|ask| ask.from.host() != host);
-        let lost = self.asks.iter().filter(|(_, ask)| ask.peer.host() == host);
+        self.deferred.retain(|ask| ask.from.host() != host);
+        let lost = self.requests.iter().filter(|(_, ask)| ask.peer.host() == host);
         let lost: Vec<u32> = lost.map(|(number, _)| *number).collect();
         for number in lost {
             core.push(Action::CancelDirect { ticket: own_ticket(core, number) });
-            self.end_ask(core, number, Err(Code::HostFail));
+            self.finish_request(core, number, Err(Code::HostFail));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happens inside the machine that concerns several sub-machines.
+//! Events inside the machine that concern several sub-machines.
 use super::action::SpawnId;
 use super::task_table::Task;
 use crate::proto::{Request, Role};
@@ -6,35 +6,36 @@ use crate::tid::Tid;
 
 /// Something that has happened. Events are delivered to all sub-machines, in the order in which they were raised.
 pub(super) enum Event {
-    /// A task of this host has enrolled. `arrived`: no daemon has started it.
+    /// A task of this host has enrolled. `arrived`: it was started by hand, not by a daemon.
     TaskEnrolled { tid: Tid, arrived: bool },
-    /// A task of this host has no connection any more, though its process may live; these were its spawn and the
-    /// tasks to which it was introduced.
+    /// A task of this host has lost or closed its connection, though its process may live. `spawn`: the spawn that
+    /// made it; `peers`: the tasks to which it was introduced.
     TaskLeft { tid: Tid, spawn: Option<SpawnId>, peers: Vec<Tid> },
-    /// A task of this host has ended. Its number is free.
+    /// A task of this host has ended. Its tid is free.
     TaskGone { tid: Tid, task: Box<Task> },
-    /// At the master: a task of another host for which something was kept here has left PVM, or has `ended`.
+    /// At the master: a task of another host with state here has left PVM, or has `ended`.
     ClientLeft { tid: Tid, ended: bool },
-    /// The host has gone that had a task of this host started, before it had told of it.
+    /// The host that had this task started was lost before it announced the task.
     SpawnerLost(Tid),
     /// A host has been removed from the machine, and so have its tasks.
     HostGone(Tid),
-    /// New hosts can be used.
+    /// New hosts are usable.
     HostsJoined(Vec<Tid>),
-    /// The master does not answer, or has spoken nonsense: why.
+    /// The master is lost or has violated the protocol; the reason.
     MasterLost(String),
-    /// At the master: a task holds a role from now on.
+    /// At the master: a task has taken a role.
     RoleTaken { role: Role, tid: Tid },
-    /// At the master: a task does not hold a role any more.
+    /// At the master: a task has given up a role.
     RoleLeft { role: Role, tid: Tid },
     /// The hoster has gone while it was starting daemons.
     HosterGone,
-    /// That tasker has gone.
+    /// The tasker has gone.
     TaskerGone(Tid),
-    /// That resource manager has gone.
+    /// The resource manager has gone.
     ManagerGone(Tid),
-    /// A manager that had a request to answer has gone: it is decided here.
-    Undecided { from: Tid, wait: u32, request: Request },
-    /// What a manager had started for a parent: its request's wait id and context, and the tids or codes.
+    /// A manager has gone without answering this request: this daemon decides it.
+    RequestReturned { from: Tid, wait: u32, request: Request },
+    /// A spawn by the manager on behalf of a parent has ended: wait id and context of the manager's message, tids or
+    /// codes.
     ManagerSpawned { manager: Tid, wid: i32, ctx: i32, parent: i32, results: Vec<i32> },
 }

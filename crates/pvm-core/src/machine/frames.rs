@@ -1,17 +1,17 @@
-//! Which sub-machine takes a frame of another daemon, and who may send it.
+//! Dispatch of frames from other daemons, and who may send which.
 use super::action::{Action, SpawnId};
 use super::core::Core;
 use super::event::Event;
 use super::group_page::Listing;
 use super::parts::Parts;
 use super::spawn::Observers;
-use super::{control, membership, remote, servers};
+use super::{control, groups, membership, remote, servers};
 use crate::proto::{Message, ToTask};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::wire::{Frame, VERSION};
 
 impl Parts {
-    /// A frame of another daemon that is known.
+    /// Dispatches a frame of a host of the machine.
     pub fn dispatch_frame(&mut self, core: &mut Core, from: Tid, frame: Frame) {
         match frame {
             Frame::Beat => {}
@@ -26,12 +26,12 @@ impl Parts {
                 }
             }
             Frame::Suspect(host) => self.membership.suspected(core, from, host),
-            Frame::PleaseConnect { to, from: asking } => self.membership.asked_to_connect(core, from, to, asking),
+            Frame::PleaseConnect { to, from: asking } => membership::connect_requested(core, from, to, asking),
             Frame::TableAck { version } if core.is_master() => {
-                self.membership.joining.table_known(core, from, version);
+                self.membership.joining.table_acknowledged(core, from, version);
             }
-            Frame::GroupSeen { number } if core.is_master() => self.groups.change_known(core, from, number),
-            Frame::GroupTaken { id, taken } if core.is_master() => self.groups.moved(core, from, id, taken),
+            Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
+            Frame::GroupTaken { id, taken } if core.is_master() => self.groups.arrivals_moved(core, from, id, taken),
             Frame::BarriersListed { number, waiting } if core.is_master() => {
                 self.groups.listed_there(core, from, number, waiting);
             }
@@ -39,31 +39,33 @@ impl Parts {
                 core.push(Action::StartNews { host: from, number, news });
             }
             Frame::Left { tid, ended } if tid.host() == from => remote::client_left(core, tid, ended),
-            Frame::Serves { role, tid, on } if tid.host() == from => servers::serves(core, role, tid, on),
+            Frame::Serves { role, tid, on } if tid.host() == from => servers::role_changed(core, role, tid, on),
             Frame::Signal { tid, signal } => drop(control::signal(core, tid, signal)),
             Frame::SignalGroup { tid, signal } => drop(control::signal_group(core, tid, signal)),
             Frame::Spawn { wait, parent, first, total, spawn } => {
                 let id = SpawnId { host: from, number: wait };
-                self.spawns.ordered(core, id, parent, first, total, spawn);
+                self.spawns.share_ordered(core, id, parent, first, total, spawn);
             }
             Frame::Spawned { wait, results } => {
                 let observers = &mut Observers { traces: &mut self.traces, output: &mut self.output };
-                self.spawns.share_done(core, observers, from, wait, results);
+                self.spawns.host_spawned(core, observers, from, wait, results);
             }
             Frame::Siblings { wait, tids } => self.spawns.siblings_known(core, from, wait, &tids),
             Frame::Direct { number, from: asker, to, call } if asker.host() == from => {
-                self.directs.asked(core, number, asker, to, call);
+                self.directs.link_requested(core, number, asker, to, call);
             }
-            Frame::DirectCall { number, call } => self.directs.may_call(core, from, number, call),
+            Frame::DirectCall { number, call } => self.directs.call_allowed(core, from, number, call),
             Frame::DirectRefused { number } => self.directs.refused(core, from, number),
-            Frame::DataLost { number } => self.membership.data_links.lost(core, from, number),
-            Frame::DataCall { number, call } => self.membership.data_links.may_be_made(core, from, number, call),
-            Frame::Watch { tid, watcher } if watcher.host() == from => self.notify.watched(core, tid, watcher),
-            Frame::Unwatch { tid, watcher } if watcher.host() == from => self.notify.unwatched(tid, watcher),
-            Frame::Died { tid, watcher } if tid.host() == from => self.notify.died_elsewhere(core, tid, watcher),
+            Frame::DataLost { number } => self.membership.data_links.reported_lost(core, from, number),
+            Frame::DataCall { number, call } => self.membership.data_links.call_received(core, from, number, call),
+            Frame::Watch { tid, watcher } if watcher.host() == from => {
+                self.notify.remote_watch_added(core, tid, watcher)
+            }
+            Frame::Unwatch { tid, watcher } if watcher.host() == from => self.notify.remote_watch_removed(tid, watcher),
+            Frame::Died { tid, watcher } if tid.host() == from => self.notify.remote_task_died(core, tid, watcher),
             Frame::Deliver(message) => self.delivered(core, from, message),
-            Frame::Output(message) => self.output.cross_host.came(core, from, message),
-            Frame::OutputTaken { collector, bytes } => self.output.cross_host.was_taken(from, collector, bytes),
+            Frame::Output(message) => self.output.cross_host.received(core, from, message),
+            Frame::OutputTaken { collector, bytes } => self.output.cross_host.credited(from, collector, bytes),
             Frame::Log { tid, line } if tid.host() == from => core.push(Action::Log { tid, line }),
             Frame::Leave if core.is_master() => self.membership.lose_host(core, from, "it has ended"),
             Frame::Leave if from == core.hosts.master() => {
@@ -71,12 +73,12 @@ impl Parts {
                 self.halt(core, None);
             }
             frame if from == core.hosts.master() => self.dispatch_master_frame(core, frame),
-            // What nobody but another may say.
+            // Frames that this sender may not send are ignored.
             _ => {}
         }
     }
 
-    /// A frame that only the master may send.
+    /// Dispatches a frame that only the master may send.
     fn dispatch_master_frame(&mut self, core: &mut Core, frame: Frame) {
         match frame {
             Frame::Welcome { wire, .. } if wire != VERSION => {
@@ -86,7 +88,7 @@ impl Parts {
             }
             Frame::Welcome { version, hosts, joining, shared, options, .. } => {
                 self.membership.welcomed(core, version, hosts, &joining, &shared, options);
-                self.servers.changed(core, shared.servers);
+                self.servers.servers_received(core, shared.servers);
                 core.send_master(Frame::TableAck { version });
             }
             Frame::Table { version, added, removed } => {
@@ -94,13 +96,13 @@ impl Parts {
                 self.settle(core);
                 core.send_master(Frame::TableAck { version });
             }
-            Frame::GroupKnown(state) => self.groups.known(state),
-            Frame::GroupChanged { id, number, change } => self.groups.changed_at_master(core, id, number, &change),
+            Frame::GroupKnown(state) => self.groups.replicate(state),
+            Frame::GroupChanged { id, number, change } => self.groups.change_received(core, id, number, &change),
             Frame::ListBarriers { number } => {
                 core.push(Action::ListBarriers { listing: Listing::Master { number } });
             }
             Frame::Joined { hosts } => membership::hosts_joined(core, &hosts),
-            Frame::Servers(servers) => self.servers.changed(core, servers),
+            Frame::Servers(servers) => self.servers.servers_received(core, servers),
             Frame::StartOrder { number, order } if !core.halting => {
                 core.push(Action::OrderStart { number, order });
             }
@@ -108,15 +110,15 @@ impl Parts {
         }
     }
 
-    /// A message that came from another host by way of the daemons.
+    /// Handles a message that came from another host by way of the daemons.
     fn delivered(&mut self, core: &mut Core, from: Tid, message: Message) {
         let (src, dst) = (message.src, message.dst);
-        // What the group server says comes from the master, to tasks of each host in that host's name.
+        // Answers of the group server come from the master, addressed from the host of each receiver.
         if src.host() != from && !(src.is_service() && from == core.hosts.master()) {
             return;
         }
         if dst.is_service() {
-            self.groups.ask_group_server(core, src, &message);
+            groups::ask_group_server(core, src, &message);
         } else if dst.0 & DAEMON_BIT != 0 {
             self.handle_daemon_message(core, src, &message);
         } else if !self.servers.answer_of_manager(core, src, &message) && dst.host() == core.own_host() {

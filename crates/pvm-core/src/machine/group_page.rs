@@ -1,65 +1,65 @@
-//! What the rules and the daemon say to each other about the page of a group: the memory in which its tasks of one
-//! host find each other and meet in barriers.
+//! What the rules and the daemon exchange about the page of a group: the memory in which its tasks on one host find
+//! each other and synchronize in barriers.
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done with the memory of a group. Actions are to be done in order.
+/// An action on the page of a group on this host. Actions are executed in order.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum GroupAction {
-    /// Make it; answer by [`Machine::handle_group_made`].
+    /// Make the page; answer by [`Machine::handle_group_made`].
     Make,
-    /// The task is the member of that number now.
+    /// Enter the task as the member of that instance number.
     Joined { instance: u32, tid: Tid },
-    /// There is no member of that number any more; wake those who wait for others.
+    /// Remove that member; wake the members that wait.
     Gone { instance: u32 },
-    /// Nobody joins any more.
+    /// Freeze the group: no task joins any more.
     Freeze,
-    /// A member of the frozen group has gone: its barriers are refused from now on.
+    /// A member of the frozen group has gone: refuse its barriers from now on.
     Break,
-    /// The group is no more.
+    /// Close the page; the group is gone.
     Close,
-    /// Send it to a task, to a member with the board.
+    /// Send the page to a task, to a member with the barrier page.
     Show { to: Tid, member: bool },
-    /// Look at the barrier; answer by [`Machine::handle_barrier`].
+    /// Read the barrier; answer by [`Machine::handle_barrier`].
     Look,
-    /// Take the arrivals at the barrier away, if there is one: from now on members arrive by the
-    /// daemon. Answer by [`Machine::handle_barrier_taken`].
+    /// Take out the arrivals at the barrier, if any; from now on members arrive by the daemon. Answer by
+    /// [`Machine::handle_barrier_taken`].
     Take,
-    /// Let those go on whose arrivals were taken, or tell them that the barrier has failed.
+    /// Release the members whose arrivals were taken: the barrier has opened, or has failed.
     Release { opened: bool },
-    /// Members meet in the memory again.
+    /// Let members synchronize in the page again.
     Give,
-    /// Make the barrier fail; answer by [`Machine::handle_barrier_failed`], or, when somebody has
-    /// arrived since it was looked at, by [`Machine::handle_barrier_changed`].
+    /// Fail the barrier; answer by [`Machine::handle_barrier_failed`], or, if somebody has arrived since it was read,
+    /// by [`Machine::handle_barrier_changed`].
     Fail(Barrier),
 }
 
-/// A barrier as the edge saw it.
+/// A barrier as the daemon saw it in the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Barrier {
-    /// Which barrier of the group it is.
+    /// Counts the barriers of the group.
     pub generation: u32,
-    /// How many must arrive; 0 while nobody has.
+    /// How many members must arrive; 0 while none has.
     pub need: u16,
-    /// How many have.
+    /// How many members have arrived.
     pub arrived: u16,
-    /// Members that have not.
+    /// How many members have not arrived.
     pub absent: u32,
-    /// Members that may have arrived, or are just about to.
+    /// How many members may have arrived or are about to.
     pub arriving: u32,
 }
 
-/// What was taken out of the memory of a group.
+/// The arrivals taken out of the page of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// How many must arrive; 0 if nobody had.
+    /// How many members must arrive; 0 if none had arrived.
     pub need: u16,
-    /// How many had.
+    /// How many members had arrived.
     pub arrived: u16,
-    /// Members that had.
+    /// The members that had arrived.
     pub here: Vec<Tid>,
-    /// Members that had, or will find that they cannot.
+    /// The members that had arrived or, if not, will arrive by their daemon.
     pub doubtful: Vec<Tid>,
 }
 
@@ -67,19 +67,19 @@ pub struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum Listing {
-    /// A task that has asked in that context.
+    /// A task that asked in that context.
     Task { to: Tid, ctx: i32 },
-    /// The log, because that task has asked.
+    /// The log, at the request of that task.
     Log { from: Tid },
-    /// The master, which has asked under that number.
+    /// The master, which asked under that number.
     Master { number: u32 },
 }
 
-/// Who waits in a group's barrier.
+/// Who waits in the barrier of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// How many must arrive; 0 while nobody has.
+    /// How many members must arrive; 0 while none has.
     pub need: u16,
-    /// The members that have.
+    /// The members that have arrived.
     pub tids: Vec<Tid>,
 }

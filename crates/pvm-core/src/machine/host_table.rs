@@ -1,4 +1,4 @@
-//! The host table: who belongs to the machine, under which names (contract 2.7).
+//! The host table: the hosts of the machine and their names (contract 2.7).
 use super::settings::{HostSettings, Rank, Settings};
 use crate::codes::Code;
 use crate::proto::{Host, Reply};
@@ -11,38 +11,38 @@ use std::net::{IpAddr, SocketAddr};
 ///
 /// * Filled by: all tasks of the machine
 /// * Setting: none, a tid has room for no more
-/// * Reached: `pvm_addhosts` says `PvmBadParam` for more names, and gives `PvmOutOfRes` in the places of tids
-/// * Test: `a_machine_has_so_many_hosts_and_no_more`
+/// * Reached: `pvm_addhosts` says `PvmBadParam` for more names, and returns `PvmOutOfRes` in place of tids
+/// * Test: `the_number_of_hosts_is_limited`
 pub const HOSTS_MAX: usize = (HOST_MASK >> HOST_SHIFT) as usize;
 /// The number of the first host, the master.
 const FIRST: u32 = 1;
 
-/// A host of the machine.
-pub(super) struct Member {
+/// A host of the machine, as the table records it.
+pub(super) struct HostRecord {
     pub entry: Entry,
-    /// Whether everybody knows it, so that it can be used.
+    /// Whether all hosts know it, so that it is usable.
     pub joined: bool,
-    /// Of those that were added here: what its name had led to.
+    /// At the master, for a host added there: the addresses to which its name resolved.
     pub resolved: Vec<IpAddr>,
 }
 
-/// Which hosts go by a name.
+/// Hosts by name.
 type Names = BTreeMap<Vec<u8>, BTreeSet<Tid>>;
 
 /// The hosts of the machine.
 pub(super) struct HostTable {
     own: Tid,
     master: Tid,
-    /// In boxes, so that a look-up touches little memory.
-    table: BTreeMap<Tid, Box<Member>>,
-    /// As they were added, and by their other names in small letters.
+    /// Boxed, so that a look-up touches little memory.
+    table: BTreeMap<Tid, Box<HostRecord>>,
+    /// By the name under which it was added, and by its other names in lower case.
     names: Names,
     aliases: Names,
-    /// Hosts whose daemon runs and that are not in the table yet; at the master.
+    /// At the master: hosts whose daemon runs and that are not in the table yet.
     joining: BTreeMap<Tid, Entry>,
-    /// How many changes the table has seen.
+    /// The number of changes of the table so far.
     pub version: u64,
-    /// The number that was given out last.
+    /// The host number assigned last.
     last: u32,
 }
 
@@ -78,112 +78,117 @@ impl HostTable {
     pub fn is_master(&self) -> bool {
         self.own == self.master
     }
-    /// Whether the master has told of the table.
+    /// Tells whether the master has sent the table.
     pub fn is_welcomed(&self) -> bool {
         self.version > 0
     }
-    /// Whether others belong to the machine.
+    /// Tells whether the machine has other hosts.
     pub fn has_others(&self) -> bool {
         self.table.len() > 1
     }
-    /// The hosts on which there can be tasks.
+    /// Returns the hosts on which there can be tasks.
     pub fn tids(&self) -> impl Iterator<Item = Tid> + '_ {
-        self.members().map(|member| member.entry.tid)
+        self.records().map(|record| record.entry.tid)
     }
-    fn members(&self) -> impl Iterator<Item = &Member> {
-        self.table.values().map(Box::as_ref).filter(|member| self.can_have_tasks(member))
+    /// Returns the records of the hosts on which there can be tasks.
+    fn records(&self) -> impl Iterator<Item = &HostRecord> {
+        self.table.values().map(Box::as_ref).filter(|record| self.can_have_tasks(record))
     }
-    fn can_have_tasks(&self, member: &Member) -> bool {
-        member.joined || member.entry.tid == self.own
+    /// Tells whether the host is usable; this host always is.
+    fn can_have_tasks(&self, record: &HostRecord) -> bool {
+        record.joined || record.entry.tid == self.own
     }
-    /// All other hosts, also those that are just joining.
+    /// Returns all other hosts, including those that are still joining.
     pub fn others(&self) -> Vec<Tid> {
         self.table.keys().copied().filter(|tid| *tid != self.own).collect()
     }
-    /// Whether the host of that tid belongs to the machine.
+    /// Tells whether that host belongs to the machine.
     pub fn is_here(&self, tid: Tid) -> bool {
-        // A host whose master has not welcomed it yet knows of that one all the same.
+        // A host knows its master even before the master's welcome.
         self.table.contains_key(&tid.host()) || tid.host() == self.master
     }
-    pub fn member(&self, tid: Tid) -> Option<&Member> {
+    pub fn record(&self, tid: Tid) -> Option<&HostRecord> {
         self.table.get(&tid.host()).map(Box::as_ref)
     }
-    /// The entry of a host of which not all know yet.
+    /// Returns the entry of a host that not all hosts know yet.
     pub fn joining(&self, tid: Tid) -> Option<&Entry> {
         self.joining.get(&tid)
     }
-    /// Whether frames may be sent to the host: it belongs to the machine, or is about to.
+    /// Tells whether frames may be sent to the host: it belongs to the machine or is joining.
     pub fn is_known(&self, host: Tid) -> bool {
         let here = || self.is_here(host) || self.joining.contains_key(&host) || host == self.master;
         host.is_host() && host != self.own && here()
     }
+    /// Returns the entry of a host, even if it is still joining.
     fn entry(&self, host: Tid) -> Option<&Entry> {
-        self.member(host).map(|member| &member.entry).or_else(|| self.joining(host))
+        self.record(host).map(|record| &record.entry).or_else(|| self.joining(host))
     }
-    /// The name of a host with its number, for the log.
+    /// Returns the name of a host with its tid, for the log.
     pub fn name_of(&self, host: Tid) -> String {
         self.entry(host).map_or_else(|| host.to_string(), |entry| format!("{} ({host})", entry.name))
     }
-    /// The name as it was typed: the same for a host that is added again.
+    /// Returns the name under which the host was added. It is the same when the host is added again.
     pub fn plain_name_of(&self, host: Tid) -> String {
-        self.member(host).map_or_else(|| host.to_string(), |member| member.entry.name.clone())
+        self.record(host).map_or_else(|| host.to_string(), |record| record.entry.name.clone())
     }
-    /// Where the daemon of a host listens for others.
+    /// Returns the addresses on which the daemon of a host listens.
     pub fn addresses_of(&self, host: Tid) -> Vec<SocketAddr> {
         self.entry(host).map(|entry| entry.addresses.clone()).unwrap_or_default()
     }
+    /// Tells whether the host has that architecture.
     pub fn is_arch(&self, tid: Tid, arch: &[u8]) -> bool {
         self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)
     }
-    /// The host of that name: `.` is the own one; one that was added so, else one that has it among
-    /// its other names (D25).
+    /// Finds a host by name: `.` is this host; names under which hosts were added take precedence over their other
+    /// names (D25).
     pub fn find(&self, name: &[u8]) -> Option<Tid> {
         if name == b"." {
             return Some(self.own);
         }
-        let joined = |tid: &&Tid| self.table.get(tid).is_some_and(|member| self.can_have_tasks(member));
+        let joined = |tid: &&Tid| self.table.get(tid).is_some_and(|record| self.can_have_tasks(record));
         let first = |names: &Names, name: &[u8]| names.get(name)?.iter().find(joined).copied();
         first(&self.names, name).or_else(|| first(&self.aliases, &name.to_ascii_lowercase()))
     }
-    /// The hosts on which there can be tasks, in turn, beginning with that one.
+    /// Returns the hosts on which there can be tasks, cyclically from that one on.
     pub fn tids_from(&self, tid: Tid) -> impl Iterator<Item = Tid> + '_ {
         let in_turn = self.table.range(tid..).chain(self.table.range(..tid));
-        in_turn.filter(|(_, member)| self.can_have_tasks(member)).map(|(tid, _)| *tid)
+        in_turn.filter(|(_, record)| self.can_have_tasks(record)).map(|(tid, _)| *tid)
     }
 
     // ----- changes
 
-    /// The daemon of a host that is to join runs.
+    /// Adds a host whose daemon runs and that is about to join.
     pub fn add_joining(&mut self, entry: Entry) {
         self.joining.insert(entry.tid, entry);
     }
     pub fn remove_joining(&mut self, tid: Tid) {
         self.joining.remove(&tid);
     }
-    /// Nobody is about to join any more: those who were are in the table, or will not come.
+    /// Clears the list of joining hosts: each is in the table now, or will not join.
     pub fn forget_joining(&mut self) {
         self.joining.clear();
     }
+    /// Adds a host or replaces its entry.
     pub fn add(&mut self, entry: Entry, joined: bool) {
         self.remove(entry.tid);
         self.names.entry(entry.name.as_bytes().to_vec()).or_default().insert(entry.tid);
         for alias in &entry.aliases {
             self.aliases.entry(alias.to_ascii_lowercase().into_bytes()).or_default().insert(entry.tid);
         }
-        self.table.insert(entry.tid, Box::new(Member { entry, joined, resolved: Vec::new() }));
+        self.table.insert(entry.tid, Box::new(HostRecord { entry, joined, resolved: Vec::new() }));
     }
-    pub fn remove(&mut self, tid: Tid) -> Option<Box<Member>> {
-        let member = self.table.remove(&tid)?;
-        withdraw(&mut self.names, member.entry.name.as_bytes(), tid);
-        for alias in &member.entry.aliases {
+    pub fn remove(&mut self, tid: Tid) -> Option<Box<HostRecord>> {
+        let record = self.table.remove(&tid)?;
+        withdraw(&mut self.names, record.entry.name.as_bytes(), tid);
+        for alias in &record.entry.aliases {
             withdraw(&mut self.aliases, alias.to_ascii_lowercase().as_bytes(), tid);
         }
-        Some(member)
+        Some(record)
     }
-    pub fn member_mut(&mut self, tid: Tid) -> Option<&mut Member> {
+    pub fn record_mut(&mut self, tid: Tid) -> Option<&mut HostRecord> {
         self.table.get_mut(&tid).map(Box::as_mut)
     }
-    /// The table of the master, in the place of what was known before.
+    /// Replaces the table by the master's.
     pub fn replace(&mut self, entries: Vec<Entry>, joining: &[Tid]) {
         (self.names, self.aliases) = (Names::new(), Names::new());
         self.table.clear();
@@ -193,7 +198,7 @@ impl HostTable {
             self.add(entry, joined);
         }
     }
-    /// The next number for a host, unless it is `taken` by one that is about to come.
+    /// Assigns the next free host number, except those that are `taken` by hosts being added.
     pub fn new_number(&mut self, taken: impl Fn(Tid) -> bool) -> Option<Tid> {
         (0..HOSTS_MAX).find_map(|_| {
             self.last = self.last % HOSTS_MAX as u32 + 1;
@@ -201,31 +206,34 @@ impl HostTable {
             (!self.is_here(tid) && !taken(tid)).then_some(tid)
         })
     }
-    /// The host that was reached by one of these addresses.
+    /// Finds a host by one of its resolved addresses.
     pub fn at_address(&self, addresses: &[IpAddr]) -> Option<Tid> {
-        let same = |member: &&Member| member.resolved.iter().any(|address| addresses.contains(address));
-        self.table.values().map(Box::as_ref).find(same).map(|member| member.entry.tid)
+        let same = |record: &&HostRecord| record.resolved.iter().any(|address| addresses.contains(address));
+        self.table.values().map(Box::as_ref).find(same).map(|record| record.entry.tid)
     }
     pub fn entries(&self) -> Vec<Entry> {
-        self.table.values().map(|member| member.entry.clone()).collect()
+        self.table.values().map(|record| record.entry.clone()).collect()
     }
 
     // ----- what tasks ask
 
+    /// Returns the hosts, as `pvm_config` reports them.
     pub fn list(&self) -> Vec<Host> {
-        let host = |Member { entry, .. }: &Member| Host {
+        let host = |HostRecord { entry, .. }: &HostRecord| Host {
             tid: entry.tid,
             name: entry.name.clone(),
             arch: entry.arch.clone(),
             speed: entry.speed,
             dsig: entry.dsig,
         };
-        self.members().map(host).collect()
+        self.records().map(host).collect()
     }
+    /// Answers `pvm_config`.
     pub fn config(&self) -> Reply {
-        let formats: BTreeSet<i32> = self.members().map(|member| member.entry.dsig).collect();
+        let formats: BTreeSet<i32> = self.records().map(|record| record.entry.dsig).collect();
         Reply::Hosts { hosts: self.list(), formats: formats.len() as i32 }
     }
+    /// Answers `pvm_mstat`.
     pub fn status(&self, name: &[u8]) -> Result<Reply, Code> {
         match self.find(name) {
             _ if name.is_empty() => Err(Code::BadParam),
@@ -233,14 +241,14 @@ impl HostTable {
             None => Ok(Reply::Code(Code::NoHost.number())),
         }
     }
-    /// A line for each host, for the log.
+    /// Returns a line for each host, for the log.
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
-        let line = |Member { entry, .. }: &Member| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
+        let line = |HostRecord { entry, .. }: &HostRecord| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
         self.table.values().map(Box::as_ref).map(line)
     }
 }
 
-/// The host does not go by that name any more.
+/// Removes the host from those of that name.
 fn withdraw(names: &mut Names, name: &[u8], tid: Tid) {
     let Some(tids) = names.get_mut(name) else { return };
     tids.remove(&tid);

@@ -1,10 +1,10 @@
-//! Pairs, sorted: by these, what belongs to a task or a host is found without a look at all that
-//! belongs to others. And how many there are of something, by tid.
+//! Sorted pairs, which find what belongs to a task or a host without a search through everything; and counters by
+//! tid.
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
-/// What can stand in a pair.
+/// An element of a pair.
 pub(super) trait Ordinal: Ord + Copy {
     const LEAST: Self;
     const MOST: Self;
@@ -23,33 +23,35 @@ impl Ordinal for u64 {
     const MOST: u64 = u64::MAX;
 }
 
-/// Pairs, found by their first part.
-pub(super) struct Index<A, B>(BTreeSet<(A, B)>);
+/// A set of pairs that is searched by the first element.
+pub(super) struct PairIndex<A, B>(BTreeSet<(A, B)>);
 
-impl<A, B> Default for Index<A, B> {
+impl<A, B> Default for PairIndex<A, B> {
     fn default() -> Self {
-        Index(BTreeSet::new())
+        PairIndex(BTreeSet::new())
     }
 }
 
-impl<A: Ordinal, B: Ordinal> Index<A, B> {
+impl<A: Ordinal, B: Ordinal> PairIndex<A, B> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Whether it was not there.
+    /// Adds a pair; tells whether it is new.
     pub fn insert(&mut self, one: A, other: B) -> bool {
         self.0.insert((one, other))
     }
-    /// Whether it was there.
+    /// Removes a pair; tells whether it was there.
     pub fn remove(&mut self, one: A, other: B) -> bool {
         self.0.remove(&(one, other))
     }
+    /// Returns the second elements of that first one.
     pub fn of(&self, one: A) -> impl Iterator<Item = B> + '_ {
-        self.0.range(all_of(one)).map(|(_, other)| *other)
+        self.0.range(pairs_with(one)).map(|(_, other)| *other)
     }
+    /// Removes all pairs of that first element; returns their second ones.
     pub fn take(&mut self, one: A) -> Vec<B> {
         let others: Vec<B> = self.of(one).collect();
         others.iter().for_each(|other| _ = self.remove(one, *other));
@@ -57,8 +59,8 @@ impl<A: Ordinal, B: Ordinal> Index<A, B> {
     }
 }
 
-impl<B: Ordinal> Index<Tid, B> {
-    /// What belongs to a host and its tasks.
+impl<B: Ordinal> PairIndex<Tid, B> {
+    /// Removes all pairs of a host and its tasks, and returns them.
     pub fn take_host(&mut self, host: Tid) -> Vec<(Tid, B)> {
         let pairs: Vec<(Tid, B)> =
             self.0.range((host, B::LEAST)..=(Tid(host.0 | LOCAL_MASK), B::MOST)).copied().collect();
@@ -67,21 +69,22 @@ impl<B: Ordinal> Index<Tid, B> {
     }
 }
 
-/// How many there are of something, by the tid of a task or host.
+/// Counters, by the tid of a task or host.
 #[derive(Default)]
-pub(super) struct Counts(HashMap<Tid, usize>);
+pub(super) struct TidCounts(HashMap<Tid, usize>);
 
-impl Counts {
+impl TidCounts {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+    /// Returns the count of a tid, 0 if there is none.
     pub fn of(&self, tid: Tid) -> usize {
         self.0.get(&tid).copied().unwrap_or(0)
     }
     pub fn add(&mut self, tid: Tid) {
         *self.0.entry(tid).or_default() += 1;
     }
-    /// There are so many less, if there were any.
+    /// Subtracts from the count of a tid, down to 0.
     pub fn subtract(&mut self, tid: Tid, less: usize) {
         let Some(count) = self.0.get_mut(&tid) else { return };
         *count = count.saturating_sub(less);
@@ -89,20 +92,22 @@ impl Counts {
             self.0.remove(&tid);
         }
     }
+    /// Clears the count of a tid and returns it.
     pub fn take(&mut self, tid: Tid) -> usize {
         self.0.remove(&tid).unwrap_or(0)
     }
+    /// Clears the counts of all tasks of a host.
     pub fn take_tasks_of(&mut self, host: Tid) {
         self.0.retain(|tid, _| tid.host() != host);
     }
 }
 
-/// All pairs with that first part.
-pub(super) fn all_of<A: Ordinal, B: Ordinal>(one: A) -> RangeInclusive<(A, B)> {
+/// Returns the range of all pairs with that first element.
+pub(super) fn pairs_with<A: Ordinal, B: Ordinal>(one: A) -> RangeInclusive<(A, B)> {
     (one, B::LEAST)..=(one, B::MOST)
 }
 
-/// All tids of a host: its daemon's and those of its tasks.
+/// Returns the range of all tids of a host: its daemon's and those of its tasks.
 pub(super) fn tids_of(host: Tid) -> RangeInclusive<Tid> {
     host..=Tid(host.0 | LOCAL_MASK)
 }
@@ -113,7 +118,7 @@ mod tests {
 
     #[test]
     fn pairs_are_found_by_their_first_part_and_by_its_host() {
-        let mut index = Index::default();
+        let mut index = PairIndex::default();
         let [one, two, far] = [0x40001, 0x40002, 0x80001].map(Tid);
         for (tid, number) in [(one, 7), (two, 8), (one, u32::MAX), (far, 0), (one, 7)] {
             index.insert(tid, number);

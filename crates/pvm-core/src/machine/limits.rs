@@ -1,29 +1,29 @@
-//! What tasks and other hosts can have a daemon keep, at most.
+//! Limits on what tasks and other hosts can make a daemon store.
 //!
-//! Each number is generous: a machine of 500 hosts with 5,000 tasks, each of which watches all others, stays
-//! far below. Who reaches a limit is told by an error.
-/// What all entries of all mailboxes hold together: names, bodies, and 256 bytes each.
+//! Each is generous: a machine of 500 hosts with 5,000 tasks, each of which watches all others, stays far below. A
+//! task that reaches a limit gets an error.
+/// Size of all entries of all mailboxes: names, bodies, and 256 bytes each.
 ///
 /// * Filled by: all tasks of the machine
 /// * Setting: `HPVM_MAILBOX_MAX`, of the first daemon
 /// * Reached: `pvm_putinfo` says `PvmNoMem`
-/// * Test: `mailboxes_hold_so_much_and_no_more`
+/// * Test: `the_size_of_all_mailboxes_is_limited`
 pub const MAILBOX_BYTES_MAX: usize = 1 << 30;
 
-/// Notifies that one task waits for.
+/// Open notifies of one task.
 ///
 /// * Filled by: each task
 /// * Setting: `HPVM_TASK_WATCHES_MAX`
 /// * Reached: `pvm_notify` says `PvmOutOfRes`
-/// * Test: `a_task_watches_so_many_and_no_more`
+/// * Test: `the_watches_of_a_task_are_limited`
 pub const TASK_WATCHES_MAX: usize = 1 << 18;
 
-/// Pairs of a watching task of one host and a watched task of another, for each two hosts.
+/// Pairs of a watching task on one host and a watched task on another, for each two hosts.
 ///
 /// * Filled by: each other host, and its tasks
 /// * Setting: `HPVM_HOST_WATCHES_MAX`, of the first daemon for the whole machine
-/// * Reached: `pvm_notify` says `PvmOutOfRes`; what a host asks beyond is not kept
-/// * Test: `a_host_watches_so_many_and_no_more`
+/// * Reached: `pvm_notify` says `PvmOutOfRes`; further watches of a host are ignored
+/// * Test: `the_watches_of_a_host_are_limited`
 pub const HOST_WATCHES_MAX: usize = 1 << 20;
 
 /// Groups at a time.
@@ -31,7 +31,7 @@ pub const HOST_WATCHES_MAX: usize = 1 << 20;
 /// * Filled by: all tasks of the machine
 /// * Setting: `HPVM_GROUPS_MAX`, of the first daemon
 /// * Reached: `pvm_joingroup` says `PvmOutOfRes`
-/// * Test: `there_are_so_many_groups_and_no_more`
+/// * Test: `the_number_of_groups_is_limited`
 pub const GROUPS_MAX: usize = 1 << 16;
 
 /// Members of all groups together.
@@ -39,15 +39,15 @@ pub const GROUPS_MAX: usize = 1 << 16;
 /// * Filled by: all tasks of the machine
 /// * Setting: `HPVM_MEMBERS_MAX`, of the first daemon
 /// * Reached: `pvm_joingroup` says `PvmOutOfRes`
-/// * Test: `all_groups_together_have_so_many_members_and_no_more`
+/// * Test: `the_members_of_all_groups_together_are_limited`
 pub const MEMBERS_MAX: usize = 1 << 22;
 
-/// The name of a group, or of a mailbox for whose entry a task waits.
+/// Length of the name of a group, or of a mailbox for whose entry a task waits, in bytes.
 ///
 /// * Filled by: all tasks of the machine
-/// * Setting: none, no name is as long
+/// * Setting: none, no real name is as long
 /// * Reached: `pvm_joingroup` or `pvm_recvinfo` says `PvmOutOfRes`
-/// * Test: `names_that_are_kept_have_an_end`
+/// * Test: `the_length_of_stored_names_is_limited`
 pub const NAME_BYTES_MAX: usize = 64 << 10;
 
 /// Requests of one task that its daemon has not answered.
@@ -55,7 +55,7 @@ pub const NAME_BYTES_MAX: usize = 64 << 10;
 /// * Filled by: each task of the host, though the library waits for each answer
 /// * Setting: `HPVM_TASK_REQUESTS_MAX`
 /// * Reached: the request is answered with `PvmOutOfRes`
-/// * Test: `a_task_waits_for_so_many_answers_and_no_more`
+/// * Test: `the_open_requests_of_a_task_are_limited`
 pub const TASK_REQUESTS_MAX: usize = 1 << 12;
 
 /// Requests of one other host's tasks that a daemon has not answered.
@@ -63,15 +63,15 @@ pub const TASK_REQUESTS_MAX: usize = 1 << 12;
 /// * Filled by: each other host; the library waits for each answer, and no host has as many tasks
 /// * Setting: `HPVM_HOST_REQUESTS_MAX`
 /// * Reached: the request is answered with `PvmOutOfRes`
-/// * Test: `a_host_waits_for_so_many_answers_and_no_more`
+/// * Test: `the_open_requests_of_a_host_are_limited`
 pub const HOST_REQUESTS_MAX: usize = 1 << 17;
 
-/// A message that a task has its daemon carry: to a daemon, or as the answer of a server.
+/// Length in bytes of a message that a task sends by way of its daemon: to a daemon, or as the answer of a server.
 ///
 /// * Filled by: each task
-/// * Setting: none, no server has as much to say
-/// * Reached: the message is dropped, and the log tells of it
-/// * Test: `a_message_by_way_of_the_daemon_has_an_end`
+/// * Setting: none, no server sends as much
+/// * Reached: the message is dropped, and the log reports it
+/// * Test: `the_length_of_a_message_by_way_of_the_daemon_is_limited`
 pub const DAEMON_MESSAGE_BYTES_MAX: usize = 32 << 20;
 
 /// The limits that can be set.

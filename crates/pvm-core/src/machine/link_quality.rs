@@ -1,29 +1,29 @@
-//! What the master sees of its own link to a host: for each of the last beats, whether it was a bad one, in
-//! which nothing came in time or something had to be sent again. Small losses show here long before a link breaks.
+//! The quality of the master's link to a host: for each recent beat interval, whether it was bad, that is, whether
+//! nothing arrived in time or something was retransmitted. Small losses show here long before a link breaks.
 use super::settings::Time;
 use std::time::Duration;
 
-/// So many beats are remembered.
+/// The number of beat intervals that are remembered.
 pub(super) const HISTORY_BEATS: u32 = u32::BITS;
 
 /// The quality of one link.
 #[derive(Default)]
 pub(super) struct LinkQuality {
-    /// The beat that goes on is the lowest bit.
+    /// One bit an interval, the current one lowest.
     bad: u32,
-    /// When it began.
+    /// When the current interval began.
     since: Time,
-    /// How often something has been sent again on this connection.
+    /// The number of retransmissions on this connection so far.
     sent_again: u32,
 }
 
 impl LinkQuality {
-    /// None yet.
+    /// Makes a record without history.
     pub fn begin(now: Time) -> LinkQuality {
         LinkQuality { since: now, ..LinkQuality::default() }
     }
 
-    /// Whether a beat is over. A host that has nothing to say sends one in each interval.
+    /// Begins the next interval if the current one is over; tells whether it was. An idle host sends a beat in each.
     pub fn pass(&mut self, now: Time, heard: Time, interval: Duration) -> bool {
         if now < self.since + interval {
             return false;
@@ -33,13 +33,13 @@ impl LinkQuality {
         true
     }
 
-    /// So often has something been sent again on the connection since it stands.
+    /// Records the number of retransmissions since the connection began.
     pub fn sent_again(&mut self, total: u32) {
         self.bad |= u32::from(total > self.sent_again);
         self.sent_again = total;
     }
 
-    /// How many of the beats were bad.
+    /// Returns the number of bad intervals.
     pub fn bad(&self) -> u32 {
         self.bad.count_ones()
     }
@@ -62,7 +62,7 @@ mod tests {
             quality.bad()
         };
         assert_eq!([beat(true, 0), beat(true, 3), beat(true, 3), beat(false, 3), beat(false, 4)], [0, 1, 1, 2, 3]);
-        // All of it is forgotten by and by.
+        // The history is forgotten with time.
         assert_eq!((0..HISTORY_BEATS).map(|_| beat(true, 4)).last(), Some(0));
     }
 }

@@ -13,7 +13,7 @@ use crate::proto::{ByteBuf, Mailbox, Message, Reply};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Entries of one class of mailboxes: indices go from 0 to this, less one.
+/// Entries of one class of mailboxes: indices are below this number.
 ///
 /// * Filled by: all tasks of the machine
 /// * Setting: none, the flags of `pvm_putinfo` have room for no higher index
@@ -21,39 +21,41 @@ use std::collections::{BTreeMap, BTreeSet};
 /// * Test: `empty_names_are_refused_and_the_last_index_is_followed_by_none`
 const INDEX_MAX: i32 = 1 << 21;
 
-/// What an entry counts beside its name and its body, in bytes.
+/// The bytes that an entry counts in addition to its name and body.
 const ENTRY_BYTES: usize = 256;
 
+/// An entry of a mailbox.
 struct Entry {
-    /// `Tid::NONE` for an entry that outlived its owner.
+    /// `Tid::NONE` for an entry that has outlived its owner.
     owner: Tid,
-    /// As they were given, with the direct index: programs see them so.
+    /// As given, including the direct index: programs see them so.
     flags: i32,
     message: Message,
 }
 
 impl Entry {
-    /// Whether `task` may replace or delete it. What has no owner any more is everybody's (D21).
+    /// Tells whether `task` may replace or delete it. Every task may if it has no owner (D21).
     fn yields_to(&self, task: Tid) -> bool {
         self.owner == task || self.owner == Tid::NONE || self.flags & MBOX_OVER_WRITABLE != 0
     }
 }
 
-/// What an entry counts.
+/// Returns the bytes that an entry counts.
 fn cost(name: &[u8], entry: &Entry) -> usize {
     ENTRY_BYTES + name.len() + entry.message.body.len()
 }
 
+/// The entries under one name.
 #[derive(Default)]
 struct Class {
     name: Vec<u8>,
     entries: BTreeMap<i32, Entry>,
-    /// All indices below are taken.
+    /// All indices below this one are taken.
     filled: i32,
 }
 
 impl Class {
-    /// The first index that is free, from that one on.
+    /// Returns the first free index from that one on.
     fn gap(&mut self, from: i32) -> i32 {
         let mut gap = from.max(self.filled);
         for taken in self.entries.range(gap..).map(|(taken, _)| *taken) {
@@ -70,7 +72,7 @@ impl Class {
 }
 
 /// A `pvm_recvinfo` that waits for its entry.
-struct Waiting {
+struct PendingReceive {
     task: Tid,
     wait: u32,
     name: Vec<u8>,
@@ -78,35 +80,37 @@ struct Waiting {
     flags: i32,
 }
 
-/// All mailboxes. What one task has in them is found without a look at all others': a large machine
-/// keeps much in them, and tasks end all the time.
+/// All mailboxes. The entries of one task are found without a search through all, since a large machine stores many
+/// and tasks end all the time.
 pub(super) struct Mailboxes {
-    /// What all entries may count.
+    /// The limit on the bytes of all entries.
     bytes_max: usize,
-    /// By their number, in the order of their creation.
+    /// By number, in the order of their creation.
     classes: BTreeMap<u64, Class>,
+    /// The numbers of the classes, by name.
     numbers: BTreeMap<Vec<u8>, u64>,
+    /// The number assigned last to a class.
     last: u64,
-    /// What all entries count.
+    /// The bytes of all entries.
     bytes: usize,
-    /// What each task owns: class and index.
+    /// Class and index of each task's entries.
     owned: BTreeMap<Tid, BTreeSet<(u64, i32)>>,
     /// By the name of the class.
-    waiting: BTreeMap<Vec<u8>, Vec<Waiting>>,
-    /// For what each task waits.
-    waiters: BTreeMap<Tid, BTreeSet<Vec<u8>>>,
+    pending_receives: BTreeMap<Vec<u8>, Vec<PendingReceive>>,
+    /// The names of the classes for which each task waits.
+    awaited_names: BTreeMap<Tid, BTreeSet<Vec<u8>>>,
 }
 
 impl SubMachine for Mailboxes {
     fn name(&self) -> &'static str {
         "mailboxes"
     }
-    /// Whether nothing is left but what was put to outlive its owner.
+    /// Tells whether only persistent entries without an owner are left.
     fn is_idle(&self) -> bool {
         let kept = self.owned.get(&Tid::NONE).map_or(0, BTreeSet::len);
         let entries: usize = self.classes.values().map(|class| class.entries.len()).sum();
         let all_kept = entries == kept && self.owned.keys().all(|owner| *owner == Tid::NONE);
-        all_kept && self.waiting.is_empty() && self.waiters.is_empty()
+        all_kept && self.pending_receives.is_empty() && self.awaited_names.is_empty()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
@@ -116,7 +120,7 @@ impl SubMachine for Mailboxes {
             Event::RoleTaken { role, tid } => {
                 let (name, message) = (mailbox_class(*role), Writer::new().int(tid.0 as i32).finish());
                 let message = Message::new(*tid, Tid::DAEMON, 0, 0, message);
-                // Where another task has put something under that name, both entries stand.
+                // If another task has an entry under that name, both stay.
                 let _ = self.put_info(core, *tid, name.as_bytes(), MBOX_MULTI_INSTANCE, message);
             }
             Event::RoleLeft { role, tid } => self.withdraw(*tid, mailbox_class(*role)),
@@ -134,8 +138,8 @@ impl Mailboxes {
             last: 0,
             bytes: 0,
             owned: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            waiters: BTreeMap::new(),
+            pending_receives: BTreeMap::new(),
+            awaited_names: BTreeMap::new(),
         }
     }
     fn class(&self, name: &[u8]) -> Option<(u64, &Class)> {
@@ -143,7 +147,7 @@ impl Mailboxes {
         Some((number, &self.classes[&number]))
     }
 
-    // ----- entries come and go by these
+    // ----- entries are added and removed by these only
 
     fn insert(&mut self, name: &[u8], index: i32, entry: Entry) {
         let number = match self.numbers.get(name) {
@@ -178,6 +182,7 @@ impl Mailboxes {
         Some(entry)
     }
 
+    /// Removes an entry from those of its owner.
     fn disown(&mut self, owner: Tid, number: u64, index: i32) {
         let Some(owned) = self.owned.get_mut(&owner) else { return };
         owned.remove(&(number, index));
@@ -188,6 +193,7 @@ impl Mailboxes {
 
     // ----- what tasks ask
 
+    /// Adds an entry; returns its index.
     fn put(&mut self, owner: Tid, name: &[u8], flags: i32, message: Message) -> Result<i32, Code> {
         if name.is_empty() || flags < 0 {
             return Err(Code::BadParam);
@@ -211,7 +217,7 @@ impl Mailboxes {
         Ok(index)
     }
 
-    /// The class and the entry that is meant.
+    /// Returns the class number, the index and the entry.
     fn find(&self, name: &[u8], index: i32, flags: i32) -> Result<(u64, i32, &Entry), Code> {
         if name.is_empty() || index < 0 {
             return Err(Code::BadParam);
@@ -222,6 +228,7 @@ impl Mailboxes {
         Ok((number, *index, entry))
     }
 
+    /// Returns the message of an entry, and removes the entry if the flags ask for it.
     fn get(&mut self, task: Tid, name: &[u8], index: i32, flags: i32) -> Result<Message, Code> {
         let (number, index, entry) = self.find(name, index, flags)?;
         if flags & MBOX_READ_AND_DELETE == 0 {
@@ -234,6 +241,7 @@ impl Mailboxes {
         Ok(entry.message)
     }
 
+    /// Handles `pvm_delinfo`.
     pub fn delete(&mut self, task: Tid, name: &[u8], index: i32, flags: i32) -> Result<Reply, Code> {
         let (number, index, entry) = self.find(name, index, flags)?;
         if !entry.yields_to(task) {
@@ -243,6 +251,7 @@ impl Mailboxes {
         Ok(Reply::Int(index))
     }
 
+    /// Returns the classes that match a pattern, with their entries.
     pub fn list(&self, pattern: &[u8]) -> Vec<Mailbox> {
         let matching = self.classes.values().filter(|class| matches(pattern, &class.name));
         matching
@@ -253,7 +262,7 @@ impl Mailboxes {
             .collect()
     }
 
-    /// Removes entries that have outlived their owner: all, or those of a class, or one.
+    /// Removes entries that have outlived their owner: all, those of a class, or one.
     pub fn reset(&mut self, name: Option<&[u8]>, index: Option<i32>) {
         let meant = |(number, other): &(u64, i32)| {
             name.is_none_or(|name| self.classes[number].name == name) && index.is_none_or(|index| index == *other)
@@ -267,18 +276,18 @@ impl Mailboxes {
 
     // ----- tasks that go
 
-    /// The task waits for nothing any more.
+    /// Drops the pending receives of a task.
     fn stop_waiting(&mut self, task: Tid) {
-        for name in self.waiters.remove(&task).unwrap_or_default() {
-            let Some(waiting) = self.waiting.get_mut(&name) else { continue };
+        for name in self.awaited_names.remove(&task).unwrap_or_default() {
+            let Some(waiting) = self.pending_receives.get_mut(&name) else { continue };
             waiting.retain(|waiting| waiting.task != task);
             if waiting.is_empty() {
-                self.waiting.remove(&name);
+                self.pending_receives.remove(&name);
             }
         }
     }
 
-    /// A task has ended: what it kept here goes, or stays without owner; it waits no more.
+    /// Handles the end of a task: removes its entries, or the owner of persistent ones, and its pending receives.
     fn forget(&mut self, task: Tid) {
         self.stop_waiting(task);
         for (number, index) in self.owned.remove(&task).unwrap_or_default() {
@@ -293,14 +302,15 @@ impl Mailboxes {
         }
     }
 
-    /// All tasks of a host have ended.
+    /// Handles the end of all tasks of a host.
     fn forget_host(&mut self, host: Tid) {
-        let waiters = self.waiters.range(tids_of(host)).map(|(task, _)| *task);
-        let tasks: BTreeSet<Tid> = waiters.chain(self.owned.range(tids_of(host)).map(|(task, _)| *task)).collect();
+        let awaited_names = self.awaited_names.range(tids_of(host)).map(|(task, _)| *task);
+        let tasks: BTreeSet<Tid> =
+            awaited_names.chain(self.owned.range(tids_of(host)).map(|(task, _)| *task)).collect();
         tasks.into_iter().for_each(|task| self.forget(task));
     }
 
-    /// Removes the entry of a task in a class that the daemon itself made.
+    /// Removes the entries of a task in a class that this daemon manages.
     fn withdraw(&mut self, task: Tid, name: &str) {
         let Some((number, _)) = self.class(name.as_bytes()) else { return };
         let of_class =
@@ -311,25 +321,26 @@ impl Mailboxes {
         }
     }
 
-    fn wait(&mut self, one: Waiting) {
-        self.waiters.entry(one.task).or_default().insert(one.name.clone());
-        self.waiting.entry(one.name.clone()).or_default().push(one);
+    /// Adds a pending receive.
+    fn wait(&mut self, one: PendingReceive) {
+        self.awaited_names.entry(one.task).or_default().insert(one.name.clone());
+        self.pending_receives.entry(one.name.clone()).or_default().push(one);
     }
 
-    /// Those who wait for an entry of the class; they do not any more.
-    fn take_waiting(&mut self, name: &[u8]) -> Vec<Waiting> {
-        let all = self.waiting.remove(name).unwrap_or_default();
+    /// Takes the pending receives for a class.
+    fn take_pending_receives(&mut self, name: &[u8]) -> Vec<PendingReceive> {
+        let all = self.pending_receives.remove(name).unwrap_or_default();
         for one in &all {
-            let Some(names) = self.waiters.get_mut(&one.task) else { continue };
+            let Some(names) = self.awaited_names.get_mut(&one.task) else { continue };
             names.remove(name);
             if names.is_empty() {
-                self.waiters.remove(&one.task);
+                self.awaited_names.remove(&one.task);
             }
         }
         all
     }
 
-    /// A line for each class, for the log.
+    /// Returns a line for each class, for the log.
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
         self.classes
             .values()
@@ -337,7 +348,8 @@ impl Mailboxes {
     }
 }
 
-/// PVM's patterns: found anywhere in the name; `*` stands for anything, `\*` for itself.
+/// Matches PVM's patterns, which are searched for anywhere in the name: `*` stands for any text, `\*` for an
+/// asterisk.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut pieces: Vec<Vec<u8>> = vec![Vec::new()];
     let mut bytes = pattern.iter().copied().peekable();
@@ -360,6 +372,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 impl Mailboxes {
+    /// Handles `pvm_putinfo`.
     pub fn put_info(
         &mut self,
         core: &mut Core,
@@ -369,17 +382,18 @@ impl Mailboxes {
         message: Message,
     ) -> Result<Reply, Code> {
         let index = self.put(from, name, flags, message)?;
-        self.wake_waiting(core, name);
+        self.serve_pending_receives(core, name);
         Ok(Reply::Int(index))
     }
 
-    /// Serves those who wait for an entry of the class.
-    fn wake_waiting(&mut self, core: &mut Core, name: &[u8]) {
-        for one in self.take_waiting(name) {
+    /// Retries the pending receives for a class that has a new entry.
+    fn serve_pending_receives(&mut self, core: &mut Core, name: &[u8]) {
+        for one in self.take_pending_receives(name) {
             self.receive_info(core, one.task, one.wait, ByteBuf::from(one.name), one.index, one.flags);
         }
     }
 
+    /// Handles `pvm_recvinfo`.
     pub fn receive_info(&mut self, core: &mut Core, from: Tid, wait: u32, name: ByteBuf, index: i32, flags: i32) {
         match self.get(from, &name, index, flags) {
             Err(Code::NotFound) if flags & MBOX_WAIT_FOR_INFO != 0 && name.len() > NAME_BYTES_MAX => {
@@ -387,7 +401,7 @@ impl Mailboxes {
             }
             Err(Code::NotFound) if flags & MBOX_WAIT_FOR_INFO != 0 => {
                 let name = name.into_vec();
-                self.wait(Waiting { task: from, wait, name, index, flags });
+                self.wait(PendingReceive { task: from, wait, name, index, flags });
             }
             result => core.reply(from, wait, result.map(Reply::Info)),
         }

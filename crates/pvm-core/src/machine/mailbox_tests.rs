@@ -129,24 +129,24 @@ fn nothing_is_remembered_of_owners_and_waiters_that_have_gone() {
     boxes.put(ONE, b"y", MBOX_PERSISTENT, message(1)).unwrap();
     boxes.put(OTHER, b"y", MBOX_MULTI_INSTANCE, message(1)).unwrap();
     for name in [b"a", b"a", b"b"] {
-        boxes.wait(Waiting { task: ONE, wait: 1, name: name.to_vec(), index: 0, flags: 0 });
+        boxes.wait(PendingReceive { task: ONE, wait: 1, name: name.to_vec(), index: 0, flags: 0 });
     }
-    boxes.wait(Waiting { task: OTHER, wait: 1, name: b"a".to_vec(), index: 0, flags: 0 });
+    boxes.wait(PendingReceive { task: OTHER, wait: 1, name: b"a".to_vec(), index: 0, flags: 0 });
     boxes.forget(ONE);
     assert_eq!((boxes.list(b"x").len(), boxes.list(b"y")[0].entries.len()), (0, 2));
     assert!(!boxes.is_idle());
-    assert_eq!(boxes.take_waiting(b"a").len(), 1);
+    assert_eq!(boxes.take_pending_receives(b"a").len(), 1);
     assert!(!boxes.is_idle());
     boxes.forget(OTHER);
     boxes.reset(Some(b"x"), None);
-    // What was put to outlive its owner is nobody's fault.
+    // Persistent entries do not count.
     assert_eq!((boxes.is_idle(), boxes.list(b"").len()), (true, 1));
     boxes.reset(Some(b"y"), Some(0));
     assert_eq!((boxes.is_idle(), boxes.list(b"").len(), boxes.bytes, boxes.owned.len()), (true, 0, 0, 0));
 }
 
 #[test]
-fn mailboxes_hold_so_much_and_no_more() {
+fn the_size_of_all_mailboxes_is_limited() {
     let mut boxes = Mailboxes::new(BYTES_MAX);
     let put = |boxes: &mut Mailboxes| boxes.put(ONE, b"flood", MBOX_MULTI_INSTANCE, message(1));
     let count = std::iter::from_fn(|| put(&mut boxes).ok()).count();

@@ -2,7 +2,7 @@
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
-use super::index::{Counts, Index, Ordinal, all_of, tids_of};
+use super::index::{Ordinal, PairIndex, TidCounts, pairs_with, tids_of};
 use crate::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::encoding::Writer;
 use crate::proto::{Reply, ToTask};
@@ -10,7 +10,7 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a notify message goes.
+/// The receiver of a notify message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     pub task: Tid,
@@ -18,8 +18,8 @@ pub(super) struct Target {
     pub tag: i32,
 }
 
-/// What a task wants to be told, and a resource manager was asked to tell it.
-struct Delegated {
+/// A notify that a resource manager was asked to send.
+struct DelegatedNotify {
     manager: Tid,
     target: Target,
     what: i32,
@@ -27,30 +27,30 @@ struct Delegated {
     tids: Vec<Tid>,
 }
 
-/// Who wants to hear of what. What one task wants, and what is wanted of one, is found without a look
-/// at all wishes: there may be many, and tasks end all the time.
+/// Open notifies. Those of one watching task, and those about one watched task, are found without a search through
+/// all, since there may be many and tasks end all the time.
 #[derive(Default)]
 pub(super) struct Notify {
-    /// By the task that is watched and the one that watches, in the order of asking.
-    exits: BTreeMap<(Tid, Tid), Vec<Target>>,
-    /// By the host that is watched and the task that watches: the target, and the tid that it asked for.
-    deletions: BTreeMap<(Tid, Tid), Vec<(Target, Tid)>>,
+    /// By the watched and the watching task, in the order of the calls.
+    exit_notifies: BTreeMap<(Tid, Tid), Vec<Target>>,
+    /// By the watched host and the watching task: the receiver, and the tid that was passed in the call.
+    host_delete_notifies: BTreeMap<(Tid, Tid), Vec<(Target, Tid)>>,
     /// The tasks and hosts that each task watches.
-    watched: Index<Tid, Tid>,
-    /// By task: who hears of new hosts, and how often still (-1: for ever).
-    additions: BTreeMap<Tid, Vec<(Target, i32)>>,
-    /// Tasks of this host that are watched by tasks of other hosts, and these.
-    watchers: Index<Tid, Tid>,
-    /// The same from the other side.
-    watching: Index<Tid, Tid>,
-    /// How many ends of tasks and hosts each task waits for.
-    wishes: Counts,
-    /// How many pairs of a watched and a watching task there are, by the host of the watched one.
-    pairs: Counts,
-    /// How many pairs other hosts have here, by the host of the watching one.
-    watchers_of: Counts,
-    /// What managers were asked to tell.
-    delegated: Vec<Delegated>,
+    watched: PairIndex<Tid, Tid>,
+    /// By task: the receiver of news of added hosts, and the number of messages left (-1: no end).
+    host_add_notifies: BTreeMap<Tid, Vec<(Target, i32)>>,
+    /// Watched tasks of this host with their watchers on other hosts.
+    remote_watchers: PairIndex<Tid, Tid>,
+    /// The same, by watcher.
+    remote_watching: PairIndex<Tid, Tid>,
+    /// The number of exit and host-delete notifies of each watching task.
+    open_notifies: TidCounts,
+    /// The number of pairs of a watched and a watching task, by the host of the watched one.
+    watched_pairs: TidCounts,
+    /// The number of pairs with a watched task here, by the host of the watching one.
+    watcher_pairs: TidCounts,
+    /// Notifies that managers were asked to send.
+    delegated: Vec<DelegatedNotify>,
 }
 
 impl SubMachine for Notify {
@@ -58,19 +58,19 @@ impl SubMachine for Notify {
         "notifies"
     }
     fn is_idle(&self) -> bool {
-        let counts = self.wishes.is_empty() && self.pairs.is_empty() && self.watchers_of.is_empty();
-        let far = self.watchers.is_empty() && self.watching.is_empty() && counts;
-        self.exits.is_empty()
-            && self.deletions.is_empty()
+        let counts = self.open_notifies.is_empty() && self.watched_pairs.is_empty() && self.watcher_pairs.is_empty();
+        let far = self.remote_watchers.is_empty() && self.remote_watching.is_empty() && counts;
+        self.exit_notifies.is_empty()
+            && self.host_delete_notifies.is_empty()
             && self.watched.is_empty()
-            && self.additions.is_empty()
+            && self.host_add_notifies.is_empty()
             && self.delegated.is_empty()
             && far
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskLeft { tid, .. } => {
-                self.ask_no_more(core, *tid);
+                self.cancel_all(core, *tid);
                 self.manager_gone(core, |manager| manager == *tid);
                 self.forget_delegated(core, |one, _| one.target.task == *tid);
             }
@@ -82,7 +82,7 @@ impl SubMachine for Notify {
                 self.manager_gone(core, |manager| manager == *tid);
             }
             Event::HostGone(host) => {
-                // Other hosts wait for what the master says of the manager.
+                // Other hosts learn from the master that the manager is gone.
                 if core.is_master() {
                     self.manager_gone(core, |manager| manager.host() == *host);
                 }
@@ -95,81 +95,91 @@ impl SubMachine for Notify {
 }
 
 impl Notify {
-    /// Whether the task watches that other one.
+    /// Tells whether a task has an exit notify about another one.
     fn watches(&self, task: Tid, tid: Tid) -> bool {
-        self.exits.contains_key(&(tid, task))
+        self.exit_notifies.contains_key(&(tid, task))
     }
 
-    /// A task has left: it asks no more. Returns the tasks that it watched.
+    /// Drops all notifies of a task. Returns the tasks that it watched.
     fn withdraw(&mut self, task: Tid) -> Vec<Tid> {
-        self.additions.remove(&task);
-        self.wishes.take(task);
+        self.host_add_notifies.remove(&task);
+        self.open_notifies.take(task);
         let mut watched = self.watched.take(task);
-        watched.iter().for_each(|tid| drop(self.deletions.remove(&(*tid, task))));
-        watched.retain(|tid| self.exits.remove(&(*tid, task)).is_some());
-        watched.iter().for_each(|tid| self.pairs.subtract(tid.host(), 1));
+        watched.iter().for_each(|tid| drop(self.host_delete_notifies.remove(&(*tid, task))));
+        watched.retain(|tid| self.exit_notifies.remove(&(*tid, task)).is_some());
+        watched.iter().for_each(|tid| self.watched_pairs.subtract(tid.host(), 1));
         watched
     }
 
-    /// Those who watch a task do not any more.
+    /// Takes all exit notifies about a task.
     fn take_exits(&mut self, tid: Tid) -> Vec<Target> {
-        let tasks: Vec<Tid> = self.exits.range(all_of(tid)).map(|((_, task), _)| *task).collect();
+        let tasks: Vec<Tid> = self.exit_notifies.range(pairs_with(tid)).map(|((_, task), _)| *task).collect();
         tasks.into_iter().flat_map(|task| self.take_exit(tid, task)).collect()
     }
 
-    /// That one does not watch the task any more.
+    /// Takes the exit notifies of one task about another.
     fn take_exit(&mut self, tid: Tid, task: Tid) -> Vec<Target> {
         self.watched.remove(task, tid);
-        let Some(targets) = self.exits.remove(&(tid, task)) else { return Vec::new() };
-        self.pairs.subtract(tid.host(), 1);
-        self.wishes.subtract(task, targets.len());
+        let Some(targets) = self.exit_notifies.remove(&(tid, task)) else { return Vec::new() };
+        self.watched_pairs.subtract(tid.host(), 1);
+        self.open_notifies.subtract(task, targets.len());
         targets
     }
 
-    /// Those who watch a host do not any more.
+    /// Takes all notifies about a host.
     fn take_deletions(&mut self, host: Tid) -> Vec<(Target, Tid)> {
-        let tasks: Vec<Tid> = self.deletions.range(all_of(host)).map(|((_, task), _)| *task).collect();
+        let tasks: Vec<Tid> = self.host_delete_notifies.range(pairs_with(host)).map(|((_, task), _)| *task).collect();
         tasks.iter().for_each(|task| _ = self.watched.remove(*task, host));
-        let targets = tasks.into_iter().filter_map(|task| self.deletions.remove(&(host, task))).flatten();
+        let targets = tasks.into_iter().filter_map(|task| self.host_delete_notifies.remove(&(host, task))).flatten();
         let targets: Vec<(Target, Tid)> = targets.collect();
-        targets.iter().for_each(|(target, _)| self.wishes.subtract(target.task, 1));
+        targets.iter().for_each(|(target, _)| self.open_notifies.subtract(target.task, 1));
         targets
     }
 
+    /// Adds an exit notify.
     fn watch_exit(&mut self, target: Target, tid: Tid) {
-        self.wishes.add(target.task);
+        self.open_notifies.add(target.task);
         self.watched.insert(target.task, tid);
-        let targets = self.exits.entry((tid, target.task)).or_default();
+        let targets = self.exit_notifies.entry((tid, target.task)).or_default();
         if targets.is_empty() {
-            self.pairs.add(tid.host());
+            self.watched_pairs.add(tid.host());
         }
         targets.push(target);
     }
 
-    /// A task of another host watches one of this host.
+    /// Records that a task on another host watches one of this host.
     fn add_watcher(&mut self, tid: Tid, watcher: Tid) {
-        if self.watchers.insert(tid, watcher) {
-            self.watching.insert(watcher, tid);
-            self.watchers_of.add(watcher.host());
+        if self.remote_watchers.insert(tid, watcher) {
+            self.remote_watching.insert(watcher, tid);
+            self.watcher_pairs.add(watcher.host());
         }
     }
 
+    /// Records that a task on another host no longer watches one of this host.
     fn remove_watcher(&mut self, tid: Tid, watcher: Tid) {
-        if self.watchers.remove(tid, watcher) {
-            self.watching.remove(watcher, tid);
-            self.watchers_of.subtract(watcher.host(), 1);
+        if self.remote_watchers.remove(tid, watcher) {
+            self.remote_watching.remove(watcher, tid);
+            self.watcher_pairs.subtract(watcher.host(), 1);
         }
     }
 }
 
+/// Sends a notify message about a task or host.
 fn tell(core: &mut Core, target: Target, about: Tid) {
     let body = Writer::new().int(about.0 as i32).finish();
     core.tell(target.task, target.ctx, target.tag, 0, body);
 }
 
 impl Notify {
-    /// Does what `pvm_notify` asks for.
-    pub fn ask(&mut self, core: &mut Core, target: Target, what: i32, count: i32, tids: &[Tid]) -> Result<Reply, Code> {
+    /// Handles `pvm_notify`.
+    pub fn request(
+        &mut self,
+        core: &mut Core,
+        target: Target,
+        what: i32,
+        count: i32,
+        tids: &[Tid],
+    ) -> Result<Reply, Code> {
         let cancel = what & NOTIFY_CANCEL != 0;
         let what = what & !NOTIFY_CANCEL;
         if target.tag < 0 {
@@ -186,13 +196,13 @@ impl Notify {
             NOTIFY_HOST_DELETE if cancel => tids.iter().for_each(|tid| self.cancel_deletion(core, target, *tid)),
             NOTIFY_HOST_DELETE => tids.iter().for_each(|tid| self.watch_host(core, target, *tid)),
             NOTIFY_HOST_ADD => {
-                let wishes = self.additions.entry(target.task).or_default();
-                wishes.retain(|(other, _)| *other != target);
+                let notifies = self.host_add_notifies.entry(target.task).or_default();
+                notifies.retain(|(other, _)| *other != target);
                 if count != 0 && !cancel {
-                    wishes.push((target, count));
+                    notifies.push((target, count));
                 }
-                if wishes.is_empty() {
-                    self.additions.remove(&target.task);
+                if notifies.is_empty() {
+                    self.host_add_notifies.remove(&target.task);
                 }
             }
             _ => return Err(Code::BadParam),
@@ -200,49 +210,52 @@ impl Notify {
         Ok(Reply::Done)
     }
 
-    /// Whether the task may watch all those too.
+    /// Tells whether the limits allow these notifies.
     fn may_watch(&self, core: &Core, task: Tid, what: i32, tids: &[Tid]) -> bool {
         let (limits, own) = (&core.settings.limits, core.own_host());
         if what == NOTIFY_HOST_ADD {
-            return self.additions.get(&task).map_or(0, Vec::len) < limits.task_watches;
+            return self.host_add_notifies.get(&task).map_or(0, Vec::len) < limits.task_watches;
         }
-        let mut pairs: BTreeMap<Tid, usize> = BTreeMap::new();
+        let mut more_pairs: BTreeMap<Tid, usize> = BTreeMap::new();
         let far = tids.iter().filter(|tid| what == NOTIFY_TASK_EXIT && tid.host() != own);
-        far.for_each(|tid| *pairs.entry(tid.host()).or_default() += 1);
-        let has_room = |(host, more): (&Tid, &usize)| self.pairs.of(*host) + more <= limits.host_watches;
-        self.wishes.of(task) + tids.len() <= limits.task_watches && pairs.iter().all(has_room)
+        far.for_each(|tid| *more_pairs.entry(tid.host()).or_default() += 1);
+        let has_room = |(host, more): (&Tid, &usize)| self.watched_pairs.of(*host) + more <= limits.host_watches;
+        self.open_notifies.of(task) + tids.len() <= limits.task_watches && more_pairs.iter().all(has_room)
     }
 
+    /// Adds an exit notify, or sends it at once if the task is gone.
     fn watch_task(&mut self, core: &mut Core, target: Target, tid: Tid) {
         let here = tid.host() == core.own_host();
         if !core.may_live(tid) {
             return tell(core, target, tid);
         }
         if !here {
-            self.watch_far(core, tid, target.task);
+            self.watch_remote(core, tid, target.task);
         }
         self.watch_exit(target, tid);
     }
 
-    /// The host of that task tells of its end, unless it is to do so already.
-    fn watch_far(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
+    /// Has the host of a task report its end, unless it has been asked already.
+    fn watch_remote(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         if !self.watches(watcher, tid) && !self.is_delegated(watcher, tid) {
             core.send_host(tid.host(), Frame::Watch { tid, watcher });
         }
     }
 
+    /// Cancels an exit notify, which sends its message.
     fn cancel_exit(&mut self, core: &mut Core, target: Target, tid: Tid) {
-        let Some(targets) = self.exits.get_mut(&(tid, target.task)) else { return };
+        let Some(targets) = self.exit_notifies.get_mut(&(tid, target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == target) else { return };
         targets.remove(at);
-        self.wishes.subtract(target.task, 1);
-        if self.exits.get(&(tid, target.task)).is_some_and(Vec::is_empty) {
+        self.open_notifies.subtract(target.task, 1);
+        if self.exit_notifies.get(&(tid, target.task)).is_some_and(Vec::is_empty) {
             self.take_exit(tid, target.task);
         }
         self.unwatch_unless_wanted(core, target.task, tid);
         tell(core, target, tid);
     }
 
+    /// Tells the host of a task that its end need not be reported, unless another notify needs it.
     fn unwatch_unless_wanted(&mut self, core: &mut Core, watcher: Tid, tid: Tid) {
         let wanted = self.watches(watcher, tid) || self.is_delegated(watcher, tid);
         if tid.host() != core.own_host() && !wanted {
@@ -250,121 +263,115 @@ impl Notify {
         }
     }
 
-    /// A task has left: it asks no more.
-    fn ask_no_more(&mut self, core: &mut Core, task: Tid) {
+    /// Drops all notifies of a task that has left.
+    fn cancel_all(&mut self, core: &mut Core, task: Tid) {
         for tid in self.withdraw(task) {
             self.unwatch_unless_wanted(core, task, tid);
         }
     }
 
+    /// Adds a host-delete notify, or sends it at once if the host is gone.
     fn watch_host(&mut self, core: &mut Core, target: Target, tid: Tid) {
         match core.hosts.is_here(tid) {
             true => {
-                self.wishes.add(target.task);
+                self.open_notifies.add(target.task);
                 self.watched.insert(target.task, tid.host());
-                self.deletions.entry((tid.host(), target.task)).or_default().push((target, tid));
+                self.host_delete_notifies.entry((tid.host(), target.task)).or_default().push((target, tid));
             }
             false => tell(core, target, tid),
         }
     }
 
+    /// Cancels a host-delete notify, which sends its message.
     fn cancel_deletion(&mut self, core: &mut Core, target: Target, tid: Tid) {
-        let Some(targets) = self.deletions.get_mut(&(tid.host(), target.task)) else { return };
+        let Some(targets) = self.host_delete_notifies.get_mut(&(tid.host(), target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == (target, tid)) else { return };
         targets.remove(at);
-        self.wishes.subtract(target.task, 1);
+        self.open_notifies.subtract(target.task, 1);
         if targets.is_empty() {
-            self.deletions.remove(&(tid.host(), target.task));
+            self.host_delete_notifies.remove(&(tid.host(), target.task));
             self.watched.remove(target.task, tid.host());
         }
         tell(core, target, tid);
     }
 
-    /// Tells those who asked that the task of this host is no more.
+    /// Sends the notifies about a task of this host that has ended.
     fn announce_exit(&mut self, core: &mut Core, tid: Tid) {
-        self.ask_no_more(core, tid);
+        self.cancel_all(core, tid);
         self.tell_exit(core, tid);
-        let watchers: Vec<Tid> = self.watchers.of(tid).collect();
+        let watchers: Vec<Tid> = self.remote_watchers.of(tid).collect();
         for watcher in watchers {
             self.remove_watcher(tid, watcher);
             core.push(Action::SendAlong { to: watcher, frame: Frame::Died { tid, watcher } });
         }
     }
 
+    /// Sends the exit notifies about a task that tasks of this host have asked for.
     fn tell_exit(&mut self, core: &mut Core, tid: Tid) {
         let targets = self.take_exits(tid);
-        self.tell_exit_to(core, &targets, tid);
-    }
-
-    fn tell_exit_to(&mut self, core: &mut Core, targets: &[Target], tid: Tid) {
-        if tid.host() != core.own_host() {
-            let watchers: BTreeSet<Tid> = targets.iter().map(|target| target.task).collect();
-            watchers.into_iter().for_each(|watcher| core.send(watcher, ToTask::Ended(tid)));
-        }
-        for target in targets {
-            tell(core, *target, tid);
-        }
+        send_exit(core, &targets, tid);
     }
 
     // ----- other hosts
 
-    /// A task of another host wants to hear of the end of one of this host.
-    pub fn watched(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
+    /// Handles the news that a task on another host watches one of this host.
+    pub fn remote_watch_added(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         match core.tasks.exists(tid) {
-            // The host of the watcher keeps to the same limit, if it keeps to any rule.
-            true if self.watchers_of.of(watcher.host()) >= core.settings.limits.host_watches => {}
+            // The watcher's host enforces the same limit; one that does not is ignored beyond it.
+            true if self.watcher_pairs.of(watcher.host()) >= core.settings.limits.host_watches => {}
             true => self.add_watcher(tid, watcher),
             false => core.push(Action::SendAlong { to: watcher, frame: Frame::Died { tid, watcher } }),
         }
     }
 
-    pub fn unwatched(&mut self, tid: Tid, watcher: Tid) {
+    /// Handles the news that a task on another host no longer watches one of this host.
+    pub fn remote_watch_removed(&mut self, tid: Tid, watcher: Tid) {
         self.remove_watcher(tid, watcher);
     }
 
-    /// A task of another host is no more, and one of this host watches it.
-    pub fn died_elsewhere(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
+    /// Handles the news that a task of another host has ended which one of this host watches.
+    pub fn remote_task_died(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         self.forget_delegated_about(core, tid, Some(watcher));
         let targets = self.take_exit(tid, watcher);
-        self.tell_exit_to(core, &targets, tid);
+        send_exit(core, &targets, tid);
     }
 
-    /// New hosts can be used.
+    /// Sends the notifies about new hosts.
     fn announce_hosts(&mut self, core: &mut Core, hosts: &[Tid]) {
         let body = Writer::new().int(hosts.len() as i32);
         let body = hosts.iter().fold(body, |body, host| body.int(host.0 as i32)).finish();
-        let wishes = std::mem::take(&mut self.additions);
-        for (target, count) in wishes.into_values().flatten() {
+        let notifies = std::mem::take(&mut self.host_add_notifies);
+        for (target, count) in notifies.into_values().flatten() {
             core.tell(target.task, target.ctx, target.tag, 0, body.clone());
-            // Below zero: for ever.
+            // A negative count never ends.
             if count != 1 {
                 let left = if count > 0 { count - 1 } else { count };
-                self.additions.entry(target.task).or_default().push((target, left));
+                self.host_add_notifies.entry(target.task).or_default().push((target, left));
             }
         }
     }
 
-    /// A host is no more, and so are its tasks.
+    /// Sends the notifies about a lost host and its tasks.
     fn announce_host_gone(&mut self, core: &mut Core, host: Tid) {
         self.forget_delegated_about(core, host, None);
         for (target, tid) in self.take_deletions(host) {
             tell(core, target, tid);
         }
         let tids = tids_of(host);
-        let wishes = self.exits.range((*tids.start(), Tid::LEAST)..=(*tids.end(), Tid::MOST));
-        let mut tasks: Vec<Tid> = wishes.map(|((tid, _), _)| *tid).collect();
+        let notifies = self.exit_notifies.range((*tids.start(), Tid::LEAST)..=(*tids.end(), Tid::MOST));
+        let mut tasks: Vec<Tid> = notifies.map(|((tid, _), _)| *tid).collect();
         tasks.dedup();
         tasks.into_iter().for_each(|tid| self.tell_exit(core, tid));
-        for (watcher, tid) in self.watching.take_host(host) {
-            self.watchers.remove(tid, watcher);
+        for (watcher, tid) in self.remote_watching.take_host(host) {
+            self.remote_watchers.remove(tid, watcher);
         }
-        self.watchers_of.take(host);
+        self.watcher_pairs.take(host);
     }
 
-    // ----- what managers were asked to tell
+    // ----- notifies delegated to managers
 
-    /// A manager was asked to notify a task: it passes that on, or notifies by itself. What it has not told when it
-    /// goes, the daemon tells.
+    /// Records that a manager was asked to notify a task. The manager passes the request on or notifies by itself;
+    /// when it goes, this daemon takes over what is left.
     pub fn delegate(&mut self, core: &mut Core, manager: Tid, target: Target, what: i32, count: i32, tids: &[Tid]) {
         let wanted = what & !NOTIFY_CANCEL;
         let mut tids = tids.to_vec();
@@ -373,32 +380,32 @@ impl Notify {
         }
         if what != wanted {
             let all = wanted == NOTIFY_HOST_ADD;
-            let same = |one: &Delegated| one.target == target && one.what == wanted;
+            let same = |one: &DelegatedNotify| one.target == target && one.what == wanted;
             return self.forget_delegated(core, |one, tid| same(one) && (all || tids.contains(&tid)));
         }
-        // The manager tells of those who die elsewhere before it does; the daemon has to know which they are.
+        // The manager reports deaths on other hosts before it goes; this daemon must know which ones it has reported.
         let elsewhere = tids.iter().filter(|tid| wanted == NOTIFY_TASK_EXIT && tid.host() != core.own_host());
         for tid in elsewhere.copied().collect::<Vec<_>>() {
-            self.watch_far(core, tid, target.task);
+            self.watch_remote(core, tid, target.task);
         }
-        self.delegated.push(Delegated { manager, target, what, count, tids });
+        self.delegated.push(DelegatedNotify { manager, target, what, count, tids });
     }
 
-    /// Whether a manager was asked to tell that task of the end of that other one.
+    /// Tells whether a manager is to notify the watcher of the end of that task.
     fn is_delegated(&self, watcher: Tid, tid: Tid) -> bool {
-        let fits = |one: &Delegated| one.what == NOTIFY_TASK_EXIT && one.target.task == watcher;
+        let fits = |one: &DelegatedNotify| one.what == NOTIFY_TASK_EXIT && one.target.task == watcher;
         self.delegated.iter().any(|one| fits(one) && one.tids.contains(&tid))
     }
 
-    /// A task or host is no more, as that watcher can know or everybody: it need not be told of that later.
+    /// Drops delegated notifies about a task or host that is gone: all, or those of one watcher.
     fn forget_delegated_about(&mut self, core: &mut Core, tid: Tid, watcher: Option<Tid>) {
         let same = |wanted: Tid| wanted == tid || tid.is_host() && wanted.host() == tid;
-        let concerns = |one: &Delegated| watcher.is_none_or(|watcher| one.target.task == watcher);
+        let concerns = |one: &DelegatedNotify| watcher.is_none_or(|watcher| one.target.task == watcher);
         self.forget_delegated(core, |one, wanted| same(wanted) && concerns(one));
     }
 
-    /// Forgets parts of what was delegated, and ends the watches at other hosts that were for them.
-    fn forget_delegated(&mut self, core: &mut Core, ends: impl Fn(&Delegated, Tid) -> bool) {
+    /// Drops the delegated notifies for which `ends` holds, and the watches at other hosts that were for them.
+    fn forget_delegated(&mut self, core: &mut Core, ends: impl Fn(&DelegatedNotify, Tid) -> bool) {
         let mut ended = Vec::new();
         for one in &mut self.delegated {
             let tids = std::mem::take(&mut one.tids);
@@ -407,19 +414,31 @@ impl Notify {
             let watched = gone.into_iter().filter(|_| one.what == NOTIFY_TASK_EXIT);
             ended.extend(watched.map(|tid| (one.target.task, tid)));
         }
-        let stays = |one: &Delegated| one.what == NOTIFY_HOST_ADD && !ends(one, Tid::NONE) || !one.tids.is_empty();
+        let stays =
+            |one: &DelegatedNotify| one.what == NOTIFY_HOST_ADD && !ends(one, Tid::NONE) || !one.tids.is_empty();
         self.delegated.retain(stays);
         ended.into_iter().for_each(|(watcher, tid)| self.unwatch_unless_wanted(core, watcher, tid));
     }
 
-    /// Managers have gone. Of those whose end they were to tell, they have told the dead; the daemon tells of the
-    /// living.
+    /// Takes over the notifies of managers that are gone. They have reported the deaths so far; this daemon reports
+    /// later ones.
     fn manager_gone(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
         let (left, others) = std::mem::take(&mut self.delegated).into_iter().partition(|one| is_gone(one.manager));
         self.delegated = others;
-        for Delegated { target, what, count, tids, .. } in left {
-            // Whoever asked has had an answer.
-            let _ = self.ask(core, target, what, count, &tids);
+        for DelegatedNotify { target, what, count, tids, .. } in left {
+            // The call has been answered already.
+            let _ = self.request(core, target, what, count, &tids);
         }
+    }
+}
+
+/// Sends exit notifies to tasks of this host.
+fn send_exit(core: &mut Core, targets: &[Target], tid: Tid) {
+    if tid.host() != core.own_host() {
+        let watchers: BTreeSet<Tid> = targets.iter().map(|target| target.task).collect();
+        watchers.into_iter().for_each(|watcher| core.send(watcher, ToTask::Ended(tid)));
+    }
+    for target in targets {
+        tell(core, *target, tid);
     }
 }

@@ -1,22 +1,22 @@
-//! How many requests of tasks wait for their answers here.
-use super::index::Counts;
+//! The number of open requests: those of tasks that this daemon has not answered.
+use super::index::TidCounts;
 use super::limits::Limits;
 use crate::tid::Tid;
 
-/// How many requests wait for their answers.
+/// Counters of open requests.
 #[derive(Default)]
 pub(super) struct OpenRequests {
-    /// By the task that asks.
-    tasks: Counts,
-    /// By the host of the task that asks.
-    hosts: Counts,
+    /// By the task that asked.
+    tasks: TidCounts,
+    /// By the host of the task that asked.
+    hosts: TidCounts,
 }
 
 impl OpenRequests {
     pub fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.hosts.is_empty()
     }
-    /// Counts a request of a task of this host (`own`) or another; refuses it where too many wait.
+    /// Counts a request of a task of this host (`own`) or another. Returns false if too many are open.
     pub fn begin(&mut self, asker: Tid, own: Tid, limits: &Limits) -> bool {
         let has_room = match asker.host() == own {
             true => self.tasks.of(asker) < limits.task_requests,
@@ -31,19 +31,19 @@ impl OpenRequests {
         self.tasks.add(asker);
         self.hosts.add(asker.host());
     }
-    /// One request of that task has its answer. A task that has gone waits for none.
+    /// Uncounts an answered request. A task that has gone has no open requests.
     pub fn end(&mut self, asker: Tid) {
         if self.tasks.of(asker) > 0 {
             self.tasks.subtract(asker, 1);
             self.hosts.subtract(asker.host(), 1);
         }
     }
-    /// The task waits for nothing any more.
+    /// Uncounts all requests of a task.
     pub fn forget(&mut self, asker: Tid) {
         let count = self.tasks.take(asker);
         self.hosts.subtract(asker.host(), count);
     }
-    /// No task of that host waits for anything any more.
+    /// Uncounts all requests of a host's tasks.
     pub fn forget_host(&mut self, host: Tid) {
         self.tasks.take_tasks_of(host);
         self.hosts.take(host);

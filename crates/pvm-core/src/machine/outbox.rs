@@ -1,4 +1,4 @@
-//! What leaves the machine: one way each to a task, to a host, to whoever asked, and into the log.
+//! What leaves the machine: one path each to a task, to a host, to the task that asked, and into the log.
 use super::action::Action;
 use super::core::Core;
 use super::links::State;
@@ -8,12 +8,12 @@ use crate::tid::{DAEMON_BIT, Tid};
 use crate::wire::Frame;
 
 impl Core {
-    /// Has the daemon do that, after all that it was told before.
+    /// Queues an action behind all earlier ones.
     pub fn push(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    /// Adds a line of the daemon's own to the log.
+    /// Adds a line of the daemon itself to the log.
     pub fn log(&mut self, line: impl Into<String>) {
         self.push(Action::Log { tid: Tid::DAEMON, line: line.into().into_bytes() });
     }
@@ -27,7 +27,8 @@ impl Core {
         }
     }
 
-    /// Sends a message to a task, wherever it is. Elsewhere "my daemon" would be another one.
+    /// Sends a message to a task, wherever it lives. On another host the name for "my daemon" would mean that host's,
+    /// so the sender is made explicit.
     pub fn send_message(&mut self, mut message: Message) {
         let to = message.dst;
         if to.host() == self.own_host() {
@@ -40,14 +41,14 @@ impl Core {
         }
     }
 
-    /// Sends a message of the daemon's own.
+    /// Sends a message from this daemon to a task.
     pub fn tell(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) {
         self.send_message(own_message(to, ctx, tag, wid, body));
     }
 
     // ----- answers
 
-    /// Counts a request that waits for its answer; refuses it, with an answer, where too many do.
+    /// Counts a request as open. Answers it with an error if too many are.
     pub fn admit(&mut self, from: Tid, wait: u32) -> bool {
         let admitted = self.requests.begin(from, self.hosts.own(), &self.settings.limits);
         if !admitted {
@@ -56,7 +57,7 @@ impl Core {
         admitted
     }
 
-    /// Answers a request that was let in by [`Core::admit`].
+    /// Answers a request that [`Core::admit`] has admitted.
     pub fn reply(&mut self, to: Tid, wait: u32, answer: Result<Reply, Code>) {
         self.requests.end(to);
         self.answer(to, wait, answer.unwrap_or_else(Reply::Error));
@@ -71,8 +72,7 @@ impl Core {
 
     // ----- to hosts
 
-    /// Sends a frame to another host, as soon as there is a link; to a host that does not belong to the machine,
-    /// never.
+    /// Sends a frame to another host as soon as the link is up. Frames to hosts outside the machine are dropped.
     pub fn send_host(&mut self, host: Tid, frame: Frame) {
         if !self.hosts.is_known(host) {
             return;
@@ -94,13 +94,14 @@ impl Core {
         self.send_host(self.hosts.master(), frame);
     }
 
-    /// Makes the link to a host if there is none.
+    /// Opens the link to a host if there is none.
     pub fn want_link(&mut self, host: Tid) {
         if self.hosts.is_known(host) && self.links.get(host).is_none() {
             self.make_link(host, Vec::new());
         }
     }
 
+    /// Begins to open the link to a host, with frames that wait for it.
     fn make_link(&mut self, host: Tid, frames: Vec<Frame>) {
         let (own, master, now) = (self.own_host(), self.hosts.master(), self.now);
         self.links.begin(host, State::Wanted { since: now, frames }, now, self.settings.host_timeout);
@@ -108,13 +109,13 @@ impl Core {
             let addresses = self.hosts.addresses_of(host);
             self.push(Action::OpenLink { host, addresses });
         } else if host != master {
-            // The master connects by itself.
+            // The master connects unasked.
             self.send_master(Frame::PleaseConnect { to: host, from: own });
         }
     }
 }
 
-/// A message of the daemon's own.
+/// Makes a message from this daemon.
 pub(super) fn own_message(dst: Tid, ctx: i32, tag: i32, wid: i32, body: Vec<u8>) -> Message {
     Message { wid, ..Message::new(Tid::DAEMON, dst, ctx, tag, body) }
 }

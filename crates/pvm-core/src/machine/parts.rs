@@ -1,4 +1,4 @@
-//! The sub-machines together: all of them are told of every event.
+//! The sub-machines together. Every event is delivered to all of them.
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::{
@@ -24,10 +24,10 @@ pub(super) struct Parts {
     pub membership: membership::Membership,
 }
 
-/// How many there are.
+/// The number of sub-machines.
 const COUNT: usize = 13;
 
-/// The sub-machines behind a reference. One that is not named here does not compile.
+/// The sub-machines as trait objects. The pattern is exhaustive: a sub-machine missing here does not compile.
 macro_rules! all {
     ($parts:expr) => {{
         let Parts {
@@ -72,7 +72,7 @@ impl Parts {
         }
     }
 
-    /// All sub-machines in the order in which they are told of an event.
+    /// Returns all sub-machines in the order in which they receive an event.
     fn all_mut(&mut self) -> [&mut dyn SubMachine; COUNT] {
         all!(self)
     }
@@ -80,11 +80,11 @@ impl Parts {
         all!(self)
     }
 
-    /// Tells all sub-machines of what has happened, until nothing more has.
+    /// Delivers events to all sub-machines until none is left.
     pub fn settle(&mut self, core: &mut Core) {
         while let Some(event) = core.take_event() {
             self.all_mut().into_iter().for_each(|part| part.on_event(core, &event));
-            if let Event::Undecided { from, wait, request } = event {
+            if let Event::RequestReturned { from, wait, request } = event {
                 self.handle_request(core, from, wait, request);
             }
         }
@@ -93,12 +93,12 @@ impl Parts {
         }
     }
 
-    /// The names of those that keep something.
+    /// Returns the names of the sub-machines that hold state.
     pub fn busy(&self) -> impl Iterator<Item = &'static str> {
         self.all().into_iter().filter(|part| !part.is_idle()).map(|part| part.name())
     }
 
-    /// Ends the machine, at the master, or this host; answers the task that asked.
+    /// Halts the machine at the master, or this host elsewhere; answers the task that asked.
     pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
         if !core.halting && core.is_master() {
             self.membership.fail_add(core, Code::SysErr);

@@ -1,11 +1,11 @@
 //! Requests of tasks that another host decides.
 //!
-//! The deciding daemon handles a request as if the task lived there, and its answer goes back to the
-//! task's own daemon, which knows who waits. Requests that are pending at a lost host fail at once.
+//! The deciding daemon handles a request as if the task lived there. Its answer returns to the task's own daemon,
+//! which knows the task that waits. Requests that are pending at a lost host fail at once.
 use super::control::declared_failed;
 use super::core::{Core, SubMachine};
 use super::event::Event;
-use super::index::Index;
+use super::index::PairIndex;
 use super::pending_acks::Ack;
 use super::tasks;
 use crate::codes::Code;
@@ -14,16 +14,16 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::BTreeMap;
 
-/// Who waits for an answer of another host.
+/// The origin of a request to another host.
 enum Asker {
-    /// A task of this host; what it is told when the other host is lost.
+    /// A task of this host; `lost` is its answer if the other host is lost.
     Task { tid: Tid, wait: u32, lost: Reply },
     /// A list of the tasks of all hosts.
     Gathering(u32),
 }
 
 /// A request that another host has not answered yet.
-struct Open {
+struct PendingRequest {
     host: Tid,
     asker: Asker,
 }
@@ -34,13 +34,13 @@ struct Open {
 /// * Setting: none, each waits for one answer
 /// * Reached: `pvm_tasks` says `PvmOutOfRes`
 /// * Test: `hosts_are_not_asked_for_their_tasks_more_often_than_they_answer`
-const LISTENERS_A_HOST_MAX: usize = 4096;
+const LISTENERS_PER_HOST_MAX: usize = 4096;
 
-/// Who waits for a list of the tasks of all hosts, by host: task, request.
+/// Requests for a list of the tasks of all hosts, by the host of the task: task and wait id.
 type Listeners = BTreeMap<Tid, Vec<(Tid, u32)>>;
 
-/// A list of the tasks of all hosts, as far as they have answered. There is one at a time: who asks meanwhile
-/// is told by the next one, so that hosts are not asked more often than they answer.
+/// A list of the tasks of all hosts, as far as the hosts have answered. There is one at a time; requests that arrive
+/// meanwhile are answered by the next one, so that no host is asked more often than it answers.
 struct Gathering {
     number: u32,
     askers: Listeners,
@@ -48,16 +48,16 @@ struct Gathering {
     tasks: BTreeMap<Tid, Vec<TaskInfo>>,
 }
 
-/// What is open between this host and others.
+/// Requests from this host that are pending at others.
 #[derive(Default)]
 pub(super) struct Remote {
     last: u32,
-    open: BTreeMap<u32, Open>,
-    /// The requests that are open, by the task that waits and by the host that is to answer.
-    by_task: Index<Tid, u32>,
-    by_host: Index<Tid, u32>,
+    pending: BTreeMap<u32, PendingRequest>,
+    /// The pending requests by the waiting task, and by the host that is to answer.
+    by_task: PairIndex<Tid, u32>,
+    by_host: PairIndex<Tid, u32>,
     gathering: Option<Gathering>,
-    /// For the next one.
+    /// Requests that the next list answers.
     listeners: Listeners,
 }
 
@@ -66,14 +66,14 @@ impl SubMachine for Remote {
         "requests to other hosts"
     }
     fn is_idle(&self) -> bool {
-        let none_open = self.open.is_empty() && self.by_task.is_empty() && self.by_host.is_empty();
+        let none_open = self.pending.is_empty() && self.by_task.is_empty() && self.by_host.is_empty();
         none_open && self.gathering.is_none() && self.listeners.is_empty()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskLeft { tid, .. } => self.withdraw(*tid),
             Event::HostGone(host) => {
-                self.answer_for_lost(core, *host);
+                self.fail_requests_to(core, *host);
                 self.listeners.remove(host);
                 if let Some(gathering) = &mut self.gathering {
                     gathering.askers.remove(host);
@@ -85,11 +85,12 @@ impl SubMachine for Remote {
 }
 
 impl Remote {
-    fn open(&mut self, host: Tid, asker: Asker) -> u32 {
-        // Never the number of one that was withdrawn just now: its answer may be on its way.
+    /// Records a request to a host; returns its number.
+    fn begin(&mut self, host: Tid, asker: Asker) -> u32 {
+        // Numbers are not reused at once: the answer to a withdrawn request may still arrive.
         loop {
             self.last = self.last.wrapping_add(1);
-            if self.last != 0 && !self.open.contains_key(&self.last) {
+            if self.last != 0 && !self.pending.contains_key(&self.last) {
                 break;
             }
         }
@@ -97,48 +98,48 @@ impl Remote {
             self.by_task.insert(tid, self.last);
         }
         self.by_host.insert(host, self.last);
-        self.open.insert(self.last, Open { host, asker });
+        self.pending.insert(self.last, PendingRequest { host, asker });
         self.last
     }
-    /// The request is not open any more.
-    fn close(&mut self, wait: u32) -> Option<Open> {
-        let open = self.open.remove(&wait)?;
+    /// Takes a pending request.
+    fn end(&mut self, wait: u32) -> Option<PendingRequest> {
+        let open = self.pending.remove(&wait)?;
         if let Asker::Task { tid, .. } = open.asker {
             self.by_task.remove(tid, wait);
         }
         self.by_host.remove(open.host, wait);
         Some(open)
     }
-    /// The task does not wait any more.
+    /// Drops the requests of a task that has left.
     fn withdraw(&mut self, task: Tid) {
         for wait in self.by_task.take(task) {
-            self.close(wait);
+            self.end(wait);
         }
     }
 
-    /// Hands a request to the host that decides it; returns what is decided here.
+    /// Sends a request to the host that decides it; returns a request that is decided here.
     pub fn for_other_host(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) -> Option<Request> {
-        let Some((host, lost)) = decider(core, &request) else { return Some(request) };
+        let Some((host, lost)) = deciding_host(core, &request) else { return Some(request) };
         if host == core.hosts.master() {
             if let Some(task) = core.tasks.get_mut(from) {
                 task.known_to_master = true;
             }
         }
-        let wait = self.open(host, Asker::Task { tid: from, wait, lost });
+        let wait = self.begin(host, Asker::Task { tid: from, wait, lost });
         core.send_host(host, Frame::Request { wait, from, request });
         None
     }
 
-    /// Another host has answered. Returns whom to answer here: the task, the number of its request.
+    /// Handles the answer of another host. Returns the task of this host that gets it, the wait id and the reply.
     pub fn answered(&mut self, core: &mut Core, from: Tid, wait: u32, reply: Reply) -> Option<(Tid, u32, Reply)> {
-        self.open.get(&wait).filter(|open| open.host == from)?;
-        let open = self.close(wait)?;
+        self.pending.get(&wait).filter(|open| open.host == from)?;
+        let open = self.end(wait)?;
         core.acks.received(from, Ack::Tasks(wait));
         self.settle(core, open, Some(reply))
     }
 
-    /// Passes on an answer, or that there will be none. Returns whom to answer.
-    fn settle(&mut self, core: &mut Core, open: Open, reply: Option<Reply>) -> Option<(Tid, u32, Reply)> {
+    /// Applies an answer, or the loss of the host if there is none. Returns the answer for a task of this host.
+    fn settle(&mut self, core: &mut Core, open: PendingRequest, reply: Option<Reply>) -> Option<(Tid, u32, Reply)> {
         match open.asker {
             Asker::Task { tid, wait, lost } => Some((tid, wait, reply.unwrap_or(lost))),
             Asker::Gathering(number) => {
@@ -152,10 +153,10 @@ impl Remote {
         }
     }
 
-    /// A host is lost: whoever waits for it is told.
-    pub fn answer_for_lost(&mut self, core: &mut Core, host: Tid) {
+    /// Fails all requests that are pending at a lost host.
+    fn fail_requests_to(&mut self, core: &mut Core, host: Tid) {
         for wait in self.by_host.take(host) {
-            let Some(open) = self.close(wait) else { continue };
+            let Some(open) = self.end(wait) else { continue };
             if let Some((tid, wait, lost)) = self.settle(core, open, None) {
                 core.reply(tid, wait, Ok(lost));
             }
@@ -164,10 +165,10 @@ impl Remote {
 
     // ----- tasks of all hosts
 
-    /// A task wants to know the tasks of all hosts.
+    /// Handles a request for the tasks of all hosts.
     pub fn gather_tasks(&mut self, core: &mut Core, from: Tid, wait: u32) {
         let listeners = self.listeners.entry(from.host()).or_default();
-        if listeners.len() >= LISTENERS_A_HOST_MAX {
+        if listeners.len() >= LISTENERS_PER_HOST_MAX {
             return core.reply(from, wait, Err(Code::OutOfRes));
         }
         listeners.push((from, wait));
@@ -186,21 +187,23 @@ impl Remote {
         let (askers, missing) = (std::mem::take(&mut self.listeners), hosts.len() + 1);
         self.gathering = Some(Gathering { number, askers, missing, tasks });
         for host in hosts {
-            let wait = self.open(host, Asker::Gathering(number));
+            let wait = self.begin(host, Asker::Gathering(number));
             core.acks.expect(host, Ack::Tasks(wait), core.now);
             core.send_host(host, Frame::Request { wait, from: own, request: Request::Tasks(host) });
         }
-        self.one_more_gathered(core, number);
+        self.count_gathered(core, number);
     }
 
+    /// Adds the tasks of one host to the list.
     fn gathered(&mut self, core: &mut Core, number: u32, host: Tid, tasks: Vec<TaskInfo>) {
         if let Some(gathering) = self.gathering.as_mut().filter(|gathering| gathering.number == number) {
             gathering.tasks.insert(host, tasks);
-            self.one_more_gathered(core, number);
+            self.count_gathered(core, number);
         }
     }
 
-    fn one_more_gathered(&mut self, core: &mut Core, number: u32) {
+    /// Counts an answer, and completes the list with the last one.
+    fn count_gathered(&mut self, core: &mut Core, number: u32) {
         let Some(gathering) = self.gathering.as_mut().filter(|gathering| gathering.number == number) else {
             return;
         };
@@ -219,7 +222,7 @@ impl Remote {
     }
 }
 
-/// Lets a request of a task of another host in; returns it if it is to be decided here.
+/// Admits a request of a task of another host; returns it if this host is to decide it.
 pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> Option<Request> {
     let everywhere = matches!(
         request,
@@ -234,8 +237,8 @@ pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> 
         return None;
     }
     let refusal = match (everywhere, core.is_master()) {
-        // Somebody has it pass through here for nothing.
-        _ if decider(core, &request).is_some() => Code::NoHost,
+        // Another host decides it, so it should not have come here.
+        _ if deciding_host(core, &request).is_some() => Code::NoHost,
         (true, _) => return Some(request),
         (false, true) if is_for_master(&request) => {
             core.clients.insert(from);
@@ -247,7 +250,7 @@ pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> 
     None
 }
 
-/// A task of another host has left PVM, or has ended; at the master.
+/// Handles the news that a task of another host has left PVM or has ended; at the master.
 pub(super) fn client_left(core: &mut Core, tid: Tid, ended: bool) {
     if !core.clients.contains(&tid) {
         return;
@@ -259,8 +262,8 @@ pub(super) fn client_left(core: &mut Core, tid: Tid, ended: bool) {
     core.raise(Event::ClientLeft { tid, ended });
 }
 
-/// Which other host decides a request, and what the task is told when that host is lost.
-fn decider(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
+/// Returns the other host that decides a request, and the task's answer if that host is lost.
+fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
     let failed = Reply::Error(Code::HostFail);
     let code = |code: Code| Reply::Code(code.number());
     let (host, lost) = match request {
@@ -292,7 +295,7 @@ fn decider(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
     (host != core.own_host() && core.hosts.is_known(host)).then_some((host, lost))
 }
 
-/// Whether the master decides such requests for the whole machine.
+/// Tells whether the master decides such requests for the whole machine.
 fn is_for_master(request: &Request) -> bool {
     if let Request::Tickle(arguments) = request {
         return declared_failed(arguments).is_some();
@@ -322,7 +325,7 @@ mod tests {
     #[test]
     fn hosts_are_not_asked_for_their_tasks_more_often_than_they_answer() {
         let mut fleet = Fleet::new(3, 11);
-        let (asker, flood) = (fleet.task(Fleet::host(3)), LISTENERS_A_HOST_MAX as u32 + 500);
+        let (asker, flood) = (fleet.task(Fleet::host(3)), LISTENERS_PER_HOST_MAX as u32 + 500);
         fleet.nodes.get_mut(&Fleet::host(2)).expect("a host").frozen = true;
         for wait in 0..flood {
             let from = Tid(Fleet::host(2).0 | (1 + wait));
@@ -333,9 +336,9 @@ mod tests {
         fleet.work(MASTER);
         assert_eq!(fleet.ask(asker, Request::Tasks(Tid::NONE)), None);
         let remote = &fleet.machine(MASTER).parts.remote;
-        assert!(remote.open.len() <= 2, "{} questions are open", remote.open.len());
-        assert_eq!(remote.listeners[&Fleet::host(2)].len(), LISTENERS_A_HOST_MAX);
-        // The others are answered when the host answers or is gone.
+        assert!(remote.pending.len() <= 2, "{} questions are open", remote.pending.len());
+        assert_eq!(remote.listeners[&Fleet::host(2)].len(), LISTENERS_PER_HOST_MAX);
+        // The other requests are answered when the host answers or is gone.
         fleet.kill(Fleet::host(2));
         fleet.settle();
         assert!(fleet.open.is_empty(), "{:?}", fleet.open);
@@ -346,8 +349,8 @@ mod tests {
     fn an_answer_to_one_that_has_gone_is_not_taken_for_that_of_another() {
         let (host, mut remote) = (Tid::host_number(2), Remote::default());
         let asker = |tid| Asker::Task { tid: Tid(tid), wait: 1, lost: Reply::Done };
-        let first = remote.open(host, asker(0x40001));
+        let first = remote.begin(host, asker(0x40001));
         remote.withdraw(Tid(0x40001));
-        assert_ne!(remote.open(host, asker(0x40002)), first);
+        assert_ne!(remote.begin(host, asker(0x40002)), first);
     }
 }

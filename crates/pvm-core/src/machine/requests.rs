@@ -1,23 +1,23 @@
-//! Which sub-machine decides a request of a task, and to whom a message by way of the daemon goes.
+//! Dispatch of requests of tasks, and of messages that tasks send by way of the daemon.
 use super::action::Action;
 use super::core::Core;
 use super::parts::Parts;
-use super::servers::Served;
-use super::{control, limits, membership, notify, spawn, tasks};
+use super::servers::MessageTargets;
+use super::{control, groups, limits, membership, notify, spawn, tasks};
 use crate::codes::Code;
 use crate::proto::{Message, Reply, Request};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::wire::Frame;
 
 impl Parts {
-    /// A request of a task of this host, which is decided here, by the manager, or by another host.
+    /// Handles a request of a task of this host: the manager, another host, or this daemon decides it.
     pub fn handle_request(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
         let Some(request) = self.servers.for_manager(core, &mut self.notify, from, wait, request) else { return };
         let Some(request) = self.remote.for_other_host(core, from, wait, request) else { return };
         self.decide(core, from, wait, request);
     }
 
-    /// A request that is decided here, of a task of this host or another.
+    /// Decides a request of a task of this host or another.
     pub fn decide(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
         let answer = match request {
             Request::Connect(tid) => tasks::connect(core, from, tid),
@@ -41,7 +41,7 @@ impl Parts {
             Request::Input { tid, data } => return tasks::input(core, from, wait, tid, data),
             Request::LostHosts => Ok(self.membership.lost_hosts()),
             Request::Notify { what, ctx, tag, count, tids } => {
-                self.notify.ask(core, notify::Target { task: from, ctx, tag }, what, count, &tids)
+                self.notify.request(core, notify::Target { task: from, ctx, tag }, what, count, &tids)
             }
             Request::NewContext => self.contexts.allocate(from),
             Request::FreeContext(ctx) => self.contexts.free(from, ctx),
@@ -64,7 +64,7 @@ impl Parts {
             Request::HostSync(_) => Err(Code::NoHost),
             Request::Tickle(arguments) => {
                 let (membership, spawns, mailboxes) = (&mut self.membership, &self.spawns, &self.mailboxes);
-                control::tickle(core, &mut control::Tickled { membership, spawns, mailboxes }, &arguments)
+                control::tickle(core, &mut control::TickleTargets { membership, spawns, mailboxes }, &arguments)
             }
             Request::ExitStatus(tid) => return self.tasks.exit_status(core, from, wait, tid),
             Request::JoinGroup(name) => return self.groups.join(core, from, wait, name),
@@ -73,7 +73,7 @@ impl Parts {
             Request::Group(name) => return self.groups.look_up(core, from, wait, &name),
             Request::FreezeGroup { name, count } => return self.groups.freeze(core, from, wait, &name, count),
             Request::Halt => {
-                // A task of another host ends by the signal that comes there, not by an answer.
+                // A task of another host is ended by the signal that arrives there; it needs no answer.
                 let asker = (from.host() == core.own_host()).then_some((from, wait));
                 return self.halt(core, asker);
             }
@@ -81,8 +81,8 @@ impl Parts {
         core.reply(from, wait, answer);
     }
 
-    /// A message that a task sends by way of the daemon: to the daemon itself, or to a task. The socket says who
-    /// sent it, not the message.
+    /// Handles a message that a task sends by way of the daemon: to the daemon itself, or to a task. The sender is
+    /// taken from the socket, not from the message.
     pub fn handle_message(&mut self, core: &mut Core, from: Tid, mut message: Message) {
         message.src = from;
         let (length, to) = (message.body.len(), message.dst);
@@ -90,7 +90,7 @@ impl Parts {
             return core.log(format!("{from}: a message of {length} bytes to {to} is too long"));
         }
         if to.is_service() {
-            self.groups.ask_group_server(core, from, &message);
+            groups::ask_group_server(core, from, &message);
         } else if to.0 & DAEMON_BIT == 0 {
             if !self.servers.answer_of_manager(core, from, &message) {
                 core.send_message(message);
@@ -102,9 +102,9 @@ impl Parts {
         }
     }
 
-    /// A message to this daemon.
+    /// Handles a message to this daemon.
     pub fn handle_daemon_message(&mut self, core: &mut Core, from: Tid, message: &Message) {
         let (membership, tasks, spawns) = (&mut self.membership, &mut self.tasks, &mut self.spawns);
-        self.servers.handle_message(core, &mut Served { membership, tasks, spawns }, from, message);
+        self.servers.handle_message(core, &mut MessageTargets { membership, tasks, spawns }, from, message);
     }
 }

@@ -1,4 +1,4 @@
-//! Which tasks serve the daemons: hoster, tasker, resource manager, tracer (contract 2.12).
+//! Roles: which tasks serve the daemons as hoster, tasker, resource manager or tracer (contract 2.12).
 use crate::codes::{
     CLASS_HOSTER, CLASS_MANAGER, CLASS_TASKER, CLASS_TRACER, TASK_HOSTER, TASK_RM, TASK_TASKER, TASK_TRACER,
 };
@@ -9,7 +9,7 @@ use crate::wire;
 /// All roles.
 pub(super) const ROLES: [Role; 4] = [Role::Hoster, Role::Tasker, Role::ResourceManager, Role::Tracer];
 
-/// The class of mailboxes in which the holder of a role is found.
+/// Returns the class of mailboxes in which the holder of a role is published.
 pub(super) fn mailbox_class(role: Role) -> &'static str {
     match role {
         Role::Hoster => CLASS_HOSTER,
@@ -19,15 +19,15 @@ pub(super) fn mailbox_class(role: Role) -> &'static str {
     }
 }
 
-/// Who serves, as far as this host knows.
+/// The holders of the roles, as far as this host knows.
 #[derive(Default)]
 pub(super) struct Roles {
     pub hoster: Option<Tid>,
     pub tasker: Option<Tid>,
     pub manager: Option<Tid>,
     pub tracer: Option<Tid>,
-    /// Where later tasks trace and print to that nobody else traces, as the tracer wants it.
-    pub tracer_wish: Option<TraceSettings>,
+    /// Where later tasks trace and print unless told otherwise, as the tracer has set it.
+    pub tracer_settings: Option<TraceSettings>,
 }
 
 impl Roles {
@@ -50,7 +50,7 @@ impl Roles {
     pub fn is_idle(&self) -> bool {
         ROLES.iter().all(|role| self.of(*role).is_none())
     }
-    /// The flags of a task that serves, for `pvm_tasks`.
+    /// Returns the flags of a task that holds roles, for `pvm_tasks`.
     pub fn flags(&self, tid: Tid) -> u32 {
         let flag = |role: &Role| match role {
             Role::Hoster => TASK_HOSTER,
@@ -60,20 +60,22 @@ impl Roles {
         };
         ROLES.iter().filter(|role| self.of(**role) == Some(tid)).map(flag).sum()
     }
-    /// Who serves the whole machine.
+    /// Returns the roles that serve the whole machine.
     pub fn common(&self) -> wire::Servers {
-        wire::Servers { manager: self.manager, tracer: self.tracer, wish: self.tracer_wish.clone() }
+        wire::Servers { manager: self.manager, tracer: self.tracer, wish: self.tracer_settings.clone() }
     }
-    /// Sends traces and output of a new task to the tracer, as far as nobody else wants them.
-    pub fn settle(&self, own: &mut TraceSettings) {
-        let Some(wish) = &self.tracer_wish else { return };
-        if own.trace_tid <= 0 {
-            (own.trace_tid, own.trace_ctx, own.trace_tag) = (wish.trace_tid, wish.trace_ctx, wish.trace_tag);
-            (own.mask, own.trace_buffer, own.trace_options) =
+    /// Directs traces and output of a new task to the tracer, unless they have a collector.
+    pub fn settle(&self, settings: &mut TraceSettings) {
+        let Some(wish) = &self.tracer_settings else { return };
+        if settings.trace_tid <= 0 {
+            (settings.trace_tid, settings.trace_ctx, settings.trace_tag) =
+                (wish.trace_tid, wish.trace_ctx, wish.trace_tag);
+            (settings.mask, settings.trace_buffer, settings.trace_options) =
                 (wish.mask.clone(), wish.trace_buffer, wish.trace_options);
         }
-        if own.output_tid <= 0 {
-            (own.output_tid, own.output_ctx, own.output_tag) = (wish.output_tid, wish.output_ctx, wish.output_tag);
+        if settings.output_tid <= 0 {
+            (settings.output_tid, settings.output_ctx, settings.output_tag) =
+                (wish.output_tid, wish.output_ctx, wish.output_tag);
         }
     }
 }

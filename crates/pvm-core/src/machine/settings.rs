@@ -9,30 +9,30 @@ use std::time::Duration;
 
 /// How long tasks may take to end at a halt before they are killed.
 pub const HALT_GRACE: Duration = Duration::from_secs(2);
-/// How long a barrier waits for others in the place of members that had gone before it began.
-/// Programs that start a substitute may take long.
+/// How long a barrier waits for substitutes of members that had gone before it began. Programs that start a
+/// substitute may take long.
 pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a host may be silent before it is taken for dead.
+/// How long a host may be silent before it is considered dead.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A moment, counted from any fixed one.
+/// A point in time, as the duration since a fixed one.
 pub type Time = Duration;
 
-/// What a daemon is to its machine.
+/// The rank of a daemon in its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rank {
-    /// The first one, which decides.
+    /// The first daemon, which decides.
     Master,
-    /// One that was started by the master.
+    /// A daemon that the master started.
     Slave {
-        /// The own host.
+        /// This host.
         own: Tid,
-        /// The master's.
+        /// The master's host.
         master: Tid,
     },
 }
 
-/// What `pvm_config` says of a host.
+/// What `pvm_config` reports of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct HostSettings {
@@ -42,39 +42,39 @@ pub struct HostSettings {
     pub dsig: i32,
 }
 
-/// What a daemon knows of its host and its limits.
+/// What a daemon knows of its host, and its limits.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The own host.
+    /// This host.
     pub host: HostSettings,
-    /// How many tasks may live here.
+    /// The limit on tasks of this host.
     pub tasks_max: usize,
-    /// What that comes from, and how to have more: told when it is reached.
+    /// What sets that limit and how to raise it, for the log.
     pub tasks_max_cause: String,
-    /// How much else may be kept here.
+    /// The limits on what else is stored here.
     pub limits: Limits,
     /// How long a task may take to end at a halt before it is killed.
     pub halt_grace: Duration,
-    /// How long a barrier waits for others in the place of members that had gone before it began.
+    /// How long a barrier waits for substitutes of members that had gone before it began.
     pub barrier_patience: Duration,
-    /// Whether it is the master.
+    /// Whether this is the master.
     pub rank: Rank,
-    /// How long another host may be silent, as the master says (`HPVM_HOST_TIMEOUT`).
+    /// How long another host may be silent, as the master sets it (`HPVM_HOST_TIMEOUT`).
     pub host_timeout: Duration,
-    /// Whether the network is trusted, as the master says (`PVM_TRUSTED_NET`).
+    /// Whether the network is trusted, as the master sets it (`PVM_TRUSTED_NET`).
     pub trusted: bool,
-    /// Other names of the own host.
+    /// Other names of this host.
     pub aliases: Vec<String>,
-    /// Where this daemon listens for others.
+    /// The addresses on which this daemon listens for others.
     pub addresses: Vec<SocketAddr>,
-    /// Its key.
+    /// The public key of this daemon.
     pub key: Key,
     /// The master's hostfile.
     pub hostfile: Hostfile,
 }
 
 impl Settings {
-    /// Those of the only host of a machine, with the usual limits.
+    /// Returns the settings of the only host of a machine, with the default limits.
     pub fn new(host: HostSettings) -> Settings {
         Settings {
             host,

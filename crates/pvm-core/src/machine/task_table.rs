@@ -1,22 +1,22 @@
-//! The tasks of this host: their tids, what is known of each, and how the last ones ended.
+//! The tasks of this host: their tids, what is known of each, and how recent ones ended.
 use super::action::SpawnId;
 use crate::proto::TraceSettings;
 use crate::tid::{LOCAL_MASK, SLOT_MASK, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-/// The first cookie; PVM's taskers see such numbers as process ids that cannot be.
+/// The first cookie. PVM's taskers receive cookies in place of process ids, so they are numbers that no process id
+/// has.
 const COOKIE_FIRST: u32 = 10_000_000;
-/// Cookies go round after this many.
+/// Cookies repeat after this many.
 const COOKIES: u32 = 1 << 30;
-/// Tasks of this host at a time: as many as the port table has places.
+/// Tasks of this host at a time: as many as the port table has slots.
 ///
 /// * Filled by: all tasks and hosts of the machine
 /// * Setting: `PVM_MAX_TASKS`, for tasks that are spawned
-/// * Reached: `pvm_spawn` gives `PvmOutOfRes` in the places of tids; a task that comes by itself is refused
-/// * Test: `a_host_has_so_many_tasks_and_no_more`
+/// * Reached: `pvm_spawn` returns `PvmOutOfRes` in place of tids; a task that is started by hand is refused
+/// * Test: `the_tasks_of_a_host_are_limited`
 pub const TASKS_MAX: usize = SLOT_MASK as usize;
-/// Tasks that have ended of which the wait status is remembered: those of a spawn that asks after the last
-/// task has been started, however large it was.
+/// Ended tasks whose wait status is remembered, enough for those of the largest spawn.
 ///
 /// * Filled by: all tasks and hosts of the machine
 /// * Setting: none, a host has no more tasks at a time
@@ -24,59 +24,62 @@ pub const TASKS_MAX: usize = SLOT_MASK as usize;
 /// * Test: `how_a_task_ended_is_remembered_for_a_while`
 pub const ENDED_MAX: usize = SLOT_MASK as usize;
 
-/// How a task came to be.
+/// How a task was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// It said hello.
-    Own,
+    /// It was started by hand and enrolled.
+    Arrived,
     /// This daemon started its process.
     Spawned,
     /// That tasker started it.
     Tasker(Tid),
 }
 
-/// How a task stands to the daemon.
+/// The state of a task's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Started, but has not said hello. Frames for it are kept.
+    /// Started, but not enrolled. Frames for it are queued.
     Expected,
-    /// Has said hello.
+    /// Enrolled.
     Connected,
-    /// Has said goodbye; its process goes on.
+    /// Disconnected; its process goes on.
     Left,
 }
 
+/// A task of this host.
 pub(super) struct Task {
     pub origin: Origin,
     pub state: State,
-    /// The process to send signals to, or 0.
+    /// The process to which signals are sent, or 0.
     pub process: i32,
-    /// The process that this daemon started, as long as it lives, else 0.
+    /// The process that this daemon started, while it lives; else 0.
     pub started: i32,
     pub cookie: u32,
-    /// 0 for none, or a code.
+    /// The tid of its parent, 0 for none, or a code.
     pub parent: i32,
     pub name: Vec<u8>,
-    pub own: TraceSettings,
-    /// Those to whom it was introduced.
+    /// Where its traces and output go.
+    pub trace_settings: TraceSettings,
+    /// The tasks to which it was introduced.
     pub peers: BTreeSet<Tid>,
     /// The spawn that made it.
     pub spawn: Option<SpawnId>,
     /// A line of output that has not ended yet.
     pub line: Vec<u8>,
-    /// The resource manager at its enrolment.
+    /// The resource manager at its enrolment, which decides its requests.
     pub manager: Tid,
-    /// Whether it has asked the master of another host something.
+    /// Whether it has asked the master on another host something.
     pub known_to_master: bool,
     /// Whether it was started as the leader of a process group.
     pub leads: bool,
-    /// Whether its standard input takes what comes by requests; whose is on its way.
+    /// Whether its standard input accepts data by requests.
     pub has_input: bool,
+    /// The request whose data are being written: task and wait id.
     pub input_of: Option<(Tid, u32)>,
 }
 
 impl Task {
-    pub fn new(origin: Origin, parent: i32, name: Vec<u8>, own: TraceSettings) -> Task {
+    pub fn new(origin: Origin, parent: i32, name: Vec<u8>, trace_settings: TraceSettings) -> Task {
         Task {
             origin,
             state: State::Expected,
@@ -85,7 +88,7 @@ impl Task {
             cookie: 0,
             parent,
             name,
-            own,
+            trace_settings,
             peers: BTreeSet::new(),
             spawn: None,
             line: Vec::new(),
@@ -101,12 +104,15 @@ impl Task {
 /// The tasks of this host.
 pub(super) struct TaskTable {
     host: Tid,
+    /// The local part of the tid assigned last.
     last: u32,
     tasks: BTreeMap<Tid, Task>,
+    /// The slots of the port table in use.
     slots: HashSet<u32>,
+    /// Expected tasks by cookie.
     cookies: HashMap<u32, Tid>,
     last_cookie: u32,
-    /// How the last tasks ended, and in what order.
+    /// The wait statuses of ended tasks, and the order in which they ended.
     statuses: HashMap<Tid, i32>,
     ended: VecDeque<Tid>,
 }
@@ -142,23 +148,23 @@ impl TaskTable {
     pub fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.slots.is_empty() && self.cookies.is_empty()
     }
-    /// Whether the task has said hello and not goodbye.
+    /// Tells whether the task is enrolled.
     pub fn is_connected(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state == State::Connected)
     }
-    /// Whether frames reach the task, now or when it enrols.
+    /// Tells whether frames reach the task, now or once it enrols.
     pub fn takes_frames(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state != State::Left)
     }
 
-    /// Adds a task; returns its number: the next one whose slot is free.
+    /// Adds a task; returns its tid: the next one whose slot is free.
     pub fn add(&mut self, task: Task) -> Option<Tid> {
         if self.slots.len() >= TASKS_MAX {
             return None;
         }
         loop {
             self.last = self.last % LOCAL_MASK + 1;
-            // Slot 0 means nobody in the port table.
+            // Slot 0 means "no task" in the port table.
             if self.last & SLOT_MASK != 0 && self.slots.insert(self.last & SLOT_MASK) {
                 let tid = Tid(self.host.0 | self.last);
                 self.forget_status(tid);
@@ -168,7 +174,7 @@ impl TaskTable {
         }
     }
 
-    /// Makes a place for a task that is about to be started. It claims the place by the cookie, which is returned.
+    /// Adds a task that is about to be started. The task claims its entry by the returned cookie.
     pub fn add_expected(&mut self, mut task: Task) -> Option<(Tid, u32)> {
         let cookie = self.new_cookie();
         task.cookie = cookie;
@@ -177,7 +183,7 @@ impl TaskTable {
         Some((tid, cookie))
     }
 
-    /// The task that is expected with that cookie, once.
+    /// Takes the task that is expected with that cookie.
     pub fn claim(&mut self, cookie: u32) -> Option<Tid> {
         self.cookies.remove(&cookie)
     }
@@ -189,6 +195,7 @@ impl TaskTable {
         Some(task)
     }
 
+    /// Returns a cookie that no expected task has.
     fn new_cookie(&mut self) -> u32 {
         loop {
             self.last_cookie = (self.last_cookie + 1) % COOKIES;
@@ -199,25 +206,25 @@ impl TaskTable {
         }
     }
 
-    /// How that task ended, if it is remembered.
+    /// Returns the wait status of an ended task, if it is remembered.
     pub fn ended_with(&self, tid: Tid) -> Option<i32> {
         self.statuses.get(&tid).copied()
     }
 
-    /// How a task ended that this daemon started; 0 for others.
+    /// Returns the wait status of an ended task that a daemon or tasker started; 0 for others.
     pub fn status_of(&self, tid: Tid) -> i32 {
-        let own = self.get(tid).is_some_and(|task| task.origin == Origin::Own);
-        self.statuses.get(&tid).copied().filter(|_| !own).unwrap_or(0)
+        let arrived = self.get(tid).is_some_and(|task| task.origin == Origin::Arrived);
+        self.statuses.get(&tid).copied().filter(|_| !arrived).unwrap_or(0)
     }
 
-    /// The number comes around again: how the task of that number ended before is of no interest.
+    /// Forgets the status of an earlier task with the same tid.
     fn forget_status(&mut self, tid: Tid) {
         if self.statuses.remove(&tid).is_some() {
             self.ended.retain(|ended| *ended != tid);
         }
     }
 
-    /// Remembers how a task ended, in the place of the oldest one if there are many.
+    /// Remembers the wait status of a task; drops the oldest if there are too many.
     pub fn remember(&mut self, tid: Tid, status: i32) {
         if self.statuses.insert(tid, status).is_some() {
             return;
@@ -241,7 +248,7 @@ mod tests {
         tasks.remember(tid, 7);
         tasks.remove(tid);
         assert_eq!(tasks.status_of(tid), 7);
-        // After all the others.
+        // As if all other numbers had been assigned.
         tasks.last = LOCAL_MASK;
         assert_eq!(tasks.add(task()), Some(tid));
         assert_eq!(tasks.status_of(tid), 0);

@@ -1,8 +1,8 @@
-//! The life of the tasks of this host: enrolment, introductions, goodbye, death, and who waits for it.
+//! The life of the tasks of this host: enrolment, introductions, goodbye, death, and requests that wait for it.
 use super::action::{Action, Connection};
 use super::core::{Core, SubMachine};
 use super::event::Event;
-use super::index::Index;
+use super::index::PairIndex;
 use super::task_table::{Origin, State, Task};
 use crate::codes::{Code, SM_TASKX, TASK_CONNECTED, TASK_FORKED};
 use crate::encoding::Writer;
@@ -11,13 +11,13 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::BTreeMap;
 
-/// Who waits for the ends of tasks of this host.
+/// Requests that wait for the end of a task of this host.
 #[derive(Default)]
 pub(super) struct Tasks {
-    /// By the task that is to end: task and number of the request.
-    waiting: BTreeMap<Tid, Vec<(Tid, u32)>>,
-    /// The tasks for whose end each one waits.
-    waiters: Index<Tid, Tid>,
+    /// By the task that is to end: the task that asked, and its wait id.
+    exit_waiters: BTreeMap<Tid, Vec<(Tid, u32)>>,
+    /// The tasks for whose end each task waits.
+    awaited: PairIndex<Tid, Tid>,
 }
 
 impl SubMachine for Tasks {
@@ -25,7 +25,7 @@ impl SubMachine for Tasks {
         "exit statuses"
     }
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.waiters.is_empty()
+        self.exit_waiters.is_empty() && self.awaited.is_empty()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
@@ -41,8 +41,8 @@ impl SubMachine for Tasks {
                 core.push(Action::Forget { tid: *tid });
             }
             Event::HostGone(host) => {
-                for (asker, of) in self.waiters.take_host(*host) {
-                    self.waits_not_for(asker, of);
+                for (asker, of) in self.awaited.take_host(*host) {
+                    self.remove_waiter(asker, of);
                 }
             }
             Event::TaskerGone(tasker) => {
@@ -55,14 +55,14 @@ impl SubMachine for Tasks {
     }
 }
 
-/// Makes a place for a task that is about to be started. It claims the place by the cookie, which is returned.
+/// Adds a task that is about to be started. The task claims its entry by the returned cookie.
 pub(super) fn expect(core: &mut Core, task: Task) -> Option<(Tid, u32)> {
     let (tid, cookie) = core.tasks.add_expected(task)?;
     core.push(Action::Born { tid });
     Some((tid, cookie))
 }
 
-/// Takes a task in, or refuses it.
+/// Enrols a task, or refuses it.
 pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hello: &Hello) {
     let refusal = match hello.version {
         proto::VERSION if core.halting => Some(Code::SysErr),
@@ -79,24 +79,25 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
     let manager = core.roles.manager.unwrap_or(Tid::NONE);
     let task = core.tasks.get_mut(tid).expect("found or made just now");
     task.state = State::Connected;
-    // A number that the task says itself may be another process's here.
+    // The process id that a task states may be that of another process here.
     task.process = process.max(0);
     task.manager = manager;
     let welcome = Welcome {
         tid,
         parent: task.parent,
         dsig: core.settings.host.dsig,
-        own: task.own.clone(),
+        own: task.trace_settings.clone(),
         resource_manager: manager,
     };
     core.push(Action::Welcome { connection, tid, welcome });
     core.raise(Event::TaskEnrolled { tid, arrived: claimed.is_none() });
 }
 
+/// Adds a task that no daemon has started.
 fn add_own_task(core: &mut Core, hello: &Hello) -> Option<Tid> {
-    let mut own = TraceSettings::default();
-    core.roles.settle(&mut own);
-    let tid = core.tasks.add(Task::new(Origin::Own, 0, hello.name.to_vec(), own))?;
+    let mut settings = TraceSettings::default();
+    core.roles.settle(&mut settings);
+    let tid = core.tasks.add(Task::new(Origin::Arrived, 0, hello.name.to_vec(), settings))?;
     core.push(Action::Born { tid });
     Some(tid)
 }
@@ -117,7 +118,7 @@ pub(super) fn connect(core: &mut Core, from: Tid, to: Tid) -> Result<Reply, Code
     Ok(Reply::Done)
 }
 
-/// Two tasks could not be introduced: it may be tried again.
+/// Forgets a failed introduction, so that it may be tried again.
 pub(super) fn not_introduced(core: &mut Core, one: Tid, other: Tid) {
     for (tid, peer) in [(one, other), (other, one)] {
         if let Some(task) = core.tasks.get_mut(tid) {
@@ -126,12 +127,12 @@ pub(super) fn not_introduced(core: &mut Core, one: Tid, other: Tid) {
     }
 }
 
-/// The task has no connection any more, or says that it is about to have none.
+/// Handles a task that has lost its connection, or announces its end.
 pub(super) fn leave(core: &mut Core, tid: Tid) {
     let tasker = core.roles.tasker;
     let Some(task) = core.tasks.get_mut(tid).filter(|task| task.state == State::Connected) else { return };
     let stays = match task.origin {
-        Origin::Own => false,
+        Origin::Arrived => false,
         Origin::Spawned => task.started != 0,
         Origin::Tasker(of) => tasker == Some(of),
     };
@@ -158,7 +159,7 @@ fn detach(core: &mut Core, tid: Tid) {
     core.raise(Event::TaskLeft { tid, spawn, peers });
 }
 
-/// The task is no more.
+/// Removes a task that has ended.
 fn end(core: &mut Core, tid: Tid) {
     detach(core, tid);
     let Some(task) = core.tasks.remove(tid) else { return };
@@ -166,14 +167,14 @@ fn end(core: &mut Core, tid: Tid) {
     core.raise(Event::TaskGone { tid, task: Box::new(task) });
 }
 
-/// Tells the master that a task for which it keeps something has left, or ended.
+/// Tells the master that a task with state there has left PVM, or has ended.
 fn tell_master_left(core: &mut Core, tid: Tid, known_to_master: bool, ended: bool) {
     if known_to_master && !core.is_master() {
         core.send_master(Frame::Left { tid, ended });
     }
 }
 
-/// Takes the place of a task away that never came to be: no notify, no output.
+/// Removes a task that could not be started: no notify, no output.
 pub(super) fn discard(core: &mut Core, tid: Tid) {
     detach(core, tid);
     if core.tasks.remove(tid).is_some() {
@@ -181,6 +182,7 @@ pub(super) fn discard(core: &mut Core, tid: Tid) {
     }
 }
 
+/// Answers `pvm_pstat`.
 pub(super) fn status(core: &Core, tid: Tid) -> Result<Reply, Code> {
     match (tid.is_task(), core.tasks.exists(tid)) {
         (false, _) => Err(Code::BadParam),
@@ -189,7 +191,7 @@ pub(super) fn status(core: &Core, tid: Tid) -> Result<Reply, Code> {
     }
 }
 
-/// Lists the tasks of this host, or that one of it.
+/// Lists the tasks of this host, or one of them.
 pub(super) fn list(core: &Core, place: Tid) -> Result<Reply, Code> {
     match place.host() == core.own_host() {
         true => Ok(Reply::Tasks(infos(core, place))),
@@ -197,14 +199,15 @@ pub(super) fn list(core: &Core, place: Tid) -> Result<Reply, Code> {
     }
 }
 
-/// What `pvm_tasks` says of the tasks of this host, or of that one of it.
+/// Returns what `pvm_tasks` reports of the tasks of this host, or of one of them.
 pub(super) fn infos(core: &Core, place: Tid) -> Vec<TaskInfo> {
     let list = core.tasks.iter().filter(|(tid, _)| place.is_host() || place == *tid);
     list.map(|(tid, task)| info(core, tid, task)).collect()
 }
 
+/// Returns what `pvm_tasks` reports of a task.
 fn info(core: &Core, tid: Tid, task: &Task) -> TaskInfo {
-    let forked = if task.origin == Origin::Own { 0 } else { TASK_FORKED };
+    let forked = if task.origin == Origin::Arrived { 0 } else { TASK_FORKED };
     let connected = if task.state == State::Connected { TASK_CONNECTED } else { 0 };
     TaskInfo {
         tid,
@@ -213,11 +216,11 @@ fn info(core: &Core, tid: Tid, task: &Task) -> TaskInfo {
         flags: forked | connected | core.roles.flags(tid),
         name: ByteBuf::from(task.name.clone()),
         pid: task.process,
-        output: (task.own.output_tid, task.own.output_ctx, task.own.output_tag),
+        output: (task.trace_settings.output_tid, task.trace_settings.output_ctx, task.trace_settings.output_tag),
     }
 }
 
-/// Something for the standard input of a task.
+/// Writes data to the standard input of a task.
 pub(super) fn input(core: &mut Core, from: Tid, wait: u32, tid: Tid, data: ByteBuf) {
     let lost = tid.host() != core.own_host();
     let Some(task) = core.tasks.get_mut(tid).filter(|task| task.has_input) else {
@@ -234,7 +237,7 @@ pub(super) fn input(core: &mut Core, from: Tid, wait: u32, tid: Tid, data: ByteB
     core.push(Action::Input { tid, data });
 }
 
-/// The standard input of the task has taken all of [`Action::Input`], or takes no more.
+/// Answers a request to write to the standard input of a task: the data are written, or the input is closed.
 pub(super) fn input_taken(core: &mut Core, tid: Tid, taken: bool) {
     let Some(task) = core.tasks.get_mut(tid) else { return };
     task.has_input &= taken;
@@ -243,7 +246,7 @@ pub(super) fn input_taken(core: &mut Core, tid: Tid, taken: bool) {
     }
 }
 
-/// The task is that process from now on; 0 for one that is not known.
+/// Records the process id of a task; 0 if it is unknown.
 pub(super) fn process_changed(core: &mut Core, tid: Tid, process: i32) {
     if let Some(task) = core.tasks.get_mut(tid).filter(|task| task.state == State::Connected) {
         task.process = process;
@@ -251,13 +254,13 @@ pub(super) fn process_changed(core: &mut Core, tid: Tid, process: i32) {
 }
 
 impl Tasks {
-    /// A process that this daemon or a tasker started has ended, with that wait status.
+    /// Handles the end of a process that this daemon or a tasker started, with its wait status.
     pub fn process_ended(&mut self, core: &mut Core, tid: Tid, status: i32) {
         let Some(task) = core.tasks.get_mut(tid) else { return };
         let another = task.state == State::Connected && task.process != task.started;
         task.started = 0;
         if another {
-            // Whoever started it has said what there is to say of it: the rest is seen here.
+            // What its starter had to report is reported: this daemon notices the rest.
             task.origin = Origin::Spawned;
         }
         core.tasks.remember(tid, status);
@@ -265,7 +268,7 @@ impl Tasks {
             let body = Writer::new().int(tid.0 as i32).int(status).int(0).int(0).int(0).int(0);
             core.tell(manager, 0, SM_TASKX, 0, body.finish());
         }
-        // A script whose program is the task may end before it.
+        // A script that started the task may end before it.
         match another {
             true => self.answer_exit_status(core, tid),
             false => end(core, tid),
@@ -279,37 +282,39 @@ impl Tasks {
         }
         match core.tasks.get(tid) {
             _ if tid.host() != core.own_host() => core.reply(from, wait, Err(Code::HostFail)),
-            Some(task) if task.origin != Origin::Own => {
-                self.waiters.insert(from, tid);
-                self.waiting.entry(tid).or_default().push((from, wait));
+            Some(task) if task.origin != Origin::Arrived => {
+                self.awaited.insert(from, tid);
+                self.exit_waiters.entry(tid).or_default().push((from, wait));
             }
             _ => core.reply(from, wait, Err(Code::NoTask)),
         }
     }
 
+    /// Answers all requests that wait for the end of a task.
     fn answer_exit_status(&mut self, core: &mut Core, tid: Tid) {
         for (asker, wait) in self.take_waiting(tid) {
             self.exit_status(core, asker, wait, tid);
         }
     }
 
-    /// The task waits no more.
+    /// Drops all requests of a task.
     fn stop_waiting(&mut self, asker: Tid) {
-        for of in self.waiters.take(asker) {
-            self.waits_not_for(asker, of);
+        for of in self.awaited.take(asker) {
+            self.remove_waiter(asker, of);
         }
     }
-    fn waits_not_for(&mut self, asker: Tid, of: Tid) {
-        let Some(waiting) = self.waiting.get_mut(&of) else { return };
+    /// Drops the requests of one task for the end of another.
+    fn remove_waiter(&mut self, asker: Tid, of: Tid) {
+        let Some(waiting) = self.exit_waiters.get_mut(&of) else { return };
         waiting.retain(|(other, _)| *other != asker);
         if waiting.is_empty() {
-            self.waiting.remove(&of);
+            self.exit_waiters.remove(&of);
         }
     }
-    /// Returns who waits for how that task ends; they do not any more.
+    /// Takes the requests that wait for the end of a task.
     fn take_waiting(&mut self, of: Tid) -> Vec<(Tid, u32)> {
-        let waiting = self.waiting.remove(&of).unwrap_or_default();
-        waiting.iter().for_each(|(asker, _)| _ = self.waiters.remove(*asker, of));
+        let waiting = self.exit_waiters.remove(&of).unwrap_or_default();
+        waiting.iter().for_each(|(asker, _)| _ = self.awaited.remove(*asker, of));
         waiting
     }
 }

@@ -1,28 +1,28 @@
-//! The trace events that daemons tell of (contract 2.12).
+//! Trace events that daemons generate (contract 2.12).
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event;
-use super::index::{Index, tids_of};
+use super::index::{PairIndex, tids_of};
 use crate::events::Event;
 use crate::proto::TraceSettings;
 use crate::tid::Tid;
 use crate::trace::{Described, Moment, Record, Stamp, Value};
 use std::collections::BTreeMap;
 
-/// In place of parent and flags of a task that came by itself.
+/// Stands for parent and flags of a task that was started by hand.
 const CAME_BY_ITSELF: i32 = -1;
-/// Its name.
+/// Stands for the name of such a task.
 const NO_NAME: &[u8] = b"-";
 
-/// What is known of traces.
+/// Which events have been described to which collectors.
 #[derive(Default)]
 pub(super) struct Traces {
-    /// What has been described, to whom.
+    /// What has been described to each collector.
     collectors: BTreeMap<Tid, Described>,
-    /// Of which tasks of this host each collector of another host has heard, and the same from the
-    /// other side. When none of them is left the collector is forgotten: nobody would tell of its end.
-    heard_of: Index<Tid, Tid>,
-    heard_by: Index<Tid, Tid>,
+    /// For each collector on another host, the tasks of this host whose events it got; and the reverse. When none of
+    /// these tasks is left the collector is forgotten, since its own end would not be reported here.
+    heard_of: PairIndex<Tid, Tid>,
+    heard_by: PairIndex<Tid, Tid>,
 }
 
 impl SubMachine for Traces {
@@ -37,7 +37,7 @@ impl SubMachine for Traces {
             event::Event::TaskEnrolled { tid, arrived: true } => self.arrived(core, *tid),
             event::Event::TaskGone { tid, task } => {
                 let status = core.tasks.status_of(*tid);
-                self.ended(core, *tid, &task.own, status);
+                self.ended(core, *tid, &task.trace_settings, status);
                 self.forget(*tid);
             }
             event::Event::HostGone(host) => self.forget_host(*host),
@@ -47,7 +47,7 @@ impl SubMachine for Traces {
 }
 
 impl Traces {
-    /// The task is gone: its number will be another's.
+    /// Forgets a task that has ended.
     fn forget(&mut self, tid: Tid) {
         self.forget_collector(tid);
         for collector in self.heard_by.take(tid) {
@@ -58,8 +58,8 @@ impl Traces {
         }
     }
 
-    /// A collector is told of an event, as one of another host of an event of that task. Returns whether it has to be
-    /// told what data there are, and what this event's are.
+    /// Records that a collector gets an event; `of` is the task of this host by which a collector on another host is
+    /// remembered. Returns whether the list of data, and this event, must be described first.
     fn introduce(&mut self, collector: Tid, event: Event, of: Option<Tid>) -> (bool, bool) {
         let introduce = !self.collectors.contains_key(&collector);
         if let Some(tid) = of {
@@ -69,6 +69,7 @@ impl Traces {
         (introduce, self.collectors.entry(collector).or_default().first(event, Moment::Once))
     }
 
+    /// Forgets a collector.
     fn forget_collector(&mut self, collector: Tid) {
         self.collectors.remove(&collector);
         for tid in self.heard_of.take(collector) {
@@ -76,7 +77,7 @@ impl Traces {
         }
     }
 
-    /// All tasks of that host are gone.
+    /// Forgets the collectors on a lost host.
     fn forget_host(&mut self, host: Tid) {
         let gone: Vec<Tid> = self.collectors.range(tids_of(host)).map(|(tid, _)| *tid).collect();
         gone.into_iter().for_each(|collector| self.forget_collector(collector));
@@ -84,11 +85,12 @@ impl Traces {
 }
 
 impl Traces {
+    /// Sends an event of a task of this host to its collector.
     fn trace(&mut self, core: &mut Core, to: &TraceSettings, event: Event, tid: Tid, values: Vec<Value>) {
         self.trace_of(core, to, event, tid, Some(tid), values);
     }
 
-    /// Tells of an event of one task. `here` is a task of this host that has a part in it, if one lives.
+    /// Sends an event of one task to its collector. `here` is a living task of this host with a part in it, if any.
     fn trace_of(
         &mut self,
         core: &mut Core,
@@ -99,13 +101,13 @@ impl Traces {
         values: Vec<Value>,
     ) {
         let collector = Tid(to.trace_tid as u32);
-        if !collector.is_task() || !core.may_take(collector) {
+        if !collector.is_task() || !core.can_receive(collector) {
             return;
         }
         let (introduce, describe) = match (collector.host() == core.own_host(), here) {
             (true, _) => self.introduce(collector, event, None),
             (false, Some(here)) => self.introduce(collector, event, Some(here)),
-            // Neither's end would be heard of here.
+            // Neither the collector's nor the task's end would be reported here.
             (false, None) => (true, true),
         };
         let record = Record { event, moment: Moment::Once, stamp: Stamp::default(), tid, values };
@@ -113,40 +115,43 @@ impl Traces {
         core.push(Action::Trace { to: collector, ctx, tag, record, describe, introduce });
     }
 
-    /// A task was started here.
+    /// Traces that a task was started here.
     pub fn started(&mut self, core: &mut Core, tid: Tid, flags: i32) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
-        self.trace(core, &own, Event::Newtask, tid, vec![parent, Value::Int(flags), name]);
+        let (settings, parent, name) =
+            (task.trace_settings.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
+        self.trace(core, &settings, Event::Newtask, tid, vec![parent, Value::Int(flags), name]);
     }
 
-    /// A task of this host has had one started, here or elsewhere. `wanted` is where it wants the traces.
+    /// Traces that a task of this host has had another one started, here or elsewhere. `wanted` says where the traces
+    /// go.
     pub fn spawned(&mut self, core: &mut Core, tid: Tid, parent: i32, wanted: &TraceSettings) {
         let here = Some(Tid(parent as u32)).filter(|parent| core.tasks.exists(*parent));
         self.trace_of(core, wanted, Event::Spntask, tid, here, vec![Value::Int(parent)]);
     }
 
-    /// A task came by itself.
+    /// Traces that a task started by hand has enrolled.
     fn arrived(&mut self, core: &mut Core, tid: Tid) {
-        let Some(own) = core.tasks.get(tid).map(|task| task.own.clone()) else { return };
+        let Some(settings) = core.tasks.get(tid).map(|task| task.trace_settings.clone()) else { return };
         let unknown = Value::Int(CAME_BY_ITSELF);
         let values = vec![unknown.clone(), unknown, Value::Text(NO_NAME.to_vec())];
-        self.trace(core, &own, Event::Newtask, tid, values);
+        self.trace(core, &settings, Event::Newtask, tid, values);
     }
 
-    /// `status` as of `waitpid`.
-    fn ended(&mut self, core: &mut Core, tid: Tid, own: &TraceSettings, status: i32) {
-        // How much time it took, the daemon does not know.
+    /// Traces that a task has ended; `status` as of `waitpid`.
+    fn ended(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, status: i32) {
+        // The daemon does not know its CPU times.
         let values = [status, 0, 0, 0, 0].map(Value::Int).to_vec();
-        self.trace(core, own, Event::Endtask, tid, values);
+        self.trace(core, settings, Event::Endtask, tid, values);
     }
 
-    /// A task that has traced as in `before` traces to somebody else from now on.
-    pub fn moved(&mut self, core: &mut Core, tid: Tid, before: &TraceSettings) {
+    /// Traces the move of a task from the collector in `before` to its present one.
+    pub fn collector_changed(&mut self, core: &mut Core, tid: Tid, before: &TraceSettings) {
         self.ended(core, tid, before, 0);
         let Some(task) = core.tasks.get(tid) else { return };
-        let (own, parent, name) = (task.own.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
-        self.trace(core, &own, Event::Spntask, tid, vec![parent.clone()]);
-        self.trace(core, &own, Event::Newtask, tid, vec![parent, Value::Int(0), name]);
+        let (settings, parent, name) =
+            (task.trace_settings.clone(), Value::Int(task.parent), Value::Text(task.name.clone()));
+        self.trace(core, &settings, Event::Spntask, tid, vec![parent.clone()]);
+        self.trace(core, &settings, Event::Newtask, tid, vec![parent, Value::Int(0), name]);
     }
 }

@@ -1,11 +1,10 @@
-//! Barriers of a group whose members live on more than one host: they arrive by their daemons at the
-//! master's.
+//! Barriers of a group with members on several hosts: they arrive at the master, by their daemons.
 //!
-//! While all members live on one host they meet in its memory, without the daemon. When one of
-//! another host joins, the arrivals are taken out of that memory, and those who have arrived there
-//! stay and are released by an order. Whoever comes meanwhile waits at the master until it has them.
-//! When the rest lives on one host again and nobody waits, that host's memory serves again. An
-//! arrival that comes by the daemon although the memory serves has it taken once more.
+//! While all members live on one host they synchronize in its page, without the daemon. When a member joins from
+//! another host, the arrivals are taken out of that page; the members that have arrived there stay and are released
+//! by an order of the master. Members that arrive meanwhile wait at the master until it has those arrivals. When the
+//! members left live on one host again and none waits, that host's page is used again. An arrival by the daemon at a
+//! group that uses a page makes the master take the arrivals out of the page once more.
 use super::barrier::Verdict;
 use super::group::Group;
 use super::{ALL_MEMBERS, Groups};
@@ -19,73 +18,82 @@ use crate::wire::{Frame, GroupChange};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// After this time members whose arrival could not be told from one that was about to be have
-/// arrived, or they would have come by the daemon.
-const DOUBT: Duration = Duration::from_secs(1);
+/// After this time, members whose arrival in the page is uncertain count as arrived: otherwise they would have
+/// arrived by their daemon.
+const MAYBE_ARRIVED_WAIT: Duration = Duration::from_secs(1);
 
-/// Where members meet.
+/// Where the members of a group arrive at a barrier.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// There are none.
+enum MeetingPlace {
+    /// There are no members.
     #[default]
     Nowhere,
-    /// In the memory of that host.
-    At(Tid),
-    /// Here, as soon as that host has told who had arrived there.
+    /// In the page of that host.
+    PageOf(Tid),
+    /// At the master, as soon as that host has sent the arrivals in its page.
     Moving(Tid),
-    Here,
+    /// At the master.
+    Master,
 }
 
-/// One who arrives: task, request, count.
+/// An arrival by the daemon: task, wait id, count.
 type Arrival = (Tid, u32, i32);
 
-struct Pending {
+/// A barrier at the master at which members have arrived.
+struct PendingBarrier {
     need: u32,
     arrived: u32,
-    here: BTreeSet<Tid>,
-    doubtful: BTreeSet<Tid>,
-    doubt_ends: Time,
-    /// Whom to answer.
-    waiting: Vec<(Tid, u32)>,
-    /// In whose memory others wait.
-    carried: Option<Tid>,
+    /// The members that have arrived, including those in the page of `page_host`.
+    members: BTreeSet<Tid>,
+    /// Members that had perhaps arrived in the page when it was taken out of use.
+    maybe_arrived: BTreeSet<Tid>,
+    /// When these members count as arrived.
+    maybe_until: Time,
+    /// Arrivals by the daemon: task and wait id.
+    to_answer: Vec<(Tid, u32)>,
+    /// The host in whose page other members wait for the release.
+    page_host: Option<Tid>,
 }
 
-/// Where the members of a group meet, and who has arrived here.
+/// Where the members of a group arrive, and the arrivals at the master.
 #[derive(Default)]
 pub(super) struct Arrivals {
-    place: Place,
+    place: MeetingPlace,
+    /// Counts the barriers at the master.
     generation: u32,
-    pending: Option<Pending>,
+    pending: Option<PendingBarrier>,
+    /// Arrivals that wait for those of a page.
     queue: VecDeque<Arrival>,
 }
 
 impl Arrivals {
+    /// Tells whether members arrive in the page of that host.
     pub fn is_at(&self, host: Tid) -> bool {
-        self.place == Place::At(host)
+        self.place == MeetingPlace::PageOf(host)
     }
+    /// Tells whether no member waits at the master.
     fn is_quiet(&self) -> bool {
         self.pending.is_none() && self.queue.is_empty()
     }
-    /// How many must arrive here, and who has, for the group server.
+    /// Returns the need of the barrier and the members at it, for the group server.
     pub fn waiting(&self) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
         let need = u16::try_from(pending.need).unwrap_or(u16::MAX);
-        Some(Waiting { need, tids: pending.here.iter().copied().collect() })
+        Some(Waiting { need, tids: pending.members.iter().copied().collect() })
     }
-    /// The other host in whose memory members meet.
+    /// Returns the other host in whose page members arrive.
     pub fn elsewhere(&self, own: Tid) -> Option<Tid> {
         match self.place {
-            Place::At(host) | Place::Moving(host) if host != own => Some(host),
+            MeetingPlace::PageOf(host) | MeetingPlace::Moving(host) if host != own => Some(host),
             _ => None,
         }
     }
 }
 
 impl Group {
-    /// Nothing where members do not meet here: it is for another to judge.
-    fn barrier_here(&self, now: Time) -> Option<Barrier> {
-        if self.arrivals.place != Place::Here {
+    /// Returns the barrier if members arrive at the master; otherwise another host judges it.
+    fn barrier_at_master(&self, now: Time) -> Option<Barrier> {
+        if self.arrivals.place != MeetingPlace::Master {
             return None;
         }
         let generation = self.arrivals.generation;
@@ -93,11 +101,11 @@ impl Group {
             let absent = self.size() as u32;
             return Some(Barrier { generation, need: 0, arrived: 0, absent, arriving: 0 });
         };
-        let in_doubt = |tid: &Tid| now < pending.doubt_ends && pending.doubtful.contains(tid);
+        let is_uncertain = |tid: &Tid| now < pending.maybe_until && pending.maybe_arrived.contains(tid);
         let (mut absent, mut arriving) = (0, 0);
-        for (_, tid) in self.members().filter(|(_, tid)| !pending.here.contains(tid)) {
-            match pending.doubtful.contains(&tid) {
-                true if in_doubt(&tid) => arriving += 1,
+        for (_, tid) in self.members().filter(|(_, tid)| !pending.members.contains(tid)) {
+            match pending.maybe_arrived.contains(&tid) {
+                true if is_uncertain(&tid) => arriving += 1,
                 true => {}
                 false => absent += 1,
             }
@@ -109,95 +117,98 @@ impl Group {
 }
 
 impl Groups {
-    /// Where members meet after the membership has changed, or when nobody waits any more.
-    pub fn choose_place(&mut self, core: &mut Core, id: u64) {
+    /// Chooses where members arrive, after the membership has changed or the last member at a barrier has been
+    /// released.
+    pub(super) fn choose_place(&mut self, core: &mut Core, id: u64) {
         let own = core.own_host();
         let Some(group) = self.by_id(id).filter(|group| group.size() > 0) else { return };
         let only = group.only_host();
         let arrivals = &mut group.arrivals;
         match (arrivals.place, only) {
-            (Place::Nowhere, Some(host)) => {
-                group.arrivals.place = Place::At(host);
+            (MeetingPlace::Nowhere, Some(host)) => {
+                group.arrivals.place = MeetingPlace::PageOf(host);
                 group.replica.meets_here = host == own;
             }
-            (Place::At(host), only) if only != Some(host) => self.move_here(core, id, host),
-            (Place::Here, Some(host)) if arrivals.is_quiet() => {
-                arrivals.place = Place::At(host);
+            (MeetingPlace::PageOf(host), only) if only != Some(host) => self.move_to_master(core, id, host),
+            (MeetingPlace::Master, Some(host)) if arrivals.is_quiet() => {
+                arrivals.place = MeetingPlace::PageOf(host);
                 self.order_group(core, host, id, GroupChange::Give);
             }
             _ => {}
         }
     }
 
-    fn move_here(&mut self, core: &mut Core, id: u64, from: Tid) {
+    /// Has the arrivals in a host's page moved to the master.
+    fn move_to_master(&mut self, core: &mut Core, id: u64, from: Tid) {
         if let Some(group) = self.by_id(id) {
-            group.arrivals.place = Place::Moving(from);
-            group.shortage.place_changes();
+            group.arrivals.place = MeetingPlace::Moving(from);
+            group.shortage.place_changed();
             self.order_group(core, from, id, GroupChange::Take);
         }
     }
 
-    /// What had arrived in the memory of this host.
-    pub fn taken(&mut self, core: &mut Core, group: u64, taken: Taken) {
+    /// Handles the arrivals that were taken out of this host's page.
+    pub fn arrivals_taken(&mut self, core: &mut Core, group: u64, taken: Taken) {
         let own = core.own_host();
         let Some(found) = self.by_id(group) else { return };
-        // Fresh memory that is not to be used tells, too.
-        if !std::mem::take(&mut found.replica.is_awaited) {
+        // A new page that is not to be used reports arrivals, too.
+        if !std::mem::take(&mut found.replica.take_ordered) {
             return;
         }
         match core.is_master() {
-            true => self.moved(core, own, group, taken),
+            true => self.arrivals_moved(core, own, group, taken),
             false => core.send_master(Frame::GroupTaken { id: group, taken }),
         }
     }
 
-    /// A host has told who had arrived in its memory: now members meet here.
-    pub fn moved(&mut self, core: &mut Core, from: Tid, id: u64, taken: Taken) {
-        let doubt_ends = core.now + DOUBT;
+    /// Handles the arrivals that a host has taken out of its page: from now on members arrive at the master.
+    pub fn arrivals_moved(&mut self, core: &mut Core, from: Tid, id: u64, taken: Taken) {
+        let maybe_until = core.now + MAYBE_ARRIVED_WAIT;
         let Some(group) = self.by_id(id) else { return };
         let arrivals = &mut group.arrivals;
-        if arrivals.place != Place::Moving(from) {
+        if arrivals.place != MeetingPlace::Moving(from) {
             return;
         }
-        arrivals.place = Place::Here;
+        arrivals.place = MeetingPlace::Master;
         if taken.need > 0 {
             let Taken { need, arrived, here, doubtful } = taken;
-            arrivals.pending = Some(Pending {
+            arrivals.pending = Some(PendingBarrier {
                 need: need.into(),
                 arrived: arrived.into(),
-                here: here.into_iter().collect(),
-                doubtful: doubtful.into_iter().collect(),
-                doubt_ends,
-                waiting: Vec::new(),
-                carried: Some(from),
+                members: here.into_iter().collect(),
+                maybe_arrived: doubtful.into_iter().collect(),
+                maybe_until,
+                to_answer: Vec::new(),
+                page_host: Some(from),
             });
         }
         for arrival in std::mem::take(&mut arrivals.queue) {
-            self.arrive_here(core, id, arrival);
+            self.arrive_at_master(core, id, arrival);
         }
-        self.look_at_barrier(core, id);
+        self.examine_barrier(core, id);
         self.choose_place(core, id);
     }
 
-    /// A member arrives by its daemon.
+    /// Handles a member that arrives by its daemon.
     pub fn arrive(&mut self, core: &mut Core, from: Tid, wait: u32, id: u64, count: i32) {
         let Some(group) = self.by_id(id).filter(|group| group.size() > 0) else {
             return core.reply(from, wait, Err(Code::NoGroup));
         };
         match group.arrivals.place {
-            Place::At(host) => {
+            MeetingPlace::PageOf(host) => {
                 group.arrivals.queue.push_back((from, wait, count));
-                self.move_here(core, id, host);
+                self.move_to_master(core, id, host);
             }
-            Place::Moving(_) => group.arrivals.queue.push_back((from, wait, count)),
-            Place::Here | Place::Nowhere => {
-                self.arrive_here(core, id, (from, wait, count));
+            MeetingPlace::Moving(_) => group.arrivals.queue.push_back((from, wait, count)),
+            MeetingPlace::Master | MeetingPlace::Nowhere => {
+                self.arrive_at_master(core, id, (from, wait, count));
                 self.choose_place(core, id);
             }
         }
     }
 
-    fn arrive_here(&mut self, core: &mut Core, id: u64, (from, wait, count): Arrival) {
+    /// Counts an arrival at the master; opens the barrier if it was the last.
+    fn arrive_at_master(&mut self, core: &mut Core, id: u64, (from, wait, count): Arrival) {
         let Some(group) = self.by_id(id) else { return };
         let size = group.size();
         let need = match count {
@@ -214,24 +225,24 @@ impl Groups {
         if let Some(code) = refusal {
             return core.reply(from, wait, Err(code));
         }
-        let pending = group.arrivals.pending.get_or_insert_with(|| Pending::new(need));
-        pending.doubtful.remove(&from);
-        pending.here.insert(from);
-        pending.waiting.push((from, wait));
+        let pending = group.arrivals.pending.get_or_insert_with(|| PendingBarrier::new(need));
+        pending.maybe_arrived.remove(&from);
+        pending.members.insert(from);
+        pending.to_answer.push((from, wait));
         pending.arrived += 1;
         if pending.arrived >= pending.need {
             self.end_barrier(core, id, Ok(Reply::Done));
         } else if size < need as usize {
-            group.shortage.group_had(size);
-            self.look_at_barrier(core, id);
+            group.shortage.note_size(size);
+            self.examine_barrier(core, id);
         }
     }
 
-    /// Looks whether the barrier here can still be reached.
-    pub fn judge_here(&mut self, core: &mut Core, id: u64) {
+    /// Fails the barrier at the master if it can no longer open.
+    pub(super) fn judge_at_master(&mut self, core: &mut Core, id: u64) {
         let (now, patience) = (core.now, core.settings.barrier_patience);
         let Some(group) = self.by_id(id) else { return };
-        let Some(barrier) = group.barrier_here(now) else { return };
+        let Some(barrier) = group.barrier_at_master(now) else { return };
         let size = group.size();
         let fails = group.broken || group.shortage.judge(now, patience, size, &barrier) == Verdict::Fail;
         let fails = fails && barrier.need != 0;
@@ -239,56 +250,57 @@ impl Groups {
         if fails {
             group.shortage.barrier_failed();
         }
-        self.note_look(id);
+        self.register_deadline(id);
         if fails {
             self.end_barrier(core, id, Err(code));
         }
     }
 
+    /// Answers the members at the barrier of the master, and starts the next.
     fn end_barrier(&mut self, core: &mut Core, id: u64, answer: Result<Reply, Code>) {
         let Some(group) = self.by_id(id) else { return };
         let Some(pending) = group.arrivals.pending.take() else { return };
         group.arrivals.generation = group.arrivals.generation.wrapping_add(1);
-        for (tid, wait) in pending.waiting {
+        for (tid, wait) in pending.to_answer {
             core.reply(tid, wait, answer.clone());
         }
-        if let Some(host) = pending.carried {
+        if let Some(host) = pending.page_host {
             self.order_group(core, host, id, GroupChange::Release { opened: answer.is_ok() });
         }
     }
 
-    /// A host is lost.
-    pub fn arrivals_without(&mut self, core: &mut Core, id: u64, host: Tid) {
+    /// Handles the loss of a host with members.
+    pub(super) fn arrivals_host_lost(&mut self, core: &mut Core, id: u64, host: Tid) {
         let Some(group) = self.by_id(id) else { return };
-        if let Some(pending) = group.arrivals.pending.as_mut().filter(|pending| pending.carried == Some(host)) {
-            pending.carried = None;
+        if let Some(pending) = group.arrivals.pending.as_mut().filter(|pending| pending.page_host == Some(host)) {
+            pending.page_host = None;
         }
-        if group.arrivals.place == Place::Moving(host) {
-            self.moved(core, host, id, Taken::default());
-        }
-    }
-
-    /// The group is no more, and whoever still waits is no member.
-    pub(super) fn end_arrivals(&mut self, core: &mut Core, arrivals: Arrivals) {
-        let waiting = arrivals.pending.into_iter().flat_map(|pending| pending.waiting);
-        let queued = arrivals.queue.into_iter().map(|(tid, wait, _)| (tid, wait));
-        let left: Vec<(Tid, u32)> = waiting.chain(queued).collect();
-        for (tid, wait) in left {
-            core.reply(tid, wait, Err(Code::NoGroup));
+        if group.arrivals.place == MeetingPlace::Moving(host) {
+            self.arrivals_moved(core, host, id, Taken::default());
         }
     }
 }
 
-impl Pending {
-    fn new(need: u32) -> Pending {
-        Pending {
+impl PendingBarrier {
+    fn new(need: u32) -> PendingBarrier {
+        PendingBarrier {
             need,
             arrived: 0,
-            here: BTreeSet::new(),
-            doubtful: BTreeSet::new(),
-            doubt_ends: Time::ZERO,
-            waiting: Vec::new(),
-            carried: None,
+            members: BTreeSet::new(),
+            maybe_arrived: BTreeSet::new(),
+            maybe_until: Time::ZERO,
+            to_answer: Vec::new(),
+            page_host: None,
         }
+    }
+}
+
+/// Answers the arrivals at a group that has ended.
+pub(super) fn end_arrivals(core: &mut Core, arrivals: Arrivals) {
+    let waiting = arrivals.pending.into_iter().flat_map(|pending| pending.to_answer);
+    let queued = arrivals.queue.into_iter().map(|(tid, wait, _)| (tid, wait));
+    let left: Vec<(Tid, u32)> = waiting.chain(queued).collect();
+    for (tid, wait) in left {
+        core.reply(tid, wait, Err(Code::NoGroup));
     }
 }

@@ -1,14 +1,14 @@
 //! Barriers of groups from which members have gone (D5).
 //!
-//! Members meet without the daemon; it looks at a barrier when a member goes, and when a member
-//! says that it waits for more than the group has. Then a barrier
+//! Members synchronize without the daemon. It examines a barrier when a member goes, and when a member reports that
+//! it waits for more members than the group has. Then a barrier
 //!
-//! * that the members who are there can fill is left alone;
-//! * that lacks one who has gone while it was pending fails, and so does every further one of that
-//!   size, until somebody has joined in the place of the missing;
-//! * that lacks members who had gone before it began fails when nobody has joined in their place for
-//!   [`Settings::barrier_patience`](crate::machine::Settings): a program may start others for them;
-//! * that was meant for more than the group ever had waits for others to join, as long as it takes.
+//! * that the present members can fill is left alone;
+//! * that lacks a member which has gone while it was pending fails, and so does every further one of that size, until
+//!   a task has joined in place of the missing one;
+//! * that lacks members which had gone before it began fails when no task has joined in their place for
+//!   [`Settings::barrier_patience`](crate::machine::Settings): a program may start substitutes;
+//! * that needs more members than the group ever had waits for others to join, without limit.
 use super::group::Freezing;
 use super::{Groups, act};
 use crate::machine::core::Core;
@@ -17,54 +17,57 @@ use crate::machine::settings::Time;
 use crate::tid::Tid;
 use std::time::Duration;
 
-/// How soon a barrier is looked at again at which somebody is just arriving.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How soon a barrier is examined again at which a member is just arriving.
+const RECHECK_AFTER: Duration = Duration::from_millis(10);
 
 /// What a group lacks.
 #[derive(Default)]
 pub(super) struct Shortage {
     /// Members that have gone and have not been replaced.
     lost: usize,
-    /// Members whose going has made a barrier fail, and who have not been replaced.
+    /// Members whose loss has failed a barrier, and which have not been replaced.
     missed: usize,
-    /// How large the group was before somebody went, since the barrier was last judged.
+    /// The size of the group before a member went, since the barrier was last judged.
     size_before: usize,
-    /// A barrier, and how many had arrived there and gone then: they count as if they were there.
+    /// The generation of a barrier, and how many members had arrived at it and then gone: they count as present.
     gone: (u32, usize),
-    look_at: Option<Time>,
+    /// When the barrier is to be examined again.
+    deadline: Option<Time>,
+    /// When the barrier fails unless substitutes join.
     patience_ends: Option<Time>,
 }
 
-/// What is to be done about a barrier.
+/// The judgement of a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It can open, or waits for whoever joins.
+    /// It can open, or waits for tasks that join.
     Leave,
-    /// Somebody is just arriving.
-    LookAgain,
-    /// It lacks members who had gone before; others may come in their place.
-    BePatient,
+    /// A member is just arriving.
+    Recheck,
+    /// It lacks members that had gone before it began; others may join in their place.
+    AwaitSubstitutes,
     Fail,
 }
 
-/// Judges a barrier. The group was large enough for needs up to `sure` until members went while
-/// the barrier was pending, and up to `likely` until members went at all.
+/// Judges a barrier. The group was large enough for a need of up to `sure` until members went while the barrier was
+/// pending, and of up to `likely` until members went at all.
 fn judge(barrier: &Barrier, sure: usize, likely: usize) -> Verdict {
     let need = usize::from(barrier.need);
     let missing = u32::from(barrier.need.saturating_sub(barrier.arrived));
     if need == 0 || missing <= barrier.absent || need > likely.max(sure) {
         Verdict::Leave
     } else if missing <= barrier.absent.saturating_add(barrier.arriving) {
-        Verdict::LookAgain
+        Verdict::Recheck
     } else if need <= sure {
         Verdict::Fail
     } else {
-        Verdict::BePatient
+        Verdict::AwaitSubstitutes
     }
 }
 
 impl Shortage {
-    pub fn somebody_joined(&mut self) {
+    /// Records a join.
+    pub fn member_joined(&mut self) {
         if self.missed > 0 {
             self.missed -= 1;
         } else {
@@ -72,32 +75,35 @@ impl Shortage {
         }
         self.patience_ends = None;
     }
-    pub fn somebody_goes(&mut self, size: usize) {
+    /// Records that a member has gone from a group of that size.
+    pub fn member_left(&mut self, size: usize) {
         self.lost += 1;
         self.patience_ends = None;
-        self.group_had(size);
+        self.note_size(size);
     }
-    /// The group had that many members before one went, or before one arrived.
-    pub fn group_had(&mut self, size: usize) {
+    /// Records that the group had that many members before one went, or before one arrived.
+    pub fn note_size(&mut self, size: usize) {
         self.size_before = self.size_before.max(size);
     }
-    pub fn next_look(&self) -> Option<Time> {
-        self.look_at
+    /// Returns when the barrier is to be examined again.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadline
     }
-    /// Members meet in another place: who has gone so far was judged in the old one.
-    pub fn place_changes(&mut self) {
+    /// Records that members arrive in another place: earlier losses were judged in the old one.
+    pub fn place_changed(&mut self) {
         self.size_before = 0;
     }
 
+    /// Judges a barrier, and sets the next deadline.
     pub fn judge(&mut self, now: Time, patience: Duration, size: usize, barrier: &Barrier) -> Verdict {
         let here = size.saturating_sub((barrier.absent + barrier.arriving) as usize);
         let gone = usize::from(barrier.arrived).saturating_sub(here);
         let gone_before = if self.gone.0 == barrier.generation { self.gone.1 } else { 0 };
         let sure = self.size_before.max(size + self.missed) + gone_before;
         let verdict = judge(barrier, sure, size + self.missed + self.lost.max(gone));
-        self.look_at = match verdict {
-            Verdict::LookAgain => Some(now + LOOK_AGAIN),
-            Verdict::BePatient => {
+        self.deadline = match verdict {
+            Verdict::Recheck => Some(now + RECHECK_AFTER),
+            Verdict::AwaitSubstitutes => {
                 let end = *self.patience_ends.get_or_insert(now + patience);
                 if now >= end {
                     return Verdict::Fail;
@@ -106,18 +112,19 @@ impl Shortage {
             }
             Verdict::Leave | Verdict::Fail => None,
         };
-        if matches!(verdict, Verdict::Leave | Verdict::BePatient) {
+        if matches!(verdict, Verdict::Leave | Verdict::AwaitSubstitutes) {
             (self.size_before, self.gone) = (0, (barrier.generation, gone));
         }
         verdict
     }
 
+    /// Records that the barrier has failed.
     pub fn barrier_failed(&mut self) {
         self.missed += self.lost;
-        (self.size_before, self.lost, self.patience_ends, self.look_at) = (0, 0, None, None);
+        (self.size_before, self.lost, self.patience_ends, self.deadline) = (0, 0, None, None);
     }
 
-    /// Whether a freeze for which members wait can never be.
+    /// Tells whether a pending freeze can never complete.
     pub fn prevents(&self, freezing: &Freezing, size: usize) -> bool {
         let callers = freezing.callers.len();
         let absent = size.saturating_sub(callers) as u32;
@@ -130,24 +137,25 @@ impl Shortage {
 }
 
 impl Groups {
-    /// A member waits for more than its group has; when it decided to, the group had `size`.
+    /// Handles the report of a member that waits for more members than the group has; when it arrived, the group had
+    /// `size`.
     pub fn check_barrier(&mut self, core: &mut Core, from: Tid, group: u64, size: u32) {
         let Some(found) = self.by_id(group).filter(|found| found.instance_of(from).is_some()) else { return };
-        found.shortage.group_had(size as usize);
-        self.look_at_barrier(core, group);
+        found.shortage.note_size(size as usize);
+        self.examine_barrier(core, group);
     }
 
-    /// Looks whether the barrier of a group can still be reached, where its members meet.
-    pub fn look_at_barrier(&mut self, core: &mut Core, group: u64) {
+    /// Examines whether the barrier of a group can still open, at the place where its members arrive.
+    pub(super) fn examine_barrier(&mut self, core: &mut Core, group: u64) {
         match self.by_id(group).map(|found| (found.replica.meets_here, found.replica.is_made())) {
             Some((true, true)) => act(core, group, GroupAction::Look),
-            Some((false, _)) => self.judge_here(core, group),
+            Some((false, _)) => self.judge_at_master(core, group),
             Some((true, false)) | None => {}
         }
     }
 
-    /// What the edge saw when it looked.
-    pub fn looked(&mut self, core: &mut Core, now: Time, group: u64, barrier: Barrier) {
+    /// Judges a barrier as the daemon saw it.
+    pub fn barrier_seen(&mut self, core: &mut Core, now: Time, group: u64, barrier: Barrier) {
         let Some(found) = self.by_id(group) else { return };
         if found.broken {
             if barrier.need != 0 {
@@ -157,40 +165,41 @@ impl Groups {
         }
         let size = found.size();
         let verdict = found.shortage.judge(now, core.settings.barrier_patience, size, &barrier);
-        self.note_look(group);
+        self.register_deadline(group);
         if verdict == Verdict::Fail {
             act(core, group, GroupAction::Fail(barrier));
         }
     }
 
-    /// The barrier was made to fail.
-    pub fn failed(&mut self, group: u64) {
+    /// Handles the news that the barrier was made to fail.
+    pub fn barrier_failed(&mut self, group: u64) {
         if let Some(found) = self.by_id(group) {
             found.shortage.barrier_failed();
-            self.note_look(group);
+            self.register_deadline(group);
         }
     }
 
-    /// The barrier was not made to fail, since somebody has arrived meanwhile. Not at once: a member
-    /// that breaks the rules could keep the daemon busy.
-    pub fn changed(&mut self, now: Time, group: u64) {
+    /// Handles the news that a member arrived before the barrier could be made to fail. The barrier is examined again
+    /// after a pause; otherwise a misbehaving member could keep the daemon busy.
+    pub fn barrier_changed(&mut self, now: Time, group: u64) {
         if let Some(found) = self.by_id(group) {
-            found.shortage.look_at = Some(now + LOOK_AGAIN);
-            self.note_look(group);
+            found.shortage.deadline = Some(now + RECHECK_AFTER);
+            self.register_deadline(group);
         }
     }
 
+    /// Examines the barriers whose deadline has passed.
     pub fn on_time(&mut self, core: &mut Core) {
         let mut ids = Vec::new();
-        while let Some((_, id)) = self.next_look().filter(|(when, _)| *when <= core.now) {
+        while let Some((_, id)) = self.next_deadline().filter(|(when, _)| *when <= core.now) {
             if let Some(group) = self.by_id(id) {
-                group.shortage.look_at = None;
+                group.shortage.deadline = None;
             }
-            self.note_look(id);
+            self.register_deadline(id);
             ids.push(id);
         }
         for id in ids {
-            self.look_at_barrier(core, id);
+            self.examine_barrier(core, id);
         }
     }
 }
@@ -219,7 +228,7 @@ mod tests {
     fn a_barrier_that_lacks_members_fails() {
         assert_eq!(judge(&barrier(5, 2, 2, 0), 5, 5), Verdict::Fail);
         assert_eq!(judge(&barrier(5, 2, 1, 1), 5, 5), Verdict::Fail);
-        assert_eq!(judge(&barrier(5, 2, 2, 1), 5, 5), Verdict::LookAgain);
-        assert_eq!(judge(&barrier(5, 2, 2, 0), 4, 5), Verdict::BePatient);
+        assert_eq!(judge(&barrier(5, 2, 2, 1), 5, 5), Verdict::Recheck);
+        assert_eq!(judge(&barrier(5, 2, 2, 0), 4, 5), Verdict::AwaitSubstitutes);
     }
 }

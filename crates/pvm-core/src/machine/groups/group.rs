@@ -1,4 +1,4 @@
-//! One group: its members and their instances, and what else is known of it.
+//! One group: its members, their instance numbers, and its state.
 use super::arrivals::Arrivals;
 use super::barrier::Shortage;
 use super::replicas::Replica;
@@ -6,36 +6,41 @@ use crate::machine::settings::Time;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members that wait until all of them have called `pvm_freezegroup`.
+/// A pending `pvm_freezegroup`.
 pub(super) struct Freezing {
+    /// How many members must call.
     pub need: i32,
-    /// Task and number of the request.
+    /// The callers so far: task and wait id.
     pub callers: Vec<(Tid, u32)>,
 }
 
-/// A group, as the master decides it or another host knows it.
+/// A group, as the master decides it or as another host replicates it.
 #[derive(Default)]
 pub(super) struct Group {
     pub id: u64,
     pub name: Vec<u8>,
-    /// This host's page of it.
+    /// This host's page of the group.
     pub replica: Replica,
-    /// At the master: tasks of its host that asked to join before there was a page.
+    /// At the master: tasks of its host that asked to join before there was a page; task and wait id.
     pub joining: Vec<(Tid, u32)>,
-    /// When its barrier is to be looked at, as far as that has been noted for all groups.
-    pub noted_look: Option<Time>,
+    /// Its entry in `Groups::deadlines`.
+    pub registered_deadline: Option<Time>,
+    /// Tids by instance number.
     members: BTreeMap<u32, Tid>,
+    /// Instance numbers by tid.
     instances: BTreeMap<Tid, u32>,
-    /// How many members each host has.
+    /// The number of members on each host.
     hosts: BTreeMap<Tid, u32>,
-    /// Numbers below the highest that are free.
+    /// Free instance numbers below the highest in use.
     holes: BTreeSet<u32>,
     pub frozen: bool,
-    /// It is frozen, and a member has gone.
+    /// Whether it is frozen and a member has gone.
     pub broken: bool,
+    /// The pending freeze.
     pub freezing: Option<Freezing>,
+    /// What its barrier lacks.
     pub shortage: Shortage,
-    /// At the master: where members meet.
+    /// At the master: arrivals at its barrier.
     pub arrivals: Arrivals,
 }
 
@@ -55,40 +60,40 @@ impl Group {
     pub fn tid_of(&self, instance: u32) -> Option<Tid> {
         self.members.get(&instance).copied()
     }
-    /// The highest instance in use, plus one.
+    /// Returns the highest instance number in use, plus one.
     pub fn places(&self) -> u32 {
         self.members.last_key_value().map_or(0, |(highest, _)| highest + 1)
     }
-    /// Instances with their tids, the lowest first.
+    /// Returns instance numbers with their tids, the lowest first.
     pub fn members(&self) -> impl Iterator<Item = (u32, Tid)> + '_ {
         self.members.iter().map(|(instance, tid)| (*instance, *tid))
     }
-    /// The host on which all members live, if there is one.
+    /// Returns the host on which all members live, if there is one.
     pub fn only_host(&self) -> Option<Tid> {
         let mut hosts = self.hosts.keys().copied();
         hosts.next().filter(|_| hosts.next().is_none())
     }
 
-    /// Makes the task a member; returns its instance, the lowest number that is free.
+    /// Makes the task a member; returns its instance number, the lowest that is free.
     pub fn add(&mut self, tid: Tid) -> u32 {
         let instance = self.holes.pop_first().unwrap_or(self.members.len() as u32);
         self.put(instance, tid);
         instance
     }
 
-    /// The task is the member of that number.
+    /// Makes the task the member of that instance number.
     pub fn put(&mut self, instance: u32, tid: Tid) {
         self.members.insert(instance, tid);
         self.instances.insert(tid, instance);
         *self.hosts.entry(tid.host()).or_default() += 1;
     }
 
-    /// The task is no member any more; which one it was.
+    /// Removes a member; returns its instance number.
     pub fn remove(&mut self, tid: Tid) -> Option<u32> {
         let instance = self.instances.remove(&tid)?;
         self.members.remove(&instance);
         self.holes.insert(instance);
-        // Holes lie below the highest member.
+        // Holes lie below the highest member only.
         drop(self.holes.split_off(&self.places()));
         let here = self.hosts.get_mut(&tid.host()).expect("it has a member");
         *here -= 1;

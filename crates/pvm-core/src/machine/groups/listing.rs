@@ -1,8 +1,8 @@
 //! The group server's messages.
 //!
-//! PVM 3.4 kept groups in a task of its own, and `pvm_gstat` and `pvmgroups` ask that task. There is
-//! none here: each daemon answers under a tid that no task ever gets ([`Tid::group_server`]), with
-//! what the master knows. Who waits in the memory of another host, that host is asked.
+//! PVM 3.4 kept groups in a server task, which `pvm_gstat` and `pvmgroups` ask. Here each daemon answers instead,
+//! under a tid that no task ever gets ([`Tid::group_server`]), with what the master knows. Hosts in whose pages
+//! members wait are asked for these members.
 use super::Groups;
 use crate::codes::{GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
 use crate::encoding::Writer;
@@ -15,47 +15,36 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The list names so many instances of a group or a multiple of it, as the original's did.
+/// The list has this many instance numbers of a group or a multiple of it, as the original's did.
 const INSTANCES_STEP: u32 = 10;
-/// What stands for a free instance, and for the count of a barrier at which nobody is.
+/// Stands for a free instance number, and for the count of a barrier without arrivals.
 const NOBODY: i32 = -1;
 
-/// A list that waits for what other hosts know.
-struct Unfinished {
+/// A list that waits for answers of other hosts.
+struct PendingListing {
     listing: Listing,
+    /// The hosts that have not answered.
     hosts: BTreeSet<Tid>,
+    /// The members at barriers, by group.
     waiting: BTreeMap<u64, Waiting>,
 }
 
-/// Lists under way at the master.
+/// Lists in progress, at the master.
 #[derive(Default)]
 pub(super) struct Listings {
+    /// The number assigned last.
     last: u32,
-    unfinished: BTreeMap<u32, Unfinished>,
+    pending: BTreeMap<u32, PendingListing>,
 }
 
 impl Listings {
     pub fn is_idle(&self) -> bool {
-        self.unfinished.is_empty()
+        self.pending.is_empty()
     }
 }
 
 impl Groups {
-    /// A message to the group server.
-    pub fn ask_group_server(&mut self, core: &mut Core, from: Tid, message: &Message) {
-        let listing = match message.tag {
-            GROUP_SERVER_LIST => Listing::Task { to: from, ctx: message.ctx },
-            GROUP_SERVER_DUMP => Listing::Log { from },
-            _ => return,
-        };
-        if !core.is_master() {
-            let message = Message { src: from, ..message.clone() };
-            return core.send_master(Frame::Deliver(message));
-        }
-        core.push(Action::ListBarriers { listing });
-    }
-
-    /// Who waits in the barriers, by the groups' numbers.
+    /// Handles the list of members that wait in the barriers of this host's pages, by group.
     pub fn listed_here(&mut self, core: &mut Core, listing: Listing, mut waiting: BTreeMap<u64, Waiting>) {
         if let Listing::Master { number } = listing {
             return core.send_master(Frame::BarriersListed { number, waiting });
@@ -74,32 +63,33 @@ impl Groups {
             core.acks.expect(*host, Ack::Barriers(number), core.now);
             core.send_host(*host, Frame::ListBarriers { number });
         }
-        self.listings.unfinished.insert(number, Unfinished { listing, hosts, waiting });
+        self.listings.pending.insert(number, PendingListing { listing, hosts, waiting });
         self.finish_listing(core, number);
     }
 
-    /// Another host has told who waits in its memory.
+    /// Handles the list of members that wait in the barriers of another host's pages.
     pub fn listed_there(&mut self, core: &mut Core, host: Tid, number: u32, waiting: BTreeMap<u64, Waiting>) {
         core.acks.received(host, Ack::Barriers(number));
-        let Some(unfinished) = self.listings.unfinished.get_mut(&number) else { return };
+        let Some(pending) = self.listings.pending.get_mut(&number) else { return };
         for (group, there) in waiting.into_iter().filter(|(_, there)| there.need > 0) {
-            unfinished.waiting.entry(group).or_insert(there);
+            pending.waiting.entry(group).or_insert(there);
         }
-        unfinished.hosts.remove(&host);
+        pending.hosts.remove(&host);
         self.finish_listing(core, number);
     }
 
-    /// A host is lost, and tells nothing.
-    pub fn listing_without(&mut self, core: &mut Core, host: Tid) {
-        let numbers: Vec<u32> = self.listings.unfinished.keys().copied().collect();
+    /// Completes the lists that wait for a lost host.
+    pub(super) fn listing_host_lost(&mut self, core: &mut Core, host: Tid) {
+        let numbers: Vec<u32> = self.listings.pending.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.listed_there(core, host, number, BTreeMap::new()));
     }
 
+    /// Sends a list when all hosts have answered.
     fn finish_listing(&mut self, core: &mut Core, number: u32) {
-        if self.listings.unfinished.get(&number).is_none_or(|unfinished| !unfinished.hosts.is_empty()) {
+        if self.listings.pending.get(&number).is_none_or(|pending| !pending.hosts.is_empty()) {
             return;
         }
-        let Some(Unfinished { listing, waiting, .. }) = self.listings.unfinished.remove(&number) else { return };
+        let Some(PendingListing { listing, waiting, .. }) = self.listings.pending.remove(&number) else { return };
         match listing {
             Listing::Task { to, ctx } => self.send_groups(core, to, ctx, &waiting),
             Listing::Log { from } => self.log_groups(core, from, &waiting),
@@ -107,6 +97,7 @@ impl Groups {
         }
     }
 
+    /// Sends the list to a task, in the format of PVM 3.4.
     fn send_groups(&mut self, core: &mut Core, to: Tid, ctx: i32, waiting: &BTreeMap<u64, Waiting>) {
         let mut body = Writer::new().int(self.iter().count() as i32);
         for (name, group) in self.iter() {
@@ -125,6 +116,7 @@ impl Groups {
         core.send_message(Message::new(src, to, ctx, GROUP_SERVER_LIST, body));
     }
 
+    /// Writes the list to the log.
     fn log_groups(&mut self, core: &mut Core, from: Tid, waiting: &BTreeMap<u64, Waiting>) {
         let mut lines = vec![format!("groups, asked for by {from}: {}", self.iter().count())];
         for (name, group) in self.iter() {
@@ -140,6 +132,20 @@ impl Groups {
         let tid = Tid::group_server(core.own_host());
         lines.into_iter().for_each(|line| core.push(Action::Log { tid, line: line.into_bytes() }));
     }
+}
+
+/// Handles a message to the group server.
+pub(in crate::machine) fn ask_group_server(core: &mut Core, from: Tid, message: &Message) {
+    let listing = match message.tag {
+        GROUP_SERVER_LIST => Listing::Task { to: from, ctx: message.ctx },
+        GROUP_SERVER_DUMP => Listing::Log { from },
+        _ => return,
+    };
+    if !core.is_master() {
+        let message = Message { src: from, ..message.clone() };
+        return core.send_master(Frame::Deliver(message));
+    }
+    core.push(Action::ListBarriers { listing });
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
-//! Groups (contract 2.11): who is a member, freezing, and barriers that cannot open any more.
+//! Groups (contract 2.11): members, freezing, and barriers that can no longer open.
 //!
-//! Members find one another, and meet in barriers, in memory that the daemon's edge keeps for each
-//! group ([`GroupAction`]); it takes no daemon. The rules of membership are here, and the master
-//! decides by them. What other hosts keep of a group is in `groups_kept`, barriers of members on
-//! several hosts in `groups_far`.
+//! Members find one another, and synchronize in barriers, in the page that the daemon keeps for each group and host
+//! ([`GroupAction`]), without its help. This module has the rules of membership, by which the master decides.
+//!
+//! * `group`: one group
+//! * `replicas`: the groups that each host replicates
+//! * `arrivals`: barriers of members on several hosts
+//! * `barrier`: barriers that lack members
+//! * `listing`: the group server's messages
 
 mod arrivals;
 mod barrier;
@@ -13,12 +17,13 @@ mod replicas;
 
 use self::group::{Freezing, Group};
 use self::listing::Listings;
-use self::replicas::{NOBODY_ELSE, Replicas, Spreading};
+pub(super) use self::listing::ask_group_server;
+use self::replicas::{ChangeAcks, NO_ACK, Replicas};
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::group_page::GroupAction;
-use super::index::Index;
+use super::index::PairIndex;
 use super::limits::NAME_BYTES_MAX;
 use super::settings::Time;
 use crate::codes::Code;
@@ -29,29 +34,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The count that stands for "as many as the group has members".
 pub(in crate::machine) const ALL_MEMBERS: i32 = -1;
-/// The instance of a task that is no member.
+/// The instance number of a task that is no member.
 pub(in crate::machine) const NO_MEMBER: i32 = -1;
-/// Members of one group: as many as its memory has places.
+/// Members of one group: as many as its page has slots.
 ///
 /// * Filled by: all tasks of the machine
-/// * Setting: none, the form of the memory fixes it
+/// * Setting: none, the form of the page fixes it
 /// * Reached: `pvm_joingroup` says `PvmOutOfRes`
-/// * Test: `a_group_has_so_many_members_and_no_more`
+/// * Test: `the_members_of_a_group_are_limited`
 pub(in crate::machine) const GROUP_MEMBERS_MAX: usize = SLOT_MASK as usize;
 
-/// All groups. There may be many, and tasks end all the time: what concerns one task or one host is
-/// found without a look at all of them, and so is what is to be done next.
+/// All groups. Those of one task or host, and those with the next deadline, are found without a search through all,
+/// since there may be many and tasks end all the time.
 #[derive(Default)]
 pub(super) struct Groups {
     groups: BTreeMap<u64, Group>,
+    /// The ids of the groups, by name.
     names: BTreeMap<Vec<u8>, u64>,
+    /// The id assigned last.
     last: u64,
-    /// At the master: of which groups each task is a member.
-    memberships: Index<Tid, u64>,
-    /// When barriers are to be looked at again.
-    looks: BTreeSet<(Time, u64)>,
+    /// At the master: the groups of each member.
+    memberships: PairIndex<Tid, u64>,
+    /// When barriers are to be examined again, in order.
+    deadlines: BTreeSet<(Time, u64)>,
     replicas: Replicas,
-    spreading: Spreading,
+    change_acks: ChangeAcks,
     listings: Listings,
 }
 
@@ -60,20 +67,20 @@ impl SubMachine for Groups {
         "groups"
     }
     fn is_idle(&self) -> bool {
-        let indices = self.memberships.is_empty() && self.looks.is_empty() && self.replicas.is_idle();
+        let indices = self.memberships.is_empty() && self.deadlines.is_empty() && self.replicas.is_idle();
         let none = self.groups.is_empty() && self.names.is_empty() && indices;
-        none && self.spreading.is_idle() && self.listings.is_idle()
+        none && self.change_acks.is_idle() && self.listings.is_idle()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskLeft { tid, .. } => {
                 self.leave_all(core, *tid);
-                self.show_no_more(*tid);
+                self.forget_viewer(*tid);
             }
             Event::ClientLeft { tid, .. } => self.leave_all(core, *tid),
             Event::HostGone(host) => {
                 self.replica_lost(core, *host);
-                self.listing_without(core, *host);
+                self.listing_host_lost(core, *host);
                 for (tid, id) in self.memberships.take_host(*host) {
                     self.remove_member(core, id, tid, Tid::NONE);
                 }
@@ -83,13 +90,13 @@ impl SubMachine for Groups {
     }
 }
 
-/// Has the daemon do something with the page of a group.
+/// Has the daemon act on the page of a group.
 fn act(core: &mut Core, group: u64, action: GroupAction) {
     core.push(Action::Group { group, action });
 }
 
 impl Groups {
-    /// By name.
+    /// Returns the groups with members, by name.
     fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
         let groups = self.names.iter().filter_map(|(name, id)| Some((name.as_slice(), self.groups.get(id)?)));
         groups.filter(|(_, group)| group.size() > 0)
@@ -97,6 +104,7 @@ impl Groups {
     fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
         self.groups.values_mut()
     }
+    /// Finds a group by id.
     fn by_id(&mut self, id: u64) -> Option<&mut Group> {
         self.groups.get_mut(&id)
     }
@@ -106,23 +114,23 @@ impl Groups {
     }
     fn remove(&mut self, id: u64) -> Option<Group> {
         let group = self.groups.remove(&id)?;
-        group.noted_look.map(|when| self.looks.remove(&(when, id)));
+        group.registered_deadline.map(|when| self.deadlines.remove(&(when, id)));
         if self.names.get(&group.name) == Some(&id) {
             self.names.remove(&group.name);
         }
         Some(group)
     }
-    /// When the barrier of that group is to be looked at next may have changed.
-    fn note_look(&mut self, id: u64) {
+    /// Registers the deadline of a group's barrier, which may have changed.
+    fn register_deadline(&mut self, id: u64) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        let next = group.shortage.next_look();
-        let before = std::mem::replace(&mut group.noted_look, next);
+        let next = group.shortage.next_deadline();
+        let before = std::mem::replace(&mut group.registered_deadline, next);
         if before != next {
-            before.map(|when| self.looks.remove(&(when, id)));
-            next.map(|when| self.looks.insert((when, id)));
+            before.map(|when| self.deadlines.remove(&(when, id)));
+            next.map(|when| self.deadlines.insert((when, id)));
         }
     }
-    /// Who has arrived at the master's own barriers.
+    /// Returns the arrivals at a barrier of the master.
     #[cfg(test)]
     pub fn waiting_here(&self) -> Option<super::group_page::Waiting> {
         self.groups.values().find_map(|group| group.arrivals.waiting())
@@ -131,10 +139,11 @@ impl Groups {
     pub fn put_member(&mut self, id: u64, instance: u32, tid: Tid) {
         self.by_id(id).expect("a group").put(instance, tid);
     }
-    /// When a barrier is to be looked at, and of which group.
-    pub fn next_look(&self) -> Option<(Time, u64)> {
-        self.looks.first().copied()
+    /// Returns the next deadline, and its group.
+    pub fn next_deadline(&self) -> Option<(Time, u64)> {
+        self.deadlines.first().copied()
     }
+    /// Finds a group with members by name.
     fn existing(&mut self, name: &[u8]) -> Result<&mut Group, Code> {
         if name.is_empty() {
             return Err(Code::NullGroup);
@@ -142,7 +151,7 @@ impl Groups {
         let id = self.names.get(name).ok_or(Code::NoGroup)?;
         self.groups.get_mut(id).filter(|group| group.size() > 0).ok_or(Code::NoGroup)
     }
-    /// The group of that name; a new one if there is none.
+    /// Finds a group by name; makes one if there is none.
     fn entry(&mut self, name: Vec<u8>) -> &mut Group {
         let id = self.names.entry(name.clone()).or_insert_with(|| {
             self.last += 1;
@@ -153,6 +162,7 @@ impl Groups {
 }
 
 impl Groups {
+    /// Handles `pvm_joingroup`.
     pub fn join(&mut self, core: &mut Core, from: Tid, wait: u32, name: ByteBuf) {
         if name.is_empty() {
             return core.reply(from, wait, Err(Code::NullGroup));
@@ -168,11 +178,11 @@ impl Groups {
             return self.add_member(core, id, from, wait);
         }
         group.joining.push((from, wait));
-        self.make_memory(core, id);
+        self.make_page(core, id);
     }
 
-    /// Those who asked to join before there was memory.
-    pub fn let_joiners_in(&mut self, core: &mut Core, group: u64, made: bool) {
+    /// Admits the tasks that asked to join before there was a page, or refuses them if there is none.
+    fn admit_joiners(&mut self, core: &mut Core, group: u64, made: bool) {
         let joining = self.by_id(group).map(|found| std::mem::take(&mut found.joining)).unwrap_or_default();
         for (tid, wait) in joining {
             match made {
@@ -182,13 +192,14 @@ impl Groups {
         }
     }
 
+    /// Makes a task a member, if the rules allow it.
     fn add_member(&mut self, core: &mut Core, id: u64, tid: Tid, wait: u32) {
-        if !core.is_present(tid) {
+        if !core.can_be_answered(tid) {
             return;
         }
         let is_full = self.memberships.len() >= core.settings.limits.members;
         let Some(group) = self.by_id(id) else { return };
-        // Of a frozen group not even a member hears that it is one.
+        // A frozen group refuses even its members in this way.
         let refusal = match group.instance_of(tid) {
             _ if group.frozen => Some(Code::NotInGroup),
             Some(_) => Some(Code::DupGroup),
@@ -200,7 +211,7 @@ impl Groups {
             return self.drop_empty(core, id);
         }
         let instance = group.add(tid);
-        group.shortage.somebody_joined();
+        group.shortage.member_joined();
         self.memberships.insert(tid, id);
         let number = self.change_group(core, id, GroupChange::Joined { instance, tid }, tid.host());
         self.choose_place(core, id);
@@ -208,7 +219,7 @@ impl Groups {
         self.answer_when_known(core, number, tid, wait, Ok(Reply::Group { id, instance: instance as i32 }));
     }
 
-    /// Any task asks for a group.
+    /// Handles a request for a group, which any task may make.
     pub fn look_up(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8]) {
         match self.existing(name).map(|group| (group.id, group.instance_of(from))) {
             Ok((id, instance)) => {
@@ -220,6 +231,7 @@ impl Groups {
         }
     }
 
+    /// Handles `pvm_lvgroup`.
     pub fn leave(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8]) {
         let number = self.existing(name).and_then(|group| {
             group.instance_of(from).ok_or(Code::NotInGroup)?;
@@ -231,10 +243,10 @@ impl Groups {
         }
     }
 
-    /// The task has gone without leaving its groups.
-    pub fn leave_all(&mut self, core: &mut Core, tid: Tid) {
+    /// Removes a task from all its groups.
+    fn leave_all(&mut self, core: &mut Core, tid: Tid) {
         if !core.is_master() {
-            // The master hears of it.
+            // The master does this.
             return;
         }
         let ids: Vec<u64> = self.memberships.of(tid).collect();
@@ -243,27 +255,28 @@ impl Groups {
         }
     }
 
-    /// Gives the number under which hosts say that they know; see [`Machine::change_group`].
+    /// Removes a member. Returns the number by which hosts acknowledge the change; see [`Groups::change_group`].
     fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking: Tid) -> u64 {
         self.memberships.remove(tid, id);
-        let Some(group) = self.by_id(id) else { return NOBODY_ELSE };
+        let Some(group) = self.by_id(id) else { return NO_ACK };
         let size = group.size();
-        let Some(instance) = group.remove(tid) else { return NOBODY_ELSE };
-        group.shortage.somebody_goes(size);
+        let Some(instance) = group.remove(tid) else { return NO_ACK };
+        group.shortage.member_left(size);
         let frozen = group.frozen;
         group.broken = frozen;
         let number = self.change_group(core, id, GroupChange::Gone { instance }, asking);
         if frozen {
             self.change_group(core, id, GroupChange::Break, Tid::NONE);
         }
-        self.member_freezes_no_more(core, id, tid);
-        self.look_at_barrier(core, id);
+        self.withdraw_from_freeze(core, id, tid);
+        self.examine_barrier(core, id);
         self.choose_place(core, id);
         self.drop_empty(core, id);
         number
     }
 
-    pub fn drop_empty(&mut self, core: &mut Core, id: u64) {
+    /// Ends a group that has no members.
+    fn drop_empty(&mut self, core: &mut Core, id: u64) {
         if self.by_id(id).is_some_and(|group| group.size() == 0 && group.joining.is_empty()) {
             self.change_group(core, id, GroupChange::Close, Tid::NONE);
             self.forget_group(core, id);
@@ -272,6 +285,7 @@ impl Groups {
 
     // ----- freezing
 
+    /// Handles `pvm_freezegroup`.
     pub fn freeze(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8], count: i32) {
         match self.begin_freeze(from, wait, name, count) {
             Ok(id) => self.settle_freeze(core, id),
@@ -279,6 +293,7 @@ impl Groups {
         }
     }
 
+    /// Counts a member that has called `pvm_freezegroup`.
     fn begin_freeze(&mut self, from: Tid, wait: u32, name: &[u8], count: i32) -> Result<u64, Code> {
         let group = self.existing(name)?;
         if group.frozen {
@@ -298,7 +313,7 @@ impl Groups {
         Ok(group.id)
     }
 
-    /// Freezes the group if all have called; lets the callers go if they never will.
+    /// Freezes the group if enough members have called; fails the callers if they never will.
     fn settle_freeze(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.by_id(id) else { return };
         let Some(freezing) = &group.freezing else { return };
@@ -318,8 +333,8 @@ impl Groups {
         }
     }
 
-    /// One that has gone no longer counts as one that wants to freeze.
-    fn member_freezes_no_more(&mut self, core: &mut Core, id: u64, tid: Tid) {
+    /// Uncounts a member that has gone while it waited for a freeze.
+    fn withdraw_from_freeze(&mut self, core: &mut Core, id: u64, tid: Tid) {
         let Some(group) = self.by_id(id) else { return };
         let Some(freezing) = &mut group.freezing else { return };
         let (gone, rest): (Vec<_>, Vec<_>) = freezing.callers.drain(..).partition(|(caller, _)| *caller == tid);

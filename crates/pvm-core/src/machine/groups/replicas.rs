@@ -1,119 +1,126 @@
-//! What a host keeps of a group: memory for its tasks, which follows what the master decides.
+//! Replicas of groups: each host's page for its tasks, which follows the decisions of the master.
 //!
-//! A host gets to know a group when one of its tasks asks for it, and from then on every change
-//! until the group ends. Who has joined or left is answered when all hosts that keep the group know:
-//! so nobody meets a member that he cannot find in the group.
+//! A host learns of a group when one of its tasks asks for it; from then on the master sends it every change until
+//! the group ends. A join or leave is answered when all hosts with a replica have acknowledged it: so no task meets a
+//! member that it cannot find in the group.
+use super::arrivals::end_arrivals;
 use super::group::Group;
 use super::{Groups, NO_MEMBER, act};
 use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::machine::group_page::{GroupAction, Taken};
-use crate::machine::index::Index;
+use crate::machine::index::PairIndex;
 use crate::machine::pending_acks::Ack;
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
 use crate::wire::{Frame, GroupChange, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of a change of which no other host needs to be told.
-pub(in crate::machine) const NOBODY_ELSE: u64 = 0;
+/// The number of a change that no other host needs to acknowledge.
+pub(in crate::machine) const NO_ACK: u64 = 0;
 
+/// The state of a page.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Memory {
+enum PageState {
     #[default]
     None,
-    Asked,
-    Made,
+    Requested,
+    Ready,
 }
 
-/// What this host keeps of a group.
+/// The replica of a group on this host.
 #[derive(Default)]
 pub(super) struct Replica {
-    memory: Memory,
-    /// Whether members meet in this host's memory.
+    page: PageState,
+    /// Whether members arrive in this host's page.
     pub meets_here: bool,
-    /// Whether the master waits to hear what has been taken out of it.
-    pub is_awaited: bool,
-    /// At the master: other hosts that keep the group.
+    /// Whether the master waits for the arrivals in this host's page.
+    pub take_ordered: bool,
+    /// At the master: other hosts with a replica.
     hosts: BTreeSet<Tid>,
 }
 
 impl Replica {
+    /// Tells whether this host has a page of the group.
     pub fn is_made(&self) -> bool {
-        self.memory == Memory::Made
+        self.page == PageState::Ready
     }
 }
 
-/// What is kept, over all groups.
+/// The replicas of all groups.
 #[derive(Default)]
 pub(super) struct Replicas {
-    /// At the master: which groups each other host keeps.
-    by_host: Index<Tid, u64>,
-    /// Tasks of this host that have been told of a group of which the memory is being made, and are
-    /// to see it: task, request, instance.
-    showing: BTreeMap<u64, Vec<(Tid, u32, i32)>>,
+    /// At the master: the groups that each other host replicates.
+    by_host: PairIndex<Tid, u64>,
+    /// By group whose page is being made: requests of tasks of this host that are to get it (task, wait id, instance
+    /// number).
+    page_requests: BTreeMap<u64, Vec<(Tid, u32, i32)>>,
 }
 
 impl Replicas {
     pub fn is_idle(&self) -> bool {
-        self.by_host.is_empty() && self.showing.is_empty()
+        self.by_host.is_empty() && self.page_requests.is_empty()
     }
 }
 
-/// An answer that waits until so many other hosts know of a change.
-struct Unconfirmed {
+/// An answer that waits until hosts have acknowledged a change.
+struct DeferredAnswer {
+    /// The number of acknowledgements that are pending.
     missing: usize,
+    /// Task, wait id and answer.
     answer: Option<(Tid, u32, Result<Reply, Code>)>,
 }
 
-/// Changes of groups on their way to other hosts.
+/// Acknowledgements of changes of groups; at the master.
 #[derive(Default)]
-pub(super) struct Spreading {
+pub(super) struct ChangeAcks {
+    /// The number assigned last to a change.
     last: u64,
-    unconfirmed: BTreeMap<u64, Unconfirmed>,
-    /// The changes of which each host has not said that it knows.
-    unaware: Index<Tid, u64>,
+    /// By the number of the change.
+    deferred: BTreeMap<u64, DeferredAnswer>,
+    /// The changes that each host has not acknowledged.
+    unacknowledged: PairIndex<Tid, u64>,
 }
 
-impl Spreading {
+impl ChangeAcks {
     pub fn is_idle(&self) -> bool {
-        self.unconfirmed.is_empty() && self.unaware.is_empty()
+        self.deferred.is_empty() && self.unacknowledged.is_empty()
     }
 }
 
 impl Groups {
     // ----- the master
 
-    /// A group has changed: this host's memory follows, and all hosts that keep it are told. Gives
-    /// the number under which they say that they know; the host of the task that is `asking`
-    /// knows by its answer. Nobody says anything when nobody asks.
-    pub fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking: Tid) -> u64 {
-        self.in_memory(core, id, action_of(&change));
-        let Some(group) = self.by_id(id) else { return NOBODY_ELSE };
+    /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number by which
+    /// they acknowledge it. The host of the task that is `asking` learns it with its answer; no acknowledgements are
+    /// requested if no task asks.
+    pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking: Tid) -> u64 {
+        self.act_on_page(core, id, action_of(&change));
+        let Some(group) = self.by_id(id) else { return NO_ACK };
         let hosts: Vec<Tid> = group.replica.hosts.iter().copied().collect();
         let mut waited: BTreeSet<Tid> = hosts.iter().copied().filter(|host| *host != asking).collect();
         if asking == Tid::NONE {
             waited.clear();
         }
-        let spreading = &mut self.spreading;
-        let number = if waited.is_empty() { NOBODY_ELSE } else { spreading.last + 1 };
-        if number != NOBODY_ELSE {
-            spreading.last = number;
-            spreading.unconfirmed.insert(number, Unconfirmed { missing: waited.len(), answer: None });
+        let change_acks = &mut self.change_acks;
+        let number = if waited.is_empty() { NO_ACK } else { change_acks.last + 1 };
+        if number != NO_ACK {
+            change_acks.last = number;
+            change_acks.deferred.insert(number, DeferredAnswer { missing: waited.len(), answer: None });
             for host in &waited {
-                spreading.unaware.insert(*host, number);
+                change_acks.unacknowledged.insert(*host, number);
                 core.acks.expect(*host, Ack::Group(number), core.now);
             }
         }
         for host in hosts {
-            let number = if waited.contains(&host) { number } else { NOBODY_ELSE };
+            let number = if waited.contains(&host) { number } else { NO_ACK };
             core.send_host(host, Frame::GroupChanged { id, number, change: change.clone() });
         }
         number
     }
 
-    /// Another host keeps the group from now on.
-    pub fn subscribe(&mut self, core: &mut Core, id: u64, host: Tid) {
+    /// Sends a group to another host, which replicates it from now on.
+    pub(super) fn subscribe(&mut self, core: &mut Core, id: u64, host: Tid) {
         let own = core.own_host();
         let Some(group) = self.by_id(id).filter(|_| host != own) else { return };
         if !group.replica.hosts.insert(host) {
@@ -126,61 +133,69 @@ impl Groups {
         core.send_host(host, Frame::GroupKnown(state));
     }
 
-    /// Answers as soon as all hosts know of a change.
-    pub fn answer_when_known(&mut self, core: &mut Core, number: u64, to: Tid, wait: u32, answer: Result<Reply, Code>) {
-        match self.spreading.unconfirmed.get_mut(&number) {
-            Some(unconfirmed) => unconfirmed.answer = Some((to, wait, answer)),
+    /// Answers as soon as all hosts have acknowledged a change.
+    pub(super) fn answer_when_known(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        to: Tid,
+        wait: u32,
+        answer: Result<Reply, Code>,
+    ) {
+        match self.change_acks.deferred.get_mut(&number) {
+            Some(deferred) => deferred.answer = Some((to, wait, answer)),
             None => self.answer_with_group(core, to, wait, answer),
         }
     }
 
-    /// A host knows of a change.
-    pub fn change_known(&mut self, core: &mut Core, host: Tid, number: u64) {
+    /// Handles a host's acknowledgement of a change.
+    pub fn change_acknowledged(&mut self, core: &mut Core, host: Tid, number: u64) {
         core.acks.received(host, Ack::Group(number));
-        if self.spreading.unaware.remove(host, number) {
-            self.one_more_knows(core, number);
+        if self.change_acks.unacknowledged.remove(host, number) {
+            self.count_ack(core, number);
         }
     }
 
-    fn one_more_knows(&mut self, core: &mut Core, number: u64) {
-        let Some(unconfirmed) = self.spreading.unconfirmed.get_mut(&number) else { return };
-        unconfirmed.missing -= 1;
-        if unconfirmed.missing == 0 {
-            let answer = self.spreading.unconfirmed.remove(&number).and_then(|unconfirmed| unconfirmed.answer);
+    /// Counts an acknowledgement; sends the answer after the last.
+    fn count_ack(&mut self, core: &mut Core, number: u64) {
+        let Some(deferred) = self.change_acks.deferred.get_mut(&number) else { return };
+        deferred.missing -= 1;
+        if deferred.missing == 0 {
+            let answer = self.change_acks.deferred.remove(&number).and_then(|deferred| deferred.answer);
             if let Some((to, wait, answer)) = answer {
                 self.answer_with_group(core, to, wait, answer);
             }
         }
     }
 
-    /// A host is lost, and keeps nothing.
-    pub fn replica_lost(&mut self, core: &mut Core, host: Tid) {
+    /// Handles the loss of a host with replicas.
+    pub(super) fn replica_lost(&mut self, core: &mut Core, host: Tid) {
         let ids = self.replicas.by_host.take(host);
         for id in &ids {
             if let Some(group) = self.by_id(*id) {
                 group.replica.hosts.remove(&host);
             }
         }
-        for number in self.spreading.unaware.take(host) {
-            self.one_more_knows(core, number);
+        for number in self.change_acks.unacknowledged.take(host) {
+            self.count_ack(core, number);
         }
-        // Where members meet keeps the group.
+        // The host in whose page members arrive has a replica, so this covers it.
         for id in ids {
-            self.arrivals_without(core, id, host);
+            self.arrivals_host_lost(core, id, host);
         }
     }
 
-    /// Has a host do something with its memory of a group, at which members meet or have met.
-    pub fn order_group(&mut self, core: &mut Core, host: Tid, id: u64, change: GroupChange) {
+    /// Orders a host to act on its page, in which members arrive or have arrived.
+    pub(super) fn order_group(&mut self, core: &mut Core, host: Tid, id: u64, change: GroupChange) {
         match host == core.own_host() {
             true => self.page_ordered(core, id, &change),
-            false => core.send_host(host, Frame::GroupChanged { id, number: NOBODY_ELSE, change }),
+            false => core.send_host(host, Frame::GroupChanged { id, number: NO_ACK, change }),
         }
     }
 
     // ----- any host
 
-    /// An answer to a task; with one that is a group comes its memory.
+    /// Answers a task; an answer that is a group comes with its page.
     pub fn answer_with_group(&mut self, core: &mut Core, to: Tid, wait: u32, answer: Result<Reply, Code>) {
         match answer {
             Ok(Reply::Group { id, instance }) if to.host() == core.own_host() => {
@@ -190,6 +205,7 @@ impl Groups {
         }
     }
 
+    /// Sends a task the page of a group, which is made if necessary, and the answer.
     fn show_group(&mut self, core: &mut Core, id: u64, to: Tid, wait: u32, instance: i32) {
         let Some(group) = self.by_id(id) else {
             return core.reply(to, wait, Err(Code::NoGroup));
@@ -198,44 +214,45 @@ impl Groups {
             act(core, id, GroupAction::Show { to, member: instance != NO_MEMBER });
             return core.reply(to, wait, Ok(Reply::Group { id, instance }));
         }
-        self.replicas.showing.entry(id).or_default().push((to, wait, instance));
-        self.make_memory(core, id);
+        self.replicas.page_requests.entry(id).or_default().push((to, wait, instance));
+        self.make_page(core, id);
     }
 
-    /// Has the memory of a group made, if it is not.
-    pub fn make_memory(&mut self, core: &mut Core, id: u64) {
+    /// Has the page of a group made, unless there is one.
+    pub(super) fn make_page(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.by_id(id) else { return };
-        if group.replica.memory == Memory::None {
-            group.replica.memory = Memory::Asked;
+        if group.replica.page == PageState::None {
+            group.replica.page = PageState::Requested;
             act(core, id, GroupAction::Make);
         }
     }
 
-    fn in_memory(&mut self, core: &mut Core, id: u64, action: GroupAction) {
+    /// Acts on the page of a group, if there is one.
+    fn act_on_page(&mut self, core: &mut Core, id: u64, action: GroupAction) {
         if self.by_id(id).is_some_and(|group| group.replica.is_made()) {
             act(core, id, action);
         }
     }
 
-    /// A group has its memory, or there was none to be had.
-    pub fn made(&mut self, core: &mut Core, group: u64, made: bool) {
+    /// Handles the result of [`GroupAction::Make`].
+    pub fn page_made(&mut self, core: &mut Core, group: u64, made: bool) {
         let Some(found) = self.by_id(group) else {
-            // It has ended meanwhile.
+            // The group has ended meanwhile.
             if made {
                 act(core, group, GroupAction::Close);
             }
             return;
         };
-        found.replica.memory = if made { Memory::Made } else { Memory::None };
-        let showing = self.replicas.showing.remove(&group).unwrap_or_default();
+        found.replica.page = if made { PageState::Ready } else { PageState::None };
+        let page_requests = self.replicas.page_requests.remove(&group).unwrap_or_default();
         if made {
-            self.fill_memory(core, group);
+            self.fill_page(core, group);
         }
-        self.let_joiners_in(core, group, made);
-        for (to, wait, instance) in showing {
+        self.admit_joiners(core, group, made);
+        for (to, wait, instance) in page_requests {
             match made {
                 true => self.show_group(core, group, to, wait, instance),
-                false => self.cannot_show(core, group, to, wait, instance),
+                false => self.refuse_page(core, group, to, wait, instance),
             }
         }
         if core.is_master() {
@@ -243,8 +260,8 @@ impl Groups {
         }
     }
 
-    /// Writes what is known of a group into its fresh memory.
-    fn fill_memory(&mut self, core: &mut Core, id: u64) {
+    /// Writes the state of a group into its new page.
+    fn fill_page(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.by_id(id) else { return };
         let members: Vec<(u32, Tid)> = group.members().collect();
         let (frozen, broken, meets_here) = (group.frozen, group.broken, group.replica.meets_here);
@@ -257,46 +274,49 @@ impl Groups {
         if broken {
             act(core, id, GroupAction::Break);
         }
-        // A group without members will meet where the first one is.
+        // The first member of a group without members decides where they arrive.
         if !meets_here && self.by_id(id).is_some_and(|group| group.size() > 0) {
             act(core, id, GroupAction::Take);
         }
     }
 
-    /// A task cannot have the memory; as a member it would be of no use.
-    fn cannot_show(&mut self, core: &mut Core, id: u64, to: Tid, wait: u32, instance: i32) {
+    /// Refuses a task that cannot get the page; it cannot stay a member without one.
+    fn refuse_page(&mut self, core: &mut Core, id: u64, to: Tid, wait: u32, instance: i32) {
         core.reply(to, wait, Err(Code::OutOfRes));
         let Some(name) = self.by_id(id).map(|group| group.name().to_vec()) else { return };
         if instance != NO_MEMBER && !core.is_master() {
             let request = Request::LeaveGroup(ByteBuf::from(name));
-            // Nobody waits for the answer.
+            // The answer is not awaited.
             core.send_master(Frame::Request { wait: 0, from: to, request });
         }
     }
 
-    /// The task sees no groups any more.
-    pub fn show_no_more(&mut self, tid: Tid) {
-        self.replicas.showing.values_mut().for_each(|showing| showing.retain(|(to, _, _)| *to != tid));
+    /// Drops a task that waits for pages.
+    pub(super) fn forget_viewer(&mut self, tid: Tid) {
+        self.replicas
+            .page_requests
+            .values_mut()
+            .for_each(|page_requests| page_requests.retain(|(to, _, _)| *to != tid));
     }
 
-    /// The group is no more.
-    pub fn forget_group(&mut self, core: &mut Core, id: u64) {
+    /// Drops a group that has ended.
+    pub(super) fn forget_group(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.remove(id) else { return };
-        if group.replica.memory == Memory::Asked {
-            // Behind the action that makes it.
+        if group.replica.page == PageState::Requested {
+            // This follows the action that makes the page.
             act(core, id, GroupAction::Close);
         }
         group.replica.hosts.iter().for_each(|host| _ = self.replicas.by_host.remove(*host, id));
-        for (to, wait, _) in self.replicas.showing.remove(&id).unwrap_or_default() {
+        for (to, wait, _) in self.replicas.page_requests.remove(&id).unwrap_or_default() {
             core.reply(to, wait, Err(Code::NoGroup));
         }
-        self.end_arrivals(core, group.arrivals);
+        end_arrivals(core, group.arrivals);
     }
 
     // ----- other hosts than the master
 
-    /// This host keeps a group from now on.
-    pub fn known(&mut self, state: GroupState) {
+    /// Adds a group that this host replicates from now on.
+    pub fn replicate(&mut self, state: GroupState) {
         let GroupState { id, name, members, frozen, broken, meets_here } = state;
         let mut group = Group::new(id, name.into_vec());
         members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
@@ -304,26 +324,27 @@ impl Groups {
         self.insert(group);
     }
 
-    /// The master tells of a change.
-    pub fn changed_at_master(&mut self, core: &mut Core, id: u64, number: u64, change: &GroupChange) {
+    /// Handles a change that the master has sent.
+    pub fn change_received(&mut self, core: &mut Core, id: u64, number: u64, change: &GroupChange) {
         self.follow(core, id, change);
-        if number != NOBODY_ELSE {
+        if number != NO_ACK {
             core.send_master(Frame::GroupSeen { number });
         }
     }
 
+    /// Applies a change to this host's replica.
     fn follow(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
         let Some(group) = self.by_id(id) else { return };
         match change {
             GroupChange::Joined { instance, tid } => {
                 group.put(*instance, *tid);
-                group.shortage.somebody_joined();
+                group.shortage.member_joined();
             }
             GroupChange::Gone { instance } => {
                 let size = group.size();
                 if let Some(tid) = group.tid_of(*instance) {
                     group.remove(tid);
-                    group.shortage.somebody_goes(size);
+                    group.shortage.member_left(size);
                 }
             }
             GroupChange::Freeze => group.frozen = true,
@@ -333,35 +354,36 @@ impl Groups {
                 return self.page_ordered(core, id, change);
             }
         }
-        self.in_memory(core, id, action_of(change));
+        self.act_on_page(core, id, action_of(change));
         match change {
-            GroupChange::Gone { .. } | GroupChange::Break => self.look_at_barrier(core, id),
+            GroupChange::Gone { .. } | GroupChange::Break => self.examine_barrier(core, id),
             GroupChange::Close => self.forget_group(core, id),
             _ => {}
         }
     }
 
-    /// The master has this host's memory taken out of use or into it, or those released who wait there.
+    /// Executes an order of the master: to use the page or not, or to release the members that wait there.
     fn page_ordered(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
         let Some(group) = self.by_id(id) else { return };
         let made = group.replica.is_made();
         match change {
-            GroupChange::Take => (group.replica.meets_here, group.replica.is_awaited) = (false, true),
+            GroupChange::Take => (group.replica.meets_here, group.replica.take_ordered) = (false, true),
             GroupChange::Give => {
                 group.replica.meets_here = true;
-                group.shortage.place_changes();
+                group.shortage.place_changed();
             }
             _ => {}
         }
         match (made, change) {
             (true, change) => act(core, id, action_of(change)),
-            // Nobody can have arrived.
-            (false, GroupChange::Take) => self.taken(core, id, Taken::default()),
+            // No member can have arrived.
+            (false, GroupChange::Take) => self.arrivals_taken(core, id, Taken::default()),
             (false, _) => {}
         }
     }
 }
 
+/// Returns the action that applies a change to a page.
 fn action_of(change: &GroupChange) -> GroupAction {
     match change {
         GroupChange::Joined { instance, tid } => GroupAction::Joined { instance: *instance, tid: *tid },

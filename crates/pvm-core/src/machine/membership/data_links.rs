@@ -1,9 +1,10 @@
-//! The data link to another host breaks while the control link stands: it is made again.
+//! Data links that break while the control link is up; they are opened again.
 //!
-//! What is on its way there is not lost by that ([`crate::flows::Outgoing`]), so that only the end of the control
-//! link is the end of the host. The daemon that is called decides when: it makes up tokens, expects whoever shows
-//! them, and tells the other by the control link. Data links are numbered, and the one with the highest number
-//! counts: so it does not matter which side finds first that one has ended, and one that ends late is nobody's.
+//! Data in flight are not lost by that ([`crate::flows::Outgoing`]), so only the end of the control link is the end
+//! of the host. The host with the higher number, which is called, decides when: it makes tokens, expects a call that
+//! shows them, and sends them to the other by the control link. Data links are numbered, and only the one with the
+//! highest number counts. So it does not matter which side first notices the end of a link, and the late end of an
+//! old link is ignored.
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::links::Links;
@@ -13,152 +14,155 @@ use crate::wire::{DataCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Pause before the second of several attempts in a row. It doubles from one to the next.
+/// The pause before the second of several attempts in a row. It doubles with each attempt.
 const PAUSE_LEAST: Duration = Duration::from_millis(100);
-/// The longest pause, as a part of the time that hosts may be silent.
-const LONGEST_PAUSES_A_TIMEOUT: u32 = 4;
+/// The longest pause is the host timeout divided by this.
+const LONGEST_PAUSES_PER_TIMEOUT: u32 = 4;
 
-/// What is with the data link.
-enum Stage {
+/// The state of a data link.
+enum State {
     Up,
-    /// To be made at that time; the side that calls has been told how.
-    Waits(Time, Option<DataCall>),
-    /// Being made.
-    Tries,
-    /// The other side, which decides, has been told that it is lost.
-    Lost,
+    /// To be opened at that time; the side that calls has the tokens.
+    Scheduled(Time, Option<DataCall>),
+    /// Being opened.
+    Connecting,
+    /// On the calling side: the other side, which decides, has been told that the link is lost.
+    ReportedLost,
 }
 
-/// The data link to a host whose control link stands.
+/// The data link to a host whose control link is up.
 struct DataLink {
+    /// The number of the link; the first is 0.
     number: u32,
-    stage: Stage,
-    /// Attempts in a row.
-    tries: u32,
+    state: State,
+    /// The number of attempts in a row.
+    attempts: u32,
     /// When the last attempt began.
-    tried: Time,
-    /// When it is to be looked at, as far as that has been noted for all.
-    noted_look: Option<Time>,
+    last_attempt: Time,
+    /// Its entry in `DataLinks::deadlines`.
+    registered_deadline: Option<Time>,
 }
 
 impl DataLink {
-    /// One that stands from then on.
+    /// Makes a link that is up.
     fn new(now: Time) -> DataLink {
-        DataLink { number: 0, stage: Stage::Up, tries: 0, tried: now, noted_look: None }
+        DataLink { number: 0, state: State::Up, attempts: 0, last_attempt: now, registered_deadline: None }
     }
 
-    /// It is to be made again: soon after it had stood for long, and after growing pauses else, so that neither a
-    /// broken network nor a host that means harm keeps this one busy.
-    fn wait(&mut self, now: Time, timeout: Duration, call: Option<DataCall>) {
-        if now >= self.tried + timeout {
-            self.tries = 0;
+    /// Schedules the next attempt: at once for a link that was up for long, else after growing pauses, so that
+    /// neither a broken network nor a malicious host keeps this one busy.
+    fn schedule(&mut self, now: Time, timeout: Duration, call: Option<DataCall>) {
+        if now >= self.last_attempt + timeout {
+            self.attempts = 0;
         }
-        let longest = timeout / LONGEST_PAUSES_A_TIMEOUT;
-        let pause = match self.tries {
+        let longest = timeout / LONGEST_PAUSES_PER_TIMEOUT;
+        let pause = match self.attempts {
             0 => Duration::ZERO,
-            tries => (PAUSE_LEAST * (1 << (tries - 1).min(10))).min(longest),
+            attempts => (PAUSE_LEAST * (1 << (attempts - 1).min(10))).min(longest),
         };
-        self.stage = Stage::Waits(now.max(self.tried + pause), call);
+        self.state = State::Scheduled(now.max(self.last_attempt + pause), call);
     }
 
-    fn begin(&mut self, now: Time) {
-        (self.stage, self.tried) = (Stage::Tries, now);
-        self.tries = self.tries.saturating_add(1);
+    /// Begins an attempt.
+    fn begin_attempt(&mut self, now: Time) {
+        (self.state, self.last_attempt) = (State::Connecting, now);
+        self.attempts = self.attempts.saturating_add(1);
     }
 }
 
-/// The data links to all hosts whose control links stand.
+/// The data links to all hosts whose control links are up.
 #[derive(Default)]
 pub(in crate::machine) struct DataLinks {
     links: BTreeMap<Tid, DataLink>,
-    /// When they are to be looked at.
-    looks: BTreeSet<(Time, Tid)>,
+    /// The times of the scheduled attempts, in order.
+    deadlines: BTreeSet<(Time, Tid)>,
 }
 
 impl DataLinks {
-    pub fn next_wakeup(&self) -> Option<Time> {
-        self.looks.first().map(|(when, _)| *when)
+    pub(super) fn next_wakeup(&self) -> Option<Time> {
+        self.deadlines.first().map(|(when, _)| *when)
     }
 
-    /// Makes the data links for which it is time.
-    pub fn on_time(&mut self, core: &mut Core) {
-        while let Some((_, host)) = self.looks.first().copied().filter(|(when, _)| *when <= core.now) {
-            self.make(core, host);
+    /// Begins the attempts that are due.
+    pub(super) fn on_time(&mut self, core: &mut Core) {
+        while let Some((_, host)) = self.deadlines.first().copied().filter(|(when, _)| *when <= core.now) {
+            self.attempt(core, host);
         }
     }
 
-    /// The links to a host stand from now on.
-    pub fn begin(&mut self, host: Tid, now: Time) {
+    /// Begins with links to a host that are up.
+    pub(super) fn begin(&mut self, host: Tid, now: Time) {
         self.remove(host);
         self.links.insert(host, DataLink::new(now));
     }
 
-    pub fn remove(&mut self, host: Tid) {
-        if let Some(look) = self.links.remove(&host).and_then(|data| data.noted_look) {
-            self.looks.remove(&(look, host));
+    pub(super) fn remove(&mut self, host: Tid) {
+        if let Some(deadline) = self.links.remove(&host).and_then(|data| data.registered_deadline) {
+            self.deadlines.remove(&(deadline, host));
         }
     }
 
-    /// Forgets the hosts that have no control link any more.
-    pub fn forget_unlinked(&mut self, core: &Core) {
+    /// Drops the hosts that have no control link any more.
+    pub(super) fn forget_unlinked(&mut self, core: &Core) {
         let unlinked: Vec<Tid> = self.links.keys().filter(|host| !core.links.is_up(**host)).copied().collect();
         unlinked.into_iter().for_each(|host| self.remove(host));
     }
 
-    /// The data link to a host whose control link stands.
-    fn of(&mut self, links: &Links, host: Tid) -> Option<&mut DataLink> {
+    /// Returns the data link to a host whose control link is up.
+    fn linked(&mut self, links: &Links, host: Tid) -> Option<&mut DataLink> {
         self.links.get_mut(&host).filter(|_| links.is_up(host))
     }
 
-    /// The data link to the host stands again.
+    /// Handles the news that the data link is up again.
     pub fn up(&mut self, core: &Core, host: Tid) {
-        if let Some(data) = self.of(&core.links, host) {
-            data.stage = Stage::Up;
-            self.note_look(host);
+        if let Some(data) = self.linked(&core.links, host) {
+            data.state = State::Up;
+            self.register_deadline(host);
         }
     }
 
-    /// The data link to the host has ended, or could not be made again; the control link stands.
+    /// Handles the news that the data link has ended or could not be opened again.
     pub fn down(&mut self, core: &mut Core, host: Tid) {
         let (calls, timeout) = (core.own_host() < host, core.settings.host_timeout);
-        let data = self.of(&core.links, host).filter(|data| matches!(data.stage, Stage::Up | Stage::Tries));
+        let data = self.linked(&core.links, host).filter(|data| matches!(data.state, State::Up | State::Connecting));
         let Some(data) = data else { return };
         if calls {
-            data.stage = Stage::Lost;
+            data.state = State::ReportedLost;
             let number = data.number;
             return core.send_host(host, Frame::DataLost { number });
         }
-        data.wait(core.now, timeout, None);
-        self.make(core, host);
+        data.schedule(core.now, timeout, None);
+        self.attempt(core, host);
     }
 
-    /// The host that calls has no use for that data link.
-    pub fn lost(&mut self, core: &mut Core, host: Tid, number: u32) {
+    /// Handles the report of the host that calls that it lost that data link.
+    pub fn reported_lost(&mut self, core: &mut Core, host: Tid, number: u32) {
         let (called, timeout) = (host < core.own_host(), core.settings.host_timeout);
-        let data = self.of(&core.links, host).filter(|data| called && data.number == number);
+        let data = self.linked(&core.links, host).filter(|data| called && data.number == number);
         let Some(data) = data else { return };
-        if matches!(data.stage, Stage::Up | Stage::Tries) {
-            data.wait(core.now, timeout, None);
+        if matches!(data.state, State::Up | State::Connecting) {
+            data.schedule(core.now, timeout, None);
             core.push(Action::DropData { host });
-            self.make(core, host);
+            self.attempt(core, host);
         }
     }
 
-    /// The host that is called expects a data link.
-    pub fn may_be_made(&mut self, core: &mut Core, host: Tid, number: u32, call: DataCall) {
+    /// Handles the news that the host that is called expects the call for a new data link.
+    pub fn call_received(&mut self, core: &mut Core, host: Tid, number: u32, call: DataCall) {
         let (calls, timeout) = (core.own_host() < host, core.settings.host_timeout);
-        let data = self.of(&core.links, host).filter(|data| calls && data.number < number);
+        let data = self.linked(&core.links, host).filter(|data| calls && data.number < number);
         let Some(data) = data else { return };
         data.number = number;
-        data.wait(core.now, timeout, Some(call));
+        data.schedule(core.now, timeout, Some(call));
         core.push(Action::DropData { host });
-        self.make(core, host);
+        self.attempt(core, host);
     }
 
-    /// How the other host can call, as [`Action::ExpectData`] has asked; `None` where nothing can be made up.
+    /// Handles the result of [`Action::ExpectData`]: how the other host can call, or `None` if that could not be
+    /// prepared.
     pub fn expected(&mut self, core: &mut Core, host: Tid, call: Option<DataCall>) {
-        let number = match self.of(&core.links, host) {
-            Some(DataLink { stage: Stage::Tries, number, .. }) => *number,
+        let number = match self.linked(&core.links, host) {
+            Some(DataLink { state: State::Connecting, number, .. }) => *number,
             _ => return,
         };
         match call {
@@ -167,42 +171,43 @@ impl DataLinks {
         }
     }
 
-    /// Makes the data link if it is time, else sees to it that it is looked at when it is.
-    fn make(&mut self, core: &mut Core, host: Tid) {
-        self.try_now(core, host);
-        self.note_look(host);
+    /// Begins an attempt if it is due, else registers its time.
+    fn attempt(&mut self, core: &mut Core, host: Tid) {
+        self.attempt_if_due(core, host);
+        self.register_deadline(host);
     }
 
-    /// Begins an attempt if one is due.
-    fn try_now(&mut self, core: &mut Core, host: Tid) {
-        let Some(data) = self.of(&core.links, host) else { return self.remove(host) };
-        let Stage::Waits(at, call) = &mut data.stage else { return };
+    /// Begins an attempt if it is due.
+    fn attempt_if_due(&mut self, core: &mut Core, host: Tid) {
+        let Some(data) = self.linked(&core.links, host) else { return self.remove(host) };
+        let State::Scheduled(at, call) = &mut data.state else { return };
         if core.now < *at {
             return;
         }
         match call.take() {
             Some(call) => {
-                data.begin(core.now);
+                data.begin_attempt(core.now);
                 let addresses = core.hosts.addresses_of(host);
                 core.push(Action::CallData { host, addresses, call });
             }
             None => {
                 debug_assert!(host < core.own_host(), "the one with the lower number calls");
-                data.begin(core.now);
+                data.begin_attempt(core.now);
                 data.number += 1;
                 core.push(Action::ExpectData { host });
             }
         }
     }
 
-    fn note_look(&mut self, host: Tid) {
+    /// Registers the time of the scheduled attempt, if there is one.
+    fn register_deadline(&mut self, host: Tid) {
         let Some(data) = self.links.get_mut(&host) else { return };
-        let next = match data.stage {
-            Stage::Waits(at, _) => Some(at),
+        let next = match data.state {
+            State::Scheduled(at, _) => Some(at),
             _ => None,
         };
-        let before = std::mem::replace(&mut data.noted_look, next);
-        before.map(|when| self.looks.remove(&(when, host)));
-        next.map(|when| self.looks.insert((when, host)));
+        let before = std::mem::replace(&mut data.registered_deadline, next);
+        before.map(|when| self.deadlines.remove(&(when, host)));
+        next.map(|when| self.deadlines.insert((when, host)));
     }
 }

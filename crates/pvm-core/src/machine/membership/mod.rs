@@ -1,9 +1,8 @@
-//! Which hosts belong to the machine: they join and leave, their links are watched, and those that are lost are
-//! removed. The master decides.
+//! Membership: hosts join and leave, links are watched, and lost hosts are removed. The master decides.
 //!
 //! * `joining`: hosts are added
-//! * `data_links`: data links that break while the control link stands
-//! * `suspicions`: which of two hosts that cannot reach each other has to go
+//! * `data_links`: data links that break while the control link is up
+//! * `suspicions`: which of two hosts that cannot reach each other is removed
 
 mod data_links;
 mod joining;
@@ -13,7 +12,7 @@ pub(super) use data_links::DataLinks;
 pub(super) use joining::{Asker, Joining, hosts_joined};
 pub use joining::{KNOWN_AS, WELCOME_WAIT};
 
-use self::suspicions::{Sight, Suspicions, Verdict};
+use self::suspicions::{Eviction, LinkHealth, Suspicions};
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -29,25 +28,25 @@ use crate::wire::{Entry, Frame, HostOptions, Shared};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A host that has sent nothing for this part of the time that it may be silent sends a beat.
-const BEATS_A_TIMEOUT: u32 = 5;
-/// After this many times of a beat without one a host is in doubt.
+/// An idle host sends a beat this many times in the host timeout.
+const BEATS_PER_TIMEOUT: u32 = 5;
+/// A host that has sent nothing for this many beat intervals is suspect.
 const LATE_BEATS: u32 = 2;
-/// Reasons that are kept of hosts that were lost, the latest ones, for those who ask.
+/// Lost hosts whose reasons are remembered.
 ///
 /// * Filled by: each host of the machine
 /// * Setting: none, `pvm run` asks as soon as one of its tasks is lost
-/// * Reached: the oldest is forgotten, and is told without its reason; the log has it
+/// * Reached: the oldest reason is forgotten; the log has it
 /// * Test: `why_hosts_were_lost_is_remembered_for_a_while`
 pub(super) const LOST_HOSTS_MAX: usize = 64;
 
-/// Which hosts belong to the machine.
+/// The hosts that join, and the supervision of those that have joined.
 #[derive(Default)]
 pub(super) struct Membership {
     pub joining: Joining,
     pub data_links: DataLinks,
     suspicions: Suspicions,
-    /// Why the last hosts were lost, the last first; at the master.
+    /// At the master: why the most recent hosts were lost, the last first.
     lost_hosts: VecDeque<String>,
 }
 
@@ -58,12 +57,12 @@ impl SubMachine for Membership {
     fn is_idle(&self) -> bool {
         self.joining.is_idle()
     }
-    /// Comes last of all sub-machines: what belonged to a lost host has been forgotten everywhere.
+    /// Handles an event as the last sub-machine, when all others have forgotten a lost host.
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::HostGone(host) if core.is_master() => {
                 if !core.halting {
-                    spread(core, &[], &[*host]);
+                    broadcast_table_change(core, &[], &[*host]);
                     if let Some(manager) = core.roles.manager {
                         core.tell(manager, 0, SM_HOSTX, 0, Writer::new().int(host.0 as i32).finish());
                     }
@@ -76,8 +75,8 @@ impl SubMachine for Membership {
     }
 }
 
-/// Tells all others of a change of the host table; at the master.
-fn spread(core: &mut Core, added: &[Entry], removed: &[Tid]) {
+/// Sends a change of the host table to all other hosts; at the master.
+fn broadcast_table_change(core: &mut Core, added: &[Entry], removed: &[Tid]) {
     core.hosts.version += 1;
     let version = core.hosts.version;
     for host in core.hosts.others() {
@@ -86,39 +85,42 @@ fn spread(core: &mut Core, added: &[Entry], removed: &[Tid]) {
     }
 }
 
+/// Returns the time between beats of an idle host.
 fn beat_interval(core: &Core) -> Duration {
-    core.settings.host_timeout / BEATS_A_TIMEOUT
+    core.settings.host_timeout / BEATS_PER_TIMEOUT
 }
 
-/// What the master sees of a host by itself.
-fn sight_of(core: &Core, host: Tid) -> Sight {
+/// Returns what the master's own link says about a host.
+fn link_health(core: &Core, host: Tid) -> LinkHealth {
     let link = core.links.get(host).filter(|link| matches!(link.state, State::Up));
     let in_time = |link: &Link| core.now <= link.heard + LATE_BEATS * beat_interval(core);
-    Sight { bad: link.map_or(0, |link| link.quality.bad()), hears: link.is_some_and(in_time) }
+    LinkHealth { bad_beats: link.map_or(0, |link| link.quality.bad()), heard_in_time: link.is_some_and(in_time) }
 }
 
 impl Membership {
     // ----- time
 
-    /// Begins the waits for others anew: this daemon was asleep.
-    pub fn begin_again(&mut self, now: Time) {
-        self.suspicions.begin_again(now);
+    /// Restarts the timers of other hosts, because this daemon was suspended.
+    pub fn restart_timers(&mut self, now: Time) {
+        self.suspicions.restart_timers(now);
     }
 
+    /// Returns when [`Membership::on_time`] must be called next.
     pub fn next_wakeup(&self, core: &Core) -> Option<Time> {
         let links = core.links.next_wakeup().into_iter().chain(self.data_links.next_wakeup());
         let acks = core.acks.oldest().map(|(since, _)| since + core.settings.host_timeout * TIMEOUTS_MAX);
-        let verdict = self.suspicions.next_decision(core.settings.host_timeout).filter(|_| !core.halting);
-        links.chain(joining::waits_for_master(core)).chain(acks).chain(verdict).min()
+        let eviction = self.suspicions.next_decision(core.settings.host_timeout).filter(|_| !core.halting);
+        links.chain(joining::waits_for_master(core)).chain(acks).chain(eviction).min()
     }
 
+    /// Handles the timers that have expired.
     pub fn on_time(&mut self, core: &mut Core) {
         if joining::waits_for_master(core).is_some_and(|when| core.now >= when) {
             core.raise(Event::MasterLost("it has not connected".into()));
         }
         while let Some(host) = core.links.take_due(core.now) {
-            if let Some(next) = self.look_at_link(core, host) {
-                core.links.look_at(host, next);
+            if let Some(next) = self.check_link(core, host) {
+                core.links.set_deadline(host, next);
             }
         }
         self.data_links.on_time(core);
@@ -126,7 +128,7 @@ impl Membership {
         self.settle_suspicions(core);
     }
 
-    /// Removes hosts that leave something unacknowledged for too long.
+    /// Removes hosts that have left something unacknowledged for too long.
     fn remove_overdue(&mut self, core: &mut Core) {
         while let Some((since, host)) = core.acks.oldest() {
             if since + core.settings.host_timeout * TIMEOUTS_MAX > core.now {
@@ -140,10 +142,10 @@ impl Membership {
 
     // ----- links
 
-    /// Notes that both links to the host stand.
+    /// Handles the news that both links to the host are up.
     pub fn link_up(&mut self, core: &mut Core, host: Tid) {
         if !core.hosts.is_known(host) {
-            // It has been removed meanwhile.
+            // The host has been removed meanwhile.
             return core.push(Action::ForgetHost { host });
         }
         let frames = match core.links.get_mut(host).map(|link| &mut link.state) {
@@ -159,7 +161,7 @@ impl Membership {
         self.joining.host_linked(core, host);
     }
 
-    /// The link to the host could not be made, or is gone.
+    /// Handles the news that a link to the host could not be opened, or is lost.
     pub fn link_lost(&mut self, core: &mut Core, host: Tid, why: &str) {
         let Some(link) = core.links.get_mut(host) else { return };
         if matches!(link.state, State::Failed) {
@@ -175,18 +177,8 @@ impl Membership {
         }
     }
 
-    /// A host cannot connect to another by itself.
-    pub fn asked_to_connect(&mut self, core: &mut Core, from: Tid, to: Tid, asking: Tid) {
-        let own = core.own_host();
-        if to != own && core.is_master() && asking == from {
-            core.send_host(to, Frame::PleaseConnect { to, from: asking });
-        } else if to == own && from == core.hosts.master() && own < asking {
-            core.want_link(asking);
-        }
-    }
-
-    /// Does what is due at a link; returns when it is to be looked at next.
-    fn look_at_link(&mut self, core: &mut Core, host: Tid) -> Option<Time> {
+    /// Does what is due at a link; returns its next deadline.
+    fn check_link(&mut self, core: &mut Core, host: Tid) -> Option<Time> {
         let (now, timeout, interval) = (core.now, core.settings.host_timeout, beat_interval(core));
         let link = core.links.get_mut(host)?;
         let lost = match &link.state {
@@ -215,30 +207,30 @@ impl Membership {
 
     // ----- suspicions
 
-    /// A host says that it cannot reach another.
+    /// Handles the report of a host that it cannot reach another.
     pub fn suspected(&mut self, core: &mut Core, from: Tid, host: Tid) {
-        // Of one that is joining the master knows best: others have no link to it yet.
+        // A joining host is judged by the master's link alone: others have no link to it yet.
         let member = |host: Tid| host.is_host() && host != core.own_host() && core.hosts.is_here(host);
         if core.is_master() && !core.halting && from != host && member(from) && member(host) {
             let named = |host: Tid| (host, core.hosts.plain_name_of(host));
-            self.suspicions.complain(named(from), named(host), core.now);
+            self.suspicions.report(named(from), named(host), core.now);
             self.settle_suspicions(core);
         }
     }
 
-    /// Removes the hosts that are to blame for missing links, as far as that is known.
+    /// Removes the hosts that are to blame for missing links, as far as that is decided.
     fn settle_suspicions(&mut self, core: &mut Core) {
         while !core.halting {
-            let verdict = self.suspicions.decide(core.now, core.settings.host_timeout, |host| sight_of(core, host));
-            let Some(Verdict { guilty, other, why }) = verdict else { return };
-            let other = core.hosts.name_of(other);
-            self.lose_host(core, guilty, &format!("it and {other} cannot reach each other; {why}"));
+            let eviction = self.suspicions.decide(core.now, core.settings.host_timeout, |host| link_health(core, host));
+            let Some(Eviction { evicted, kept, reason }) = eviction else { return };
+            let kept = core.hosts.name_of(kept);
+            self.lose_host(core, evicted, &format!("it and {kept} cannot reach each other; {reason}"));
         }
     }
 
-    // ----- hosts that go
+    // ----- loss and removal of hosts
 
-    /// A host does not answer any more, or has said that it ends.
+    /// Removes a host that does not answer, or has announced its end.
     pub fn lose_host(&mut self, core: &mut Core, host: Tid, why: &str) {
         if core.hosts.joining(host).is_some() {
             self.joining.host_failed(core, host, why);
@@ -253,7 +245,7 @@ impl Membership {
         }
     }
 
-    /// Puts into words why a host was lost, and keeps that for those who ask.
+    /// Puts the reason of a loss into words and remembers it for [`Request::LostHosts`](crate::proto::Request).
     pub fn remember_loss(&mut self, core: &Core, host: Tid, why: &str) -> String {
         let text = format!("host {} is out of the machine: {why}", core.hosts.name_of(host));
         self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
@@ -266,7 +258,7 @@ impl Membership {
         Reply::Failures(self.lost_hosts.iter().cloned().collect())
     }
 
-    /// Forgets a host, and has everybody else forget what belonged to it.
+    /// Removes a host; the event has all sub-machines drop its state.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
         if core.hosts.remove(host).is_none() {
             return;
@@ -281,6 +273,7 @@ impl Membership {
         core.raise(Event::HostGone(host));
     }
 
+    /// Handles `pvm_delhosts`.
     pub fn delete_hosts(&mut self, core: &mut Core, from: Tid, wait: u32, names: &[ByteBuf]) {
         if names.is_empty() || names.len() > HOSTS_MAX {
             return core.reply(from, wait, Err(Code::BadParam));
@@ -302,15 +295,15 @@ impl Membership {
         }
     }
 
-    /// Fails an add as a whole; what has been started is let go.
+    /// Fails an add as a whole, and abandons the daemons that it has started.
     pub fn fail_add(&mut self, core: &mut Core, code: Code) {
         self.joining.fail(core, code);
         self.data_links.forget_unlinked(core);
     }
 
-    // ----- what the master tells
+    // ----- frames from the master
 
-    /// The host table has changed.
+    /// Applies a change of the host table.
     pub fn table_changed(&mut self, core: &mut Core, version: u64, added: Vec<Entry>, removed: Vec<Tid>) {
         core.hosts.version = version;
         for entry in added {
@@ -321,7 +314,7 @@ impl Membership {
         removed.into_iter().filter(|host| *host != own).for_each(|host| self.forget_host(core, host));
     }
 
-    /// The master lets this host in.
+    /// Handles the master's welcome: this host belongs to the machine.
     pub fn welcomed(
         &mut self,
         core: &mut Core,
@@ -342,5 +335,15 @@ impl Membership {
         core.settings.limits.host_watches = usize::try_from(shared.host_watches).unwrap_or(usize::MAX);
         core.debug_mask = shared.debug_mask;
         core.push(Action::Joined { shared: shared.clone(), options });
+    }
+}
+
+/// Handles the request of a host, which cannot connect by itself, to be connected to.
+pub(super) fn connect_requested(core: &mut Core, from: Tid, to: Tid, asking: Tid) {
+    let own = core.own_host();
+    if to != own && core.is_master() && asking == from {
+        core.send_host(to, Frame::PleaseConnect { to, from: asking });
+    } else if to == own && from == core.hosts.master() && own < asking {
+        core.want_link(asking);
     }
 }

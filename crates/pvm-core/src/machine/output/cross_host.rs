@@ -1,8 +1,9 @@
-//! Output on its way to collectors of other hosts: how much that may be.
+//! Flow control of output for collectors on other hosts.
 //!
-//! The collector's daemon says what the collector has taken; while too much is on its way the printers'
-//! daemon leaves the rest in their pipes. So what waits at a collector's daemon is bounded whatever the
-//! number of hosts: by twice that much, since what comes while it takes what waited counts with it.
+//! The collector's daemon reports what the collector has taken. While too much is in flight, the daemon of the
+//! printing tasks leaves the rest in their pipes. So the output that waits at a collector's daemon is bounded for any
+//! number of hosts: by twice the limit, because what arrives while the collector reads counts along with what was
+//! waiting.
 use super::{ANNOUNCED, AT_END, CREATED};
 use crate::encoding::{Reader, Writer};
 use crate::machine::core::Core;
@@ -11,69 +12,73 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::BTreeMap;
 
-/// Output that may be on its way from one host to a collector of another one, in bytes. What is printed
-/// beyond waits in its pipe.
+/// Output in flight from one host to a collector on another, in bytes. Further output waits in its pipe.
 const HOST_BYTES_MAX: u64 = 256 << 10;
-/// The same from all hosts together, in bytes, of which each has its share; it has a few messages' worth always.
+/// The same from all hosts together, in bytes. Each host has an equal share, but never less than a few messages'
+/// worth.
 const ALL_HOSTS_BYTES_MAX: u64 = 16 << 20;
+/// The minimum of that share, in bytes.
 const SHARE_BYTES_MIN: u64 = 16 << 10;
-/// The daemon of a collector tells another one of no less than this that was taken, in bytes.
-const TOLD_BYTES_MIN: u64 = SHARE_BYTES_MIN / 4;
+/// The daemon of a collector reports output as taken once it is at least this many bytes.
+const CREDIT_BYTES_MIN: u64 = SHARE_BYTES_MIN / 4;
 
-/// Tasks of one host of which a collector elsewhere hears.
+/// Tasks of one host whose output a collector elsewhere receives.
 ///
 /// * Filled by: each other host
-/// * Setting: none, that many tasks of a host print for one task in no program
-/// * Reached: a collector hears of more of them, but not of their end when their host is lost
-/// * Test: `of_so_many_tasks_of_a_lost_host_a_collector_hears_the_end_and_of_no_more`
+/// * Setting: none, in no program do as many tasks of a host print for one task
+/// * Reached: a collector receives the output of more, but not their end if their host is lost
+/// * Test: `the_tasks_of_a_lost_host_whose_end_a_collector_hears_are_limited`
 const COLLECTED_MAX: usize = 16_384;
 
-/// What a host owes an answer for.
+/// Output from one host that has not been reported to it as taken, in bytes.
 #[derive(Default)]
-struct Given {
-    /// Waits for the collector.
-    waiting: u64,
-    /// The collector has it, and the host has not been told.
+struct UncreditedOutput {
+    /// The collector has not taken it yet.
+    untaken: u64,
+    /// The collector has taken it.
     taken: u64,
 }
 
-/// What a collector of this host has heard of the output of a task of another one.
+/// What a collector of this host has received about the output of a task on another.
 #[derive(Default)]
-struct Collected {
+struct CollectedTask {
     ctx: i32,
     tag: i32,
     parent: i32,
+    /// Whether the announcement by the spawner has arrived.
     announced: bool,
+    /// Whether the end of the output has arrived.
     ended: bool,
 }
 
 /// Output between this host and others.
 #[derive(Default)]
 pub(in crate::machine) struct CrossHost {
-    /// On its way to collectors of other hosts, in bytes.
+    /// Output in flight to each collector on another host, in bytes.
     under_way: BTreeMap<Tid, u64>,
-    /// By collector of this host, and host that it comes from.
-    given: BTreeMap<(Tid, Tid), Given>,
-    /// By collector of this host, and host of the task: until the collector has heard all of it.
-    collected: BTreeMap<(Tid, Tid), BTreeMap<Tid, Collected>>,
+    /// By the collector on this host and the host that the output comes from.
+    uncredited: BTreeMap<(Tid, Tid), UncreditedOutput>,
+    /// By the collector on this host and the host of the task, until the collector has received everything.
+    collected: BTreeMap<(Tid, Tid), BTreeMap<Tid, CollectedTask>>,
 }
 
 impl CrossHost {
-    pub fn is_idle(&self) -> bool {
-        self.under_way.is_empty() && self.given.is_empty() && self.collected.is_empty()
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.uncredited.is_empty() && self.collected.is_empty()
     }
-    /// Nothing goes there any more, and nothing that comes from there has to be answered.
+    /// Drops the counters of a lost host.
     fn forget_host(&mut self, host: Tid) {
         self.under_way.retain(|collector, _| collector.host() != host);
-        self.given.retain(|(_, from), _| *from != host);
+        self.uncredited.retain(|(_, from), _| *from != host);
     }
-    /// What the collector has heard of the task, unless it hears of too many.
-    fn collected(&mut self, collector: Tid, task: Tid) -> Option<&mut Collected> {
+    /// Returns what the collector has received about the task, unless it follows too many.
+    fn collected(&mut self, collector: Tid, task: Tid) -> Option<&mut CollectedTask> {
         let tasks = self.collected.entry((collector, task.host())).or_default();
         let remembers = tasks.len() < COLLECTED_MAX || tasks.contains_key(&task);
         remembers.then(|| tasks.entry(task).or_default())
     }
-    fn heard_all(&mut self, collector: Tid, task: Tid) {
+    /// Drops a task about whose output the collector has received everything.
+    fn forget_task(&mut self, collector: Tid, task: Tid) {
         let place = (collector, task.host());
         let Some(tasks) = self.collected.get_mut(&place) else { return };
         tasks.remove(&task);
@@ -81,28 +86,30 @@ impl CrossHost {
             self.collected.remove(&place);
         }
     }
+    /// Returns the hosts with uncredited output for a collector.
     fn of(&self, collector: Tid) -> Vec<Tid> {
-        self.given.range((collector, Tid(0))..=(collector, Tid(u32::MAX))).map(|((_, host), _)| *host).collect()
+        self.uncredited.range((collector, Tid(0))..=(collector, Tid(u32::MAX))).map(|((_, host), _)| *host).collect()
     }
 }
 
 impl CrossHost {
-    /// Output on its way to a collector of another host that has not taken it, in bytes.
+    /// Returns the output in flight to a collector on another host, in bytes.
     pub fn under_way(&self, collector: Tid) -> u64 {
         self.under_way.get(&collector).copied().unwrap_or(0)
     }
 
-    /// How much that may be, in bytes, by the number of hosts.
+    /// Returns the limit on the output in flight to one collector, in bytes. It depends on the number of hosts.
     pub fn under_way_max(core: &Core) -> u64 {
         (ALL_HOSTS_BYTES_MAX / core.hosts.tids().count().max(1) as u64).clamp(SHARE_BYTES_MIN, HOST_BYTES_MAX)
     }
 
-    pub fn sent(&mut self, collector: Tid, bytes: usize) {
+    /// Counts output that was sent to a collector.
+    pub(super) fn sent(&mut self, collector: Tid, bytes: usize) {
         *self.under_way.entry(collector).or_default() += bytes as u64;
     }
 
-    /// The daemon of a collector says how much of what came from here was taken, in bytes.
-    pub fn was_taken(&mut self, from: Tid, collector: Tid, bytes: u64) {
+    /// Handles the report of a collector's daemon that output from here was taken, in bytes.
+    pub fn credited(&mut self, from: Tid, collector: Tid, bytes: u64) {
         let known = self.under_way.get_mut(&collector).filter(|_| collector.host() == from);
         let Some(under_way) = known else { return };
         *under_way = under_way.saturating_sub(bytes);
@@ -111,8 +118,8 @@ impl CrossHost {
         }
     }
 
-    /// Output of a task of another host, for a collector of this one.
-    pub fn came(&mut self, core: &mut Core, from: Tid, message: Message) {
+    /// Handles output of a task of another host, for a collector of this one.
+    pub fn received(&mut self, core: &mut Core, from: Tid, message: Message) {
         let (collector, bytes) = (message.dst, message.body.len() as u64);
         if message.src.host() != from || collector.host() != core.own_host() {
             return;
@@ -122,13 +129,14 @@ impl CrossHost {
         let task = Tid(task as u32);
         let counts = length > 0;
         if !core.tasks.takes_frames(collector) {
-            // Nobody collects it any more.
+            // The collector is gone.
             if counts {
                 core.send_host(from, Frame::OutputTaken { collector, bytes });
             }
             return;
         }
-        // Of a task of a lost host the collector has heard the end. Its own host speaks for it, and its spawner's.
+        // The collector has received the end of a lost host's tasks. A task's own host reports on it, and that of its
+        // spawner.
         if !core.hosts.is_here(task.host()) || task.host() != from && length != ANNOUNCED {
             return;
         }
@@ -142,14 +150,14 @@ impl CrossHost {
             }
         }
         if counts {
-            self.given.entry((collector, from)).or_default().waiting += bytes;
+            self.uncredited.entry((collector, from)).or_default().untaken += bytes;
         }
         core.send(collector, ToTask::Message(message));
-        self.tell_rest(core, collector, task);
+        self.announce_missing(core, collector, task);
     }
 
-    /// A task of this host announces one of another host to a collector of this one.
-    pub fn announcement_came(&mut self, core: &mut Core, collector: Tid, task: Tid, ctx: i32, tag: i32, body: Vec<u8>) {
+    /// Announces a task of another host to a collector of this one, for its spawner on this host.
+    pub(super) fn announce(&mut self, core: &mut Core, collector: Tid, task: Tid, ctx: i32, tag: i32, body: Vec<u8>) {
         if !core.hosts.is_here(task.host()) {
             return;
         }
@@ -157,17 +165,17 @@ impl CrossHost {
             (collected.ctx, collected.tag, collected.announced) = (ctx, tag, true);
         }
         core.tell(collector, ctx, tag, 0, body);
-        self.tell_rest(core, collector, task);
+        self.announce_missing(core, collector, task);
     }
 
-    /// Tells a collector what nobody else will: that a task of a lost host has printed all, and that one was announced
-    /// whose spawner's host is lost.
-    fn tell_rest(&mut self, core: &mut Core, collector: Tid, task: Tid) {
+    /// Sends a collector what no other host will: the end of the output of a lost host's task, and the announcement
+    /// of a task whose spawner's host is lost.
+    fn announce_missing(&mut self, core: &mut Core, collector: Tid, task: Tid) {
         let tasks = self.collected.get(&(collector, task.host()));
         let Some(collected) = tasks.and_then(|tasks| tasks.get(&task)) else { return };
-        let &Collected { ctx, tag, parent, announced, ended } = collected;
+        let &CollectedTask { ctx, tag, parent, announced, ended } = collected;
         let (lost, spawner) = (!core.hosts.is_here(task.host()), Tid(parent as u32));
-        // Of one without a parent it is not known who spawned it.
+        // The spawner of a task without a parent is unknown.
         let orphaned = ended && spawner.is_task() && !core.hosts.is_here(spawner);
         let body = |kind| Writer::new().int(task.0 as i32).int(kind);
         if !announced && (lost || orphaned) {
@@ -177,44 +185,46 @@ impl CrossHost {
             core.tell(collector, ctx, tag, 0, body(AT_END).finish());
         }
         if lost || ended && (announced || orphaned) {
-            self.heard_all(collector, task);
+            self.forget_task(collector, task);
         }
     }
 
-    /// A host is gone: nobody else tells what becomes of the output of its tasks.
-    pub fn host_gone(&mut self, core: &mut Core, host: Tid) {
+    /// Handles the loss of a host: this host must report the end of the output of its tasks.
+    pub(super) fn host_gone(&mut self, core: &mut Core, host: Tid) {
         self.forget_host(host);
         let places = self.collected.iter();
         let all = places.flat_map(|((collector, _), tasks)| tasks.keys().map(|task| (*collector, *task)));
-        all.collect::<Vec<_>>().into_iter().for_each(|(collector, task)| self.tell_rest(core, collector, task));
+        all.collect::<Vec<_>>().into_iter().for_each(|(collector, task)| self.announce_missing(core, collector, task));
     }
 
-    /// Whether that task has been given output of other hosts and may not have taken it.
-    pub fn is_given(&self, collector: Tid) -> bool {
-        !self.given.is_empty() && self.of(collector).iter().any(|host| self.given[&(collector, *host)].waiting > 0)
+    /// Tells whether output of other hosts waits at that collector.
+    pub fn has_untaken(&self, collector: Tid) -> bool {
+        !self.uncredited.is_empty()
+            && self.of(collector).iter().any(|host| self.uncredited[&(collector, *host)].untaken > 0)
     }
 
-    /// That task has taken all that it was given so far, or nearly all.
+    /// Handles the news that a collector has taken all, or nearly all, output that it was sent.
     pub fn taken(&mut self, core: &mut Core, collector: Tid) {
         for host in self.of(collector) {
-            let given = self.given.entry((collector, host)).or_default();
-            given.taken += std::mem::take(&mut given.waiting);
-            if given.taken >= TOLD_BYTES_MIN {
-                self.tell_taken(core, collector, host);
+            let uncredited = self.uncredited.entry((collector, host)).or_default();
+            uncredited.taken += std::mem::take(&mut uncredited.untaken);
+            if uncredited.taken >= CREDIT_BYTES_MIN {
+                self.send_credit(core, collector, host);
             }
         }
     }
 
-    /// The task takes nothing any more: all that it was given counts as taken.
-    pub fn collects_no_more(&mut self, core: &mut Core, collector: Tid) {
+    /// Handles the news that a collector has left: all that it was sent counts as taken.
+    pub(super) fn collector_left(&mut self, core: &mut Core, collector: Tid) {
         for host in self.of(collector) {
-            self.tell_taken(core, collector, host);
+            self.send_credit(core, collector, host);
         }
         self.collected.retain(|(other, _), _| *other != collector);
     }
 
-    fn tell_taken(&mut self, core: &mut Core, collector: Tid, host: Tid) {
-        let Some(Given { waiting, taken }) = self.given.remove(&(collector, host)) else { return };
-        core.send_host(host, Frame::OutputTaken { collector, bytes: waiting + taken });
+    /// Reports to a host that the output from there is taken.
+    fn send_credit(&mut self, core: &mut Core, collector: Tid, host: Tid) {
+        let Some(UncreditedOutput { untaken, taken }) = self.uncredited.remove(&(collector, host)) else { return };
+        core.send_host(host, Frame::OutputTaken { collector, bytes: untaken + taken });
     }
 }

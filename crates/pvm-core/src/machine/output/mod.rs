@@ -1,6 +1,6 @@
 //! What tasks print: to a collecting task, or to the log (contract 2.8).
 //!
-//! `cross_host` has what goes to collectors of other hosts, and comes from there.
+//! `cross_host` handles the output for collectors on other hosts.
 
 mod cross_host;
 
@@ -16,23 +16,23 @@ use crate::proto::{Message, Reply, TraceSettings};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::wire::Frame;
 
-/// The most bytes of output in one message to a collector.
+/// The maximum number of bytes of output in one message to a collector.
 pub const CHUNK_BYTES_MAX: usize = 3999;
-/// A line of what a task prints where nobody but the log takes it.
+/// Length of a line in the log that a task prints without a collector, in bytes.
 ///
 /// * Filled by: each task that is spawned
-/// * Setting: none, no line is lost, and who collects output gets it as it was printed
+/// * Setting: none, no line is lost, and collectors get output as it was printed
 /// * Reached: the line is cut into several
 /// * Test: `a_line_without_an_end_is_cut_for_the_log`
 pub(in crate::machine) const LINE_BYTES_MAX: usize = 4096;
-/// Instead of a length: the task was created.
+/// In place of a length: the task was created.
 pub(super) const CREATED: i32 = -2;
-/// Instead of a length: its spawner has announced it.
+/// In place of a length: the spawner has announced the task.
 pub(super) const ANNOUNCED: i32 = -1;
-/// Instead of a length: it prints no more.
+/// In place of a length: the task prints no more.
 pub(super) const AT_END: i32 = 0;
 
-/// Output on its way between hosts.
+/// The output of tasks.
 #[derive(Default)]
 pub(super) struct Output {
     pub cross_host: CrossHost,
@@ -48,9 +48,9 @@ impl SubMachine for Output {
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskEnrolled { tid, arrived: true } => self.announce_arrival(core, *tid),
-            Event::TaskLeft { tid, .. } => self.cross_host.collects_no_more(core, *tid),
-            Event::TaskGone { tid, task } => self.end(core, *tid, &task.own, task.line.clone()),
-            // Nobody else will announce it.
+            Event::TaskLeft { tid, .. } => self.cross_host.collector_left(core, *tid),
+            Event::TaskGone { tid, task } => self.end(core, *tid, &task.trace_settings, task.line.clone()),
+            // The lost host will not announce it.
             Event::SpawnerLost(tid) => self.announce_output(core, *tid),
             Event::HostGone(host) => self.cross_host.host_gone(core, *host),
             _ => {}
@@ -58,18 +58,18 @@ impl SubMachine for Output {
     }
 }
 
-/// The collector of a task's output, if that is a task which can take it.
+/// Returns the collector of a task's output, if it is a task that can take it.
 fn collector(core: &Core, settings: &TraceSettings) -> Option<Tid> {
     let tid = Tid(settings.output_tid as u32);
-    (tid.is_task() && core.may_take(tid)).then_some(tid)
+    (tid.is_task() && core.can_receive(tid)).then_some(tid)
 }
 
-/// To whom the output of a task goes, if it does not go to the log.
+/// Returns the collector of a task's output, unless the output goes to the log.
 pub(super) fn collector_of(core: &Core, tid: Tid) -> Option<Tid> {
-    collector(core, &core.tasks.get(tid)?.own)
+    collector(core, &core.tasks.get(tid)?.trace_settings)
 }
 
-/// Logs a line of a task. The log of the machine is the master's.
+/// Logs a line of a task; the log of the machine is the master's.
 fn log_line(core: &mut Core, tid: Tid, line: Vec<u8>) {
     match core.is_master() {
         true => core.push(Action::Log { tid, line }),
@@ -77,6 +77,7 @@ fn log_line(core: &mut Core, tid: Tid, line: Vec<u8>) {
     }
 }
 
+/// Logs output of a task, line by line.
 fn log_output(core: &mut Core, tid: Tid, data: &[u8]) {
     let Some(task) = core.tasks.get_mut(tid) else { return };
     let line = &mut task.line;
@@ -93,74 +94,69 @@ fn log_output(core: &mut Core, tid: Tid, data: &[u8]) {
 }
 
 impl Output {
+    /// Sends an announcement to a collector.
     fn tell_collector(&mut self, core: &mut Core, settings: &TraceSettings, body: Writer) {
-        self.give_collector(core, settings, body.finish(), false);
+        self.send_to_collector(core, settings, body.finish(), false);
     }
 
-    /// Tells the collector of a task that came by itself, or that another host's daemon announces:
-    /// so the announcement comes before all that the spawner does later.
+    /// Announces to its collector a task that was started by hand, or that another host spawned here. In the second
+    /// case the announcement comes before all that the spawner does later.
     pub fn announce_arrival(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let (settings, parent) = (task.own.clone(), task.parent);
+        let (settings, parent) = (task.trace_settings.clone(), task.parent);
         self.tell_collector(core, &settings, Writer::new().int(tid.0 as i32).int(CREATED).int(parent));
     }
 
-    /// Tells the collector that the task is there.
+    /// Announces a task of this host to its collector.
     pub fn announce_output(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let (settings, parent) = (task.own.clone(), task.parent);
+        let (settings, parent) = (task.trace_settings.clone(), task.parent);
         for kind in [CREATED, ANNOUNCED] {
             self.tell_collector(core, &settings, Writer::new().int(tid.0 as i32).int(kind).int(parent));
         }
     }
 
-    /// A task of this host had another host start that one: tells the collector that it is there.
-    pub fn announce_far(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, parent: i32) {
+    /// Announces to its collector a task that another host has started for one of this host.
+    pub fn announce_remote(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, parent: i32) {
         let body = Writer::new().int(tid.0 as i32).int(ANNOUNCED).int(parent);
         match collector(core, settings) {
             Some(collector) if collector.host() == core.own_host() => {
-                self.cross_host.announcement_came(
-                    core,
-                    collector,
-                    tid,
-                    settings.output_ctx,
-                    settings.output_tag,
-                    body.finish(),
-                );
+                self.cross_host.announce(core, collector, tid, settings.output_ctx, settings.output_tag, body.finish());
             }
             _ => self.tell_collector(core, settings, body),
         }
     }
 
-    /// Output of a task.
+    /// Handles bytes that a task wrote to its standard output.
     pub fn printed_output(&mut self, core: &mut Core, tid: Tid, data: &[u8]) {
         let Some(task) = core.tasks.get(tid) else { return };
-        self.printed(core, tid, task.own.clone(), data);
+        self.printed(core, tid, task.trace_settings.clone(), data);
     }
 
-    /// What a task of `pvm run` has written to its standard error.
+    /// Handles bytes that a task of `pvm run` wrote to its standard error.
     pub fn printed_errors(&mut self, core: &mut Core, tid: Tid, data: &[u8]) {
         let Some(task) = core.tasks.get(tid) else { return };
-        let mut settings = task.own.clone();
+        let mut settings = task.trace_settings.clone();
         if settings.run.errors_tag != 0 {
             settings.output_tag = settings.run.errors_tag;
         }
         self.printed(core, tid, settings, data);
     }
 
+    /// Sends output to its collector, or logs it.
     fn printed(&mut self, core: &mut Core, tid: Tid, settings: TraceSettings, data: &[u8]) {
         if collector(core, &settings).is_none() {
             return log_output(core, tid, data);
         }
         for chunk in data.chunks(CHUNK_BYTES_MAX) {
             let body = Writer::new().int(tid.0 as i32).int(chunk.len() as i32).bytes(chunk);
-            self.give_collector(core, &settings, body.finish(), true);
+            self.send_to_collector(core, &settings, body.finish(), true);
         }
     }
 
-    /// What there is to say of a task's output goes to its collector; the output itself counts on its way to another
+    /// Sends a message to a collector. With `counts` it counts as output in flight, if the collector is on another
     /// host.
-    fn give_collector(&mut self, core: &mut Core, settings: &TraceSettings, body: Vec<u8>, counts: bool) {
+    fn send_to_collector(&mut self, core: &mut Core, settings: &TraceSettings, body: Vec<u8>, counts: bool) {
         let Some(to) = collector(core, settings) else { return };
         let own = core.own_host();
         if to.host() == own {
@@ -174,7 +170,7 @@ impl Output {
         core.push(Action::SendAlong { to, frame: Frame::Output(message) });
     }
 
-    /// A task prints no more to where these settings say; `line` has no end yet.
+    /// Ends the output of a task to that collector; logs `line`, which has no end yet.
     fn end(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, line: Vec<u8>) {
         if !line.is_empty() {
             log_line(core, tid, line);
@@ -182,7 +178,7 @@ impl Output {
         self.tell_collector(core, settings, Writer::new().int(tid.0 as i32).int(AT_END));
     }
 
-    /// `pvm_setopt` of a task's own output and traces: the old collector hears of an end, the new one of a start.
+    /// Handles `pvm_setopt` of a task's own output and traces: the old collector is sent an end, the new one a start.
     pub fn set_own(
         &mut self,
         core: &mut Core,
@@ -191,7 +187,7 @@ impl Output {
         settings: TraceSettings,
     ) -> Result<Reply, Code> {
         let task = core.tasks.get_mut(tid).ok_or(Code::SysErr)?;
-        let before = std::mem::replace(&mut task.own, settings.clone());
+        let before = std::mem::replace(&mut task.trace_settings, settings.clone());
         let place = |s: &TraceSettings| (s.output_tid, s.output_ctx, s.output_tag);
         if place(&before) != place(&settings) {
             let line = std::mem::take(&mut task.line);
@@ -200,7 +196,7 @@ impl Output {
         }
         let traced = |s: &TraceSettings| (s.trace_tid, s.trace_ctx, s.trace_tag);
         if traced(&before) != traced(&settings) {
-            traces.moved(core, tid, &before);
+            traces.collector_changed(core, tid, &before);
         }
         Ok(Reply::Done)
     }

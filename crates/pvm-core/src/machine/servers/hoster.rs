@@ -8,19 +8,21 @@ use crate::machine::membership::Membership;
 use crate::proto::ByteBuf;
 use crate::tid::Tid;
 
-/// What a hoster has been asked.
-pub(super) struct Hosting {
+/// A request that is pending at the hoster.
+pub(super) struct HosterRequest {
+    /// The wait id of the message.
     wid: i32,
+    /// The number of the add.
     request: u32,
-    /// The hosts, and which of the request they are.
+    /// The hosts, with their index in the add.
     hosts: Vec<(Tid, usize)>,
 }
 
-/// A daemon's greeting begins so.
+/// The beginning of the line that a started daemon prints.
 const GREETING: &[u8] = b"ddpro<";
 
 impl Servers {
-    /// By which commands the hoster is to start the daemons: the index of each host, the command.
+    /// Asks the hoster to start daemons by these commands; each comes with the index of its host.
     pub fn start_commands(
         &mut self,
         core: &mut Core,
@@ -49,12 +51,12 @@ impl Servers {
         self.last_wid += 1;
         let wid = self.last_wid;
         let body = [Writer::new().int(hosts.len() as i32).finish(), entries.finish()].concat();
-        self.hosting = Some(Hosting { wid, request, hosts });
+        self.hoster_request = Some(HosterRequest { wid, request, hosts });
         core.tell(hoster, 0, SM_STHOST, wid, body);
     }
 
-    /// What the hoster says.
-    pub fn hosts_started(
+    /// Handles the answer of the hoster.
+    pub(super) fn hosts_started(
         &mut self,
         core: &mut Core,
         membership: &mut Membership,
@@ -62,10 +64,10 @@ impl Servers {
         wid: i32,
         body: &mut Reader<'_>,
     ) {
-        if core.roles.hoster != Some(from) || self.hosting.as_ref().is_none_or(|asked| asked.wid != wid) {
+        if core.roles.hoster != Some(from) || self.hoster_request.as_ref().is_none_or(|asked| asked.wid != wid) {
             return;
         }
-        let Some(Hosting { request, mut hosts, .. }) = self.hosting.take() else { return };
+        let Some(HosterRequest { request, mut hosts, .. }) = self.hoster_request.take() else { return };
         for _ in 0..body.int().unwrap_or(0) {
             let (Some(tid), Some(result)) = (body.int(), body.string()) else {
                 return membership.fail_add(core, Code::DSysErr);

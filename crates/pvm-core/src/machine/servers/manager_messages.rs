@@ -6,17 +6,18 @@ use crate::encoding::{Reader, Writer};
 use crate::proto::{ByteBuf, Host, Reply, Request, Spawn, TaskInfo, TraceSettings};
 use crate::tid::Tid;
 
+/// Writes a count and that many strings.
 fn write_strings(body: Writer, list: &[ByteBuf]) -> Writer {
     list.iter().fold(body.int(list.len() as i32), |body, one| body.string(one))
 }
 
-/// A count and that many strings.
+/// Reads a count and that many strings.
 pub(super) fn strings(body: &mut Reader<'_>) -> Option<Vec<ByteBuf>> {
     let count = body.int()?;
     (0..count).map(|_| body.string().map(|text| ByteBuf::from(text.to_vec()))).collect()
 }
 
-/// A request in the form in which a manager gets it.
+/// Encodes a request for a manager; `None` if managers do not decide such requests.
 pub(super) fn manager_request(request: &Request) -> Option<(i32, Writer)> {
     let body = Writer::new();
     Some(match request {
@@ -41,7 +42,7 @@ pub(super) fn manager_request(request: &Request) -> Option<(i32, Writer)> {
     })
 }
 
-/// A manager's answer.
+/// Decodes the answer of a manager.
 pub(super) fn manager_reply(tag: i32, body: &mut Reader<'_>) -> Option<Reply> {
     let count = body.int()?;
     if count < 0 {
@@ -96,7 +97,7 @@ fn read_host(body: &mut Reader<'_>) -> Option<Host> {
     })
 }
 
-/// The body of `SM_EXEC`: parent, spawn, first instance, total.
+/// Decodes `SM_EXEC`: parent, spawn, first instance number, total.
 pub(super) fn read_exec(body: &mut Reader<'_>) -> Option<(i32, Spawn, i32, i32)> {
     let parent = body.int()?;
     let file = ByteBuf::from(body.string()?.to_vec());
@@ -112,7 +113,7 @@ pub(super) fn read_exec(body: &mut Reader<'_>) -> Option<(i32, Spawn, i32, i32)>
     let total = body.int().unwrap_or(count);
     let children =
         TraceSettings { output_tid, output_ctx, output_tag, trace_tid, trace_ctx, trace_tag, ..Default::default() };
-    // The manager has chosen the place: it is this host.
+    // The manager has chosen this host.
     let flags = flags & !(TASK_HOST | TASK_ARCH | HOST_COMPL);
     Some((parent, Spawn { file, arguments, flags, place: ByteBuf::new(), count, environment, children }, first, total))
 }

@@ -1,12 +1,12 @@
 //! Tasks that serve the daemon: hoster, tasker, resource manager, tracer (contract 2.12).
 //!
 //! * `hoster`: daemons that the hoster starts
-//! * `manager_messages`: what a resource manager and the daemon say to each other
+//! * `manager_messages`: messages between the daemon and a resource manager
 
 mod hoster;
 mod manager_messages;
 
-use self::hoster::Hosting;
+use self::hoster::HosterRequest;
 use self::manager_messages::{manager_reply, manager_request, read_exec, strings};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -22,29 +22,31 @@ use crate::proto::{Message, Reply, Request, Role, TraceSettings};
 use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::{self, Frame};
 
-/// A request that a manager has been asked to answer.
-struct Forwarded {
+/// A request that was forwarded to a manager.
+struct ForwardedRequest {
     manager: Tid,
     task: Tid,
     wait: u32,
+    /// The tag of the message to the manager and of its answer.
     tag: i32,
     request: Request,
-    /// Of a spawn: what the manager has had started for it.
+    /// For a spawn: the tasks that the manager has had started for it.
     started: Vec<i32>,
 }
 
-/// What those who serve were asked.
+/// Requests that are pending at servers.
 #[derive(Default)]
 pub(super) struct Servers {
-    /// What other hosts were told last of those who serve the whole machine.
-    spread: Option<wire::Servers>,
-    forwarded: Vec<Forwarded>,
-    hosting: Option<Hosting>,
+    /// At the master: the servers of the whole machine, as other hosts were told last.
+    last_broadcast: Option<wire::Servers>,
+    forwarded: Vec<ForwardedRequest>,
+    hoster_request: Option<HosterRequest>,
+    /// The wait id assigned last to a message to the hoster.
     last_wid: i32,
 }
 
-/// Sub-machines that do what a message to the daemon asks for.
-pub(super) struct Served<'a> {
+/// The sub-machines that execute messages to the daemon.
+pub(super) struct MessageTargets<'a> {
     pub membership: &'a mut Membership,
     pub tasks: &'a mut Tasks,
     pub spawns: &'a mut Spawns,
@@ -55,7 +57,7 @@ impl SubMachine for Servers {
         "servers"
     }
     fn is_idle(&self) -> bool {
-        self.forwarded.is_empty() && self.hosting.is_none()
+        self.forwarded.is_empty() && self.hoster_request.is_none()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
@@ -69,7 +71,7 @@ impl SubMachine for Servers {
                 self.forwarded.retain(|forwarded| forwarded.task != *tid);
             }
             Event::ClientLeft { tid, .. } => self.vacate(core, |holder| holder == *tid),
-            // Other hosts wait for what the master says.
+            // Other hosts learn from the master that a server is gone.
             Event::HostGone(host) if core.is_master() => self.vacate(core, |holder| holder.host() == *host),
             Event::ManagerSpawned { manager, wid, ctx, parent, results } => {
                 self.note_managed_spawn(*manager, *parent, results);
@@ -80,7 +82,7 @@ impl SubMachine for Servers {
     }
 }
 
-/// Announces that a task holds a role.
+/// Announces that a task has taken a role.
 fn announce(core: &mut Core, role: Role, tid: Tid) {
     if core.is_master() {
         return core.raise(Event::RoleTaken { role, tid });
@@ -99,8 +101,8 @@ fn withdraw(core: &mut Core, role: Role, tid: Tid) {
     }
 }
 
-/// A task serves another host, or serves it no more; at the master.
-pub(super) fn serves(core: &mut Core, role: Role, tid: Tid, on: bool) {
+/// Handles the news that a task has begun or ceased to serve another host; at the master.
+pub(super) fn role_changed(core: &mut Core, role: Role, tid: Tid, on: bool) {
     if !core.is_master() {
         return;
     }
@@ -112,6 +114,7 @@ pub(super) fn serves(core: &mut Core, role: Role, tid: Tid, on: bool) {
     }
 }
 
+/// Answers a manager's order to start tasks.
 fn answer_exec(core: &mut Core, manager: Tid, wid: i32, ctx: i32, results: &[i32]) {
     let body = Writer::new().int(results.len() as i32);
     let body = results.iter().fold(body, |body, result| body.int(*result));
@@ -119,7 +122,7 @@ fn answer_exec(core: &mut Core, manager: Tid, wid: i32, ctx: i32, results: &[i32
 }
 
 impl Servers {
-    /// Gives a task a role, or takes it away.
+    /// Gives a task a role, or takes the role away.
     pub fn register(&mut self, core: &mut Core, from: Tid, role: Role, on: bool) -> Result<Reply, Code> {
         if role == Role::Hoster && from.host() != core.hosts.master() {
             return Err(Code::HostrNMstr);
@@ -139,56 +142,56 @@ impl Servers {
             false if previous == Some(from) => self.server_gone(core, from, role),
             false => return Ok(Reply::Int(0)),
         }
-        self.spread(core);
+        self.broadcast_servers(core);
         match manager && on {
             true => Ok(Reply::Manager { previous: previous.unwrap_or(Tid::NONE), hosts: core.hosts.list() }),
             false => Ok(Reply::Int(0)),
         }
     }
 
-    /// The registered tracer says what it wants of later tasks.
+    /// Sets where the registered tracer wants later tasks to trace and print.
     pub fn set_tracer(&mut self, core: &mut Core, from: Tid, wish: TraceSettings) -> Result<Reply, Code> {
         if core.roles.tracer != Some(from) {
             return Err(Code::Denied);
         }
-        core.roles.tracer_wish = Some(wish);
-        self.spread(core);
+        core.roles.tracer_settings = Some(wish);
+        self.broadcast_servers(core);
         Ok(Reply::Done)
     }
 
-    /// Tells all other hosts who serves the whole machine; at the master.
-    fn spread(&mut self, core: &mut Core) {
-        // Also when there are no others: those who come are told of the servers in their welcome.
+    /// Tells all other hosts which tasks serve the whole machine; at the master.
+    fn broadcast_servers(&mut self, core: &mut Core) {
+        // This is recorded even without other hosts, because hosts that join get the servers in their welcome.
         let servers = core.roles.common();
-        if core.is_master() && self.spread.as_ref() != Some(&servers) {
+        if core.is_master() && self.last_broadcast.as_ref() != Some(&servers) {
             for host in core.hosts.others() {
                 core.send_host(host, Frame::Servers(servers.clone()));
             }
-            self.spread = Some(servers);
+            self.last_broadcast = Some(servers);
         }
     }
 
-    /// The master has told who serves the whole machine.
-    pub fn changed(&mut self, core: &mut Core, servers: wire::Servers) {
+    /// Handles the master's news of the servers of the whole machine.
+    pub fn servers_received(&mut self, core: &mut Core, servers: wire::Servers) {
         let wire::Servers { manager, tracer, wish } = servers;
         let before = std::mem::replace(&mut core.roles.manager, manager);
         if let Some(heir) = manager.filter(|manager| manager.host() == core.own_host()) {
-            // Another one may have handed the office on to it.
+            // The previous manager may have handed the role on to it.
             match core.tasks.get_mut(heir) {
                 Some(task) => task.known_to_master = true,
                 None => core.send_master(Frame::Left { tid: heir, ended: true }),
             }
         }
-        (core.roles.tracer, core.roles.tracer_wish) = (tracer, wish);
+        (core.roles.tracer, core.roles.tracer_settings) = (tracer, wish);
         if let Some(before) = before.filter(|before| manager != Some(*before)) {
             self.manager_gone(core, before);
         }
     }
 
-    /// Tasks have gone: what they served, nobody serves now.
+    /// Vacates the roles of tasks that are gone.
     fn vacate(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
         for role in ROLES {
-            // Of those that serve the whole machine the master knows.
+            // The master vacates the roles that serve the whole machine.
             if role != Role::Tasker && !core.is_master() {
                 continue;
             }
@@ -196,51 +199,52 @@ impl Servers {
                 core.roles.set(role, None);
                 withdraw(core, role, holder);
                 self.server_gone(core, holder, role);
-                self.spread(core);
+                self.broadcast_servers(core);
             }
         }
-        // One may have been the manager before the present one.
+        // The task may have been the manager before the present one.
         self.decide_forwarded(core, is_gone);
     }
 
-    /// What the server was asked, it will not answer.
+    /// Handles the news that a task has given up a role or is gone; it will not answer its requests.
     fn server_gone(&mut self, core: &mut Core, tid: Tid, role: Role) {
         match role {
-            Role::Hoster if self.hosting.take().is_some() => core.raise(Event::HosterGone),
+            Role::Hoster if self.hoster_request.take().is_some() => core.raise(Event::HosterGone),
             Role::Hoster => {}
-            Role::Tracer => core.roles.tracer_wish = None,
+            Role::Tracer => core.roles.tracer_settings = None,
             Role::Tasker => core.raise(Event::TaskerGone(tid)),
             Role::ResourceManager => self.manager_gone(core, tid),
         }
     }
 
+    /// Takes over from a manager that is gone.
     fn manager_gone(&mut self, core: &mut Core, manager: Tid) {
         self.decide_forwarded(core, |tid| tid == manager);
         core.raise(Event::ManagerGone(manager));
     }
 
-    /// What a manager that has gone was asked, the daemon decides by itself.
+    /// Has this daemon decide the requests that were forwarded to managers that are gone.
     fn decide_forwarded(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
         let (left, others) = std::mem::take(&mut self.forwarded).into_iter().partition(|one| is_gone(one.manager));
         self.forwarded = others;
-        for Forwarded { task, wait, request, mut started, .. } in left {
+        for ForwardedRequest { task, wait, request, mut started, .. } in left {
             match request {
                 Request::Spawn(spawn) if !started.is_empty() => {
-                    // Not once more: the rest is lost.
+                    // The spawn is not repeated: the rest has failed.
                     let wanted = usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize);
                     started.resize(started.len().max(wanted), Code::DSysErr.number());
                     core.reply(task, wait, Ok(Reply::Tids(started)));
                 }
-                request => core.raise(Event::Undecided { from: task, wait, request }),
+                request => core.raise(Event::RequestReturned { from: task, wait, request }),
             }
         }
     }
 
     // ----- resource manager
 
-    /// What the manager has had started belongs to the spawn for which the parent waits.
+    /// Counts tasks that the manager has had started to the spawn for which the parent waits.
     fn note_managed_spawn(&mut self, manager: Tid, parent: i32, results: &[i32]) {
-        let fits = |one: &&mut Forwarded| {
+        let fits = |one: &&mut ForwardedRequest| {
             one.manager == manager && one.task.0 as i32 == parent && matches!(one.request, Request::Spawn(_))
         };
         if let Some(one) = self.forwarded.iter_mut().find(fits) {
@@ -248,7 +252,7 @@ impl Servers {
         }
     }
 
-    /// Hands a request to the manager when it is the manager's to answer; else returns it.
+    /// Forwards a request to the manager if the manager decides it; else returns it.
     pub fn for_manager(
         &mut self,
         core: &mut Core,
@@ -269,25 +273,26 @@ impl Servers {
                 core.reply(from, wait, Ok(Reply::Done));
             }
             request => {
-                self.forwarded.push(Forwarded { manager, task: from, wait, tag, request, started: Vec::new() });
+                self.forwarded.push(ForwardedRequest { manager, task: from, wait, tag, request, started: Vec::new() });
             }
         }
         None
     }
 
-    /// The manager's answer to a forwarded request: by way of the daemon, or handed back by the task that got it.
+    /// Handles a message that may be the manager's answer to a forwarded request: it comes from the manager, or is
+    /// handed back by the task that got it. Tells whether it was one.
     pub fn answer_of_manager(&mut self, core: &mut Core, from: Tid, message: &Message) -> bool {
-        let theirs = |one: &Forwarded| one.task == from || (one.manager == from && one.task == message.dst);
-        let fits = |one: &Forwarded| theirs(one) && one.wait as i32 == message.wid && one.tag == message.tag;
+        let theirs = |one: &ForwardedRequest| one.task == from || (one.manager == from && one.task == message.dst);
+        let fits = |one: &ForwardedRequest| theirs(one) && one.wait as i32 == message.wid && one.tag == message.tag;
         let Some(at) = self.forwarded.iter().position(fits) else { return false };
-        let Forwarded { task, wait, .. } = self.forwarded.remove(at);
+        let ForwardedRequest { task, wait, .. } = self.forwarded.remove(at);
         let answer = manager_reply(message.tag, &mut message.reader()).ok_or(Code::BadMsg);
         core.reply(task, wait, answer);
         true
     }
 
-    /// A message to the daemon.
-    pub fn handle_message(&mut self, core: &mut Core, served: &mut Served<'_>, from: Tid, message: &Message) {
+    /// Handles a message to the daemon.
+    pub fn handle_message(&mut self, core: &mut Core, targets: &mut MessageTargets<'_>, from: Tid, message: &Message) {
         if self.answer_of_manager(core, from, message) {
             return;
         }
@@ -300,39 +305,39 @@ impl Servers {
             SM_TASKX => {
                 let Some(tid) = body.int().map(|tid| Tid(tid as u32)) else { return };
                 if core.tasks.get(tid).is_some_and(|task| task.origin == Origin::Tasker(from)) {
-                    served.tasks.process_ended(core, tid, body.int().unwrap_or(0));
+                    targets.tasks.process_ended(core, tid, body.int().unwrap_or(0));
                 }
             }
-            SM_STHOSTACK => self.hosts_started(core, served.membership, from, message.wid, body),
+            SM_STHOSTACK => self.hosts_started(core, targets.membership, from, message.wid, body),
             SM_EXEC if manager => match read_exec(body) {
-                // Each is told its number.
+                // Each task is told its instance number, which must not overflow.
                 Some((parent, spawn, first, total)) if first.checked_add(spawn.count.max(0)).is_some() => {
                     let asker = spawn::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx, parent };
-                    served.spawns.deal(core, asker, spawn, first, total);
+                    targets.spawns.distribute(core, asker, spawn, first, total);
                 }
                 _ => answer_exec(core, from, message.wid, message.ctx, &[Code::BadMsg.number()]),
             },
             SM_ADD if manager => {
                 let asker = membership::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx };
-                served.membership.joining.add_hosts(core, asker, strings(body).unwrap_or_default());
+                targets.membership.joining.add_hosts(core, asker, strings(body).unwrap_or_default());
             }
             SM_HANDOFF if manager => self.hand_off(core, from, body),
             _ => {}
         }
     }
 
-    /// The manager hands its office on.
+    /// Hands the role of the manager on to another task.
     fn hand_off(&mut self, core: &mut Core, from: Tid, body: &mut Reader<'_>) {
-        let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| core.may_take(*tid));
+        let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| core.can_receive(*tid));
         withdraw(core, Role::ResourceManager, from);
         core.roles.manager = heir;
         if let Some(heir) = heir {
             if heir.host() != core.own_host() {
-                // Its host tells when it ends, as soon as it hears of the office.
+                // Its host reports its end once it knows of the role.
                 core.clients.insert(heir);
             }
             announce(core, Role::ResourceManager, heir);
         }
-        self.spread(core);
+        self.broadcast_servers(core);
     }
 }

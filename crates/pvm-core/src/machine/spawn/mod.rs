@@ -1,10 +1,11 @@
 //! `pvm_spawn` (contract 2.5): placement, start, results, siblings.
 //!
-//! The host of the spawner deals a spawn out (`Job`); each host that gets tasks of it starts its share (`Share`).
+//! The host of the spawner distributes the tasks over hosts and collects the results (`SpawnJob`). Each host that
+//! gets tasks starts its share of them (`LocalShare`).
 
 mod placement;
 
-use self::placement::{hosts_for, shares, split_place};
+use self::placement::{counts_by_host, hosts_for, split_place};
 use super::action::{Action, Found, SpawnId, Start};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -20,85 +21,90 @@ use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::Frame;
 use std::collections::BTreeMap;
 
-/// Of the environment of a task that `pvm run` has started, and of all that come of it: directories in which
-/// programs are looked for that are in none of the host's own.
+/// A variable in the environment of tasks of `pvm run` and of their descendants: directories that are searched for
+/// programs after all directories of the host.
 pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 
-/// Who asked for a spawn.
+/// The origin of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
-    /// The daemon itself.
+    /// This daemon.
     Daemon,
     /// A task, by a request.
     Task { tid: Tid, wait: u32 },
-    /// The resource manager, by a message, for a parent.
+    /// The resource manager, by a message, on behalf of a parent.
     Manager { tid: Tid, wid: i32, ctx: i32, parent: i32 },
 }
 
-/// Those who tell collectors of the tasks that are started.
+/// The sub-machines that tell collectors of new tasks.
 pub(super) struct Observers<'a> {
     pub traces: &'a mut Traces,
     pub output: &'a mut Output,
 }
 
-/// A spawn that this host deals out.
-struct Job {
+/// A spawn that this host distributes over hosts.
+struct SpawnJob {
     asker: Asker,
     /// The parent of the tasks, or a code.
     parent: i32,
-    /// Where the spawner wants output and traces of the tasks, and where they go, since a tracer takes
-    /// what nobody wants.
+    /// Where the spawner wants output and traces of the tasks, and where they go: the tracer takes what has no
+    /// collector.
     wanted: TraceSettings,
     children: TraceSettings,
-    /// In the order in which the tasks are numbered, and where each host's stands that is open.
-    blocks: Vec<Block>,
-    open: BTreeMap<Tid, usize>,
+    /// The hosts' shares, in the order of the tasks' instance numbers.
+    host_shares: Vec<HostShare>,
+    /// The hosts that have not reported yet, with the index of their share.
+    unreported: BTreeMap<Tid, usize>,
 }
 
-/// What one host has to start of a spawn.
-struct Block {
+/// The part of a spawn that one host starts.
+struct HostShare {
     host: Tid,
     count: usize,
-    /// Tids and codes, as soon as they are known.
+    /// Tids and codes, once they are known.
     results: Vec<i32>,
 }
 
-/// What this host has to start of a spawn.
-struct Share {
+/// The part of a spawn that this host starts.
+struct LocalShare {
     /// The parent of the tasks, or a code.
     parent: i32,
     request: Spawn,
     directory: Option<ByteBuf>,
+    /// The program, once it is found.
     found: Option<Found>,
-    /// The number of the first task, and of all, over all hosts.
+    /// The instance number of the first task here, and the number of tasks on all hosts.
     first: i32,
     total: i32,
-    /// How many are wanted here, how many were tried.
+    /// How many tasks to start here, and how many of these have been tried.
     wanted: usize,
     tried: usize,
+    /// The tasks that were started.
     started: Vec<Tid>,
+    /// The codes of those that were not.
     results: Vec<i32>,
 }
 
-/// The tasks that came from one spawn.
+/// The tasks of one spawn.
 #[derive(Default)]
-struct Group {
+struct Siblings {
     /// In the order of the result, once the spawn has ended.
     tids: Option<Vec<i32>>,
     /// How many of them live here; one more until the spawn has ended.
     living: usize,
-    /// Who asked before that.
+    /// Requests for the list that arrived before the end of the spawn: task and wait id.
     waiting: Vec<(Tid, u32)>,
 }
 
-/// Spawns under way, and what is remembered of those that have ended.
+/// Spawns in progress, and the siblings of living tasks.
 pub(super) struct Spawns {
+    /// The number assigned last to a spawn job.
     last: u32,
-    jobs: BTreeMap<u32, Job>,
-    shares: BTreeMap<SpawnId, Share>,
-    groups: BTreeMap<SpawnId, Group>,
-    /// The next spawn begins with the first host that it may use from this one on.
-    next: Tid,
+    jobs: BTreeMap<u32, SpawnJob>,
+    shares: BTreeMap<SpawnId, LocalShare>,
+    siblings_of: BTreeMap<SpawnId, Siblings>,
+    /// The next spawn starts at the first usable host from this one on.
+    next_host: Tid,
 }
 
 impl SubMachine for Spawns {
@@ -106,11 +112,11 @@ impl SubMachine for Spawns {
         "spawns"
     }
     fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.shares.is_empty() && self.groups.is_empty()
+        self.jobs.is_empty() && self.shares.is_empty() && self.siblings_of.is_empty()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
-            Event::TaskLeft { tid, spawn, .. } => self.siblings_unwanted(*tid, *spawn),
+            Event::TaskLeft { tid, spawn, .. } => self.stop_waiting(*tid, *spawn),
             Event::TaskGone { task, .. } => self.forget(task.spawn),
             Event::HostGone(host) => self.forget_host(core, *host),
             _ => {}
@@ -124,24 +130,25 @@ impl Spawns {
             last: 0,
             jobs: BTreeMap::new(),
             shares: BTreeMap::new(),
-            groups: BTreeMap::new(),
-            next: Tid(own.0 + 1),
+            siblings_of: BTreeMap::new(),
+            next_host: Tid(own.0 + 1),
         }
     }
+    /// Returns the number of jobs and shares in progress.
     pub fn pending(&self) -> usize {
         self.jobs.len() + self.shares.len()
     }
-    /// A task of that group has ended.
+    /// Handles the end of a task of that spawn.
     fn forget(&mut self, group: Option<SpawnId>) {
         let Some(id) = group else { return };
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.siblings_of.get_mut(&id) else { return };
         group.living -= 1;
         if group.living == 0 {
-            self.groups.remove(&id);
+            self.siblings_of.remove(&id);
         }
     }
 
-    /// Starts a helper of the daemon (`PVM_TASKER` and so on); its words.
+    /// Starts a helper of the daemon (`PVM_TASKER` and so on), given as program and arguments.
     pub fn start_helper(&mut self, core: &mut Core, words: &[&str]) {
         let mut words = words.iter().map(|word| ByteBuf::from(word.as_bytes().to_vec()));
         let Some(file) = words.next() else { return };
@@ -157,13 +164,15 @@ impl Spawns {
         self.spawn(core, Asker::Daemon, spawn);
     }
 
+    /// Handles `pvm_spawn`.
     pub fn spawn(&mut self, core: &mut Core, asker: Asker, request: Spawn) {
         let total = request.count;
-        self.deal(core, asker, request, 0, total);
+        self.distribute(core, asker, request, 0, total);
     }
 
-    /// Starts a part of what one call to `pvm_spawn` wants, on the hosts that it allows.
-    pub fn deal(&mut self, core: &mut Core, asker: Asker, request: Spawn, first: i32, total: i32) {
+    /// Distributes all or some tasks of one call to `pvm_spawn` over the allowed hosts. `first` is the instance
+    /// number of the first one, `total` the number of tasks of the call.
+    pub fn distribute(&mut self, core: &mut Core, asker: Asker, request: Spawn, first: i32, total: i32) {
         let refusal = match request.count {
             _ if core.halting => Some(Code::SysErr),
             count if count < 1 => Some(Code::BadParam),
@@ -171,24 +180,25 @@ impl Spawns {
             _ => None,
         };
         if let Some(code) = refusal {
-            return self.answer_spawn(core, asker, Err(code));
+            return answer_spawn(core, asker, Err(code));
         }
         let hosts = self.hosts_for(core, asker, &request);
         if hosts.is_empty() {
             let codes = vec![Code::NoHost.number(); request.count as usize];
-            return self.answer_spawn(core, asker, Ok(codes));
+            return answer_spawn(core, asker, Ok(codes));
         }
         self.last = self.last.wrapping_add(1);
         let (number, own) = (self.last, core.own_host());
-        let counts = shares(request.count as usize, &hosts);
-        let blocks: Vec<Block> =
-            counts.into_iter().map(|(host, count)| Block { host, count, results: Vec::new() }).collect();
-        let shares: Vec<(Tid, usize)> = blocks.iter().map(|block| (block.host, block.count)).collect();
+        let counts = counts_by_host(request.count as usize, &hosts);
+        let host_shares: Vec<HostShare> =
+            counts.into_iter().map(|(host, count)| HostShare { host, count, results: Vec::new() }).collect();
+        let shares: Vec<(Tid, usize)> =
+            host_shares.iter().map(|host_share| (host_share.host, host_share.count)).collect();
         let parent = parent_for(asker, request.flags);
         let (wanted, mut children) = (request.children.clone(), request.children.clone());
         core.roles.settle(&mut children);
-        let open = blocks.iter().enumerate().map(|(place, block)| (block.host, place)).collect();
-        self.jobs.insert(number, Job { asker, parent, wanted, children, blocks, open });
+        let unreported = host_shares.iter().enumerate().map(|(place, host_share)| (host_share.host, place)).collect();
+        self.jobs.insert(number, SpawnJob { asker, parent, wanted, children, host_shares, unreported });
         let mut first = first;
         for (host, count) in shares {
             let spawn = Spawn { count: count as i32, ..request.clone() };
@@ -201,26 +211,26 @@ impl Spawns {
         }
     }
 
-    /// The hosts among which a spawn is dealt out, in the order of the tasks' numbers.
+    /// Returns the hosts over which a spawn is distributed, in the order of the instance numbers.
     fn hosts_for(&mut self, core: &Core, asker: Asker, request: &Spawn) -> Vec<Tid> {
         match asker {
             Asker::Task { .. } => {
-                let (hosts, next) = hosts_for(&core.hosts, self.next, request);
-                self.next = next;
+                let (hosts, next) = hosts_for(&core.hosts, self.next_host, request);
+                self.next_host = next;
                 hosts
             }
-            // What the manager wants to have started by this daemon, and what the daemon needs.
+            // The manager has chosen this host; a helper belongs to this daemon.
             Asker::Manager { .. } | Asker::Daemon => vec![core.own_host()],
         }
     }
 
-    /// Another host wants tasks started here, as its part of that spawn.
-    pub fn ordered(&mut self, core: &mut Core, id: SpawnId, parent: i32, first: i32, total: i32, spawn: Spawn) {
+    /// Starts a share that another host has ordered.
+    pub fn share_ordered(&mut self, core: &mut Core, id: SpawnId, parent: i32, first: i32, total: i32, spawn: Spawn) {
         let code = match spawn.count {
             _ if core.halting => Code::SysErr,
             count if count as u32 > LOCAL_MASK && count > 0 => Code::OutOfRes,
-            count if count < 1 || self.groups.contains_key(&id) => Code::BadParam,
-            // Each is told its number.
+            count if count < 1 || self.siblings_of.contains_key(&id) => Code::BadParam,
+            // Each task is told its instance number, which must not overflow.
             count if first < 0 || first.checked_add(count).is_none() => Code::BadParam,
             _ => return self.begin_share(core, id, parent, first, total, spawn),
         };
@@ -228,13 +238,14 @@ impl Spawns {
         core.send_host(id.host, Frame::Spawned { wait: id.number, results });
     }
 
+    /// Begins a share with the search for its program.
     fn begin_share(&mut self, core: &mut Core, spawn: SpawnId, parent: i32, first: i32, total: i32, request: Spawn) {
         let (_, directory) = split_place(request.flags, &request.place);
         let directory = directory.map(|directory| ByteBuf::from(directory.to_vec()));
         let (file, debug) = (request.file.clone(), request.flags & TASK_DEBUG != 0);
         let beside = request.environment.iter().find_map(|variable| variable.strip_prefix(BESIDE_VARIABLE));
         let beside = beside.map(|places| ByteBuf::from(places.to_vec()));
-        let share = Share {
+        let share = LocalShare {
             parent,
             wanted: request.count as usize,
             request,
@@ -247,11 +258,11 @@ impl Spawns {
             results: Vec::new(),
         };
         self.shares.insert(spawn, share);
-        self.groups.insert(spawn, Group { living: 1, ..Group::default() });
+        self.siblings_of.insert(spawn, Siblings { living: 1, ..Siblings::default() });
         core.push(Action::Find { spawn, file, directory, beside, debug });
     }
 
-    /// Whether a program was found for a spawn.
+    /// Handles the result of the search for the program of a share.
     pub fn found(
         &mut self,
         core: &mut Core,
@@ -259,74 +270,74 @@ impl Spawns {
         spawn: SpawnId,
         result: Result<Found, Code>,
     ) {
-        let Some(pending) = self.shares.get_mut(&spawn) else { return };
+        let Some(share) = self.shares.get_mut(&spawn) else { return };
         match result {
-            Ok(found) => pending.found = Some(found),
-            Err(code) => pending.fail_rest(code),
+            Ok(found) => share.found = Some(found),
+            Err(code) => share.fail_rest(code),
         }
         self.start_next(core, observers, spawn);
     }
 
-    /// Starts the next task of a spawn, or ends the spawn.
+    /// Starts the next task of a share, or finishes the share.
     fn start_next(&mut self, core: &mut Core, observers: &mut Observers<'_>, spawn: SpawnId) {
         loop {
-            let Some(pending) = self.shares.get_mut(&spawn) else { return };
-            if pending.tried == pending.wanted {
-                return self.end_share(core, spawn);
+            let Some(share) = self.shares.get_mut(&spawn) else { return };
+            if share.tried == share.wanted {
+                return self.finish_share(core, spawn);
             }
             if core.tasks.count() >= core.settings.tasks_max {
                 let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
                 let line = format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}").into_bytes();
                 core.push(Action::Log { tid: Tid::DAEMON, line });
-                pending.fail_rest(Code::OutOfRes);
+                share.fail_rest(Code::OutOfRes);
                 continue;
             }
-            let instance = pending.first + pending.tried as i32;
-            pending.tried += 1;
+            let instance = share.first + share.tried as i32;
+            share.tried += 1;
             let origin = core.roles.tasker.map_or(Origin::Spawned, Origin::Tasker);
             let Some((tid, start)) = self.prepare(core, spawn, origin) else {
-                let pending = self.shares.get_mut(&spawn).expect("looked up above");
-                pending.results.push(Code::OutOfRes.number());
-                pending.fail_rest(Code::OutOfRes);
+                let share = self.shares.get_mut(&spawn).expect("looked up above");
+                share.results.push(Code::OutOfRes.number());
+                share.fail_rest(Code::OutOfRes);
                 continue;
             };
             match origin {
                 Origin::Tasker(tasker) => {
-                    let pending = &self.shares[&spawn];
-                    let (flags, here, total) = (pending.request.flags, pending.wanted as i32, pending.total);
+                    let share = &self.shares[&spawn];
+                    let (flags, here, total) = (share.request.flags, share.wanted as i32, share.total);
                     ask_tasker(core, tasker, &start, flags, instance, here, total);
                     self.started(core, observers, spawn, tid, Ok(0));
                 }
-                Origin::Own | Origin::Spawned => return core.push(Action::Start(start)),
+                Origin::Arrived | Origin::Spawned => return core.push(Action::Start(start)),
             }
         }
     }
 
-    /// Makes the place for a task and says how it is to be started.
+    /// Adds a task to the table and returns how to start it.
     fn prepare(&mut self, core: &mut Core, spawn: SpawnId, origin: Origin) -> Option<(Tid, Start)> {
-        let pending = self.shares.get(&spawn)?;
-        let request = &pending.request;
-        let found = pending.found.clone()?;
+        let share = self.shares.get(&spawn)?;
+        let request = &share.request;
+        let found = share.found.clone()?;
         let mut arguments: Vec<ByteBuf> = found.debugger.iter().cloned().collect();
         arguments.push(found.path.clone());
         arguments.extend(request.arguments.iter().cloned());
         let path = found.debugger.unwrap_or(found.path);
-        let (environment, directory) = (pending.environment(), pending.directory.clone());
-        // The first of all tasks has been counted as tried.
-        let input = request.flags & TASK_INPUT != 0 && pending.first == 0 && pending.tried == 1;
-        let mut own = request.children.clone();
-        core.roles.settle(&mut own);
-        let mut task = Task::new(origin, pending.parent, request.file.to_vec(), own);
+        let (environment, directory) = (share.environment(), share.directory.clone());
+        // `tried` counts the task that is being prepared.
+        let input = request.flags & TASK_INPUT != 0 && share.first == 0 && share.tried == 1;
+        let mut settings = request.children.clone();
+        core.roles.settle(&mut settings);
+        let mut task = Task::new(origin, share.parent, request.file.to_vec(), settings);
         task.spawn = Some(spawn);
-        let run = task.own.run;
+        let run = task.trace_settings.run;
         (task.leads, task.has_input) = (run.group, run.group && input);
         let input = task.has_input;
         let (tid, cookie) = tasks::expect(core, task)?;
-        self.groups.get_mut(&spawn)?.living += 1;
+        self.siblings_of.get_mut(&spawn)?.living += 1;
         Some((tid, Start { tid, cookie, path, arguments, environment, directory, run, input }))
     }
 
-    /// Whether a process could be started; its process id.
+    /// Handles the result of the start of a process: its process id or the failure.
     pub fn process_started(
         &mut self,
         core: &mut Core,
@@ -339,6 +350,7 @@ impl Spawns {
         self.start_next(core, observers, spawn);
     }
 
+    /// Records the result of the start of a task.
     fn started(
         &mut self,
         core: &mut Core,
@@ -347,14 +359,14 @@ impl Spawns {
         tid: Tid,
         result: Result<i32, Code>,
     ) {
-        let (Some(pending), Some(task)) = (self.shares.get_mut(&spawn), core.tasks.get_mut(tid)) else {
+        let (Some(share), Some(task)) = (self.shares.get_mut(&spawn), core.tasks.get_mut(tid)) else {
             return;
         };
         match result {
             Ok(process) => {
                 (task.process, task.started) = (process, process);
-                pending.started.push(tid);
-                let (flags, wanted, parent) = (pending.request.flags, pending.request.children.clone(), task.parent);
+                share.started.push(tid);
+                let (flags, wanted, parent) = (share.request.flags, share.request.children.clone(), task.parent);
                 observers.traces.started(core, tid, flags);
                 match spawn.host == core.own_host() {
                     true => {
@@ -365,32 +377,32 @@ impl Spawns {
                 }
             }
             Err(code) => {
-                pending.results.push(code.number());
-                pending.fail_rest(code);
+                share.results.push(code.number());
+                share.fail_rest(code);
                 self.forget(Some(spawn));
                 tasks::discard(core, tid);
             }
         }
     }
 
-    /// All that this host had to start of a spawn has been tried.
-    fn end_share(&mut self, core: &mut Core, spawn: SpawnId) {
+    /// Reports a share of which every task has been tried.
+    fn finish_share(&mut self, core: &mut Core, spawn: SpawnId) {
         let Some(share) = self.shares.remove(&spawn) else { return };
         let mut results: Vec<i32> = share.started.iter().map(|tid| tid.0 as i32).collect();
         let tids = results.clone();
         results.extend(share.results);
         if spawn.host == core.own_host() {
-            return self.host_done(core, spawn.number, spawn.host, results);
+            return self.host_share_done(core, spawn.number, spawn.host, results);
         }
         core.send_host(spawn.host, Frame::Spawned { wait: spawn.number, results });
-        // Of what has come to nothing, and where nobody deals any more, nobody will hear.
+        // The list of siblings will not come: nothing was started, or the distributing host is lost.
         if tids.is_empty() || !core.hosts.is_here(spawn.host) {
-            self.end_group(core, spawn, tids);
+            self.siblings_complete(core, spawn, tids);
         }
     }
 
-    /// Another host has started what it had to.
-    pub fn share_done(
+    /// Handles the report of another host on its share.
+    pub fn host_spawned(
         &mut self,
         core: &mut Core,
         observers: &mut Observers<'_>,
@@ -403,41 +415,45 @@ impl Spawns {
             let (parent, children, wanted) = (job.parent, job.children.clone(), job.wanted.clone());
             for tid in results.iter().filter(|result| **result > 0) {
                 observers.traces.spawned(core, Tid(*tid as u32), parent, &wanted);
-                observers.output.announce_far(core, Tid(*tid as u32), &children, parent);
+                observers.output.announce_remote(core, Tid(*tid as u32), &children, parent);
             }
         }
-        self.host_done(core, number, host, results);
+        self.host_share_done(core, number, host, results);
     }
 
-    fn host_done(&mut self, core: &mut Core, number: u32, host: Tid, mut results: Vec<i32>) {
+    /// Records the results of one host's share.
+    fn host_share_done(&mut self, core: &mut Core, number: u32, host: Tid, mut results: Vec<i32>) {
         let Some(job) = self.jobs.get_mut(&number) else { return };
-        let Some(place) = job.open.remove(&host) else { return };
-        let block = &mut job.blocks[place];
-        results.resize(block.count, Code::DSysErr.number());
-        block.results = results;
-        if job.open.is_empty() {
-            self.end_job(core, number);
+        let Some(place) = job.unreported.remove(&host) else { return };
+        let host_share = &mut job.host_shares[place];
+        results.resize(host_share.count, Code::DSysErr.number());
+        host_share.results = results;
+        if job.unreported.is_empty() {
+            self.finish_job(core, number);
         }
     }
 
-    fn end_job(&mut self, core: &mut Core, number: u32) {
-        let Some(Job { asker, blocks, .. }) = self.jobs.remove(&number) else { return };
+    /// Answers a spawn when all hosts have reported.
+    fn finish_job(&mut self, core: &mut Core, number: u32) {
+        let Some(SpawnJob { asker, host_shares, .. }) = self.jobs.remove(&number) else { return };
         let is_tid = |result: &i32| Tid(*result as u32).is_task();
         let own = core.own_host();
-        let all = || blocks.iter().flat_map(|block| block.results.iter().copied());
-        // Good tids first, then codes.
+        let all = || host_shares.iter().flat_map(|host_share| host_share.results.iter().copied());
+        // Tids first, then codes.
         let (tids, codes): (Vec<i32>, Vec<i32>) = all().partition(is_tid);
-        for block in blocks.iter().filter(|block| block.results.iter().any(is_tid) && block.host != own) {
+        for host_share in
+            host_shares.iter().filter(|host_share| host_share.results.iter().any(is_tid) && host_share.host != own)
+        {
             let tids = tids.iter().map(|tid| Tid(*tid as u32)).collect();
-            core.send_host(block.host, Frame::Siblings { wait: number, tids });
+            core.send_host(host_share.host, Frame::Siblings { wait: number, tids });
         }
-        self.end_group(core, SpawnId { host: own, number }, tids.clone());
-        self.answer_spawn(core, asker, Ok([tids, codes].concat()));
+        self.siblings_complete(core, SpawnId { host: own, number }, tids.clone());
+        answer_spawn(core, asker, Ok([tids, codes].concat()));
     }
 
-    /// The tasks that came of a spawn are known.
-    fn end_group(&mut self, core: &mut Core, spawn: SpawnId, tids: Vec<i32>) {
-        let Some(group) = self.groups.get_mut(&spawn).filter(|group| group.tids.is_none()) else { return };
+    /// Records the tasks of a spawn that has ended, and answers those that asked for the list.
+    fn siblings_complete(&mut self, core: &mut Core, spawn: SpawnId, tids: Vec<i32>) {
+        let Some(group) = self.siblings_of.get_mut(&spawn).filter(|group| group.tids.is_none()) else { return };
         group.tids = Some(tids.clone());
         let waiting = std::mem::take(&mut group.waiting);
         for (asker, wait) in waiting {
@@ -446,63 +462,48 @@ impl Spawns {
         self.forget(Some(spawn));
     }
 
+    /// Handles the list of siblings from the host that distributed the spawn.
     pub fn siblings_known(&mut self, core: &mut Core, host: Tid, number: u32, tids: &[Tid]) {
         let tids = tids.iter().map(|tid| tid.0 as i32).collect();
-        self.end_group(core, SpawnId { host, number }, tids);
+        self.siblings_complete(core, SpawnId { host, number }, tids);
     }
 
-    /// A host is lost: what it was to start was not started, and of what it dealt out there are the
-    /// tasks here.
+    /// Handles the loss of a host: its open shares fail, and the siblings of spawns that it distributed are the tasks
+    /// here.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
-        let count = |job: &Job| job.open.get(&host).map(|place| job.blocks[*place].count);
-        let open: Vec<(u32, usize)> =
+        let count = |job: &SpawnJob| job.unreported.get(&host).map(|place| job.host_shares[*place].count);
+        let lost: Vec<(u32, usize)> =
             self.jobs.iter().filter_map(|(number, job)| Some((*number, count(job)?))).collect();
-        for (number, count) in open {
-            self.host_done(core, number, host, vec![Code::HostFail.number(); count]);
+        for (number, count) in lost {
+            self.host_share_done(core, number, host, vec![Code::HostFail.number(); count]);
         }
         let number = |number| SpawnId { host, number };
-        let dealt = self.groups.range(number(0)..=number(u32::MAX)).map(|(id, _)| *id);
-        let groups: Vec<SpawnId> = dealt.filter(|id| !self.shares.contains_key(id)).collect();
-        for spawn in groups {
+        let dealt = self.siblings_of.range(number(0)..=number(u32::MAX)).map(|(id, _)| *id);
+        let orphaned: Vec<SpawnId> = dealt.filter(|id| !self.shares.contains_key(id)).collect();
+        for spawn in orphaned {
             let ours = core.tasks.iter().filter(|(_, task)| task.spawn == Some(spawn));
             let tids: Vec<Tid> = ours.map(|(tid, _)| tid).collect();
-            if self.groups.get(&spawn).is_some_and(|group| group.tids.is_none()) {
-                // Nobody else will announce them.
+            if self.siblings_of.get(&spawn).is_some_and(|group| group.tids.is_none()) {
+                // The lost host will not announce them.
                 tids.iter().for_each(|tid| core.raise(Event::SpawnerLost(*tid)));
             }
-            self.end_group(core, spawn, tids.iter().map(|tid| tid.0 as i32).collect());
+            self.siblings_complete(core, spawn, tids.iter().map(|tid| tid.0 as i32).collect());
         }
     }
 
-    fn answer_spawn(&mut self, core: &mut Core, asker: Asker, result: Result<Vec<i32>, Code>) {
-        match asker {
-            Asker::Daemon => {
-                let codes = result.unwrap_or_else(|code| vec![code.number()]);
-                for code in codes.into_iter().filter(|code| *code < 0) {
-                    let line = format!("cannot start a helper: {}", crate::codes::text(code)).into_bytes();
-                    core.push(Action::Log { tid: Tid::DAEMON, line });
-                }
-            }
-            Asker::Task { tid, wait } => core.reply(tid, wait, result.map(Reply::Tids)),
-            Asker::Manager { tid, wid, ctx, parent } => {
-                let results = result.unwrap_or_else(|code| vec![code.number()]);
-                core.raise(Event::ManagerSpawned { manager: tid, wid, ctx, parent, results });
-            }
-        }
-    }
-
-    /// The task does not wait for its siblings any more.
-    fn siblings_unwanted(&mut self, tid: Tid, group: Option<SpawnId>) {
-        if let Some(group) = group.and_then(|group| self.groups.get_mut(&group)) {
+    /// Drops a task's requests for the list of its siblings.
+    fn stop_waiting(&mut self, tid: Tid, group: Option<SpawnId>) {
+        if let Some(group) = group.and_then(|group| self.siblings_of.get_mut(&group)) {
             group.waiting.retain(|(asker, _)| *asker != tid);
         }
     }
 
+    /// Answers `pvm_siblings`.
     pub fn siblings(&mut self, core: &mut Core, from: Tid, wait: u32) {
         let group = core.tasks.get(from).and_then(|task| task.spawn);
-        match group.and_then(|group| self.groups.get_mut(&group)) {
-            Some(Group { tids: None, waiting, .. }) => waiting.push((from, wait)),
-            Some(Group { tids: Some(tids), .. }) => {
+        match group.and_then(|group| self.siblings_of.get_mut(&group)) {
+            Some(Siblings { tids: None, waiting, .. }) => waiting.push((from, wait)),
+            Some(Siblings { tids: Some(tids), .. }) => {
                 let tids = tids.clone();
                 core.reply(from, wait, Ok(Reply::Tids(tids)));
             }
@@ -522,7 +523,7 @@ fn ask_tasker(core: &mut Core, tasker: Tid, start: &Start, flags: i32, instance:
     core.tell(tasker, 0, SM_STTASK, 0, body.finish());
 }
 
-/// What the tasks of a spawn see as their parent.
+/// Returns the parent that the tasks of a spawn see.
 fn parent_for(asker: Asker, flags: i32) -> i32 {
     match asker {
         _ if flags & NO_SPAWN_PARENT != 0 => Code::ParentNotSet.number(),
@@ -532,14 +533,14 @@ fn parent_for(asker: Asker, flags: i32) -> i32 {
     }
 }
 
-impl Share {
-    /// What has not been tried yet fails in the same way.
+impl LocalShare {
+    /// Fails the tasks that have not been tried, with that code.
     fn fail_rest(&mut self, code: Code) {
         self.results.resize(self.results.len() + self.wanted - self.tried, code.number());
         self.tried = self.wanted;
     }
 
-    /// The variables that the child gets beside those of its daemon.
+    /// Returns the variables that the task gets in addition to those of its daemon.
     fn environment(&self) -> Vec<ByteBuf> {
         let (given, traces) = (&self.request.environment, &self.request.children);
         let mut environment = given.clone();
@@ -557,5 +558,23 @@ impl Share {
             add("PVMSPAWNWD", directory.to_vec());
         }
         environment
+    }
+}
+
+/// Answers whoever asked for a spawn.
+fn answer_spawn(core: &mut Core, asker: Asker, result: Result<Vec<i32>, Code>) {
+    match asker {
+        Asker::Daemon => {
+            let codes = result.unwrap_or_else(|code| vec![code.number()]);
+            for code in codes.into_iter().filter(|code| *code < 0) {
+                let line = format!("cannot start a helper: {}", crate::codes::text(code)).into_bytes();
+                core.push(Action::Log { tid: Tid::DAEMON, line });
+            }
+        }
+        Asker::Task { tid, wait } => core.reply(tid, wait, result.map(Reply::Tids)),
+        Asker::Manager { tid, wid, ctx, parent } => {
+            let results = result.unwrap_or_else(|code| vec![code.number()]);
+            core.raise(Event::ManagerSpawned { manager: tid, wid, ctx, parent, results });
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! On which hosts the tasks of a spawn are placed: pure functions of the host table and the request.
+//! Placement of a spawn's tasks on hosts: pure functions of the host table and the request.
 use crate::codes::{HOST_COMPL, TASK_ARCH, TASK_HOST};
 use crate::machine::host_table::HostTable;
 use crate::proto::Spawn;
 use crate::tid::Tid;
 use std::collections::BTreeMap;
 
-/// The host or architecture, and the directory, of a spawn's `where`.
+/// Splits the `where` of a spawn into the host or architecture, and the directory.
 pub(super) fn split_place(flags: i32, place: &[u8]) -> (&[u8], Option<&[u8]>) {
     if flags & (TASK_HOST | TASK_ARCH) == 0 && place.first() != Some(&b':') {
         return (b"", None);
@@ -16,27 +16,26 @@ pub(super) fn split_place(flags: i32, place: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The hosts among which a spawn of a task is dealt out, in the order of the tasks' numbers, and where the next spawn
-/// begins.
+/// Returns the hosts over which a task's spawn is distributed, in the order of the instance numbers, and the host at
+/// which the next spawn starts.
 pub(super) fn hosts_for(hosts: &HostTable, next: Tid, request: &Spawn) -> (Vec<Tid>, Tid) {
     let (place, _) = split_place(request.flags, &request.place);
     if request.flags & (TASK_HOST | TASK_ARCH | HOST_COMPL) == TASK_HOST && place.contains(&b',') {
-        // A list says in which order, and a name that stands there twice counts twice.
+        // A list fixes the order; a name that is listed twice counts twice.
         return (place.split(|byte| *byte == b',').filter_map(|name| hosts.find(name)).collect(), next);
     }
     let mut chosen = candidates(hosts, next, request);
     if chosen.is_empty() {
         return (chosen, next);
     }
-    // Behind the last one that gets a task.
+    // The next spawn starts behind the last host that gets a task.
     let used = chosen.len().min(request.count as usize);
     let next = chosen[used % chosen.len()];
     chosen.truncate(used);
     (chosen, next)
 }
 
-/// The hosts on which tasks of a spawn may be started, in turn from `next` on: no more than can get one, and the
-/// one after them.
+/// Returns the allowed hosts cyclically from `next` on: at most one a task, and one more.
 fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     let flags = request.flags;
     let (place, directory) = split_place(flags, &request.place);
@@ -56,24 +55,24 @@ fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     in_turn.filter(|tid| chosen(*tid) != complement).take(request.count as usize + 1).collect()
 }
 
-/// How many of `count` tasks each of the hosts gets: contiguous blocks, each of which ends where its even share
-/// would, rounded up.
-fn blocks(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
+/// Returns how many of `count` tasks each host gets: contiguous blocks, each of which ends at its even share, rounded
+/// up.
+fn block_sizes(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
     let end = move |hosts_done: usize| (count * hosts_done).div_ceil(hosts);
     (0..hosts).map(move |host| end(host + 1) - end(host))
 }
 
-/// How many of `count` tasks each of the hosts gets; one that stands there more than once gets as many shares.
-pub(super) fn shares(count: usize, hosts: &[Tid]) -> Vec<(Tid, usize)> {
-    let (mut shares, mut places): (Vec<(Tid, usize)>, _) = (Vec::new(), BTreeMap::new());
-    for (host, count) in hosts.iter().zip(blocks(count, hosts.len())).filter(|(_, count)| *count > 0) {
-        let place = *places.entry(*host).or_insert(shares.len());
-        match shares.get_mut(place) {
+/// Returns how many of `count` tasks each host gets; a host that is listed several times gets as many blocks.
+pub(super) fn counts_by_host(count: usize, hosts: &[Tid]) -> Vec<(Tid, usize)> {
+    let (mut counts, mut places): (Vec<(Tid, usize)>, _) = (Vec::new(), BTreeMap::new());
+    for (host, count) in hosts.iter().zip(block_sizes(count, hosts.len())).filter(|(_, count)| *count > 0) {
+        let place = *places.entry(*host).or_insert(counts.len());
+        match counts.get_mut(place) {
             Some((_, share)) => *share += count,
-            None => shares.push((*host, count)),
+            None => counts.push((*host, count)),
         }
     }
-    shares
+    counts
 }
 
 #[cfg(test)]
@@ -82,18 +81,18 @@ mod tests {
 
     #[test]
     fn tasks_are_dealt_in_blocks() {
-        let blocks = |count, hosts| blocks(count, hosts).collect::<Vec<_>>();
-        assert_eq!(blocks(5, 2), [3, 2]);
-        assert_eq!(blocks(6, 4), [2, 1, 2, 1]);
-        assert_eq!(blocks(9, 4), [3, 2, 2, 2]);
-        assert_eq!(blocks(7, 1), [7]);
+        let block_sizes = |count, hosts| block_sizes(count, hosts).collect::<Vec<_>>();
+        assert_eq!(block_sizes(5, 2), [3, 2]);
+        assert_eq!(block_sizes(6, 4), [2, 1, 2, 1]);
+        assert_eq!(block_sizes(9, 4), [3, 2, 2, 2]);
+        assert_eq!(block_sizes(7, 1), [7]);
     }
 
     #[test]
     fn a_host_that_is_listed_twice_gets_two_shares() {
         let [a, b] = [1, 2].map(Tid::host_number);
-        assert_eq!(shares(6, &[a, b, a]), [(a, 4), (b, 2)]);
-        assert_eq!(shares(1, &[b, a]), [(b, 1)]);
+        assert_eq!(counts_by_host(6, &[a, b, a]), [(a, 4), (b, 2)]);
+        assert_eq!(counts_by_host(1, &[b, a]), [(b, 1)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Groups whose members live on several hosts, on boards that stand for the memory of each host.
+//! Groups with members on several hosts, on boards that stand for the page of each host.
 use super::fleet::{Fleet, MASTER};
 use super::world::text;
 use super::*;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 const SEEDS: u64 = 60;
 
-/// One who waits at a barrier: in the memory of its host, or for an answer of its daemon.
+/// A member that waits at a barrier: in the page of its host, or for an answer of its daemon.
 #[derive(Debug, Clone, Copy)]
 enum At {
     Board { host: Tid, group: u64, generation: u32 },
@@ -22,7 +22,7 @@ impl Fleet {
         }
     }
 
-    /// The member decides by its own host's memory where to arrive.
+    /// Has a member arrive where its host's page says.
     fn arrive(&mut self, tid: Tid, need: u16) -> At {
         self.arrive_late(tid, need, 0)
     }
@@ -66,7 +66,7 @@ impl Fleet {
         }
     }
 
-    /// What the barrier needs at which somebody has arrived.
+    /// Returns the need of the barrier at which a member has arrived.
     fn pending_need(&mut self) -> Option<u16> {
         let machine = self.machine(MASTER);
         let here = machine.parts.groups.waiting_here();
@@ -131,7 +131,7 @@ fn members_of_one_host_meet_in_its_memory_wherever_it_is() {
     assert_eq!(fleet.fate(first), None);
     fleet.arrive(tasks[1], 2);
     assert_eq!(fleet.fate(first), Some(Ok(())));
-    // One who is not there yet dies.
+    // A member that has not arrived dies.
     let waits = fleet.arrive(tasks[0], 2);
     fleet.leave(tasks[1]);
     fleet.settle();
@@ -160,7 +160,7 @@ fn arrivals_are_kept_when_members_of_another_host_come_and_go() {
         waiting.push(fleet.arrive(tasks[3], 4));
         fleet.settle();
         assert!(waiting.iter().all(|at| fleet.fate(*at) == Some(Ok(()))));
-        // Over hosts once more, then on one again.
+        // Across hosts once more, then on one host again.
         let last: Vec<At> = tasks.iter().map(|tid| fleet.arrive(*tid, 4)).collect();
         assert!(last.iter().all(|at| matches!(at, At::Daemon { .. })));
         fleet.settle();
@@ -192,7 +192,7 @@ fn a_barrier_over_hosts_fails_when_members_or_hosts_die() {
         let another = [0, 1, 2].map(|member| fleet.arrive(tasks[member], 3));
         fleet.settle();
         assert!(another.iter().all(|at| fleet.fate(*at) == Some(Ok(()))));
-        // The other host dies with one who has arrived: he counts.
+        // The other host dies with a member that has arrived, which still counts.
         let last = fleet.arrive(tasks[0], 2);
         fleet.arrive(tasks[1], 2);
         fleet.settle();
@@ -214,7 +214,7 @@ fn one_who_left_before_a_barrier_over_hosts_may_be_replaced() {
             fleet.pass(super::BARRIER_PATIENCE / 2);
             assert!(waiting.iter().all(|at| fleet.fate(*at).is_none()));
             if turn == 1 {
-                // Nobody comes.
+                // No substitute joins.
                 fleet.pass(super::BARRIER_PATIENCE);
                 assert!(waiting.iter().all(|at| fleet.fate(*at) == Some(Err(Code::NoTask))));
                 return;
@@ -309,7 +309,7 @@ fn no_arrival_is_lost_or_counted_twice_while_hosts_join_in() {
     (1..=200).for_each(growing_group);
 }
 
-/// Members come, leave, die, hosts die; nobody may wait for members that have gone.
+/// Members join, leave and die, and hosts die; no member may wait for members that have gone.
 fn life_of_a_far_group(seed: u64) -> (usize, usize) {
     let mut fleet = Fleet::new(4, seed);
     let mut waiting: BTreeMap<Tid, At> = BTreeMap::new();
@@ -340,7 +340,7 @@ fn life_of_a_far_group(seed: u64) -> (usize, usize) {
             (3, true) if !waiting.contains_key(&tid) => drop(fleet.ask(tid, Request::LeaveGroup(text("g")))),
             (4..=7, false) => drop(fleet.join(tid)),
             (_, true) if !waiting.contains_key(&tid) => {
-                // Of those who wait all may have died.
+                // All members that wait may have died.
                 need = fleet.pending_need().unwrap_or(size as u16);
                 waiting.insert(tid, fleet.arrive_late(tid, need, need.into()));
             }
@@ -360,7 +360,7 @@ fn life_of_a_far_group(seed: u64) -> (usize, usize) {
         let members = fleet.nodes.values().find_map(|node| node.boards.boards.values().next());
         let size = members.map_or(0, |board| board.members.len());
         let absent = size - waiting.len();
-        // Those who arrived and have gone count as if they were there, so fewer may be missing.
+        // Members that arrived and have gone count as present, so fewer may be missing.
         assert!(waiting.is_empty() || absent > 0 || usize::from(need) > size, "seed {seed}: {waiting:?}");
     }
     (opened, failed)

@@ -1,4 +1,4 @@
-//! Data links that break between hosts that live.
+//! Data links that break while both hosts live.
 use super::fleet::Fleet;
 use super::*;
 use crate::wire::SECRET_BYTES;
@@ -34,11 +34,11 @@ impl Fleet {
         self.work(to);
         self.settle();
     }
-    /// What was wanted since the last time.
+    /// Returns the actions since the last call.
     fn wanted(&mut self) -> Vec<(Tid, Action)> {
         std::mem::take(&mut self.data).into_iter().map(|(_, host, action)| (host, action)).collect()
     }
-    /// When attempts were begun on that side.
+    /// Returns when attempts began on that side.
     fn attempts(&mut self, host: Tid) -> Vec<Time> {
         let begins = |action: &Action| matches!(action, Action::ExpectData { .. } | Action::CallData { .. });
         let all = std::mem::take(&mut self.data).into_iter();
@@ -104,7 +104,7 @@ fn attempts_go_on_with_growing_pauses_as_long_as_the_control_link_stands() {
     assert!(pauses[10..].iter().all(|pause| *pause >= timeout / 4), "{pauses:?}");
     fleet.expected(1);
     fleet.wanted();
-    // It stands for long: the next end is a first one again.
+    // The link is up for long: its next end counts as the first.
     fleet.data_up();
     fleet.pass(timeout);
     fleet.data_down(HIGH, LOW);
@@ -144,7 +144,7 @@ fn a_host_says_nothing_of_data_links_for_another_side_than_its_own() {
     fleet.says(HIGH, LOW, Frame::DataLost { number: 0 });
     fleet.says(LOW, HIGH, Frame::DataCall { number: 1, call: call(1) });
     assert_eq!(fleet.wanted(), []);
-    // What nobody could make up is tried again later.
+    // A call that could not be prepared is tried again later.
     fleet.data_down(HIGH, LOW);
     assert_eq!(fleet.wanted(), [expect()]);
     let now = fleet.now;

@@ -1,4 +1,4 @@
-//! How two tasks come to a link of their own.
+//! Direct links between two tasks.
 use super::fleet::{Came, Fleet, MASTER};
 use super::world::spawn_of;
 use super::*;
@@ -6,7 +6,7 @@ use crate::codes::{NOTIFY_TASK_EXIT, TASK_HOST};
 
 const SEEDS: u64 = 20;
 
-/// The same story for many seeds, with a task on each of three hosts.
+/// Runs a scenario with many seeds, with a task on each of three hosts.
 fn many(story: impl Fn(&mut Fleet, [Tid; 3])) {
     for seed in 1..=SEEDS {
         let mut fleet = Fleet::new(3, seed);
@@ -35,7 +35,7 @@ fn of_two_who_ask_at_once_one_gets_the_link() {
         fleet.settle();
         assert_eq!(fleet.directs, [(two, three)]);
         assert_eq!(fleet.answer(two, waits[0].1), Some(Reply::Done));
-        // If the first was done already there could have been a second; there is none.
+        // Had the first link been complete there could have been a second; there is none.
         assert_eq!(fleet.answer(three, waits[1].1), Some(Reply::Error(Code::Denied)));
     });
 }

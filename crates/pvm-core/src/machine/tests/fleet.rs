@@ -1,5 +1,5 @@
-//! Several machines, wired together: control links and flows are queues, each in order by itself and
-//! in any order among one another.
+//! Several machines, connected: control links and flows are queues. Each queue keeps its order; among them any order
+//! is possible.
 use super::group_members::Boards;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
 
-/// A small generator of numbers that look random (xorshift).
+/// A small pseudo-random number generator (xorshift).
 pub(in crate::machine) struct Dice(pub u64);
 
 impl Dice {
@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// What comes to a host from another.
+/// What a host receives from another.
 #[derive(Debug)]
 enum Item {
     Up,
@@ -28,33 +28,33 @@ enum Item {
     Frame(Vec<u8>),
 }
 
-/// Something of which nobody knows when it happens.
+/// An event that happens at a random time.
 #[derive(Debug)]
 enum Event {
     /// A daemon has been started, or could not be.
     Started { request: u32, start: Box<HostStart> },
     /// `from` tries to connect to `to`.
     Connect { from: Tid, to: Tid },
-    /// The looked-up names.
+    /// Host names have been resolved.
     Checked { request: u32, names: Vec<ByteBuf> },
 }
 
 pub(in crate::machine) struct Node {
     pub machine: Machine,
     pub boards: Boards,
-    /// Whose connections it takes.
+    /// The hosts whose connections it accepts.
     known: BTreeSet<Tid>,
     connections: u64,
     processes: i32,
     pub starts: Vec<Start>,
-    /// Links of two tasks for which it awaits a call: what the caller shows, and the own task.
+    /// Direct links for which it expects a call: what the caller shows, and the task of this host.
     expected: Vec<(DirectTicket, DirectCall, Tid)>,
     pub stopped: bool,
-    /// It does not run now.
+    /// Whether it is suspended.
     pub frozen: bool,
 }
 
-/// What has come to a task.
+/// What a task has received.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::machine) enum Came {
     Reply(u32, Reply),
@@ -70,7 +70,7 @@ pub(in crate::machine) struct Fleet {
     control: BTreeMap<(Tid, Tid), VecDeque<Item>>,
     /// Flows, by sending host and receiving task.
     flows: BTreeMap<(Tid, Tid), VecDeque<Vec<u8>>>,
-    /// Links that stand, the lower number first.
+    /// Links that are up, the lower tid first.
     links: BTreeSet<(Tid, Tid)>,
     events: Vec<Event>,
     waits: u32,
@@ -78,11 +78,11 @@ pub(in crate::machine) struct Fleet {
     /// Requests that have not been answered.
     pub open: BTreeMap<(Tid, u32), Request>,
     pub log: Vec<(Tid, Tid, String)>,
-    /// Links of two tasks that stand: the caller first.
+    /// Direct links that are up, the caller first.
     pub directs: Vec<(Tid, Tid)>,
-    /// Which daemon has told which collector of traces what data there are.
+    /// Which daemon has sent the list of trace data to which collector.
     pub descriptions: Vec<(Tid, Tid)>,
-    /// What daemons want done with data links, and when.
+    /// The actions of daemons on data links, and when.
     pub data: Vec<(Time, Tid, Action)>,
     pub dice: Dice,
 }
@@ -97,7 +97,7 @@ fn settings(name: &str, rank: Rank) -> Settings {
 }
 
 impl Fleet {
-    /// A master and so many others, `h2` and on.
+    /// Makes a master and that many other hosts, `h2` and on.
     pub fn new(hosts: usize, seed: u64) -> Fleet {
         let mut fleet = Fleet {
             now: Duration::from_secs(1),
@@ -157,7 +157,7 @@ impl Fleet {
 
     // ----- what happens to hosts
 
-    /// The host is gone at once.
+    /// Kills a host.
     pub fn kill(&mut self, host: Tid) {
         self.nodes.remove(&host);
         self.open.retain(|(task, _), _| task.host() != host);
@@ -172,7 +172,7 @@ impl Fleet {
         }
     }
 
-    /// The link between two breaks; both notice.
+    /// Breaks the link between two hosts; both notice.
     pub fn cut(&mut self, one: Tid, other: Tid) {
         if self.links.remove(&pair(one, other)) {
             for way in [(one, other), (other, one)] {
@@ -185,7 +185,7 @@ impl Fleet {
 
     // ----- what happens to tasks
 
-    /// A fresh task that came by itself.
+    /// Enrols a new task that is started by hand.
     pub fn task(&mut self, host: Tid) -> Tid {
         self.hello(host, None)
     }
@@ -203,7 +203,7 @@ impl Fleet {
         welcome.unwrap_or(Tid::NONE)
     }
 
-    /// Sends a request on its way.
+    /// Sends a request.
     pub fn send(&mut self, from: Tid, request: Request) -> u32 {
         self.waits += 1;
         let wait = self.waits;
@@ -218,7 +218,7 @@ impl Fleet {
         self.work(from.host());
     }
 
-    /// Asks, lets everything happen, and gives the answer.
+    /// Sends a request, settles, and returns the answer.
     pub fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
         let wait = self.send(from, request);
         self.settle();
@@ -232,7 +232,7 @@ impl Fleet {
         })
     }
 
-    /// The messages with that tag that have come to a task.
+    /// Returns the messages with that tag that a task has received.
     pub fn messages(&self, to: Tid, tag: i32) -> Vec<Message> {
         let all = self.came.get(&to).into_iter().flatten();
         let message = |came: &Came| match came {
@@ -242,7 +242,7 @@ impl Fleet {
         all.filter_map(message).collect()
     }
 
-    /// The task says goodbye and is gone.
+    /// Has a task say goodbye and end.
     pub fn leave(&mut self, tid: Tid) {
         self.machine(tid.host()).handle_disconnect(tid);
         self.machine(tid.host()).handle_process_end(tid, 0);
@@ -259,13 +259,13 @@ impl Fleet {
 
     // ----- the world
 
-    /// Does what a machine says.
+    /// Executes the actions of a machine.
     pub fn work(&mut self, host: Tid) {
         while let Some(action) = self.nodes.get_mut(&host).and_then(|node| node.machine.poll_action()) {
             self.act(host, action);
         }
         if self.nodes.get(&host).is_some_and(|node| node.stopped) {
-            // What it has still sent arrives.
+            // What it sent before still arrives.
             self.kill(host);
         }
     }
@@ -345,7 +345,7 @@ impl Fleet {
         }
     }
 
-    /// Calls for a link of two tasks.
+    /// Calls for a direct link.
     fn call_direct(&mut self, ticket: DirectTicket, (task, peer): (Tid, Tid), call: &DirectCall) {
         assert!(task.host() < peer.host(), "the lower number connects");
         let expected = self.nodes.get_mut(&peer.host()).map(|node| &mut node.expected);
@@ -371,14 +371,14 @@ impl Fleet {
         }
     }
 
-    /// What can happen now.
+    /// Returns what can happen now.
     fn choices(&self) -> Vec<Choice> {
         let runs = |host: &Tid| self.nodes.get(host).is_some_and(|node| !node.frozen);
         let control = self.control.iter().filter(|((_, to), queue)| !queue.is_empty() && runs(to));
         let flows = self.flows.iter().filter(|((from, to), queue)| {
             !queue.is_empty() && runs(&to.host()) && self.links.contains(&pair(*from, to.host()))
         });
-        // What is asked of one that does not run waits.
+        // Actions of a host that is frozen wait.
         let stands_still = |host: &Tid| self.nodes.get(host).is_some_and(|node| node.frozen);
         let possible = |index: &usize| match &self.events[*index] {
             Event::Connect { from, to } => !stands_still(from) && !stands_still(to),
@@ -392,7 +392,7 @@ impl Fleet {
             .collect()
     }
 
-    /// Something happens, if anything can.
+    /// Lets one possible event happen; tells whether there was one.
     pub fn step(&mut self) -> bool {
         let choices = self.choices();
         if choices.is_empty() {
@@ -472,7 +472,7 @@ impl Fleet {
         }
     }
 
-    /// Lets happen what is under way, but no time pass.
+    /// Lets everything in flight happen without the passing of time.
     pub fn settle(&mut self) {
         while self.step() {}
     }
@@ -497,7 +497,7 @@ impl Fleet {
         self.now = end;
     }
 
-    /// What all know of the hosts must be the same.
+    /// Asserts that all hosts have the same host table.
     pub fn check_tables(&self) {
         let Some(master) = self.nodes.get(&MASTER) else { return };
         let expected: Vec<_> = master.machine.core.hosts.entries();

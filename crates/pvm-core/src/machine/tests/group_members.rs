@@ -1,4 +1,4 @@
-//! Groups, on boards that stand for the shared memory.
+//! Groups, on boards that stand for the pages.
 use super::world::{PATIENCE, World, text};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,23 +8,23 @@ const TWO: Tid = Tid(0x40002);
 const THREE: Tid = Tid(0x40003);
 const FOUR: Tid = Tid(0x40004);
 
-/// The memory of a group as the edge keeps it.
+/// The page of a group as the daemon keeps it.
 #[derive(Default, Debug)]
 pub(in crate::machine) struct Board {
     pub members: BTreeMap<u32, Tid>,
     pub generation: u32,
     need: u16,
     arrived: u16,
-    /// Those of the members who have arrived.
+    /// The instance numbers of members that have arrived.
     here: BTreeSet<u32>,
-    /// Those of them whose arrival the edge cannot tell from one that is about to be.
+    /// Those of them whose arrival the daemon cannot yet tell for certain.
     pub in_doubt: bool,
-    /// Somebody arrives whenever the barrier is about to fail.
+    /// Whether a member arrives whenever the barrier is about to fail.
     restless: bool,
     pub failed: Vec<u32>,
     pub state: Vec<GroupAction>,
     shown: Vec<(Tid, bool)>,
-    /// Members do not meet here.
+    /// Whether the page is out of use.
     pub taken: bool,
     /// Generations that have opened by an order.
     pub released: Vec<(u32, bool)>,
@@ -45,7 +45,7 @@ impl Board {
         (self.generation, self.need, self.arrived) = (self.generation + 1, 0, 0);
         self.here.clear();
     }
-    /// A member arrives; gives the generation, unless it waits with another need.
+    /// Counts an arrival of a member; returns the generation, unless the barrier has another need.
     pub fn arrive(&mut self, instance: u32, need: u16) -> Option<u32> {
         if self.need != 0 && self.need != need {
             return None;
@@ -62,18 +62,18 @@ impl Board {
     pub fn waits(&self, instance: u32) -> bool {
         self.here.contains(&instance)
     }
-    /// Whether somebody waits for the members who are there, in vain.
+    /// Tells whether a member waits in vain, for members that are present.
     pub fn is_stuck(&self) -> bool {
         let missing = u32::from(self.need.saturating_sub(self.arrived));
         self.need != 0 && missing > self.seen().absent
     }
 }
 
-/// The memory of all groups.
+/// The pages of all groups.
 #[derive(Default)]
 pub(in crate::machine) struct Boards {
     pub boards: BTreeMap<u64, Board>,
-    /// There is no memory to be had.
+    /// Whether making a page fails.
     pub exhausted: bool,
 }
 
@@ -153,11 +153,11 @@ impl World {
     fn freeze(&mut self, tid: Tid, name: &str, count: i32) -> Option<Reply> {
         self.ask(tid, Request::FreezeGroup { name: text(name), count })
     }
-    /// The only group's board.
+    /// Returns the board of the only group.
     fn board(&mut self) -> &mut Board {
         self.boards.boards.values_mut().next().expect("a group")
     }
-    /// A member arrives, and says so if the group is too small for its need.
+    /// Has a member arrive, and report it if the group is too small for its need.
     fn arrive(&mut self, instance: u32, need: u16, size: u32) -> u32 {
         let group = *self.boards.boards.keys().next().expect("a group");
         let tid = self.board().members[&instance];
@@ -196,7 +196,7 @@ fn a_member_gets_the_lowest_free_number() {
     assert_eq!(world.join(TWO, "g"), Ok(0));
     assert_eq!(world.join(Tid(0x40005), "g"), Ok(1));
     assert_eq!(world.join(ONE, "g"), Ok(4));
-    // The highest leave: no holes are left behind.
+    // The highest members leave: no holes are left behind.
     for tid in [ONE, FOUR, THREE] {
         assert_eq!(world.leave(tid, "g"), Some(Reply::Done));
     }
@@ -314,7 +314,7 @@ fn a_freeze_waits_for_joiners_but_not_for_the_dead() {
     world.disconnects(THREE);
     assert_eq!(world.replies(ONE), [Reply::Error(Code::NoTask)]);
     assert_eq!(world.replies(TWO), [Reply::Error(Code::NoTask)]);
-    // Asked once more: it still lacks one.
+    // Examined once more: it still lacks one member.
     assert_eq!(world.freeze(ONE, "g", 3), Some(Reply::Error(Code::NoTask)));
     let four = world.task();
     assert_eq!(world.join(four, "g"), Ok(2));
@@ -334,10 +334,10 @@ fn a_barrier_fails_when_one_who_has_not_arrived_goes() {
             false => drop(world.leave(THREE, "g")),
         }
         assert_eq!(world.board().failed, [0]);
-        // Neither do those hang who come to the same barrier later.
+        // Members that arrive later at the same barrier do not hang either.
         world.arrive(1, 3, 2);
         assert_eq!(world.board().failed, [0, 1]);
-        // The group goes on: with the right count, and with a third.
+        // The group continues: with the right count, and with a third member.
         world.arrive(0, 2, 2);
         world.arrive(1, 2, 2);
         assert_eq!(world.join(FOUR, "g"), Ok(2));
@@ -384,7 +384,7 @@ fn a_barrier_that_began_short_of_the_dead_waits_for_others_for_a_while() {
     assert_eq!(world.join(FOUR, "g"), Ok(2));
     world.arrive(2, 3, 3);
     assert_eq!(world.board().generation, 1);
-    // Nobody comes.
+    // No substitute joins.
     world.disconnects(FOUR);
     world.arrive(0, 3, 2);
     world.time(NOW + PATIENCE);

@@ -1,4 +1,4 @@
-//! A host that belongs to the machine and says what is not so: well-formed, and wrong.
+//! A host of the machine that sends well-formed frames with false content.
 use super::fleet::{Fleet, MASTER};
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
@@ -42,7 +42,7 @@ fn message(src: Tid, dst: Tid) -> Message {
     Message { src, dst, ctx: 0, tag: EXIT_TAG, wid: 0, enc: 0, format, body }
 }
 
-/// What only the master may say, and what only the host of a task may say of it.
+/// Frames that only the master may send, and frames about a task that only its host may send.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
     let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
@@ -107,7 +107,7 @@ fn a_host_that_speaks_for_others_is_not_believed() {
     assert!(fleet.messages(watcher, EXIT_TAG).is_empty());
     assert_eq!((hosts_of(&mut fleet, watcher), hosts_of(&mut fleet, task)), (3, 3));
     assert!(fleet.log.iter().all(|(_, _, line)| line != "not said"));
-    // All goes on: the death that was invented is told when it happens.
+    // The machine continues: the invented death is reported when it happens.
     fleet.leave(task);
     fleet.settle();
     assert_eq!(fleet.messages(watcher, EXIT_TAG).len(), 1);
@@ -158,7 +158,7 @@ fn a_host_that_reaches_nobody_is_removed_itself() {
         says(&mut fleet, Fleet::host(2), MASTER, Frame::Suspect(Fleet::host(other)));
         fleet.settle();
     }
-    // And nobody for it.
+    // No other host is removed for it.
     fleet.pass(Duration::from_secs(30));
     assert_eq!(hosts_of(&mut fleet, asker), 5);
     for other in 3..=6 {
@@ -189,7 +189,7 @@ fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_
     let mut fleet = Fleet::new(3, 5);
     let (good, asker) = (Fleet::host(2), fleet.task(MASTER));
     for life in 0..5 {
-        // The good one misses it at once; the master still has its link.
+        // The good host misses it at once; the master still has its link.
         let evil = *fleet.living().last().expect("the last to come");
         says(&mut fleet, good, MASTER, Frame::Suspect(evil));
         fleet.pass(Duration::from_secs(11));
@@ -200,7 +200,7 @@ fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_
     assert!(fleet.living().contains(&good));
 }
 
-/// The host shows that it lives, and does nothing else.
+/// The host sends beats and nothing else.
 #[test]
 fn a_host_that_is_joining_is_not_turned_away_because_others_do_not_reach_it() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! Tests of the rules: one machine with its tasks (`world`), and several that talk to each other (`fleet`).
+//! Tests of the rules: one machine with its tasks (`world`), and several connected ones (`fleet`).
 
 mod cross_host_groups;
 mod data_link_breaks;

@@ -1,4 +1,4 @@
-//! Several hosts under random requests, deaths, silences and cuts; then all is healed and must settle.
+//! Several hosts under random requests, deaths, silences and cuts; then all faults end and the machine must settle.
 use super::fleet::{Fleet, MASTER};
 use super::world::{ints, spawn_of, text};
 use super::*;
@@ -14,7 +14,7 @@ const STEPS: usize = 250;
 /// Output goes to its collectors under this tag.
 const OUTPUT_TAG: i32 = 1_000_000;
 
-/// What a task wanted to hear of.
+/// What a task watches.
 struct Wish {
     task: Tid,
     what: i32,
@@ -22,12 +22,12 @@ struct Wish {
     count: i32,
 }
 
-/// What is done with the fleet, and what is to come of it.
+/// The state of the test: what was done, and what must follow.
 struct Story {
     fleet: Fleet,
     /// By the tag of the notify.
     wishes: BTreeMap<i32, Wish>,
-    /// Every task that there ever was.
+    /// All tasks, living or ended.
     seen: Vec<Tid>,
     last_tag: i32,
     next_host: usize,
@@ -47,12 +47,12 @@ impl Story {
         let at = self.roll(list.len());
         list.get(at).copied()
     }
-    /// A host that runs.
+    /// Returns a host that runs.
     fn host(&mut self) -> Option<Tid> {
         let hosts: Vec<Tid> = self.fleet.nodes.iter().filter(|(_, node)| !node.frozen).map(|(tid, _)| *tid).collect();
         self.pick(&hosts)
     }
-    /// A connected task of a host that runs.
+    /// Returns a connected task of a host that runs.
     fn task(&mut self) -> Option<Tid> {
         let host = self.host()?;
         let tasks = &self.fleet.nodes[&host].machine.core.tasks;
@@ -131,7 +131,7 @@ impl Story {
         }
         let count = [-1, 1, 2][self.roll(3)];
         self.last_tag += 1;
-        // Of a host that is just joining not everybody knows; who asks then is told that it is not there.
+        // Not every host knows one that is still joining; a task that asks then is told that it does not exist.
         if self.fleet.machine(task.host()).has_host(about) {
             self.wishes.insert(self.last_tag, Wish { task, what, about, count });
         }
@@ -184,7 +184,7 @@ impl Story {
         }
     }
 
-    /// A task that was spawned says hello.
+    /// Has a spawned task enrol.
     fn claim(&mut self) {
         let Some(host) = self.host() else { return };
         let starts = std::mem::take(&mut self.fleet.nodes.get_mut(&host).expect("runs").starts);
@@ -202,7 +202,7 @@ impl Story {
         }
     }
 
-    /// A host stands still for a while, short or long.
+    /// Suspends a host for a while, short or long.
     fn freeze(&mut self) {
         let Some(host) = self.host() else { return };
         let seconds = if host == MASTER { 4 } else { [2, 30][self.roll(2)] };
@@ -284,7 +284,7 @@ fn one_story(seed: u64, hosts: usize, rough: bool) {
     for _ in 0..STEPS {
         story.step();
         if !story.fleet.nodes.contains_key(&MASTER) {
-            // Loss of the master is another test's.
+            // Other tests cover the loss of the master.
             return;
         }
     }

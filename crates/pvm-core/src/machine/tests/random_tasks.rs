@@ -128,12 +128,12 @@ fn one_life(seed: u64) {
         }
         world.run();
     }
-    // More than once: when a manager goes, what it was asked is done after all.
+    // More than once: when a manager goes, this daemon decides its requests.
     while let Some(tid) = alive(&world).first().copied() {
         world.disconnects(tid);
         world.ends(tid, 0);
     }
-    // The last add, whichever it is.
+    // The last add, whatever its request.
     for request in 0..STEPS {
         world.machine.handle_hosts_checked(request, Vec::new());
     }
@@ -153,7 +153,7 @@ fn whatever_is_asked_the_machine_survives_and_forgets_the_dead() {
 }
 
 /// One group whose members come, leave, die, and meet; what each decides to wait for may be out of
-/// date when it arrives. Nobody may wait in vain.
+/// date when it arrives. No member may wait in vain.
 fn life_of_a_group(seed: u64) -> (usize, usize) {
     let mut world = World::new();
     let mut dice = Dice(seed);
@@ -198,7 +198,7 @@ fn life_of_a_group(seed: u64) -> (usize, usize) {
         if world.boards.boards.values().any(|board| board.in_doubt) {
             continue;
         }
-        // Now the daemon can see what there is: it must not leave anybody waiting for nobody.
+        // Now the daemon can see the whole state: no member may wait for members that are gone.
         while let Some(when) = world.machine.next_wakeup() {
             now = now.max(when);
             world.machine.handle_time(now);

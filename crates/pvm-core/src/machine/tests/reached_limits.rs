@@ -1,4 +1,4 @@
-//! The limits of what tasks and other hosts can have kept, each of them reached.
+//! The limits on what tasks and other hosts can make a daemon store, each of them reached.
 use super::fleet::{Fleet, MASTER};
 use super::limits::{DAEMON_MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use super::world::{World, spawn_of, text};
@@ -35,7 +35,7 @@ fn joined(reply: Option<Reply>) -> bool {
 }
 
 #[test]
-fn a_task_watches_so_many_and_no_more() {
+fn the_watches_of_a_task_are_limited() {
     let mut world = World::new();
     world.tasks(3);
     world.machine.core.settings.limits.task_watches = 3;
@@ -44,7 +44,7 @@ fn a_task_watches_so_many_and_no_more() {
     assert_eq!(world.ask(ONE, notify(NOTIFY_TASK_EXIT, 2, &[TWO])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 1, &[MASTER])), REFUSED);
     assert_eq!(world.ask(TWO, notify(NOTIFY_TASK_EXIT, 1, &[THREE])), DONE);
-    // What is cancelled, or has been told, makes room again.
+    // A notify that is cancelled or sent makes room again.
     assert_eq!(world.ask(ONE, notify(NOTIFY_TASK_EXIT | NOTIFY_CANCEL, 2, &[TWO])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 1, &[MASTER])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 2, &[MASTER])), REFUSED);
@@ -58,7 +58,7 @@ fn a_task_watches_so_many_and_no_more() {
 }
 
 #[test]
-fn a_host_watches_so_many_and_no_more() {
+fn the_watches_of_a_host_are_limited() {
     let mut fleet = Fleet::new(3, 1);
     let other = Fleet::host(2);
     for host in [MASTER, other] {
@@ -68,7 +68,7 @@ fn a_host_watches_so_many_and_no_more() {
     let tasks = [1, 2, 3].map(|_| fleet.task(MASTER));
     assert_eq!(fleet.ask(watcher, notify(NOTIFY_TASK_EXIT, 1, &tasks[..2])), DONE);
     assert_eq!(fleet.ask(watcher, notify(NOTIFY_TASK_EXIT, 1, &tasks[2..])), REFUSED);
-    // A host that does not keep to it gains nothing, and takes nothing from another.
+    // A host that ignores the limit gains nothing, and takes nothing from others.
     let now = fleet.now;
     for number in 5..1000 {
         let frame = Frame::Watch { tid: tasks[2], watcher: Tid(other.0 | number) };
@@ -99,7 +99,7 @@ fn the_master_says_how_many_watches_a_host_may_have() {
 }
 
 #[test]
-fn there_are_so_many_groups_and_no_more() {
+fn the_number_of_groups_is_limited() {
     let mut world = World::new();
     world.tasks(2);
     world.machine.core.settings.limits.groups = 2;
@@ -111,7 +111,7 @@ fn there_are_so_many_groups_and_no_more() {
 }
 
 #[test]
-fn all_groups_together_have_so_many_members_and_no_more() {
+fn the_members_of_all_groups_together_are_limited() {
     let mut world = World::new();
     world.tasks(2);
     world.machine.core.settings.limits.members = 3;
@@ -125,7 +125,7 @@ fn all_groups_together_have_so_many_members_and_no_more() {
 }
 
 #[test]
-fn a_group_has_so_many_members_and_no_more() {
+fn the_members_of_a_group_are_limited() {
     let mut world = World::new();
     world.tasks(2);
     let Some(Reply::Group { id, .. }) = world.ask(ONE, Request::JoinGroup(text("g"))) else { panic!("not joined") };
@@ -136,7 +136,7 @@ fn a_group_has_so_many_members_and_no_more() {
 }
 
 #[test]
-fn names_that_are_kept_have_an_end() {
+fn the_length_of_stored_names_is_limited() {
     let mut world = World::new();
     world.task();
     let (longest, longer) = ("x".repeat(NAME_BYTES_MAX), "x".repeat(NAME_BYTES_MAX + 1));
@@ -147,7 +147,7 @@ fn names_that_are_kept_have_an_end() {
 }
 
 #[test]
-fn a_task_waits_for_so_many_answers_and_no_more() {
+fn the_open_requests_of_a_task_are_limited() {
     let mut world = World::new();
     world.tasks(2);
     world.machine.core.settings.limits.task_requests = 3;
@@ -155,7 +155,7 @@ fn a_task_waits_for_so_many_answers_and_no_more() {
     assert_eq!(replies, [None, None, None]);
     assert_eq!(world.ask(ONE, awaited("y")), REFUSED);
     assert_eq!(world.ask(ONE, Request::Config), REFUSED);
-    // Those of others, and later ones, are answered.
+    // Requests of others, and later ones, are answered.
     let entry = Request::PutInfo { name: text("x"), flags: 0, message: message(TWO, 1) };
     assert_eq!(world.ask(TWO, entry), Some(Reply::Int(0)));
     assert_eq!(world.replies(ONE).len(), 3);
@@ -167,7 +167,7 @@ fn a_task_waits_for_so_many_answers_and_no_more() {
 }
 
 #[test]
-fn a_host_waits_for_so_many_answers_and_no_more() {
+fn the_open_requests_of_a_host_are_limited() {
     let mut fleet = Fleet::new(3, 1);
     fleet.machine(MASTER).core.settings.limits.host_requests = 2;
     let tasks = [2, 2, 2, 3].map(|host| fleet.task(Fleet::host(host)));
@@ -182,7 +182,7 @@ fn a_host_waits_for_so_many_answers_and_no_more() {
 }
 
 #[test]
-fn a_message_by_way_of_the_daemon_has_an_end() {
+fn the_length_of_a_message_by_way_of_the_daemon_is_limited() {
     let mut world = World::new();
     world.tasks(2);
     for (bytes, count) in [(DAEMON_MESSAGE_BYTES_MAX, 1), (DAEMON_MESSAGE_BYTES_MAX + 1, 0)] {
@@ -194,7 +194,7 @@ fn a_message_by_way_of_the_daemon_has_an_end() {
 }
 
 #[test]
-fn a_host_has_so_many_tasks_and_no_more() {
+fn the_tasks_of_a_host_are_limited() {
     let mut world = World::new();
     let hello = Hello { version: VERSION, pid: 1, cookie: None, name: ByteBuf::new() };
     for connection in 0..=TASKS_MAX as u64 {
@@ -213,12 +213,12 @@ fn a_host_has_so_many_tasks_and_no_more() {
 }
 
 #[test]
-fn a_machine_has_so_many_hosts_and_no_more() {
+fn the_number_of_hosts_is_limited() {
     let mut world = World::new();
     world.task();
     let names = (0..=host_table::HOSTS_MAX).map(|number| text(&format!("h{number}"))).collect();
     assert_eq!(world.ask(ONE, Request::AddHosts(names)), Some(Reply::Error(Code::BadParam)));
-    // All numbers but that of the own host, each once.
+    // All numbers except that of this host, each once.
     let mut taken = std::collections::BTreeSet::new();
     while let Some(tid) = world.machine.core.hosts.new_number(|tid| taken.contains(&tid)) {
         assert!(tid.is_host() && tid != world.machine.own_host() && taken.insert(tid), "{tid}");
@@ -239,7 +239,7 @@ fn a_line_without_an_end_is_cut_for_the_log() {
 }
 
 #[test]
-fn so_many_links_wait_for_a_task_and_no_more() {
+fn the_links_that_wait_for_a_task_are_limited() {
     let mut fleet = Fleet::new(2, 1);
     let (parent, other, now) = (fleet.task(MASTER), Fleet::host(2), fleet.now);
     let mut spawn = spawn_of("prog", 1);
@@ -277,7 +277,7 @@ fn input_comes_in_pieces_and_one_at_a_time() {
     world.spawn(ONE, spawn);
     let input = |tid, length: usize| Request::Input { tid, data: ByteBuf::from(vec![b'x'; length]) };
     let refused = |code| Some(Reply::Error(code));
-    // The second one has none.
+    // The second task has no input.
     assert_eq!(world.ask(ONE, input(THREE, 1)), refused(Code::NoTask));
     assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX + 1)), refused(Code::BadParam));
     assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX)), None);

@@ -11,7 +11,7 @@ use crate::proto::{Role, Spawn, TraceSettings};
 
 const SEEDS: u64 = 30;
 
-/// The same story for many seeds.
+/// Runs a scenario with many seeds.
 fn many(hosts: usize, story: impl Fn(&mut Fleet)) {
     for seed in 1..=SEEDS {
         let mut fleet = Fleet::new(hosts, seed);
@@ -164,7 +164,7 @@ fn a_lost_host_fails_its_block_and_answers_what_it_owed() {
         assert_eq!(fleet.answer(task, status), Some(Reply::Code(-31)));
         assert_eq!(fleet.answer(task, host), Some(Reply::Code(-22)));
         assert!(matches!(fleet.answer(task, list), Some(Reply::Tasks(tasks)) if tasks.len() == 3));
-        // It wakes up, sees that it is out, and ends.
+        // It resumes, notices that it was removed, and ends.
         fleet.nodes.get_mut(&frozen).unwrap().frozen = false;
         fleet.pass(Duration::from_secs(5));
         fleet.check_tables();
@@ -256,7 +256,7 @@ fn who_misses_several_lost_hosts_first_is_not_blamed() {
         }
         fleet.settle();
     };
-    // The master has heard of them a little later than the other host.
+    // The master has heard from them a little later than the other host.
     ask(&mut fleet, far);
     fleet.pass(Duration::from_secs(1));
     ask(&mut fleet, near);
@@ -285,7 +285,8 @@ fn collectors_hear_the_end_of_tasks_whose_host_is_lost() {
     fleet.machine(Fleet::host(2)).handle_output(child, b"hello\n");
     fleet.work(Fleet::host(2));
     fleet.settle();
-    // One that a task of the lost host has had started elsewhere ends when that can announce it no more.
+    // The output of a task elsewhere, which one of the lost host has spawned, ends when that host can no longer
+    // announce it.
     let spawner = fleet.task(Fleet::host(2));
     let grandchild = tids(&fleet.spawn(spawner, on("h3", parent)))[0];
     fleet.settle();
@@ -304,13 +305,13 @@ fn collectors_hear_the_end_of_tasks_whose_host_is_lost() {
 }
 
 #[test]
-fn of_so_many_tasks_of_a_lost_host_a_collector_hears_the_end_and_of_no_more() {
+fn the_tasks_of_a_lost_host_whose_end_a_collector_hears_are_limited() {
     const REMEMBERED: usize = 16_384;
     let mut fleet = Fleet::new(2, 1);
     let collector = fleet.task(MASTER);
     let host = Fleet::host(2);
     let now = fleet.now;
-    // Those that there are not: the host says what it likes.
+    // Tasks that do not exist: the host may claim anything.
     for number in 1..=REMEMBERED as i32 + 10 {
         let body = Writer::new().int(host.0 as i32 | number).int(-2).int(0).finish();
         let src = Tid(crate::tid::DAEMON_BIT | host.0);
@@ -352,7 +353,7 @@ fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_n
         fleet.settle();
         assert!(!fleet.machine(MASTER).is_given_output(collector));
         assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
-        // It takes nothing, and ends: the printer need not wait for it.
+        // The collector takes nothing, and ends: the printing task need not wait for it.
         assert_eq!(print(fleet), first);
         fleet.leave(collector);
         fleet.settle();
@@ -508,7 +509,7 @@ fn hosts_that_cannot_reach_each_other_do_not_both_stay() {
         let (two, three) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
         assert_eq!(fleet.ask(two, Request::TaskStatus(three)), Some(Reply::Code(0)));
         fleet.cut(Fleet::host(2), Fleet::host(3));
-        // The master waits for a sign which of them is to blame; there is none, and the later one goes.
+        // The master waits for evidence; there is none, and the host that joined later is removed.
         fleet.pass(Duration::from_secs(5));
         assert_eq!(fleet.living().len(), 4);
         fleet.pass(Duration::from_secs(6));
@@ -523,7 +524,7 @@ fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
         let (ill, well) = (Fleet::host(2), Fleet::host(4));
         let (one, other) = (fleet.task(ill), fleet.task(well));
         assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
-        // In each beat the master had to send something again.
+        // In each beat interval the master had to retransmit something.
         for total in 1..=6 {
             fleet.pass(Duration::from_secs(2));
             fleet.machine(MASTER).handle_sent_again(ill, total);
@@ -583,7 +584,7 @@ fn manages(fleet: &mut Fleet, host: Tid) -> Tid {
     manager
 }
 
-/// A manager hands its office on to a task of any host, which dies at some moment.
+/// A manager hands its role on to a task of any host, which dies at some moment.
 #[test]
 fn the_end_of_a_manager_to_which_the_office_was_handed_on_does_not_go_unnoticed() {
     for (own, heirs) in [(1, 2), (2, 3), (2, 1), (3, 3)] {
@@ -619,7 +620,7 @@ fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
         ] {
             assert_eq!(fleet.ask(asker, notify(what, tids)), Some(Reply::Done));
         }
-        // Of these the manager tells.
+        // The manager reports these.
         fleet.leave(others[0]);
         fleet.leave(others[1]);
         fleet.kill(Fleet::host(4));
@@ -627,7 +628,7 @@ fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
         fleet.leave(manager);
         fleet.settle();
         assert!(fleet.messages(asker, 5).is_empty(), "{:?}", fleet.messages(asker, 5));
-        // Of these the daemon does.
+        // The daemon reports these.
         fleet.leave(others[4]);
         fleet.leave(others[2]);
         fleet.settle();
@@ -635,7 +636,7 @@ fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
         fleet.settle();
         let told: Vec<i32> = fleet.messages(asker, 5).iter().map(|one| ints(&one.body)[0]).collect();
         assert_eq!(told, [others[2].0 as i32, Fleet::host(3).0 as i32]);
-        // And nobody waits for anything any more.
+        // Nothing is pending any more.
         fleet.leave(asker);
         fleet.settle();
         for host in [1, 2] {
@@ -742,7 +743,7 @@ fn a_host_that_came_before_a_server_went_hears_that_it_has_gone() {
     many(2, |fleet| {
         let tracer = fleet.task(MASTER);
         let serve = |on| Request::Register { role: Role::Tracer, on };
-        // All have heard that there is none, and nobody is there to hear that there is one.
+        // All have heard that there is none, and no new news comes.
         [true, false].into_iter().for_each(|on| drop(fleet.ask(tracer, serve(on))));
         fleet.ask(tracer, Request::DeleteHosts(names(&["h2"])));
         fleet.ask(tracer, serve(true));

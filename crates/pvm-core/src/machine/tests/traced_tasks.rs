@@ -18,7 +18,7 @@ fn wish(tracer: Tid) -> TraceSettings {
     }
 }
 
-/// The events that were told: to whom, which, of whom, whether the data were listed and named.
+/// The trace events sent: collector, event, task, whether the list of data and the event were described.
 fn told(world: &mut World) -> Vec<(Tid, Event, Tid, bool, bool)> {
     let actions = world.take_seen();
     let traces = actions.into_iter().filter_map(|action| match action {
@@ -43,7 +43,7 @@ fn a_tracer_gets_all_later_tasks_and_nobody_before_or_after() {
     let mut world = World::new();
     let early = world.task();
     let tracer = registered(&mut world);
-    assert_eq!(world.machine.core.tasks.get(early).unwrap().own.trace_tid, 0);
+    assert_eq!(world.machine.core.tasks.get(early).unwrap().trace_settings.trace_tid, 0);
     let welcome = world.hello(99, None);
     assert_eq!(welcome.own, wish(tracer));
     assert_eq!(told(&mut world), [(tracer, Event::Newtask, welcome.tid, true, true)]);

@@ -1,4 +1,4 @@
-//! The machine as a whole, driven by hand.
+//! One machine, driven by hand.
 use super::group_members::Boards;
 use super::*;
 use crate::codes::{
@@ -36,7 +36,7 @@ impl World {
         World { machine, connections: 0, processes: 500, starts, boards, seen: Vec::new() }
     }
 
-    /// Does what the machine says, and remembers it.
+    /// Executes the actions of the machine, and records them.
     pub fn run(&mut self) {
         while let Some(action) = self.machine.poll_action() {
             match &action {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// What was done since this was last asked.
+    /// Returns the actions since the last call.
     pub fn take_seen(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.seen)
     }
@@ -93,7 +93,7 @@ impl World {
         welcomes.expect("let in")
     }
 
-    /// A fresh task that came by itself.
+    /// Enrols a new task that is started by hand.
     pub fn task(&mut self) -> Tid {
         let tid = self.hello(99, None).tid;
         self.seen.clear();
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Asks, and gives the answer, if there is one.
+    /// Sends a request; returns the answer, if there is one.
     pub fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
         self.seen.clear();
         self.machine.handle_frame(NOW, from, ToDaemon::Request { wait: 42, request });
@@ -118,7 +118,7 @@ impl World {
         self.seen.clear();
     }
 
-    /// What the log got under that name.
+    /// Returns the lines of the log with that tid.
     pub fn logged(&self, under: Tid) -> Vec<String> {
         let line = |action: &Action| match action {
             Action::Log { tid, line } if *tid == under => Some(String::from_utf8_lossy(line).into_owned()),
@@ -554,7 +554,7 @@ fn who_has_left_takes_nothing_out_of_a_mailbox_any_more() {
     world.hello(501, Some(cookie));
     let flags = MBOX_WAIT_FOR_INFO | MBOX_READ_AND_DELETE;
     assert_eq!(world.ask(TWO, Request::RecvInfo { name: text("box"), index: 0, flags }), None);
-    // Its process goes on.
+    // Its process continues.
     world.disconnects(TWO);
     assert!(world.machine.core.tasks.exists(TWO));
     let message = Message::new(ONE, ONE, 3, 4, text("body"));
@@ -605,7 +605,7 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
     let reasons = [known.as_str(), "", "", ""].map(str::to_owned).to_vec();
     let added = Reply::AddedHosts { count: 0, hosts: vec![-28, -2, -6, -29], reasons };
     assert!(world.replies(ONE).contains(&added));
-    // A name that is here is known here, whatever others say.
+    // A name in the table is known, whatever the resolver says.
     assert_eq!(world.ask(ONE, Request::AddHosts(vec![text("alfa")])), None);
     world.machine.handle_hosts_checked(2, vec![Err(Code::NoHost)]);
     world.run();
