@@ -14,8 +14,6 @@
 
 pub mod codes;
 pub mod dialogue;
-#[cfg(test)]
-mod dice;
 pub mod encoding;
 pub mod events;
 pub mod flows;
@@ -26,6 +24,8 @@ mod formats_tests;
 pub mod fuzz;
 pub mod hostfile;
 pub mod machine;
+#[cfg(test)]
+mod prng;
 pub mod proto;
 pub mod ranges;
 pub mod tid;

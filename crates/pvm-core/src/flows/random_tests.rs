@@ -1,7 +1,7 @@
 //! Flows and intake together against what messages between tasks must be like: in order for each
 //! pair, none lost or doubled, bounds kept, and nobody held up by those who take nothing.
 use super::*;
-use crate::dice::Dice;
+use crate::prng::Prng;
 
 const HOME: Tid = Tid(0x40000);
 const HOSTS: u32 = 3;
@@ -18,7 +18,7 @@ struct Receiver {
 }
 
 struct World {
-    dice: Dice,
+    prng: Prng,
     flows: Flows<u32>,
     intakes: HashMap<Tid, Intake<u32>>,
     receivers: HashMap<Tid, Receiver>,
@@ -32,7 +32,7 @@ impl World {
         let tid = |host: u32, task: u32| Tid((host + 2) << 18 | (task + 1));
         let tids = (0..HOSTS).flat_map(|host| (0..TASKS).map(move |task| tid(host, task)));
         World {
-            dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             flows: Flows::new(),
             intakes: (0..HOSTS).map(|host| (Tid((host + 2) << 18), Intake::new())).collect(),
             receivers: tids.map(|tid| (tid, Receiver::default())).collect(),
@@ -43,23 +43,23 @@ impl World {
     }
 
     fn receiver(&mut self) -> Tid {
-        Tid((self.dice.roll(u64::from(HOSTS)) as u32 + 2) << 18 | (self.dice.roll(u64::from(TASKS)) as u32 + 1))
+        Tid((self.prng.below(u64::from(HOSTS)) as u32 + 2) << 18 | (self.prng.below(u64::from(TASKS)) as u32 + 1))
     }
 
     fn size(&mut self) -> usize {
-        let magnitude = self.dice.roll(22);
-        self.dice.roll(1 << magnitude) as usize
+        let magnitude = self.prng.below(22);
+        self.prng.below(1 << magnitude) as usize
     }
 
     fn send(&mut self) {
-        let src = Tid(HOME.0 | self.dice.roll(3) as u32 + 1);
+        let src = Tid(HOME.0 | self.prng.below(3) as u32 + 1);
         if !self.flows.may_take(src) {
             return;
         }
         self.last += 1;
         let (number, bytes) = (self.last, self.size());
         self.bytes.insert(number, bytes);
-        let mut dsts: Vec<Tid> = (0..=self.dice.roll(6).saturating_sub(3)).map(|_| self.receiver()).collect();
+        let mut dsts: Vec<Tid> = (0..=self.prng.below(6).saturating_sub(3)).map(|_| self.receiver()).collect();
         dsts.sort_unstable();
         dsts.dedup();
         dsts.iter().for_each(|dst| self.sent.entry((src, *dst)).or_default().push(number));
@@ -162,17 +162,17 @@ impl World {
 fn live(seed: u64) {
     let mut world = World::new(seed);
     for _ in 0..400 {
-        match world.dice.roll(4) {
-            0 => (0..world.dice.roll(20)).for_each(|_| world.send()),
+        match world.prng.below(4) {
+            0 => (0..world.prng.below(20)).for_each(|_| world.send()),
             1 => {
                 let dst = world.receiver();
                 if dst != LAZY {
-                    let count = world.dice.roll(30) as usize;
+                    let count = world.prng.below(30) as usize;
                     world.take(dst, count);
                 }
             }
             _ => {
-                let (host, pieces) = (world.receiver().host(), world.dice.roll(40));
+                let (host, pieces) = (world.receiver().host(), world.prng.below(40));
                 world.carry(host, pieces);
             }
         }

@@ -170,18 +170,18 @@ impl Receipts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::prng::Prng;
 
     #[test]
     fn whatever_breaks_when_each_unit_arrives_once_and_in_order() {
         for seed in 1..=300 {
-            let mut dice = Dice(seed);
+            let mut prng = Prng(seed);
             let (mut out, mut back) = (Outgoing::default(), Receipts::new(7));
             let (mut made, mut came, mut wire, mut kept) = (0_u64, 0_u64, VecDeque::<u64>::new(), 0);
             while came < 500 {
-                match dice.roll(12) {
+                match prng.below(12) {
                     0 | 1 if made < 500 => {
-                        let length = dice.roll(9) + 1;
+                        let length = prng.below(9) + 1;
                         out.push((made..made + length).collect::<Vec<u64>>(), length);
                         (made, kept) = (made + length, kept + 1);
                     }
@@ -203,7 +203,7 @@ mod tests {
                     5..8 => {
                         if let Some((item, done)) = out.current() {
                             let rest = &item[done as usize..];
-                            let count = 1 + dice.roll(rest.len() as u64) as usize;
+                            let count = 1 + prng.below(rest.len() as u64) as usize;
                             wire.extend(&rest[..count]);
                             out.advance(count as u64);
                         }
