@@ -1,7 +1,7 @@
 //! What daemons and tasks say to each other, compared with what is written down in `formats/`: whoever changes it is
 //! told to raise the number by which each side knows that the other understands.
 use crate::codes::Code;
-use crate::flows::{Credit, Letter, Piece, frames};
+use crate::flows::{Credit, MessageHeader, Piece, frames};
 use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
 use crate::tid::Tid;
 use crate::wire::{self, Frame, GroupChange, StartNews, StartOrder};
@@ -32,10 +32,15 @@ fn text(name: &str, format: &ContainerFormat) -> String {
 
 /// The frames that are made by hand, one of each, in hexadecimal.
 fn frames_on_data_links() -> String {
-    let letter =
-        Letter { src: Tid(0x8_0001), dst: Tid(0xc_0002), others: vec![Tid(0xc_0003)], meta: [1, 2, 3, 4, 5], bytes: 7 };
+    let header = MessageHeader {
+        src: Tid(0x8_0001),
+        dst: Tid(0xc_0002),
+        others: vec![Tid(0xc_0003)],
+        meta: [1, 2, 3, 4, 5],
+        bytes: 7,
+    };
     let pieces: [Piece<()>; 3] = [
-        Piece::Start { transfer: 6, letter, first: 7, body: Rc::new(()) },
+        Piece::Start { transfer: 6, header, first: 7, body: Rc::new(()) },
         Piece::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
         Piece::Along { dst: Tid(0xc_0002), frame: vec![8, 9] },
     ];

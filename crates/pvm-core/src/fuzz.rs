@@ -118,18 +118,18 @@ fn data_link(bytes: &[u8]) {
 /// As a receiving daemon does with it; `false` when the other side breaks the rules.
 fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: Head, body: &[u8]) -> bool {
     match head {
-        Head::Start { transfer, letter, first } => {
-            rewritten(&Piece::Start { transfer, letter: letter.clone(), first, body: Rc::new(()) }, first);
-            let is_whole = first == letter.bytes;
-            intake.expect(host, &letter).is_ok()
-                && (is_whole || intake.begin(host, transfer, letter, body.to_vec(), first).is_ok())
+        Head::Start { transfer, header, first } => {
+            rewritten(&Piece::Start { transfer, header: header.clone(), first, body: Rc::new(()) }, first);
+            let is_whole = first == header.bytes;
+            intake.expect(host, &header).is_ok()
+                && (is_whole || intake.begin(host, transfer, header, body.to_vec(), first).is_ok())
         }
         Head::Chunk { transfer, bytes } => {
             let Ok(at) = intake.place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
             rewritten(&Piece::Chunk { transfer, range: at..at + bytes, body: Rc::new(()) }, bytes);
             let arriving = intake.arriving();
             let whole = intake.placed(host, transfer, bytes);
-            assert!(whole.is_none_or(|(letter, _)| letter.bytes == at + bytes && intake.arriving() < arriving));
+            assert!(whole.is_none_or(|(header, _)| header.bytes == at + bytes && intake.arriving() < arriving));
             true
         }
         Head::Along { dst, bytes } => {

@@ -4,7 +4,7 @@ use crate::node::Life;
 use crate::program::{Parcel, Stage, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Event, Phase, World};
-use pvm_core::flows::{Credit, Letter, Piece};
+use pvm_core::flows::{Credit, MessageHeader, Piece};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 use std::net::SocketAddr;
@@ -292,13 +292,13 @@ impl World {
 
     fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &Piece<Parcel>) {
         let intake = &mut self.nodes[node].intake;
-        if let Piece::Start { letter, .. } = piece {
-            intake.expect(host, letter).expect("flows keep to their windows");
+        if let Piece::Start { header, .. } = piece {
+            intake.expect(host, header).expect("flows keep to their windows");
         }
         let whole = match piece {
-            Piece::Start { letter, first, body, .. } if *first == letter.bytes => Some((letter.clone(), body.clone())),
-            Piece::Start { transfer, letter, first, body } => {
-                intake.begin(host, *transfer, letter.clone(), body.clone(), *first).expect("flows keep to their rules");
+            Piece::Start { header, first, body, .. } if *first == header.bytes => Some((header.clone(), body.clone())),
+            Piece::Start { transfer, header, first, body } => {
+                intake.begin(host, *transfer, header.clone(), body.clone(), *first).expect("flows keep to their rules");
                 None
             }
             Piece::Chunk { transfer, range, .. } => {
@@ -311,25 +311,25 @@ impl World {
                 None
             }
         };
-        if let Some((letter, parcel)) = whole {
-            self.hand_out(node, host, &letter, &parcel);
+        if let Some((header, parcel)) = whole {
+            self.hand_out(node, host, &header, &parcel);
         }
     }
 
     /// A message has come whole: its receivers get it.
-    fn hand_out(&mut self, node: NodeId, from: Tid, letter: &Letter, parcel: &Rc<Parcel>) {
-        for dst in letter.receivers() {
+    fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, parcel: &Rc<Parcel>) {
+        for dst in header.receivers() {
             let task = self.nodes[node].tasks.get(&dst).copied();
             let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));
             let Some(task) = task else {
-                self.nodes[node].intake.dropped(dst, from, letter.bytes);
+                self.nodes[node].intake.dropped(dst, from, header.bytes);
                 continue;
             };
             let one = &mut self.tasks[task];
             one.daemon_ring.push_back(parcel.clone());
             one.daemon_mark += 1;
             let mark = one.daemon_mark;
-            self.nodes[node].intake.handed(dst, from, letter.bytes, mark);
+            self.nodes[node].intake.handed(dst, from, header.bytes, mark);
             self.plan_take(task);
         }
     }

@@ -1,7 +1,7 @@
 //! The frames of a data link: a length (`u32`, of what follows), a kind (`u8`), the rest. All numbers
 //! are little endian. The bytes of a body stand at the end of their frame, so that they can go
 //! straight from and to where bodies lie.
-use super::intake::{Letter, Strange};
+use super::intake::{MessageHeader, Strange};
 use super::{CHUNK_BYTES_MAX, Credit, Piece};
 use crate::tid::{SLOT_MASK, Tid};
 
@@ -44,7 +44,7 @@ pub enum Head {
         /// Names the message in its chunks.
         transfer: u32,
         /// The message.
-        letter: Letter,
+        header: MessageHeader,
         /// Bytes that follow.
         first: usize,
     },
@@ -80,15 +80,15 @@ pub enum Head {
 /// Appends the head of a piece; the bytes that belong behind it are the caller's to send.
 pub fn write_piece<P>(piece: &Piece<P>, out: &mut Vec<u8>) {
     match piece {
-        Piece::Start { transfer, letter, first, .. } => {
-            lead(out, START, START_BYTES + 4 * letter.others.len() + first);
-            let [a, b, c, d, e] = letter.meta;
-            for word in [*transfer, letter.src.0, letter.dst.0, a, b, c, d, e] {
+        Piece::Start { transfer, header, first, .. } => {
+            lead(out, START, START_BYTES + 4 * header.others.len() + first);
+            let [a, b, c, d, e] = header.meta;
+            for word in [*transfer, header.src.0, header.dst.0, a, b, c, d, e] {
                 out.extend_from_slice(&word.to_le_bytes());
             }
-            out.extend_from_slice(&(letter.bytes as u64).to_le_bytes());
-            out.extend_from_slice(&(letter.others.len() as u32).to_le_bytes());
-            letter.others.iter().for_each(|tid| out.extend_from_slice(&tid.0.to_le_bytes()));
+            out.extend_from_slice(&(header.bytes as u64).to_le_bytes());
+            out.extend_from_slice(&(header.others.len() as u32).to_le_bytes());
+            header.others.iter().for_each(|tid| out.extend_from_slice(&tid.0.to_le_bytes()));
         }
         Piece::Chunk { transfer, range, .. } => {
             lead(out, CHUNK, CHUNK_BYTES + range.len());
@@ -179,6 +179,6 @@ fn read_start(mut words: Words<'_>, bytes: &[u8], rest: usize) -> Result<Option<
     let Some(list) = bytes.get(START_BYTES..end) else { return Ok(None) };
     let mut list = Words(list);
     let others = (0..count).map(|_| Tid(list.word())).collect();
-    let letter = Letter { src, dst, others, meta, bytes: length };
-    Ok(Some((Head::Start { transfer, letter, first }, end)))
+    let header = MessageHeader { src, dst, others, meta, bytes: length };
+    Ok(Some((Head::Start { transfer, header, first }, end)))
 }

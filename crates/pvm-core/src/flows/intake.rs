@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A message between hosts, without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct MessageHeader {
     /// Who sent it.
     pub src: Tid,
     /// Who gets it.
@@ -18,7 +18,7 @@ pub struct Letter {
     pub bytes: usize,
 }
 
-impl Letter {
+impl MessageHeader {
     /// All who get it.
     pub fn receivers(&self) -> impl Iterator<Item = Tid> + '_ {
         std::iter::once(self.dst).chain(self.others.iter().copied())
@@ -49,7 +49,7 @@ pub struct Chunk<'a, B> {
 }
 
 struct Arriving<B> {
-    letter: Letter,
+    header: MessageHeader,
     block: B,
     at: usize,
 }
@@ -98,9 +98,9 @@ impl<B> Intake<B> {
 
     /// A host begins to send a message. Its flows may hold no more than their windows: one that does not
     /// keep to that could fill this host's memory.
-    pub fn expect(&mut self, from: Tid, letter: &Letter) -> Result<(), Strange> {
-        let cost = cost(letter.bytes);
-        for dst in letter.receivers() {
+    pub fn expect(&mut self, from: Tid, header: &MessageHeader) -> Result<(), Strange> {
+        let cost = cost(header.bytes);
+        for dst in header.receivers() {
             let begun = self.begun.entry((from, dst)).or_default();
             if *begun > FLOW_QUANTUM_BYTES && *begun + cost > FLOW_WINDOW_BYTES {
                 return Err(Strange);
@@ -111,32 +111,39 @@ impl<B> Intake<B> {
     }
 
     /// A message has begun of which more chunks will come; `there` bytes of it are in its memory.
-    pub fn begin(&mut self, from: Tid, transfer: u32, letter: Letter, block: B, there: usize) -> Result<(), Strange> {
-        if there >= letter.bytes || self.arriving.contains_key(&(from, transfer)) {
+    pub fn begin(
+        &mut self,
+        from: Tid,
+        transfer: u32,
+        header: MessageHeader,
+        block: B,
+        there: usize,
+    ) -> Result<(), Strange> {
+        if there >= header.bytes || self.arriving.contains_key(&(from, transfer)) {
             return Err(Strange);
         }
-        self.arriving.insert((from, transfer), Arriving { letter, block, at: there });
+        self.arriving.insert((from, transfer), Arriving { header, block, at: there });
         Ok(())
     }
 
     /// A chunk of so many bytes comes: where it belongs.
     pub fn place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, Strange> {
         let arriving = self.arriving.get(&(from, transfer)).ok_or(Strange)?;
-        if bytes == 0 || bytes > arriving.letter.bytes - arriving.at {
+        if bytes == 0 || bytes > arriving.header.bytes - arriving.at {
             return Err(Strange);
         }
         Ok(Chunk { block: &arriving.block, at: arriving.at })
     }
 
     /// So many bytes of that chunk are in their place. Gives the message when it is whole.
-    pub fn placed(&mut self, from: Tid, transfer: u32, bytes: usize) -> Option<(Letter, B)> {
+    pub fn placed(&mut self, from: Tid, transfer: u32, bytes: usize) -> Option<(MessageHeader, B)> {
         let arriving = self.arriving.get_mut(&(from, transfer))?;
         arriving.at += bytes;
-        if arriving.at < arriving.letter.bytes {
+        if arriving.at < arriving.header.bytes {
             return None;
         }
-        let Arriving { letter, block, .. } = self.arriving.remove(&(from, transfer))?;
-        Some((letter, block))
+        let Arriving { header, block, .. } = self.arriving.remove(&(from, transfer))?;
+        Some((header, block))
     }
 
     /// The host is no more: what has come of messages that are not whole is dropped.

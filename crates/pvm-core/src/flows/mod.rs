@@ -19,7 +19,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use intake::{Chunk, Credit, Intake, Letter, Strange};
+pub use intake::{Chunk, Credit, Intake, MessageHeader, Strange};
 pub use record::{Outgoing, Receipts};
 
 use crate::tid::{GROUP_BIT, Tid};
@@ -85,7 +85,7 @@ pub enum Piece<P> {
         /// Names the message in its further chunks; free again after the last one.
         transfer: u32,
         /// The message.
-        letter: Letter,
+        header: MessageHeader,
         /// How many bytes of the body come with it.
         first: usize,
         /// The body.
@@ -454,14 +454,15 @@ impl<P> Lane<P> {
         }
         let flow = self.flows.get_mut(&dst).expect("has its turn");
         let parcel = flow.items.front().and_then(Item::parcel).expect("a message is first");
-        let letter = Letter { src: parcel.src, dst, others: others.clone(), meta: parcel.meta, bytes: parcel.bytes };
+        let header =
+            MessageHeader { src: parcel.src, dst, others: others.clone(), meta: parcel.meta, bytes: parcel.bytes };
         let (body, first) = (parcel.body.clone(), parcel.bytes.min(CHUNK_BYTES_MAX));
-        flow.begin(cost(letter.bytes));
+        flow.begin(cost(header.bytes));
         flow.transfer = Some(Transfer { number, at: first, others });
-        if first == letter.bytes {
+        if first == header.bytes {
             self.finish(dst, held);
         }
-        Piece::Start { transfer: number, letter, first, body }
+        Piece::Start { transfer: number, header, first, body }
     }
 
     /// The message that `dst` carries has gone out.

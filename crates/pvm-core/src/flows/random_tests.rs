@@ -77,13 +77,13 @@ impl World {
             let Some(piece) = self.flows.next(host) else { break };
             some = true;
             let intake = self.intakes.get_mut(&host).unwrap();
-            if let Piece::Start { letter, .. } = &piece {
-                intake.expect(HOME, letter).unwrap();
+            if let Piece::Start { header, .. } = &piece {
+                intake.expect(HOME, header).unwrap();
             }
             let whole = match piece {
-                Piece::Start { letter, first, body, .. } if first == letter.bytes => Some((letter, *body)),
-                Piece::Start { transfer, letter, first, body } => {
-                    intake.begin(HOME, transfer, letter, *body, first).unwrap();
+                Piece::Start { header, first, body, .. } if first == header.bytes => Some((header, *body)),
+                Piece::Start { transfer, header, first, body } => {
+                    intake.begin(HOME, transfer, header, *body, first).unwrap();
                     None
                 }
                 Piece::Chunk { transfer, range, body } => {
@@ -93,24 +93,24 @@ impl World {
                 }
                 Piece::Along { .. } => None,
             };
-            if let Some((letter, number)) = whole {
-                self.hand_out(host, &letter, number);
+            if let Some((header, number)) = whole {
+                self.hand_out(host, &header, number);
             }
         }
         some
     }
 
-    fn hand_out(&mut self, host: Tid, letter: &Letter, number: u32) {
-        assert_eq!((letter.bytes, letter.meta), (self.bytes[&number], [number; 5]));
-        for dst in letter.receivers() {
+    fn hand_out(&mut self, host: Tid, header: &MessageHeader, number: u32) {
+        assert_eq!((header.bytes, header.meta), (self.bytes[&number], [number; 5]));
+        for dst in header.receivers() {
             let receiver = self.receivers.get_mut(&dst).unwrap();
             // The window: many that fit, or one more than a quarter.
             let before = receiver.waiting_bytes;
-            receiver.waiting_bytes += cost(letter.bytes);
+            receiver.waiting_bytes += cost(header.bytes);
             assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");
-            receiver.given.push((letter.src, number));
+            receiver.given.push((header.src, number));
             let mark = receiver.given.len() as u64;
-            self.intakes.get_mut(&host).unwrap().handed(dst, HOME, letter.bytes, mark);
+            self.intakes.get_mut(&host).unwrap().handed(dst, HOME, header.bytes, mark);
         }
     }
 

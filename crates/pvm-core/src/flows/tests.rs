@@ -20,8 +20,8 @@ fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
     let mut open = HashMap::new();
     while let Some(piece) = flows.next(host()) {
         match piece {
-            Piece::Start { letter, first, body, .. } if letter.bytes == first => whole.push(*body),
-            Piece::Start { transfer, letter, first, .. } => drop(open.insert(transfer, letter.bytes - first)),
+            Piece::Start { header, first, body, .. } if header.bytes == first => whole.push(*body),
+            Piece::Start { transfer, header, first, .. } => drop(open.insert(transfer, header.bytes - first)),
             Piece::Chunk { transfer, range, body } => {
                 let left = open.get_mut(&transfer).unwrap();
                 *left -= range.len();
@@ -73,7 +73,7 @@ fn a_long_message_lets_others_pass_after_each_chunk() {
     assert!(matches!(flows.next(host()), Some(Piece::Start { first: CHUNK_BYTES_MAX, .. })));
     flows.send(sender(2), task(2), META, 8, 0, 2);
     assert!(matches!(flows.next(host()), Some(Piece::Chunk { .. })));
-    assert!(matches!(flows.next(host()), Some(Piece::Start { letter, .. }) if letter.dst == task(2)));
+    assert!(matches!(flows.next(host()), Some(Piece::Start { header, .. }) if header.dst == task(2)));
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn a_multicast_crosses_to_a_host_once() {
     flows.send(sender(1), task(3), META, 200_000, 0, 9);
     flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, 300_000, 0, 5);
     assert_eq!(carry(&mut flows), [9, 5]);
-    let Some(Piece::Start { letter, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
-    assert_eq!(letter.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
+    let Some(Piece::Start { header, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
+    assert_eq!(header.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn a_multicast_does_not_wait_for_a_member_that_takes_nothing() {
     flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 2);
     assert_eq!(carry(&mut flows), [2]);
     flows.credit(task(1), cost(long));
-    let Some(Piece::Start { letter, .. }) = flows.next(host()) else { panic!() };
-    assert_eq!((letter.dst, letter.others.len()), (task(1), 0));
+    let Some(Piece::Start { header, .. }) = flows.next(host()) else { panic!() };
+    assert_eq!((header.dst, header.others.len()), (task(1), 0));
     [task(1), task(2)].into_iter().for_each(|dst| flows.credit(dst, cost(10)));
     assert!(flows.is_idle());
 }
@@ -203,13 +203,13 @@ fn what_a_task_has_not_taken_is_heard_of_also_when_its_host_is_gone() {
 #[test]
 fn chunks_that_do_not_fit_are_strange() {
     let mut intake = Intake::new();
-    let letter = Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };
-    assert_eq!(intake.begin(sender(0), 1, letter.clone(), 'a', 100), Err(Strange));
-    intake.begin(sender(0), 1, letter.clone(), 'a', 60).unwrap();
-    assert_eq!(intake.begin(sender(0), 1, letter.clone(), 'b', 60), Err(Strange));
+    let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };
+    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'a', 100), Err(Strange));
+    intake.begin(sender(0), 1, header.clone(), 'a', 60).unwrap();
+    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'b', 60), Err(Strange));
     assert!(intake.place(sender(0), 1, 41).is_err() && intake.place(sender(0), 2, 1).is_err());
     assert_eq!(intake.place(sender(0), 1, 40).map(|chunk| (*chunk.block, chunk.at)).ok(), Some(('a', 60)));
-    assert_eq!(intake.placed(sender(0), 1, 40), Some((letter, 'a')));
+    assert_eq!(intake.placed(sender(0), 1, 40), Some((header, 'a')));
     assert_eq!(intake.arriving(), 0);
 }
 
@@ -227,11 +227,12 @@ fn reread(out: &[u8], follow: usize) -> Head {
 
 #[test]
 fn frames_survive_their_journey() {
-    let letter = Letter { src: sender(1), dst: task(1), others: vec![task(2), task(3)], meta: META, bytes: 100_000 };
+    let header =
+        MessageHeader { src: sender(1), dst: task(1), others: vec![task(2), task(3)], meta: META, bytes: 100_000 };
     let first = CHUNK_BYTES_MAX;
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, letter: letter.clone(), first, body: Rc::new(()) }, &mut out);
-    assert_eq!(reread(&out, first), Head::Start { transfer: 9, letter, first });
+    write_piece(&Piece::Start { transfer: 9, header: header.clone(), first, body: Rc::new(()) }, &mut out);
+    assert_eq!(reread(&out, first), Head::Start { transfer: 9, header, first });
     out.clear();
     write_piece(&Piece::Chunk { transfer: 9, range: 10..30, body: Rc::new(()) }, &mut out);
     assert_eq!(reread(&out, 20), Head::Chunk { transfer: 9, bytes: 20 });
@@ -248,9 +249,9 @@ fn rubbish_is_no_frame() {
     for bytes in [[0xff; 64], [0; 64], [4; 64]] {
         assert_eq!(read_head(&bytes), Err(Strange));
     }
-    let letter = Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 10 };
+    let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 10 };
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, letter, first: 10, body: Rc::new(()) }, &mut out);
+    write_piece(&Piece::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
     out[0] += 1;
     assert_eq!(read_head(&out), Err(Strange), "more bytes than the message has");
 }
@@ -266,28 +267,28 @@ fn a_frame_that_is_too_long_is_strange() {
         assert_eq!(read_head(&lead(length + 1, kind)), Err(Strange), "{kind}");
     }
     let others = vec![task(2); SLOT_MASK as usize + 1];
-    let letter = Letter { src: sender(1), dst: task(1), others, meta: META, bytes: 10 };
+    let header = MessageHeader { src: sender(1), dst: task(1), others, meta: META, bytes: 10 };
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, letter, first: 10, body: Rc::new(()) }, &mut out);
+    write_piece(&Piece::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
     assert_eq!(read_head(&out), Err(Strange), "more receivers than a host has");
 }
 
 #[test]
 fn a_host_that_sends_more_than_a_window_is_found_out() {
     let from = Tid::host_number(2);
-    let letter = |bytes| Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
+    let header = |bytes| MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
     let mut intake = Intake::<u32>::new();
     // One message of any length, and then none before it has been taken.
-    assert_eq!(intake.expect(from, &letter(1 << 40)), Ok(()));
-    assert_eq!(intake.expect(from, &letter(1)), Err(Strange));
+    assert_eq!(intake.expect(from, &header(1 << 40)), Ok(()));
+    assert_eq!(intake.expect(from, &header(1)), Err(Strange));
     intake.host_gone(from);
-    let count = std::iter::from_fn(|| intake.expect(from, &letter(1000)).ok()).count() as u64;
+    let count = std::iter::from_fn(|| intake.expect(from, &header(1000)).ok()).count() as u64;
     assert!(count * cost(1000) <= FLOW_WINDOW_BYTES && (count + 1) * cost(1000) > FLOW_WINDOW_BYTES);
     // What is taken makes room again.
     (0..count).for_each(|_| intake.dropped(task(1), from, 1000));
-    assert_eq!(intake.expect(from, &letter(1000)), Ok(()));
+    assert_eq!(intake.expect(from, &header(1000)), Ok(()));
     // One that is named again and again counts each time.
-    let again = Letter { others: vec![task(2); 1 << 20], ..letter(100) };
+    let again = MessageHeader { others: vec![task(2); 1 << 20], ..header(100) };
     assert_eq!(intake.expect(from, &again), Err(Strange));
 }
 
@@ -308,7 +309,7 @@ fn a_host_that_takes_no_news_is_found_out() {
 fn a_flow_whose_last_message_another_has_carried_is_forgotten_when_its_credit_comes_before_its_turn() {
     let mut flows = Flows::new();
     flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
-    assert!(matches!(flows.next(host()), Some(Piece::Start { letter, .. }) if letter.others == [task(2)]));
+    assert!(matches!(flows.next(host()), Some(Piece::Start { header, .. }) if header.others == [task(2)]));
     [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));
     assert!(flows.next(host()).is_none());
     assert!(flows.is_idle());

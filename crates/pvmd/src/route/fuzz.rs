@@ -190,9 +190,9 @@ impl World {
         } as usize;
         let count = from.arbitrary::<u8>()? % 4;
         let others = (0..count).map(|_| name(from)).collect::<pvm_fuzz::Result<_>>()?;
-        let letter = Letter { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
+        let header = MessageHeader { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
         let first = bytes.min(CHUNK_BYTES_MAX);
-        self.say(&Piece::Start { transfer, letter, first, body: Rc::new(()) }, first);
+        self.say(&Piece::Start { transfer, header, first, body: Rc::new(()) }, first);
         Ok(())
     }
 

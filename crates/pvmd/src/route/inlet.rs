@@ -1,7 +1,7 @@
 //! What comes in on a data link.
 use super::{Around, Cargo, Failure, Route, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
-use pvm_core::flows::{Letter, Receipts, Strange};
+use pvm_core::flows::{MessageHeader, Receipts, Strange};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
 use pvm_net::{LinkError, Pipe};
@@ -24,9 +24,9 @@ const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 /// What is to be done with a body when it is there.
 enum Then {
     /// It is the whole message.
-    Deliver(Letter),
+    Deliver(MessageHeader),
     /// More of it will come.
-    Begin { transfer: u32, letter: Letter },
+    Begin { transfer: u32, header: MessageHeader },
     /// It is more of a message.
     Add { transfer: u32, bytes: usize },
 }
@@ -261,31 +261,31 @@ impl Route {
                 self.frame(host, &frame)?;
                 Ok(Next::Stop)
             }
-            Head::Start { letter, .. } if !is_proper(host, self.own, &letter) => Err(Failure::Strange),
-            Head::Start { letter, .. } if is_short(letter.bytes) => {
-                if there < letter.bytes {
-                    return Ok(Next::Read(letter.bytes - there));
+            Head::Start { header, .. } if !is_proper(host, self.own, &header) => Err(Failure::Strange),
+            Head::Start { header, .. } if is_short(header.bytes) => {
+                if there < header.bytes {
+                    return Ok(Next::Read(header.bytes - there));
                 }
                 inlet.long = false;
-                let body = inlet.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
-                inlet.consume(head_bytes + letter.bytes);
-                self.intake.expect(host, &letter)?;
-                self.deliver(host, &letter, &Cargo::Short(body), around);
+                let body = inlet.filled()[head_bytes..head_bytes + header.bytes].to_vec();
+                inlet.consume(head_bytes + header.bytes);
+                self.intake.expect(host, &header)?;
+                self.deliver(host, &header, &Cargo::Short(body), around);
                 Ok(Next::Again)
             }
-            Head::Start { transfer, letter, first } => {
+            Head::Start { transfer, header, first } => {
                 // What is for nobody needs no memory, and must not wait for it.
-                let block = match letter.receivers().any(|dst| around.takes(dst)) {
+                let block = match header.receivers().any(|dst| around.takes(dst)) {
                     false => None,
-                    true => match self.endpoint.allocate(letter.bytes) {
+                    true => match self.endpoint.allocate(header.bytes) {
                         Ok(block) => Some(block),
                         Err(_) => return Ok(Next::Stall),
                     },
                 };
                 inlet.consume(head_bytes);
-                self.intake.expect(host, &letter)?;
-                let whole = first == letter.bytes;
-                let then = if whole { Then::Deliver(letter) } else { Then::Begin { transfer, letter } };
+                self.intake.expect(host, &header)?;
+                let whole = first == header.bytes;
+                let then = if whole { Then::Deliver(header) } else { Then::Begin { transfer, header } };
                 inlet.long = true;
                 inlet.incoming = Some(Incoming { block, at: 0, left: first, then });
                 Ok(Next::Again)
@@ -306,29 +306,29 @@ impl Route {
         let Some(cable) = self.cables.get_mut(&host) else { return Ok(()) };
         let Some(Incoming { block, at, then, .. }) = cable.inlet.incoming.take() else { return Ok(()) };
         match then {
-            Then::Deliver(letter) => self.deliver_long(host, &letter, block, around),
-            Then::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
+            Then::Deliver(header) => self.deliver_long(host, &header, block, around),
+            Then::Begin { transfer, header } => self.intake.begin(host, transfer, header, block, at)?,
             Then::Add { transfer, bytes } => {
-                if let Some((letter, block)) = self.intake.placed(host, transfer, bytes) {
-                    self.deliver_long(host, &letter, block, around);
+                if let Some((header, block)) = self.intake.placed(host, transfer, bytes) {
+                    self.deliver_long(host, &header, block, around);
                 }
             }
         }
         Ok(())
     }
 
-    fn deliver_long(&mut self, host: Tid, letter: &Letter, block: Option<Block>, around: &mut dyn Around) {
+    fn deliver_long(&mut self, host: Tid, header: &MessageHeader, block: Option<Block>, around: &mut dyn Around) {
         match block {
-            Some(block) => self.deliver(host, letter, &Cargo::Long(block), around),
-            None => letter.receivers().for_each(|dst| self.intake.dropped(dst, host, letter.bytes)),
+            Some(block) => self.deliver(host, header, &Cargo::Long(block), around),
+            None => header.receivers().for_each(|dst| self.intake.dropped(dst, host, header.bytes)),
         }
     }
 }
 
 /// Whether that host may send that to us: for its own tasks, to ours.
-fn is_proper(host: Tid, own: Tid, letter: &Letter) -> bool {
-    let named_well = letter.src.host() == host && letter.src.is_task();
-    named_well && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
+fn is_proper(host: Tid, own: Tid, header: &MessageHeader) -> bool {
+    let named_well = header.src.host() == host && header.src.is_task();
+    named_well && header.receivers().all(|dst| dst.host() == own && dst.is_task())
 }
 
 #[cfg(test)]
@@ -339,14 +339,14 @@ mod tests {
     #[test]
     fn a_host_sends_for_its_own_tasks_alone_and_not_in_the_name_of_its_daemon() {
         let (host, own) = (Tid::host_number(2), Tid::host_number(3));
-        let letter = |src, dst| Letter { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
+        let header = |src, dst| MessageHeader { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
         let (task, receiver) = (Tid(host.0 | 1), Tid(own.0 | 1));
-        assert!(is_proper(host, own, &letter(task, receiver)));
+        assert!(is_proper(host, own, &header(task, receiver)));
         for src in [host, Tid::DAEMON, Tid(task.0 | DAEMON_BIT), Tid(task.0 | GROUP_BIT), receiver, Tid::NONE] {
-            assert!(!is_proper(host, own, &letter(src, receiver)), "{src}");
+            assert!(!is_proper(host, own, &header(src, receiver)), "{src}");
         }
         for dst in [own, Tid(receiver.0 | DAEMON_BIT), task, Tid::NONE] {
-            assert!(!is_proper(host, own, &letter(task, dst)), "{dst}");
+            assert!(!is_proper(host, own, &header(task, dst)), "{dst}");
         }
     }
 }

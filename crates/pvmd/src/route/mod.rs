@@ -17,7 +17,7 @@ mod taking;
 mod tests;
 
 use cable::Cable;
-use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, Letter, MESSAGE_BYTES, Strange};
+use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, MESSAGE_BYTES, MessageHeader, Strange};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -392,16 +392,16 @@ impl Route {
     }
 
     /// Gives a whole message to those for whom it is.
-    fn deliver(&mut self, from: Tid, letter: &Letter, cargo: &Cargo, around: &mut dyn Around) {
+    fn deliver(&mut self, from: Tid, header: &MessageHeader, cargo: &Cargo, around: &mut dyn Around) {
         self.stirred = true;
-        let [ctx, tag, wid, enc, format] = letter.meta;
-        let meta = [ctx, tag, wid, enc, format, letter.src.0];
-        for dst in letter.receivers() {
+        let [ctx, tag, wid, enc, format] = header.meta;
+        let meta = [ctx, tag, wid, enc, format, header.src.0];
+        for dst in header.receivers() {
             if !around.takes(dst) || !self.is_introduced(dst, around) {
-                self.intake.dropped(dst, from, letter.bytes);
+                self.intake.dropped(dst, from, header.bytes);
                 continue;
             }
-            let message = Undelivered { from, dst, meta, bytes: letter.bytes, cargo: cargo.clone() };
+            let message = Undelivered { from, dst, meta, bytes: header.bytes, cargo: cargo.clone() };
             let waits = self.undelivered.iter().any(|other| other.dst == dst);
             if waits || !self.hand_over(&message, around) {
                 self.undelivered.push_back(message);

@@ -444,7 +444,7 @@ mod tests {
 
         fn understood(&mut self, head: Head, mut body: Vec<u8>, flows: &mut Flows<Body>) {
             match head {
-                Head::Start { letter, .. } => self.bodies.push((letter.bytes, std::mem::take(&mut body))),
+                Head::Start { header, .. } => self.bodies.push((header.bytes, std::mem::take(&mut body))),
                 Head::Chunk { .. } => self.bodies.last_mut().unwrap().1.append(&mut body),
                 Head::Along { .. } => {
                     assert!(body == pattern(9, NEWS_BYTES));
