@@ -110,7 +110,7 @@ pub enum Piece<P> {
 }
 
 /// A message in a flow.
-struct Parcel<P> {
+struct QueuedMessage<P> {
     src: Tid,
     meta: Meta,
     bytes: usize,
@@ -122,23 +122,23 @@ struct Parcel<P> {
 }
 
 enum Item<P> {
-    Message(Parcel<P>),
-    Shared(Rc<Parcel<P>>),
+    Message(QueuedMessage<P>),
+    Shared(Rc<QueuedMessage<P>>),
     Along(Vec<u8>),
 }
 
 impl<P> Item<P> {
-    fn parcel(&self) -> Option<&Parcel<P>> {
+    fn message(&self) -> Option<&QueuedMessage<P>> {
         match self {
-            Item::Message(parcel) => Some(parcel),
-            Item::Shared(parcel) => Some(parcel),
+            Item::Message(message) => Some(message),
+            Item::Shared(message) => Some(message),
             Item::Along(_) => None,
         }
     }
     fn cost(&self) -> u64 {
         match self {
             Item::Along(frame) => cost(frame.len()),
-            other => other.parcel().map_or(0, |parcel| cost(parcel.bytes)),
+            other => other.message().map_or(0, |message| cost(message.bytes)),
         }
     }
 }
@@ -198,8 +198,8 @@ impl<P> Flow<P> {
     fn is_idle(&self) -> bool {
         self.items.is_empty() && self.in_flight == 0
     }
-    fn holds_first(&self, parcel: &Rc<Parcel<P>>) -> bool {
-        matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, parcel))
+    fn holds_first(&self, message: &Rc<QueuedMessage<P>>) -> bool {
+        matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, message))
     }
 }
 
@@ -252,8 +252,8 @@ impl<P> Flows<P> {
     /// A message of a local task. `held`: the bytes of its body that are in the daemon's own memory.
     pub fn send(&mut self, src: Tid, dst: Tid, meta: Meta, bytes: usize, held: usize, body: P) {
         let held = self.held.take(src, held);
-        let parcel = Parcel { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
-        self.push(dst, Item::Message(parcel));
+        let message = QueuedMessage { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
+        self.push(dst, Item::Message(message));
     }
 
     /// A message of a local task for several, each named once. Its body crosses to each host once,
@@ -265,10 +265,10 @@ impl<P> Flows<P> {
         for group in dsts.chunk_by(|one, other| one.host() == other.host()) {
             let held = self.held.take(src, held);
             let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
-            let parcel = Rc::new(Parcel { src, meta, bytes, held, body, members });
+            let message = Rc::new(QueuedMessage { src, meta, bytes, held, body, members });
             for dst in group {
-                self.push(*dst, Item::Shared(parcel.clone()));
-                parcel.members.borrow_mut().push((*dst, self.flow(*dst).map_or(0, |flow| flow.queued)));
+                self.push(*dst, Item::Shared(message.clone()));
+                message.members.borrow_mut().push((*dst, self.flow(*dst).map_or(0, |flow| flow.queued)));
             }
         }
     }
@@ -307,11 +307,11 @@ impl<P> Flows<P> {
         let Some(lane) = self.lanes.remove(&host) else { return };
         for item in lane.flows.into_values().flat_map(|flow| flow.items) {
             match item {
-                Item::Message(parcel) => self.held.give_back(parcel.src, parcel.held),
+                Item::Message(message) => self.held.give_back(message.src, message.held),
                 // The last one that holds a multicast gives back what it counts.
-                Item::Shared(parcel) => {
-                    if let Some(parcel) = Rc::into_inner(parcel) {
-                        self.held.give_back(parcel.src, parcel.held);
+                Item::Shared(message) => {
+                    if let Some(message) = Rc::into_inner(message) {
+                        self.held.give_back(message.src, message.held);
                     }
                 }
                 Item::Along(_) => {}
@@ -396,11 +396,11 @@ impl<P> Lane<P> {
     fn advance(&mut self, dst: Tid, held: &mut Held) -> Option<Piece<P>> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
-            let parcel = flow.items.front().and_then(Item::parcel).expect("it is being carried");
-            let range = transfer.at..parcel.bytes.min(transfer.at + CHUNK_BYTES_MAX);
+            let message = flow.items.front().and_then(Item::message).expect("it is being carried");
+            let range = transfer.at..message.bytes.min(transfer.at + CHUNK_BYTES_MAX);
             transfer.at = range.end;
-            let piece = Piece::Chunk { transfer: transfer.number, range, body: parcel.body.clone() };
-            if transfer.at == parcel.bytes {
+            let piece = Piece::Chunk { transfer: transfer.number, range, body: message.body.clone() };
+            if transfer.at == message.bytes {
                 self.finish(dst, held);
             }
             return Some(piece);
@@ -413,21 +413,21 @@ impl<P> Lane<P> {
                 Some(Piece::Along { dst, frame })
             }
             Item::Message(_) => Some(self.start(dst, Vec::new(), held)),
-            Item::Shared(parcel) => {
-                let parcel = parcel.clone();
-                let others = self.companions(dst, &parcel)?;
+            Item::Shared(message) => {
+                let message = message.clone();
+                let others = self.companions(dst, &message)?;
                 Some(self.start(dst, others, held))
             }
         }
     }
 
     /// The members of a multicast that take it together with `dst`; `None`: some will come soon.
-    fn companions(&self, dst: Tid, parcel: &Rc<Parcel<P>>) -> Option<Vec<Tid>> {
+    fn companions(&self, dst: Tid, message: &Rc<QueuedMessage<P>>) -> Option<Vec<Tid>> {
         let mut others = Vec::new();
-        for (member, end) in parcel.members.borrow().iter().filter(|(member, _)| *member != dst) {
+        for (member, end) in message.members.borrow().iter().filter(|(member, _)| *member != dst) {
             let Some(flow) = self.flows.get(member) else { continue };
-            if flow.holds_first(parcel) {
-                if !flow.carried && flow.transfer.is_none() && flow.has_credit(cost(parcel.bytes)) {
+            if flow.holds_first(message) {
+                if !flow.carried && flow.transfer.is_none() && flow.has_credit(cost(message.bytes)) {
                     others.push(*member);
                 }
                 continue;
@@ -435,7 +435,7 @@ impl<P> Lane<P> {
             // Flows that wait at a multicast themselves are not waited for: that could be a circle.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
             let moves = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
-            if moves && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(parcel.bytes) {
+            if moves && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(message.bytes) {
                 return None;
             }
         }
@@ -453,10 +453,10 @@ impl<P> Lane<P> {
             flow.carried = true;
         }
         let flow = self.flows.get_mut(&dst).expect("has its turn");
-        let parcel = flow.items.front().and_then(Item::parcel).expect("a message is first");
+        let message = flow.items.front().and_then(Item::message).expect("a message is first");
         let header =
-            MessageHeader { src: parcel.src, dst, others: others.clone(), meta: parcel.meta, bytes: parcel.bytes };
-        let (body, first) = (parcel.body.clone(), parcel.bytes.min(CHUNK_BYTES_MAX));
+            MessageHeader { src: message.src, dst, others: others.clone(), meta: message.meta, bytes: message.bytes };
+        let (body, first) = (message.body.clone(), message.bytes.min(CHUNK_BYTES_MAX));
         flow.begin(cost(header.bytes));
         flow.transfer = Some(Transfer { number, at: first, others });
         if first == header.bytes {
@@ -472,18 +472,18 @@ impl<P> Lane<P> {
         for other in transfer.others {
             let flow = self.flows.get_mut(&other).expect("nobody else removes a carried flow");
             flow.carried = false;
-            if let Some(Item::Shared(parcel)) = flow.items.pop_front() {
-                parcel.members.borrow_mut().retain(|(member, _)| *member != other);
+            if let Some(Item::Shared(message)) = flow.items.pop_front() {
+                message.members.borrow_mut().retain(|(member, _)| *member != other);
             }
             self.rouse(other);
         }
         let Some(item) = self.flows.get_mut(&dst).and_then(|flow| flow.items.pop_front()) else { return };
         match item {
-            Item::Message(parcel) => held.give_back(parcel.src, parcel.held),
-            Item::Shared(parcel) => {
-                parcel.members.borrow_mut().retain(|(member, _)| *member != dst);
-                if parcel.members.borrow().is_empty() {
-                    held.give_back(parcel.src, parcel.held);
+            Item::Message(message) => held.give_back(message.src, message.held),
+            Item::Shared(message) => {
+                message.members.borrow_mut().retain(|(member, _)| *member != dst);
+                if message.members.borrow().is_empty() {
+                    held.give_back(message.src, message.held);
                 }
             }
             Item::Along(_) => {}
