@@ -92,7 +92,7 @@ fn control_frames(bytes: &[u8]) {
     survives::<ToTask>(bytes);
 }
 
-/// What comes on a data link, in whatever pieces, ends in whole messages or in `Strange`.
+/// What comes on a data link, in whatever pieces, ends in whole messages or in a `ProtocolViolation`.
 fn data_link(bytes: &[u8]) {
     let host = Tid::host_number(2);
     let (mut intake, mut rest) = (Intake::<Vec<u8>>::new(), bytes);

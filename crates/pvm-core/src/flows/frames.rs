@@ -1,7 +1,7 @@
 //! The frames of a data link: a length (`u32`, of what follows), a kind (`u8`), the rest. All numbers
 //! are little endian. The bytes of a body stand at the end of their frame, so that they can go
 //! straight from and to where bodies lie.
-use super::intake::{MessageHeader, Strange};
+use super::intake::{MessageHeader, ProtocolViolation};
 use super::{CHUNK_BYTES_MAX, Credit, Piece};
 use crate::tid::{SLOT_MASK, Tid};
 
@@ -10,14 +10,14 @@ use crate::tid::{SLOT_MASK, Tid};
 /// * Filled by: each other host
 /// * Setting: none, both daemons count by the same number
 /// * Reached: the link to the host is closed, and the host lost
-/// * Test: `a_frame_that_is_too_long_is_strange`
+/// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const ALONG_BYTES_MAX: usize = 64 << 20;
 /// The head of a frame: what comes before a body or a frame of a daemon's own, receivers and all.
 ///
 /// * Filled by: each other host
 /// * Setting: none, a host has no more tasks
 /// * Reached: the link to the host is closed, and the host lost
-/// * Test: `a_frame_that_is_too_long_is_strange`
+/// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const HEAD_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
 
 /// Length and kind.
@@ -137,7 +137,7 @@ impl Words<'_> {
 
 /// Reads the head at the beginning of `bytes`: the head and how long it is, or `None` when there is
 /// not enough of it yet.
-pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Strange> {
+pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, ProtocolViolation> {
     let Some(lead) = bytes.first_chunk::<LEAD_BYTES>() else { return Ok(None) };
     let whole = u32::from_le_bytes([lead[0], lead[1], lead[2], lead[3]]) as usize + 4;
     let (head_bytes, limit) = match lead[4] {
@@ -146,9 +146,9 @@ pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Strange> {
         ALONG => (ALONG_BYTES, ALONG_BYTES + ALONG_BYTES_MAX),
         CREDIT => (CREDIT_BYTES, CREDIT_BYTES),
         ACKNOWLEDGED => (ACKNOWLEDGED_BYTES, ACKNOWLEDGED_BYTES),
-        _ => return Err(Strange),
+        _ => return Err(ProtocolViolation),
     };
-    let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(Strange)?;
+    let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(ProtocolViolation)?;
     let Some(head) = bytes.get(LEAD_BYTES..head_bytes) else { return Ok(None) };
     let mut words = Words(head);
     let head = match lead[4] {
@@ -162,18 +162,18 @@ pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Strange> {
 }
 
 /// `rest`: bytes of the frame behind its fixed part.
-fn read_start(mut words: Words<'_>, bytes: &[u8], rest: usize) -> Result<Option<(Head, usize)>, Strange> {
+fn read_start(mut words: Words<'_>, bytes: &[u8], rest: usize) -> Result<Option<(Head, usize)>, ProtocolViolation> {
     let (transfer, src, dst) = (words.word(), Tid(words.word()), Tid(words.word()));
     let meta = std::array::from_fn(|_| words.word());
     let (length, count) = (words.long(), words.word() as usize);
-    let length = usize::try_from(length).map_err(|_| Strange)?;
+    let length = usize::try_from(length).map_err(|_| ProtocolViolation)?;
     if count > SLOT_MASK as usize {
-        return Err(Strange);
+        return Err(ProtocolViolation);
     }
-    let first = rest.checked_sub(4 * count).ok_or(Strange)?;
+    let first = rest.checked_sub(4 * count).ok_or(ProtocolViolation)?;
     // What does not come whole begins with a full chunk.
     if first != length.min(CHUNK_BYTES_MAX) || length > i32::MAX as usize {
-        return Err(Strange);
+        return Err(ProtocolViolation);
     }
     let end = START_BYTES + 4 * count;
     let Some(list) = bytes.get(START_BYTES..end) else { return Ok(None) };

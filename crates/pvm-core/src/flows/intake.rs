@@ -27,7 +27,7 @@ impl MessageHeader {
 
 /// The other daemon does not keep to the rules; nothing more of it can be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Strange;
+pub struct ProtocolViolation;
 
 /// Credit to be sent to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,12 +98,12 @@ impl<B> Intake<B> {
 
     /// A host begins to send a message. Its flows may hold no more than their windows: one that does not
     /// keep to that could fill this host's memory.
-    pub fn expect(&mut self, from: Tid, header: &MessageHeader) -> Result<(), Strange> {
+    pub fn expect(&mut self, from: Tid, header: &MessageHeader) -> Result<(), ProtocolViolation> {
         let cost = cost(header.bytes);
         for dst in header.receivers() {
             let begun = self.begun.entry((from, dst)).or_default();
             if *begun > FLOW_QUANTUM_BYTES && *begun + cost > FLOW_WINDOW_BYTES {
-                return Err(Strange);
+                return Err(ProtocolViolation);
             }
             *begun += cost;
         }
@@ -118,19 +118,19 @@ impl<B> Intake<B> {
         header: MessageHeader,
         block: B,
         there: usize,
-    ) -> Result<(), Strange> {
+    ) -> Result<(), ProtocolViolation> {
         if there >= header.bytes || self.arriving.contains_key(&(from, transfer)) {
-            return Err(Strange);
+            return Err(ProtocolViolation);
         }
         self.arriving.insert((from, transfer), Arriving { header, block, at: there });
         Ok(())
     }
 
     /// A chunk of so many bytes comes: where it belongs.
-    pub fn place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, Strange> {
-        let arriving = self.arriving.get(&(from, transfer)).ok_or(Strange)?;
+    pub fn place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, ProtocolViolation> {
+        let arriving = self.arriving.get(&(from, transfer)).ok_or(ProtocolViolation)?;
         if bytes == 0 || bytes > arriving.header.bytes - arriving.at {
-            return Err(Strange);
+            return Err(ProtocolViolation);
         }
         Ok(Chunk { block: &arriving.block, at: arriving.at })
     }

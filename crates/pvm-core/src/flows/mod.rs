@@ -19,7 +19,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use intake::{Chunk, Credit, Intake, MessageHeader, Strange};
+pub use intake::{Chunk, Credit, Intake, MessageHeader, ProtocolViolation};
 pub use record::{Outgoing, Receipts};
 
 use crate::tid::{GROUP_BIT, Tid};

@@ -4,7 +4,7 @@
 //! does not begin a new count. The sender keeps what the other daemon has not acknowledged ([`Outgoing`]). When a
 //! new connection stands each side says how far it has come ([`Receipts`]), and the other goes on from just there:
 //! nothing is lost, doubled, or turned round.
-use super::Strange;
+use super::ProtocolViolation;
 use std::collections::VecDeque;
 
 /// What was put on a link, kept until the other side has acknowledged it. An item can be of several units.
@@ -83,9 +83,9 @@ impl<T> Outgoing<T> {
     }
 
     /// The other side has come so far. What is not needed any more goes to `free`.
-    pub fn acknowledge(&mut self, position: u64, mut free: impl FnMut(T)) -> Result<(), Strange> {
+    pub fn acknowledge(&mut self, position: u64, mut free: impl FnMut(T)) -> Result<(), ProtocolViolation> {
         if position > self.at {
-            return Err(Strange);
+            return Err(ProtocolViolation);
         }
         // One that was sent on an earlier connection says less than the beginning of this one did.
         self.acknowledged = self.acknowledged.max(position);
@@ -101,9 +101,9 @@ impl<T> Outgoing<T> {
     }
 
     /// A new connection stands, and the other side has come so far: there it goes on.
-    pub fn resume(&mut self, position: u64, free: impl FnMut(T)) -> Result<(), Strange> {
+    pub fn resume(&mut self, position: u64, free: impl FnMut(T)) -> Result<(), ProtocolViolation> {
         if position < self.acknowledged || position > self.sent {
-            return Err(Strange);
+            return Err(ProtocolViolation);
         }
         // Past the items that it has.
         (self.at, self.index, self.start) = (position, 0, self.first);
@@ -227,12 +227,12 @@ mod tests {
         let mut out = Outgoing::default();
         out.push((), 10);
         out.advance(4);
-        assert_eq!(out.acknowledge(5, drop), Err(Strange));
+        assert_eq!(out.acknowledge(5, drop), Err(ProtocolViolation));
         assert_eq!(out.acknowledge(3, drop), Ok(()));
-        assert_eq!(out.resume(5, drop), Err(Strange), "never sent");
-        assert_eq!(out.resume(2, drop), Err(Strange), "acknowledged before");
+        assert_eq!(out.resume(5, drop), Err(ProtocolViolation), "never sent");
+        assert_eq!(out.resume(2, drop), Err(ProtocolViolation), "acknowledged before");
         assert_eq!(out.resume(3, drop), Ok(()));
-        assert_eq!(out.acknowledge(4, drop), Err(Strange), "not sent by this connection yet");
+        assert_eq!(out.acknowledge(4, drop), Err(ProtocolViolation), "not sent by this connection yet");
         assert_eq!(out.acknowledge(1, drop), Ok(()), "an old one");
         assert_eq!((out.kept(), out.current().map(|(_, at)| at)), (7, Some(3)));
     }

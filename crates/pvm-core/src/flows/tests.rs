@@ -201,12 +201,12 @@ fn what_a_task_has_not_taken_is_heard_of_also_when_its_host_is_gone() {
 }
 
 #[test]
-fn chunks_that_do_not_fit_are_strange() {
+fn chunks_that_do_not_fit_are_violations() {
     let mut intake = Intake::new();
     let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };
-    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'a', 100), Err(Strange));
+    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'a', 100), Err(ProtocolViolation));
     intake.begin(sender(0), 1, header.clone(), 'a', 60).unwrap();
-    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'b', 60), Err(Strange));
+    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'b', 60), Err(ProtocolViolation));
     assert!(intake.place(sender(0), 1, 41).is_err() && intake.place(sender(0), 2, 1).is_err());
     assert_eq!(intake.place(sender(0), 1, 40).map(|chunk| (*chunk.block, chunk.at)).ok(), Some(('a', 60)));
     assert_eq!(intake.placed(sender(0), 1, 40), Some((header, 'a')));
@@ -247,30 +247,30 @@ fn frames_survive_their_journey() {
 #[test]
 fn rubbish_is_no_frame() {
     for bytes in [[0xff; 64], [0; 64], [4; 64]] {
-        assert_eq!(read_head(&bytes), Err(Strange));
+        assert_eq!(read_head(&bytes), Err(ProtocolViolation));
     }
     let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 10 };
     let mut out = Vec::new();
     write_piece(&Piece::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
     out[0] += 1;
-    assert_eq!(read_head(&out), Err(Strange), "more bytes than the message has");
+    assert_eq!(read_head(&out), Err(ProtocolViolation), "more bytes than the message has");
 }
 
 #[test]
-fn a_frame_that_is_too_long_is_strange() {
+fn a_frame_that_is_too_long_is_a_violation() {
     let lead = |length: usize, kind: u8| [&(length as u32 + 1).to_le_bytes()[..], &[kind], &[0; 80]].concat();
     let start = frames::HEAD_BYTES_MAX + CHUNK_BYTES_MAX - 5;
     for (kind, length) in [(1, start), (2, 4 + CHUNK_BYTES_MAX), (3, 4 + frames::ALONG_BYTES_MAX)] {
         if kind != 1 {
             assert!(read_head(&lead(length, kind)).is_ok(), "{kind}");
         }
-        assert_eq!(read_head(&lead(length + 1, kind)), Err(Strange), "{kind}");
+        assert_eq!(read_head(&lead(length + 1, kind)), Err(ProtocolViolation), "{kind}");
     }
     let others = vec![task(2); SLOT_MASK as usize + 1];
     let header = MessageHeader { src: sender(1), dst: task(1), others, meta: META, bytes: 10 };
     let mut out = Vec::new();
     write_piece(&Piece::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
-    assert_eq!(read_head(&out), Err(Strange), "more receivers than a host has");
+    assert_eq!(read_head(&out), Err(ProtocolViolation), "more receivers than a host has");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_host_that_sends_more_than_a_window_is_found_out() {
     let mut intake = Intake::<u32>::new();
     // One message of any length, and then none before it has been taken.
     assert_eq!(intake.expect(from, &header(1 << 40)), Ok(()));
-    assert_eq!(intake.expect(from, &header(1)), Err(Strange));
+    assert_eq!(intake.expect(from, &header(1)), Err(ProtocolViolation));
     intake.host_gone(from);
     let count = std::iter::from_fn(|| intake.expect(from, &header(1000)).ok()).count() as u64;
     assert!(count * cost(1000) <= FLOW_WINDOW_BYTES && (count + 1) * cost(1000) > FLOW_WINDOW_BYTES);
@@ -289,7 +289,7 @@ fn a_host_that_sends_more_than_a_window_is_found_out() {
     assert_eq!(intake.expect(from, &header(1000)), Ok(()));
     // One that is named again and again counts each time.
     let again = MessageHeader { others: vec![task(2); 1 << 20], ..header(100) };
-    assert_eq!(intake.expect(from, &again), Err(Strange));
+    assert_eq!(intake.expect(from, &again), Err(ProtocolViolation));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What comes in on a data link.
 use super::{Around, Cargo, Failure, Route, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
-use pvm_core::flows::{MessageHeader, Receipts, Strange};
+use pvm_core::flows::{MessageHeader, ProtocolViolation, Receipts};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
 use pvm_net::{LinkError, Pipe};
@@ -302,7 +302,7 @@ impl Route {
         }
     }
 
-    fn body_is_there(&mut self, host: Tid, around: &mut dyn Around) -> Result<(), Strange> {
+    fn body_is_there(&mut self, host: Tid, around: &mut dyn Around) -> Result<(), ProtocolViolation> {
         let Some(cable) = self.cables.get_mut(&host) else { return Ok(()) };
         let Some(Incoming { block, at, then, .. }) = cable.inlet.incoming.take() else { return Ok(()) };
         match then {

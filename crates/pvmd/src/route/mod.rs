@@ -17,7 +17,7 @@ mod taking;
 mod tests;
 
 use cable::Cable;
-use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, MESSAGE_BYTES, MessageHeader, Strange};
+use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -111,8 +111,8 @@ impl From<LinkError> for Failure {
     }
 }
 
-impl From<Strange> for Failure {
-    fn from(_: Strange) -> Failure {
+impl From<ProtocolViolation> for Failure {
+    fn from(_: ProtocolViolation) -> Failure {
         Failure::Strange
     }
 }

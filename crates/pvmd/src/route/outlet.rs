@@ -2,7 +2,7 @@
 use super::Failure;
 use super::taking::Body;
 use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
-use pvm_core::flows::{Credit, Flows, Outgoing, Piece, Receipts, Strange};
+use pvm_core::flows::{Credit, Flows, Outgoing, Piece, ProtocolViolation, Receipts};
 use pvm_core::tid::Tid;
 use pvm_fmp::Parts;
 use pvm_net::{LinkError, Pipe};
@@ -141,7 +141,7 @@ impl Outlet {
     }
 
     /// The other side has come so far.
-    pub fn acknowledged(&mut self, position: u64) -> Result<(), Strange> {
+    pub fn acknowledged(&mut self, position: u64) -> Result<(), ProtocolViolation> {
         self.sent.acknowledge(position, |gathering| spare(&mut self.spares, gathering))?;
         if self.sent.kept() == 0 {
             self.longest = 0;
@@ -155,7 +155,7 @@ impl Outlet {
     }
 
     /// There is another connection, and the other side has come so far.
-    pub fn resume(&mut self, position: u64) -> Result<(), Strange> {
+    pub fn resume(&mut self, position: u64) -> Result<(), ProtocolViolation> {
         self.sent.resume(position, |gathering| spare(&mut self.spares, gathering))?;
         self.place = Place::default();
         if let Some((gathering, at)) = self.sent.current() {
