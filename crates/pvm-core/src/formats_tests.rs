@@ -1,7 +1,7 @@
 //! What daemons and tasks say to each other, compared with what is written down in `formats/`: whoever changes it is
 //! told to raise the number by which each side knows that the other understands.
 use crate::codes::Code;
-use crate::flows::{Credit, MessageHeader, Piece, frames};
+use crate::flows::{Credit, DataFrame, MessageHeader, frames};
 use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
 use crate::tid::Tid;
 use crate::wire::{self, Frame, GroupChange, StartNews, StartOrder};
@@ -39,12 +39,13 @@ fn frames_on_data_links() -> String {
         meta: [1, 2, 3, 4, 5],
         bytes: 7,
     };
-    let pieces: [Piece<()>; 3] = [
-        Piece::Start { transfer: 6, header, first: 7, body: Rc::new(()) },
-        Piece::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
-        Piece::Along { dst: Tid(0xc_0002), frame: vec![8, 9] },
+    let frames_of_each_kind: [DataFrame<()>; 3] = [
+        DataFrame::Start { transfer: 6, header, first: 7, body: Rc::new(()) },
+        DataFrame::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
+        DataFrame::Along { dst: Tid(0xc_0002), frame: vec![8, 9] },
     ];
-    let mut heads: Vec<_> = pieces.iter().map(|piece| written(|out| frames::write_piece(piece, out))).collect();
+    let mut heads: Vec<_> =
+        frames_of_each_kind.iter().map(|frame| written(|out| frames::write_header(frame, out))).collect();
     heads.push(written(|out| frames::write_credit(&Credit { host: Tid(1), dst: Tid(0xc_0002), bytes: 0x1234 }, out)));
     heads.push(written(|out| frames::write_acknowledged(0x1234, out)));
     heads

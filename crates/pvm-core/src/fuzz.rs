@@ -1,7 +1,7 @@
 //! Bytes from nowhere, for what this crate reads (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
-use crate::flows::frames::{Head, read_head};
-use crate::flows::{Intake, Piece};
+use crate::flows::frames::{FrameHeader, read_header};
+use crate::flows::{DataFrame, Intake};
 use crate::format::Format;
 use crate::hostfile::{self, Hostfile};
 use crate::proto::{ToDaemon, ToTask};
@@ -92,17 +92,17 @@ fn control_frames(bytes: &[u8]) {
     survives::<ToTask>(bytes);
 }
 
-/// What comes on a data link, in whatever pieces, ends in whole messages or in a `ProtocolViolation`.
+/// What comes on a data link, however it is cut, ends in whole messages or in a `ProtocolViolation`.
 fn data_link(bytes: &[u8]) {
     let host = Tid::host_number(2);
     let (mut intake, mut rest) = (Intake::<Vec<u8>>::new(), bytes);
-    while let Ok(Some((head, used))) = read_head(rest) {
+    while let Ok(Some((head, used))) = read_header(rest) {
         assert!(used <= flows::frames::HEAD_BYTES_MAX && used <= rest.len());
         rest = &rest[used..];
         let follow = match &head {
-            Head::Start { first, .. } => *first,
-            Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => *bytes,
-            Head::Credit { .. } | Head::Acknowledged { .. } => 0,
+            FrameHeader::Start { first, .. } => *first,
+            FrameHeader::Chunk { bytes, .. } | FrameHeader::Along { bytes, .. } => *bytes,
+            FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
         };
         let Some((body, after)) = rest.split_at_checked(follow) else { break };
         rest = after;
@@ -116,50 +116,50 @@ fn data_link(bytes: &[u8]) {
 }
 
 /// As a receiving daemon does with it; `false` when the other side breaks the rules.
-fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: Head, body: &[u8]) -> bool {
+fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: FrameHeader, body: &[u8]) -> bool {
     match head {
-        Head::Start { transfer, header, first } => {
-            rewritten(&Piece::Start { transfer, header: header.clone(), first, body: Rc::new(()) }, first);
+        FrameHeader::Start { transfer, header, first } => {
+            rewritten(&DataFrame::Start { transfer, header: header.clone(), first, body: Rc::new(()) }, first);
             let is_whole = first == header.bytes;
             intake.expect(host, &header).is_ok()
                 && (is_whole || intake.begin(host, transfer, header, body.to_vec(), first).is_ok())
         }
-        Head::Chunk { transfer, bytes } => {
+        FrameHeader::Chunk { transfer, bytes } => {
             let Ok(at) = intake.place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
-            rewritten(&Piece::Chunk { transfer, range: at..at + bytes, body: Rc::new(()) }, bytes);
+            rewritten(&DataFrame::Chunk { transfer, range: at..at + bytes, body: Rc::new(()) }, bytes);
             let arriving = intake.arriving();
             let whole = intake.placed(host, transfer, bytes);
             assert!(whole.is_none_or(|(header, _)| header.bytes == at + bytes && intake.arriving() < arriving));
             true
         }
-        Head::Along { dst, bytes } => {
-            rewritten(&Piece::<()>::Along { dst, frame: body.to_vec() }, bytes);
+        FrameHeader::Along { dst, bytes } => {
+            rewritten(&DataFrame::<()>::Along { dst, frame: body.to_vec() }, bytes);
             true
         }
-        Head::Credit { dst, bytes } => {
+        FrameHeader::Credit { dst, bytes } => {
             let mut written = Vec::new();
             flows::frames::write_credit(&flows::Credit { host, dst, bytes }, &mut written);
-            assert_eq!(read_head(&written), Ok(Some((Head::Credit { dst, bytes }, written.len()))));
+            assert_eq!(read_header(&written), Ok(Some((FrameHeader::Credit { dst, bytes }, written.len()))));
             true
         }
-        Head::Acknowledged { position } => {
+        FrameHeader::Acknowledged { position } => {
             let mut written = Vec::new();
             flows::frames::write_acknowledged(position, &mut written);
-            assert_eq!(read_head(&written), Ok(Some((Head::Acknowledged { position }, written.len()))));
+            assert_eq!(read_header(&written), Ok(Some((FrameHeader::Acknowledged { position }, written.len()))));
             true
         }
     }
 }
 
 /// The head of what was read, written and read once more, tells of as many bytes.
-fn rewritten(piece: &Piece<()>, bytes: usize) {
+fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     let mut head = Vec::new();
-    flows::frames::write_piece(piece, &mut head);
-    let Ok(Some((read, used))) = read_head(&head) else { panic!("what was written cannot be read") };
+    flows::frames::write_header(frame, &mut head);
+    let Ok(Some((read, used))) = read_header(&head) else { panic!("what was written cannot be read") };
     let follow = match read {
-        Head::Start { first, .. } => first,
-        Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => bytes,
-        Head::Credit { .. } | Head::Acknowledged { .. } => 0,
+        FrameHeader::Start { first, .. } => first,
+        FrameHeader::Chunk { bytes, .. } | FrameHeader::Along { bytes, .. } => bytes,
+        FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
     };
     assert_eq!((used, follow), (head.len(), bytes));
 }

@@ -4,7 +4,7 @@ use crate::node::Life;
 use crate::program::{Parcel, Stage, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Event, Phase, World};
-use pvm_core::flows::{Credit, MessageHeader, Piece};
+use pvm_core::flows::{Credit, DataFrame, MessageHeader};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 use std::net::SocketAddr;
@@ -290,23 +290,25 @@ impl World {
         self.nodes[node].machine.handle_host_frame(now, host, frame);
     }
 
-    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &Piece<Parcel>) {
+    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<Parcel>) {
         let intake = &mut self.nodes[node].intake;
-        if let Piece::Start { header, .. } = piece {
+        if let DataFrame::Start { header, .. } = piece {
             intake.expect(host, header).expect("flows keep to their windows");
         }
         let whole = match piece {
-            Piece::Start { header, first, body, .. } if *first == header.bytes => Some((header.clone(), body.clone())),
-            Piece::Start { transfer, header, first, body } => {
+            DataFrame::Start { header, first, body, .. } if *first == header.bytes => {
+                Some((header.clone(), body.clone()))
+            }
+            DataFrame::Start { transfer, header, first, body } => {
                 intake.begin(host, *transfer, header.clone(), body.clone(), *first).expect("flows keep to their rules");
                 None
             }
-            Piece::Chunk { transfer, range, .. } => {
+            DataFrame::Chunk { transfer, range, .. } => {
                 let place = intake.place(host, *transfer, range.len()).expect("flows keep to their rules");
                 assert_eq!(place.at, range.start);
                 intake.placed(host, *transfer, range.len())
             }
-            Piece::Along { frame, .. } => {
+            DataFrame::Along { frame, .. } => {
                 self.frame_arrived(node, host, frame);
                 None
             }

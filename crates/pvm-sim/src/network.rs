@@ -4,7 +4,7 @@ use crate::dice::Dice;
 use crate::program::Parcel;
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos};
 use crate::scenario::Place;
-use pvm_core::flows::{Credit, Piece};
+use pvm_core::flows::{Credit, DataFrame};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ pub enum Item {
     /// A frame, in its form on the wire.
     Frame(Vec<u8>),
     /// A piece of the data link.
-    Piece(Rc<Piece<Parcel>>),
+    Piece(Rc<DataFrame<Parcel>>),
     /// Credit on the data link.
     Credit(Credit),
     /// So many items of the data link have come.
@@ -43,9 +43,9 @@ impl Item {
     pub fn bytes(&self) -> usize {
         match self {
             Item::Piece(piece) => match &**piece {
-                Piece::Start { first, .. } => 64 + first,
-                Piece::Chunk { range, .. } => 16 + range.len(),
-                Piece::Along { frame, .. } => 16 + frame.len(),
+                DataFrame::Start { first, .. } => 64 + first,
+                DataFrame::Chunk { range, .. } => 16 + range.len(),
+                DataFrame::Along { frame, .. } => 16 + frame.len(),
             },
             _ => 32,
         }

@@ -2,7 +2,7 @@
 //! are little endian. The bytes of a body stand at the end of their frame, so that they can go
 //! straight from and to where bodies lie.
 use super::intake::{MessageHeader, ProtocolViolation};
-use super::{CHUNK_BYTES_MAX, Credit, Piece};
+use super::{CHUNK_BYTES_MAX, Credit, DataFrame};
 use crate::tid::{SLOT_MASK, Tid};
 
 /// A frame of a daemon's own that travels with messages.
@@ -38,7 +38,7 @@ const ACKNOWLEDGED: u8 = 5;
 
 /// A frame without the bytes that follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Head {
+pub enum FrameHeader {
     /// A message, or its beginning; `first` bytes of the body follow.
     Start {
         /// Names the message in its chunks.
@@ -77,10 +77,10 @@ pub enum Head {
     },
 }
 
-/// Appends the head of a piece; the bytes that belong behind it are the caller's to send.
-pub fn write_piece<P>(piece: &Piece<P>, out: &mut Vec<u8>) {
-    match piece {
-        Piece::Start { transfer, header, first, .. } => {
+/// Appends the head of a frame; the bytes that belong behind it are the caller's to send.
+pub fn write_header<P>(frame: &DataFrame<P>, out: &mut Vec<u8>) {
+    match frame {
+        DataFrame::Start { transfer, header, first, .. } => {
             lead(out, START, START_BYTES + 4 * header.others.len() + first);
             let [a, b, c, d, e] = header.meta;
             for word in [*transfer, header.src.0, header.dst.0, a, b, c, d, e] {
@@ -90,11 +90,11 @@ pub fn write_piece<P>(piece: &Piece<P>, out: &mut Vec<u8>) {
             out.extend_from_slice(&(header.others.len() as u32).to_le_bytes());
             header.others.iter().for_each(|tid| out.extend_from_slice(&tid.0.to_le_bytes()));
         }
-        Piece::Chunk { transfer, range, .. } => {
+        DataFrame::Chunk { transfer, range, .. } => {
             lead(out, CHUNK, CHUNK_BYTES + range.len());
             out.extend_from_slice(&transfer.to_le_bytes());
         }
-        Piece::Along { dst, frame } => {
+        DataFrame::Along { dst, frame } => {
             lead(out, ALONG, ALONG_BYTES + frame.len());
             out.extend_from_slice(&dst.0.to_le_bytes());
         }
@@ -137,7 +137,7 @@ impl Words<'_> {
 
 /// Reads the head at the beginning of `bytes`: the head and how long it is, or `None` when there is
 /// not enough of it yet.
-pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, ProtocolViolation> {
+pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
     let Some(lead) = bytes.first_chunk::<LEAD_BYTES>() else { return Ok(None) };
     let whole = u32::from_le_bytes([lead[0], lead[1], lead[2], lead[3]]) as usize + 4;
     let (head_bytes, limit) = match lead[4] {
@@ -153,16 +153,20 @@ pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, ProtocolViolatio
     let mut words = Words(head);
     let head = match lead[4] {
         START => return read_start(words, bytes, rest),
-        CHUNK => Head::Chunk { transfer: words.word(), bytes: rest },
-        ALONG => Head::Along { dst: Tid(words.word()), bytes: rest },
-        ACKNOWLEDGED => Head::Acknowledged { position: words.long() },
-        _ => Head::Credit { dst: Tid(words.word()), bytes: words.long() },
+        CHUNK => FrameHeader::Chunk { transfer: words.word(), bytes: rest },
+        ALONG => FrameHeader::Along { dst: Tid(words.word()), bytes: rest },
+        ACKNOWLEDGED => FrameHeader::Acknowledged { position: words.long() },
+        _ => FrameHeader::Credit { dst: Tid(words.word()), bytes: words.long() },
     };
     Ok(Some((head, head_bytes)))
 }
 
 /// `rest`: bytes of the frame behind its fixed part.
-fn read_start(mut words: Words<'_>, bytes: &[u8], rest: usize) -> Result<Option<(Head, usize)>, ProtocolViolation> {
+fn read_start(
+    mut words: Words<'_>,
+    bytes: &[u8],
+    rest: usize,
+) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
     let (transfer, src, dst) = (words.word(), Tid(words.word()), Tid(words.word()));
     let meta = std::array::from_fn(|_| words.word());
     let (length, count) = (words.long(), words.word() as usize);
@@ -180,5 +184,5 @@ fn read_start(mut words: Words<'_>, bytes: &[u8], rest: usize) -> Result<Option<
     let mut list = Words(list);
     let others = (0..count).map(|_| Tid(list.word())).collect();
     let header = MessageHeader { src, dst, others, meta, bytes: length };
-    Ok(Some((Head::Start { transfer, header, first }, end)))
+    Ok(Some((FrameHeader::Start { transfer, header, first }, end)))
 }

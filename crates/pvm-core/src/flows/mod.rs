@@ -2,7 +2,7 @@
 //!
 //! At the sending daemon a **flow** is a queue for each task of another host. Its messages wait
 //! there as handles; the bodies stay where they lie (in the senders' heaps). [`Flows::next`] gives
-//! the next piece that the link to a host should carry: flows take turns, a long message goes in
+//! the next frame that the link to a host should carry: flows take turns, a long message goes in
 //! chunks, and a flow that has used up its window waits for credit. At the receiving daemon
 //! [`Intake`] puts the chunks together and returns credit once the receiving *task* has taken the
 //! message. So no flow waits for another one, and each daemon holds a bounded amount.
@@ -40,7 +40,7 @@ pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
 /// Credit that the receiver may keep back, in bytes: with no more than this on its way a flow may
 /// start any message, however long it is.
 pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
-/// The longest piece of a message, in bytes: for so long others wait.
+/// The longest frame of a message, in bytes: for so long others wait.
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// What a message counts beside its body, in bytes.
 pub const MESSAGE_BYTES: u64 = 64;
@@ -79,7 +79,7 @@ pub fn cost(bytes: usize) -> u64 {
 
 /// What the link to a host has to carry next.
 #[derive(Debug)]
-pub enum Piece<P> {
+pub enum DataFrame<P> {
     /// A message, or its beginning.
     Start {
         /// Names the message in its further chunks; free again after the last one.
@@ -176,7 +176,7 @@ impl<P> Flow<P> {
     fn has_credit(&self, cost: u64) -> bool {
         self.in_flight <= FLOW_QUANTUM_BYTES || self.in_flight + cost <= FLOW_WINDOW_BYTES
     }
-    /// Whether its next piece can go.
+    /// Whether its next frame can go.
     fn can_go(&self) -> bool {
         match self.items.front() {
             _ if self.carried => false,
@@ -206,7 +206,7 @@ impl<P> Flow<P> {
 /// The flows to the tasks of one host.
 struct Lane<P> {
     flows: HashMap<Tid, Flow<P>>,
-    /// Flows whose next piece may be able to go, in turn.
+    /// Flows whose next frame may be able to go, in turn.
     turns: VecDeque<Tid>,
     last_transfer: u32,
     /// What along-frames that wait count.
@@ -358,9 +358,9 @@ impl<P> Flows<P> {
 
     // ----- what goes out
 
-    /// The next piece for the link to that host, if any can go now. Take one only when the link has
+    /// The next frame for the link to that host, if any can go now. Take one only when the link has
     /// room: what is not taken costs nobody's memory but its sender's.
-    pub fn next(&mut self, host: Tid) -> Option<Piece<P>> {
+    pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
         let lane = self.lanes.get_mut(&host)?;
         // Each flow has one turn at most: one that waits for others of a multicast keeps its place.
         for _ in 0..lane.turns.len() {
@@ -374,8 +374,8 @@ impl<P> Flows<P> {
                 }
                 continue;
             }
-            let piece = match lane.advance(dst, &mut self.held) {
-                Some(piece) => piece,
+            let frame = match lane.advance(dst, &mut self.held) {
+                Some(frame) => frame,
                 None => {
                     lane.rouse(dst);
                     continue;
@@ -385,32 +385,32 @@ impl<P> Flows<P> {
             if lane.flows.get(&dst).is_some_and(Flow::is_idle) {
                 lane.flows.remove(&dst);
             }
-            return Some(piece);
+            return Some(frame);
         }
         None
     }
 }
 
 impl<P> Lane<P> {
-    /// The next piece of a flow that can go; `None` when it waits for others after all.
-    fn advance(&mut self, dst: Tid, held: &mut Held) -> Option<Piece<P>> {
+    /// The next frame of a flow that can go; `None` when it waits for others after all.
+    fn advance(&mut self, dst: Tid, held: &mut Held) -> Option<DataFrame<P>> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
             let message = flow.items.front().and_then(Item::message).expect("it is being carried");
             let range = transfer.at..message.bytes.min(transfer.at + CHUNK_BYTES_MAX);
             transfer.at = range.end;
-            let piece = Piece::Chunk { transfer: transfer.number, range, body: message.body.clone() };
+            let frame = DataFrame::Chunk { transfer: transfer.number, range, body: message.body.clone() };
             if transfer.at == message.bytes {
                 self.finish(dst, held);
             }
-            return Some(piece);
+            return Some(frame);
         }
         match flow.items.front()? {
             Item::Along(_) => {
                 let Some(Item::Along(frame)) = flow.items.pop_front() else { return None };
                 flow.begun += cost(frame.len());
                 self.along_bytes -= cost(frame.len());
-                Some(Piece::Along { dst, frame })
+                Some(DataFrame::Along { dst, frame })
             }
             Item::Message(_) => Some(self.start(dst, Vec::new(), held)),
             Item::Shared(message) => {
@@ -443,7 +443,7 @@ impl<P> Lane<P> {
     }
 
     /// The first message of `dst`, which is that of `others` too, begins.
-    fn start(&mut self, dst: Tid, others: Vec<Tid>, held: &mut Held) -> Piece<P> {
+    fn start(&mut self, dst: Tid, others: Vec<Tid>, held: &mut Held) -> DataFrame<P> {
         self.last_transfer = self.last_transfer.wrapping_add(1);
         let number = self.last_transfer;
         for other in &others {
@@ -462,7 +462,7 @@ impl<P> Lane<P> {
         if first == header.bytes {
             self.finish(dst, held);
         }
-        Piece::Start { transfer: number, header, first, body }
+        DataFrame::Start { transfer: number, header, first, body }
     }
 
     /// The message that `dst` carries has gone out.

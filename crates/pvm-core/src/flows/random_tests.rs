@@ -70,28 +70,28 @@ impl World {
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }
 
-    /// Carries a few pieces to one host.
-    fn carry(&mut self, host: Tid, pieces: u64) -> bool {
+    /// Carries a few frames to one host.
+    fn carry(&mut self, host: Tid, frames: u64) -> bool {
         let mut some = false;
-        for _ in 0..pieces {
-            let Some(piece) = self.flows.next(host) else { break };
+        for _ in 0..frames {
+            let Some(frame) = self.flows.next(host) else { break };
             some = true;
             let intake = self.intakes.get_mut(&host).unwrap();
-            if let Piece::Start { header, .. } = &piece {
+            if let DataFrame::Start { header, .. } = &frame {
                 intake.expect(HOME, header).unwrap();
             }
-            let whole = match piece {
-                Piece::Start { header, first, body, .. } if first == header.bytes => Some((header, *body)),
-                Piece::Start { transfer, header, first, body } => {
+            let whole = match frame {
+                DataFrame::Start { header, first, body, .. } if first == header.bytes => Some((header, *body)),
+                DataFrame::Start { transfer, header, first, body } => {
                     intake.begin(HOME, transfer, header, *body, first).unwrap();
                     None
                 }
-                Piece::Chunk { transfer, range, body } => {
+                DataFrame::Chunk { transfer, range, body } => {
                     let place = intake.place(HOME, transfer, range.len()).unwrap();
                     assert_eq!((*place.block, place.at), (*body, range.start));
                     intake.placed(HOME, transfer, range.len())
                 }
-                Piece::Along { .. } => None,
+                DataFrame::Along { .. } => None,
             };
             if let Some((header, number)) = whole {
                 self.hand_out(host, &header, number);
@@ -172,8 +172,8 @@ fn live(seed: u64) {
                 }
             }
             _ => {
-                let (host, pieces) = (world.receiver().host(), world.prng.below(40));
-                world.carry(host, pieces);
+                let (host, frames) = (world.receiver().host(), world.prng.below(40));
+                world.carry(host, frames);
             }
         }
     }

@@ -1,4 +1,4 @@
-use super::frames::{Head, read_head, write_credit, write_piece};
+use super::frames::{FrameHeader, read_header, write_credit, write_header};
 use super::*;
 use crate::tid::SLOT_MASK;
 
@@ -14,22 +14,22 @@ fn host() -> Tid {
     Tid(0x80000)
 }
 
-/// Takes pieces until none can go; gives each message's handle when it is whole.
+/// Takes frames until none can go; gives each message's handle when it is whole.
 fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
     let mut whole = Vec::new();
     let mut open = HashMap::new();
-    while let Some(piece) = flows.next(host()) {
-        match piece {
-            Piece::Start { header, first, body, .. } if header.bytes == first => whole.push(*body),
-            Piece::Start { transfer, header, first, .. } => drop(open.insert(transfer, header.bytes - first)),
-            Piece::Chunk { transfer, range, body } => {
+    while let Some(frame) = flows.next(host()) {
+        match frame {
+            DataFrame::Start { header, first, body, .. } if header.bytes == first => whole.push(*body),
+            DataFrame::Start { transfer, header, first, .. } => drop(open.insert(transfer, header.bytes - first)),
+            DataFrame::Chunk { transfer, range, body } => {
                 let left = open.get_mut(&transfer).unwrap();
                 *left -= range.len();
                 if *left == 0 {
                     whole.push(*body);
                 }
             }
-            Piece::Along { frame, .. } => whole.push(u32::from(frame[0])),
+            DataFrame::Along { frame, .. } => whole.push(u32::from(frame[0])),
         }
     }
     whole
@@ -70,10 +70,10 @@ fn a_message_longer_than_the_window_goes_when_nothing_is_on_its_way() {
 fn a_long_message_lets_others_pass_after_each_chunk() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(1), META, 4 * CHUNK_BYTES_MAX, 0, 1);
-    assert!(matches!(flows.next(host()), Some(Piece::Start { first: CHUNK_BYTES_MAX, .. })));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { first: CHUNK_BYTES_MAX, .. })));
     flows.send(sender(2), task(2), META, 8, 0, 2);
-    assert!(matches!(flows.next(host()), Some(Piece::Chunk { .. })));
-    assert!(matches!(flows.next(host()), Some(Piece::Start { header, .. }) if header.dst == task(2)));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Chunk { .. })));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.dst == task(2)));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_multicast_crosses_to_a_host_once() {
     flows.send(sender(1), task(3), META, 200_000, 0, 9);
     flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, 300_000, 0, 5);
     assert_eq!(carry(&mut flows), [9, 5]);
-    let Some(Piece::Start { header, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
+    let Some(DataFrame::Start { header, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
     assert_eq!(header.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
 }
 
@@ -126,7 +126,7 @@ fn a_multicast_does_not_wait_for_a_member_that_takes_nothing() {
     flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 2);
     assert_eq!(carry(&mut flows), [2]);
     flows.credit(task(1), cost(long));
-    let Some(Piece::Start { header, .. }) = flows.next(host()) else { panic!() };
+    let Some(DataFrame::Start { header, .. }) = flows.next(host()) else { panic!() };
     assert_eq!((header.dst, header.others.len()), (task(1), 0));
     [task(1), task(2)].into_iter().for_each(|dst| flows.credit(dst, cost(10)));
     assert!(flows.is_idle());
@@ -157,11 +157,11 @@ fn a_lost_host_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_last_piece_lets_the_body_go() {
+fn the_last_frame_releases_the_body() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(1), META, 2 * CHUNK_BYTES_MAX, 0, 1);
-    assert!(matches!(flows.next(host()), Some(Piece::Start { body, .. }) if Rc::strong_count(&body) == 2));
-    assert!(matches!(flows.next(host()), Some(Piece::Chunk { body, .. }) if Rc::strong_count(&body) == 1));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { body, .. }) if Rc::strong_count(&body) == 2));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Chunk { body, .. }) if Rc::strong_count(&body) == 1));
 }
 
 #[test]
@@ -214,13 +214,13 @@ fn chunks_that_do_not_fit_are_violations() {
 }
 
 /// The head as it is read back, and the bytes that follow it.
-fn reread(out: &[u8], follow: usize) -> Head {
+fn reread(out: &[u8], follow: usize) -> FrameHeader {
     for short in 0..out.len() {
-        assert_eq!(read_head(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes are enough");
+        assert_eq!(read_header(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes are enough");
     }
     let mut whole = out.to_vec();
     whole.resize(out.len() + follow, 0);
-    let (head, bytes) = read_head(&whole).unwrap().unwrap();
+    let (head, bytes) = read_header(&whole).unwrap().unwrap();
     assert_eq!(bytes, out.len());
     head
 }
@@ -231,29 +231,29 @@ fn frames_survive_their_journey() {
         MessageHeader { src: sender(1), dst: task(1), others: vec![task(2), task(3)], meta: META, bytes: 100_000 };
     let first = CHUNK_BYTES_MAX;
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, header: header.clone(), first, body: Rc::new(()) }, &mut out);
-    assert_eq!(reread(&out, first), Head::Start { transfer: 9, header, first });
+    write_header(&DataFrame::Start { transfer: 9, header: header.clone(), first, body: Rc::new(()) }, &mut out);
+    assert_eq!(reread(&out, first), FrameHeader::Start { transfer: 9, header, first });
     out.clear();
-    write_piece(&Piece::Chunk { transfer: 9, range: 10..30, body: Rc::new(()) }, &mut out);
-    assert_eq!(reread(&out, 20), Head::Chunk { transfer: 9, bytes: 20 });
+    write_header(&DataFrame::Chunk { transfer: 9, range: 10..30, body: Rc::new(()) }, &mut out);
+    assert_eq!(reread(&out, 20), FrameHeader::Chunk { transfer: 9, bytes: 20 });
     out.clear();
-    write_piece(&Piece::<()>::Along { dst: task(1), frame: vec![1; 5] }, &mut out);
-    assert_eq!(reread(&out, 5), Head::Along { dst: task(1), bytes: 5 });
+    write_header(&DataFrame::<()>::Along { dst: task(1), frame: vec![1; 5] }, &mut out);
+    assert_eq!(reread(&out, 5), FrameHeader::Along { dst: task(1), bytes: 5 });
     out.clear();
     write_credit(&Credit { host: host(), dst: task(1), bytes: 1 << 40 }, &mut out);
-    assert_eq!(reread(&out, 0), Head::Credit { dst: task(1), bytes: 1 << 40 });
+    assert_eq!(reread(&out, 0), FrameHeader::Credit { dst: task(1), bytes: 1 << 40 });
 }
 
 #[test]
 fn rubbish_is_no_frame() {
     for bytes in [[0xff; 64], [0; 64], [4; 64]] {
-        assert_eq!(read_head(&bytes), Err(ProtocolViolation));
+        assert_eq!(read_header(&bytes), Err(ProtocolViolation));
     }
     let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 10 };
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
+    write_header(&DataFrame::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
     out[0] += 1;
-    assert_eq!(read_head(&out), Err(ProtocolViolation), "more bytes than the message has");
+    assert_eq!(read_header(&out), Err(ProtocolViolation), "more bytes than the message has");
 }
 
 #[test]
@@ -262,15 +262,15 @@ fn a_frame_that_is_too_long_is_a_violation() {
     let start = frames::HEAD_BYTES_MAX + CHUNK_BYTES_MAX - 5;
     for (kind, length) in [(1, start), (2, 4 + CHUNK_BYTES_MAX), (3, 4 + frames::ALONG_BYTES_MAX)] {
         if kind != 1 {
-            assert!(read_head(&lead(length, kind)).is_ok(), "{kind}");
+            assert!(read_header(&lead(length, kind)).is_ok(), "{kind}");
         }
-        assert_eq!(read_head(&lead(length + 1, kind)), Err(ProtocolViolation), "{kind}");
+        assert_eq!(read_header(&lead(length + 1, kind)), Err(ProtocolViolation), "{kind}");
     }
     let others = vec![task(2); SLOT_MASK as usize + 1];
     let header = MessageHeader { src: sender(1), dst: task(1), others, meta: META, bytes: 10 };
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
-    assert_eq!(read_head(&out), Err(ProtocolViolation), "more receivers than a host has");
+    write_header(&DataFrame::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
+    assert_eq!(read_header(&out), Err(ProtocolViolation), "more receivers than a host has");
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_host_that_takes_no_news_is_found_out() {
 fn a_flow_whose_last_message_another_has_carried_is_forgotten_when_its_credit_comes_before_its_turn() {
     let mut flows = Flows::new();
     flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
-    assert!(matches!(flows.next(host()), Some(Piece::Start { header, .. }) if header.others == [task(2)]));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.others == [task(2)]));
     [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));
     assert!(flows.next(host()).is_none());
     assert!(flows.is_idle());

@@ -1,6 +1,6 @@
 //! What comes in on a data link.
 use super::{Around, Cargo, Failure, Route, is_short};
-use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
+use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
 use pvm_core::flows::{MessageHeader, ProtocolViolation, Receipts};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
@@ -237,10 +237,10 @@ impl Route {
     fn next_head(&mut self, host: Tid, around: &mut dyn Around) -> Result<Next, Failure> {
         let Some(cable) = self.cables.get_mut(&host) else { return Ok(Next::Again) };
         let inlet = &mut cable.inlet;
-        let Some((head, head_bytes)) = read_head(inlet.filled())? else { return Ok(Next::Read(1)) };
+        let Some((head, head_bytes)) = read_header(inlet.filled())? else { return Ok(Next::Read(1)) };
         let there = inlet.end - inlet.start - head_bytes;
         match head {
-            Head::Credit { dst, bytes } => {
+            FrameHeader::Credit { dst, bytes } => {
                 inlet.consume(head_bytes);
                 if dst.host() != host {
                     return Err(Failure::Strange);
@@ -248,21 +248,21 @@ impl Route {
                 self.departures.flows.credit(dst, bytes);
                 Ok(Next::Again)
             }
-            Head::Acknowledged { position } => {
+            FrameHeader::Acknowledged { position } => {
                 inlet.consume(head_bytes);
                 inlet.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
                 cable.outlet.acknowledged(position)?;
                 Ok(Next::Again)
             }
-            Head::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
-            Head::Along { bytes, .. } => {
+            FrameHeader::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
+            FrameHeader::Along { bytes, .. } => {
                 let frame = inlet.filled()[head_bytes..head_bytes + bytes].to_vec();
                 inlet.consume(head_bytes + bytes);
                 self.frame(host, &frame)?;
                 Ok(Next::Stop)
             }
-            Head::Start { header, .. } if !is_proper(host, self.own, &header) => Err(Failure::Strange),
-            Head::Start { header, .. } if is_short(header.bytes) => {
+            FrameHeader::Start { header, .. } if !is_proper(host, self.own, &header) => Err(Failure::Strange),
+            FrameHeader::Start { header, .. } if is_short(header.bytes) => {
                 if there < header.bytes {
                     return Ok(Next::Read(header.bytes - there));
                 }
@@ -273,7 +273,7 @@ impl Route {
                 self.deliver(host, &header, &Cargo::Short(body), around);
                 Ok(Next::Again)
             }
-            Head::Start { transfer, header, first } => {
+            FrameHeader::Start { transfer, header, first } => {
                 // What is for nobody needs no memory, and must not wait for it.
                 let block = match header.receivers().any(|dst| around.takes(dst)) {
                     false => None,
@@ -290,7 +290,7 @@ impl Route {
                 inlet.incoming = Some(Incoming { block, at: 0, left: first, then });
                 Ok(Next::Again)
             }
-            Head::Chunk { transfer, bytes } => {
+            FrameHeader::Chunk { transfer, bytes } => {
                 let chunk = self.intake.place(host, transfer, bytes)?;
                 let then = Then::Add { transfer, bytes };
                 let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };

@@ -1,8 +1,8 @@
 //! What goes out on a data link.
 use super::Failure;
 use super::taking::Body;
-use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
-use pvm_core::flows::{Credit, Flows, Outgoing, Piece, ProtocolViolation, Receipts};
+use pvm_core::flows::frames::{write_acknowledged, write_credit, write_header};
+use pvm_core::flows::{Credit, DataFrame, Flows, Outgoing, ProtocolViolation, Receipts};
 use pvm_core::tid::Tid;
 use pvm_fmp::Parts;
 use pvm_net::{LinkError, Pipe};
@@ -257,14 +257,14 @@ impl Outlet {
         let (mut bytes, mut long, mut long_bytes) = (self.spares.pop().unwrap_or_default(), Vec::new(), 0);
         while bytes.len() < GATHER_BYTES && long_bytes < long_bytes_max {
             let Some(piece) = flows.next(host) else { break };
-            write_piece(&piece, &mut bytes);
+            write_header(&piece, &mut bytes);
             let (body, range) = match piece {
-                Piece::Along { frame, .. } => {
+                DataFrame::Along { frame, .. } => {
                     bytes.extend_from_slice(&frame);
                     continue;
                 }
-                Piece::Start { first, body, .. } => (body, 0..first),
-                Piece::Chunk { range, body, .. } => (body, range),
+                DataFrame::Start { first, body, .. } => (body, 0..first),
+                DataFrame::Chunk { range, body, .. } => (body, range),
             };
             if range.len() <= COPY_BYTES_MAX {
                 append(&mut bytes, &body, range);
@@ -366,7 +366,7 @@ fn read(body: &Body, at: usize, into: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvm_core::flows::frames::{Head, read_head};
+    use pvm_core::flows::frames::{FrameHeader, read_header};
     use pvm_core::flows::{CHUNK_BYTES_MAX, cost};
     use pvm_net::{Identity, KeyPair, Link};
     use std::net::{TcpListener, TcpStream};
@@ -427,11 +427,11 @@ mod tests {
                 }
                 self.came += self.bytes.len() as u64 - before;
             }
-            while let Some((head, head_bytes)) = read_head(&self.bytes).unwrap_or_else(|_| panic!("rubbish")) {
+            while let Some((head, head_bytes)) = read_header(&self.bytes).unwrap_or_else(|_| panic!("rubbish")) {
                 let behind = match &head {
-                    Head::Start { first, .. } => *first,
-                    Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => *bytes,
-                    Head::Credit { .. } | Head::Acknowledged { .. } => 0,
+                    FrameHeader::Start { first, .. } => *first,
+                    FrameHeader::Chunk { bytes, .. } | FrameHeader::Along { bytes, .. } => *bytes,
+                    FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
                 };
                 if self.bytes.len() < head_bytes + behind {
                     return;
@@ -442,18 +442,18 @@ mod tests {
             }
         }
 
-        fn understood(&mut self, head: Head, mut body: Vec<u8>, flows: &mut Flows<Body>) {
+        fn understood(&mut self, head: FrameHeader, mut body: Vec<u8>, flows: &mut Flows<Body>) {
             match head {
-                Head::Start { header, .. } => self.bodies.push((header.bytes, std::mem::take(&mut body))),
-                Head::Chunk { .. } => self.bodies.last_mut().unwrap().1.append(&mut body),
-                Head::Along { .. } => {
+                FrameHeader::Start { header, .. } => self.bodies.push((header.bytes, std::mem::take(&mut body))),
+                FrameHeader::Chunk { .. } => self.bodies.last_mut().unwrap().1.append(&mut body),
+                FrameHeader::Along { .. } => {
                     assert!(body == pattern(9, NEWS_BYTES));
                     self.news += 1;
                 }
-                Head::Credit { bytes, .. } => {
+                FrameHeader::Credit { bytes, .. } => {
                     self.credit += bytes;
                 }
-                Head::Acknowledged { .. } => {}
+                FrameHeader::Acknowledged { .. } => {}
             }
             if self.bodies.get(self.whole).is_some_and(|(bytes, body)| body.len() == *bytes) {
                 flows.credit(Tid(HOST.0 | 1), cost(self.bodies[self.whole].0));
