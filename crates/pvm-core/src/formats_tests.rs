@@ -42,7 +42,7 @@ fn frames_on_data_links() -> String {
     let frames_of_each_kind: [DataFrame<()>; 3] = [
         DataFrame::Start { transfer: 6, header, first: 7, body: Rc::new(()) },
         DataFrame::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
-        DataFrame::Along { dst: Tid(0xc_0002), frame: vec![8, 9] },
+        DataFrame::InBand { dst: Tid(0xc_0002), payload: vec![8, 9] },
     ];
     let mut heads: Vec<_> =
         frames_of_each_kind.iter().map(|frame| written(|out| frames::write_header(frame, out))).collect();

@@ -97,11 +97,11 @@ fn data_link(bytes: &[u8]) {
     let host = Tid::host_number(2);
     let (mut intake, mut rest) = (Intake::<Vec<u8>>::new(), bytes);
     while let Ok(Some((head, used))) = read_header(rest) {
-        assert!(used <= flows::frames::HEAD_BYTES_MAX && used <= rest.len());
+        assert!(used <= flows::frames::HEADER_BYTES_MAX && used <= rest.len());
         rest = &rest[used..];
         let follow = match &head {
             FrameHeader::Start { first, .. } => *first,
-            FrameHeader::Chunk { bytes, .. } | FrameHeader::Along { bytes, .. } => *bytes,
+            FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => *bytes,
             FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
         };
         let Some((body, after)) = rest.split_at_checked(follow) else { break };
@@ -132,8 +132,8 @@ fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: FrameHeader, body: &[u8]
             assert!(whole.is_none_or(|(header, _)| header.bytes == at + bytes && intake.arriving() < arriving));
             true
         }
-        FrameHeader::Along { dst, bytes } => {
-            rewritten(&DataFrame::<()>::Along { dst, frame: body.to_vec() }, bytes);
+        FrameHeader::InBand { dst, bytes } => {
+            rewritten(&DataFrame::<()>::InBand { dst, payload: body.to_vec() }, bytes);
             true
         }
         FrameHeader::Credit { dst, bytes } => {
@@ -158,7 +158,7 @@ fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     let Ok(Some((read, used))) = read_header(&head) else { panic!("what was written cannot be read") };
     let follow = match read {
         FrameHeader::Start { first, .. } => first,
-        FrameHeader::Chunk { bytes, .. } | FrameHeader::Along { bytes, .. } => bytes,
+        FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => bytes,
         FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
     };
     assert_eq!((used, follow), (head.len(), bytes));

@@ -308,7 +308,7 @@ impl World {
                 assert_eq!(place.at, range.start);
                 intake.placed(host, *transfer, range.len())
             }
-            DataFrame::Along { frame, .. } => {
+            DataFrame::InBand { payload: frame, .. } => {
                 self.frame_arrived(node, host, frame);
                 None
             }

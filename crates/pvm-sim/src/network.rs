@@ -45,7 +45,7 @@ impl Item {
             Item::Piece(piece) => match &**piece {
                 DataFrame::Start { first, .. } => 64 + first,
                 DataFrame::Chunk { range, .. } => 16 + range.len(),
-                DataFrame::Along { frame, .. } => 16 + frame.len(),
+                DataFrame::InBand { payload, .. } => 16 + payload.len(),
             },
             _ => 32,
         }

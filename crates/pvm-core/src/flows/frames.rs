@@ -11,28 +11,28 @@ use crate::tid::{SLOT_MASK, Tid};
 /// * Setting: none, both daemons count by the same number
 /// * Reached: the link to the host is closed, and the host lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
-pub const ALONG_BYTES_MAX: usize = 64 << 20;
+pub const IN_BAND_PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// The head of a frame: what comes before a body or a frame of a daemon's own, receivers and all.
 ///
 /// * Filled by: each other host
 /// * Setting: none, a host has no more tasks
 /// * Reached: the link to the host is closed, and the host lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
-pub const HEAD_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
+pub const HEADER_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
 
 /// Length and kind.
 const LEAD_BYTES: usize = 5;
 /// A start without further receivers: transfer, sender, receiver, five words, length, how many more.
 const START_BYTES: usize = LEAD_BYTES + 4 + 4 + 4 + 20 + 8 + 4;
 const CHUNK_BYTES: usize = LEAD_BYTES + 4;
-const ALONG_BYTES: usize = LEAD_BYTES + 4;
+const IN_BAND_BYTES: usize = LEAD_BYTES + 4;
 const CREDIT_BYTES: usize = LEAD_BYTES + 4 + 8;
 /// An acknowledgement.
 pub const ACKNOWLEDGED_BYTES: usize = LEAD_BYTES + 8;
 
 const START: u8 = 1;
 const CHUNK: u8 = 2;
-const ALONG: u8 = 3;
+const IN_BAND: u8 = 3;
 const CREDIT: u8 = 4;
 const ACKNOWLEDGED: u8 = 5;
 
@@ -56,7 +56,7 @@ pub enum FrameHeader {
         bytes: usize,
     },
     /// A frame of the daemon's own, so many bytes, follows.
-    Along {
+    InBand {
         /// The task that it is about.
         dst: Tid,
         /// Bytes that follow.
@@ -94,8 +94,8 @@ pub fn write_header<P>(frame: &DataFrame<P>, out: &mut Vec<u8>) {
             lead(out, CHUNK, CHUNK_BYTES + range.len());
             out.extend_from_slice(&transfer.to_le_bytes());
         }
-        DataFrame::Along { dst, frame } => {
-            lead(out, ALONG, ALONG_BYTES + frame.len());
+        DataFrame::InBand { dst, payload } => {
+            lead(out, IN_BAND, IN_BAND_BYTES + payload.len());
             out.extend_from_slice(&dst.0.to_le_bytes());
         }
     }
@@ -141,9 +141,9 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
     let Some(lead) = bytes.first_chunk::<LEAD_BYTES>() else { return Ok(None) };
     let whole = u32::from_le_bytes([lead[0], lead[1], lead[2], lead[3]]) as usize + 4;
     let (head_bytes, limit) = match lead[4] {
-        START => (START_BYTES, HEAD_BYTES_MAX + CHUNK_BYTES_MAX),
+        START => (START_BYTES, HEADER_BYTES_MAX + CHUNK_BYTES_MAX),
         CHUNK => (CHUNK_BYTES, CHUNK_BYTES + CHUNK_BYTES_MAX),
-        ALONG => (ALONG_BYTES, ALONG_BYTES + ALONG_BYTES_MAX),
+        IN_BAND => (IN_BAND_BYTES, IN_BAND_BYTES + IN_BAND_PAYLOAD_BYTES_MAX),
         CREDIT => (CREDIT_BYTES, CREDIT_BYTES),
         ACKNOWLEDGED => (ACKNOWLEDGED_BYTES, ACKNOWLEDGED_BYTES),
         _ => return Err(ProtocolViolation),
@@ -154,7 +154,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
     let head = match lead[4] {
         START => return read_start(words, bytes, rest),
         CHUNK => FrameHeader::Chunk { transfer: words.word(), bytes: rest },
-        ALONG => FrameHeader::Along { dst: Tid(words.word()), bytes: rest },
+        IN_BAND => FrameHeader::InBand { dst: Tid(words.word()), bytes: rest },
         ACKNOWLEDGED => FrameHeader::Acknowledged { position: words.long() },
         _ => FrameHeader::Credit { dst: Tid(words.word()), bytes: words.long() },
     };

@@ -61,7 +61,7 @@ const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 /// * Setting: none, one that lives takes them
 /// * Reached: the link to the host is closed, and the host lost
 /// * Test: `a_host_that_takes_no_news_is_found_out`
-pub const ALONG_BYTES_MAX: u64 = 256 << 20;
+pub const IN_BAND_QUEUED_BYTES_MAX: u64 = 256 << 20;
 
 /// In the place of a receiver, from a task to its daemon: the message is the list of those who get
 /// the next one (tids of four native bytes each).
@@ -101,11 +101,11 @@ pub enum DataFrame<P> {
         body: Rc<P>,
     },
     /// A frame of the daemon's own.
-    Along {
+    InBand {
         /// The task that it is about.
         dst: Tid,
         /// Its bytes.
-        frame: Vec<u8>,
+        payload: Vec<u8>,
     },
 }
 
@@ -124,7 +124,7 @@ struct QueuedMessage<P> {
 enum Item<P> {
     Message(QueuedMessage<P>),
     Shared(Rc<QueuedMessage<P>>),
-    Along(Vec<u8>),
+    InBand(Vec<u8>),
 }
 
 impl<P> Item<P> {
@@ -132,12 +132,12 @@ impl<P> Item<P> {
         match self {
             Item::Message(message) => Some(message),
             Item::Shared(message) => Some(message),
-            Item::Along(_) => None,
+            Item::InBand(_) => None,
         }
     }
     fn cost(&self) -> u64 {
         match self {
-            Item::Along(frame) => cost(frame.len()),
+            Item::InBand(payload) => cost(payload.len()),
             other => other.message().map_or(0, |message| cost(message.bytes)),
         }
     }
@@ -182,7 +182,7 @@ impl<P> Flow<P> {
             _ if self.carried => false,
             None => false,
             Some(_) if self.transfer.is_some() => true,
-            Some(Item::Along(_)) => true,
+            Some(Item::InBand(_)) => true,
             Some(item) => self.has_credit(item.cost()),
         }
     }
@@ -209,13 +209,13 @@ struct Lane<P> {
     /// Flows whose next frame may be able to go, in turn.
     turns: VecDeque<Tid>,
     last_transfer: u32,
-    /// What along-frames that wait count.
-    along_bytes: u64,
+    /// The cost of the in-band frames that wait.
+    in_band_bytes: u64,
 }
 
 impl<P> Default for Lane<P> {
     fn default() -> Self {
-        Lane { flows: HashMap::new(), turns: VecDeque::new(), last_transfer: 0, along_bytes: 0 }
+        Lane { flows: HashMap::new(), turns: VecDeque::new(), last_transfer: 0, in_band_bytes: 0 }
     }
 }
 
@@ -274,10 +274,10 @@ impl<P> Flows<P> {
     }
 
     /// A frame of the daemon's own for a task: it stays behind what is queued for that task already.
-    pub fn along(&mut self, dst: Tid, frame: Vec<u8>) {
+    pub fn send_in_band(&mut self, dst: Tid, payload: Vec<u8>) {
         let lane = self.lanes.entry(dst.host()).or_default();
-        lane.along_bytes += cost(frame.len());
-        self.push(dst, Item::Along(frame));
+        lane.in_band_bytes += cost(payload.len());
+        self.push(dst, Item::InBand(payload));
     }
 
     fn push(&mut self, dst: Tid, item: Item<P>) {
@@ -314,7 +314,7 @@ impl<P> Flows<P> {
                         self.held.give_back(message.src, message.held);
                     }
                 }
-                Item::Along(_) => {}
+                Item::InBand(_) => {}
             }
         }
     }
@@ -333,7 +333,7 @@ impl<P> Flows<P> {
 
     /// Whether more frames wait along the flows to a host than a host can ask for that keeps to the rules.
     pub fn is_overrun(&self, host: Tid) -> bool {
-        self.lanes.get(&host).is_some_and(|lane| lane.along_bytes > ALONG_BYTES_MAX)
+        self.lanes.get(&host).is_some_and(|lane| lane.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
     /// Hosts for which something was sent, now or lately.
@@ -406,11 +406,11 @@ impl<P> Lane<P> {
             return Some(frame);
         }
         match flow.items.front()? {
-            Item::Along(_) => {
-                let Some(Item::Along(frame)) = flow.items.pop_front() else { return None };
-                flow.begun += cost(frame.len());
-                self.along_bytes -= cost(frame.len());
-                Some(DataFrame::Along { dst, frame })
+            Item::InBand(_) => {
+                let Some(Item::InBand(payload)) = flow.items.pop_front() else { return None };
+                flow.begun += cost(payload.len());
+                self.in_band_bytes -= cost(payload.len());
+                Some(DataFrame::InBand { dst, payload })
             }
             Item::Message(_) => Some(self.start(dst, Vec::new(), held)),
             Item::Shared(message) => {
@@ -486,7 +486,7 @@ impl<P> Lane<P> {
                     held.give_back(message.src, message.held);
                 }
             }
-            Item::Along(_) => {}
+            Item::InBand(_) => {}
         }
     }
 }

@@ -91,7 +91,7 @@ impl World {
                     assert_eq!((*place.block, place.at), (*body, range.start));
                     intake.placed(HOME, transfer, range.len())
                 }
-                DataFrame::Along { .. } => None,
+                DataFrame::InBand { .. } => None,
             };
             if let Some((header, number)) = whole {
                 self.hand_out(host, &header, number);

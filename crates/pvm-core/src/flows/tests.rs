@@ -29,7 +29,7 @@ fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
                     whole.push(*body);
                 }
             }
-            DataFrame::Along { frame, .. } => whole.push(u32::from(frame[0])),
+            DataFrame::InBand { payload, .. } => whole.push(u32::from(payload[0])),
         }
     }
     whole
@@ -77,13 +77,13 @@ fn a_long_message_lets_others_pass_after_each_chunk() {
 }
 
 #[test]
-fn along_frames_need_no_credit_but_keep_their_place() {
+fn in_band_frames_need_no_credit_but_keep_their_place() {
     let mut flows = Flows::new();
     let long = 2 * FLOW_WINDOW_BYTES as usize;
-    flows.along(task(1), vec![7]);
+    flows.send_in_band(task(1), vec![7]);
     flows.send(sender(1), task(1), META, long, 0, 1);
     flows.send(sender(1), task(1), META, 1, 0, 2);
-    flows.along(task(1), vec![8]);
+    flows.send_in_band(task(1), vec![8]);
     assert_eq!(carry(&mut flows), [7, 1]);
     flows.credit(task(1), cost(long));
     assert_eq!(carry(&mut flows), [2, 8]);
@@ -148,7 +148,7 @@ fn a_lost_host_leaves_nothing_behind() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(1), META, 1_000_000, 0, 1);
     flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, 10, 0, 2);
-    flows.along(task(2), vec![1]);
+    flows.send_in_band(task(2), vec![1]);
     flows.next(host());
     flows.host_gone(host());
     assert!(flows.next(host()).is_none() && !flows.is_idle());
@@ -237,8 +237,8 @@ fn frames_survive_their_journey() {
     write_header(&DataFrame::Chunk { transfer: 9, range: 10..30, body: Rc::new(()) }, &mut out);
     assert_eq!(reread(&out, 20), FrameHeader::Chunk { transfer: 9, bytes: 20 });
     out.clear();
-    write_header(&DataFrame::<()>::Along { dst: task(1), frame: vec![1; 5] }, &mut out);
-    assert_eq!(reread(&out, 5), FrameHeader::Along { dst: task(1), bytes: 5 });
+    write_header(&DataFrame::<()>::InBand { dst: task(1), payload: vec![1; 5] }, &mut out);
+    assert_eq!(reread(&out, 5), FrameHeader::InBand { dst: task(1), bytes: 5 });
     out.clear();
     write_credit(&Credit { host: host(), dst: task(1), bytes: 1 << 40 }, &mut out);
     assert_eq!(reread(&out, 0), FrameHeader::Credit { dst: task(1), bytes: 1 << 40 });
@@ -259,8 +259,8 @@ fn rubbish_is_no_frame() {
 #[test]
 fn a_frame_that_is_too_long_is_a_violation() {
     let lead = |length: usize, kind: u8| [&(length as u32 + 1).to_le_bytes()[..], &[kind], &[0; 80]].concat();
-    let start = frames::HEAD_BYTES_MAX + CHUNK_BYTES_MAX - 5;
-    for (kind, length) in [(1, start), (2, 4 + CHUNK_BYTES_MAX), (3, 4 + frames::ALONG_BYTES_MAX)] {
+    let start = frames::HEADER_BYTES_MAX + CHUNK_BYTES_MAX - 5;
+    for (kind, length) in [(1, start), (2, 4 + CHUNK_BYTES_MAX), (3, 4 + frames::IN_BAND_PAYLOAD_BYTES_MAX)] {
         if kind != 1 {
             assert!(read_header(&lead(length, kind)).is_ok(), "{kind}");
         }
@@ -297,10 +297,10 @@ fn a_host_that_takes_no_news_is_found_out() {
     let mut flows = Flows::<u32>::new();
     let mut count = 0;
     while !flows.is_overrun(host()) {
-        flows.along(Tid(task(1).0 + count % 1000), vec![0; 1 << 20]);
+        flows.send_in_band(Tid(task(1).0 + count % 1000), vec![0; 1 << 20]);
         count += 1;
     }
-    assert!(u64::from(count) * cost(1 << 20) > ALONG_BYTES_MAX && count < 300);
+    assert!(u64::from(count) * cost(1 << 20) > IN_BAND_QUEUED_BYTES_MAX && count < 300);
     while flows.next(host()).is_some() {}
     assert!(!flows.is_overrun(host()));
 }

@@ -151,7 +151,7 @@ impl World {
             }
             5 => {
                 let (dst, frame) = (name(from)?, from.bytes_of_some_length()?.to_vec());
-                let piece = DataFrame::Along { dst, frame: frame.clone() };
+                let piece = DataFrame::InBand { dst, payload: frame.clone() };
                 self.say(&piece, 0);
                 self.pending.extend(frame);
             }

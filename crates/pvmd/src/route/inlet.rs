@@ -254,8 +254,8 @@ impl Route {
                 cable.outlet.acknowledged(position)?;
                 Ok(Next::Again)
             }
-            FrameHeader::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
-            FrameHeader::Along { bytes, .. } => {
+            FrameHeader::InBand { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
+            FrameHeader::InBand { bytes, .. } => {
                 let frame = inlet.filled()[head_bytes..head_bytes + bytes].to_vec();
                 inlet.consume(head_bytes + bytes);
                 self.frame(host, &frame)?;

@@ -220,7 +220,7 @@ impl Route {
     /// A frame of the daemon's own for a task of another host, behind what the task was sent before.
     pub fn along(&mut self, to: Tid, frame: &Frame) {
         let host = to.host();
-        self.departures.flows.along(to, encode(frame));
+        self.departures.flows.send_in_band(to, encode(frame));
         if self.departures.flows.is_overrun(host) {
             let why = "it does not take what it has asked for".to_owned();
             self.departures.flows.host_gone(host);

@@ -259,7 +259,7 @@ impl Outlet {
             let Some(piece) = flows.next(host) else { break };
             write_header(&piece, &mut bytes);
             let (body, range) = match piece {
-                DataFrame::Along { frame, .. } => {
+                DataFrame::InBand { payload: frame, .. } => {
                     bytes.extend_from_slice(&frame);
                     continue;
                 }
@@ -430,7 +430,7 @@ mod tests {
             while let Some((head, head_bytes)) = read_header(&self.bytes).unwrap_or_else(|_| panic!("rubbish")) {
                 let behind = match &head {
                     FrameHeader::Start { first, .. } => *first,
-                    FrameHeader::Chunk { bytes, .. } | FrameHeader::Along { bytes, .. } => *bytes,
+                    FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => *bytes,
                     FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
                 };
                 if self.bytes.len() < head_bytes + behind {
@@ -446,7 +446,7 @@ mod tests {
             match head {
                 FrameHeader::Start { header, .. } => self.bodies.push((header.bytes, std::mem::take(&mut body))),
                 FrameHeader::Chunk { .. } => self.bodies.last_mut().unwrap().1.append(&mut body),
-                FrameHeader::Along { .. } => {
+                FrameHeader::InBand { .. } => {
                     assert!(body == pattern(9, NEWS_BYTES));
                     self.news += 1;
                 }
@@ -472,7 +472,7 @@ mod tests {
             for (number, bytes) in sizes.into_iter().enumerate() {
                 flows.send(SRC, dst, [0; 5], bytes, bytes, Body::Bytes(pattern(number, bytes)));
                 if number == 5 {
-                    flows.along(dst, pattern(9, NEWS_BYTES));
+                    flows.send_in_band(dst, pattern(9, NEWS_BYTES));
                 }
             }
             let mut credit = 0;
