@@ -1,7 +1,7 @@
 //! Bytes from nowhere, for what this crate reads (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
 use crate::flows::frames::{FrameHeader, read_header};
-use crate::flows::{DataFrame, Intake};
+use crate::flows::{DataFrame, InboundFlows};
 use crate::format::Format;
 use crate::hostfile::{self, Hostfile};
 use crate::proto::{ToDaemon, ToTask};
@@ -26,8 +26,8 @@ pub const TARGETS: &[Target] = &[
         decoder: &[
             file("crates/pvm-core/src/flows/frames.rs"),
             part(
-                "crates/pvm-core/src/flows/intake.rs",
-                &["receivers", "expect", "begin", "place", "placed", "host_gone"],
+                "crates/pvm-core/src/flows/inbound.rs",
+                &["receivers", "admit", "begin", "chunk_place", "chunk_placed", "host_gone"],
             ),
         ],
     },
@@ -95,7 +95,7 @@ fn control_frames(bytes: &[u8]) {
 /// What comes on a data link, however it is cut, ends in whole messages or in a `ProtocolViolation`.
 fn data_link(bytes: &[u8]) {
     let host = Tid::host_number(2);
-    let (mut intake, mut rest) = (Intake::<Vec<u8>>::new(), bytes);
+    let (mut inbound, mut rest) = (InboundFlows::<Vec<u8>>::new(), bytes);
     while let Ok(Some((head, used))) = read_header(rest) {
         assert!(used <= flows::frames::HEADER_BYTES_MAX && used <= rest.len());
         rest = &rest[used..];
@@ -106,30 +106,30 @@ fn data_link(bytes: &[u8]) {
         };
         let Some((body, after)) = rest.split_at_checked(follow) else { break };
         rest = after;
-        if !takes(&mut intake, host, head, body) {
+        if !takes(&mut inbound, host, head, body) {
             break;
         }
     }
     // It is cut off, and nothing of it is left.
-    intake.host_gone(host);
-    assert_eq!((intake.arriving(), intake.poll_credit()), (0, None));
+    inbound.host_gone(host);
+    assert_eq!((inbound.arriving(), inbound.poll_credit()), (0, None));
 }
 
 /// As a receiving daemon does with it; `false` when the other side breaks the rules.
-fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: FrameHeader, body: &[u8]) -> bool {
+fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body: &[u8]) -> bool {
     match head {
         FrameHeader::Start { transfer, header, first } => {
             rewritten(&DataFrame::Start { transfer, header: header.clone(), first, body: Rc::new(()) }, first);
             let is_whole = first == header.bytes;
-            intake.expect(host, &header).is_ok()
-                && (is_whole || intake.begin(host, transfer, header, body.to_vec(), first).is_ok())
+            inbound.admit(host, &header).is_ok()
+                && (is_whole || inbound.begin(host, transfer, header, body.to_vec(), first).is_ok())
         }
         FrameHeader::Chunk { transfer, bytes } => {
-            let Ok(at) = intake.place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
+            let Ok(at) = inbound.chunk_place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
             rewritten(&DataFrame::Chunk { transfer, range: at..at + bytes, body: Rc::new(()) }, bytes);
-            let arriving = intake.arriving();
-            let whole = intake.placed(host, transfer, bytes);
-            assert!(whole.is_none_or(|(header, _)| header.bytes == at + bytes && intake.arriving() < arriving));
+            let arriving = inbound.arriving();
+            let whole = inbound.chunk_placed(host, transfer, bytes);
+            assert!(whole.is_none_or(|(header, _)| header.bytes == at + bytes && inbound.arriving() < arriving));
             true
         }
         FrameHeader::InBand { dst, bytes } => {

@@ -293,7 +293,7 @@ impl World {
     fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<Parcel>) {
         let intake = &mut self.nodes[node].intake;
         if let DataFrame::Start { header, .. } = piece {
-            intake.expect(host, header).expect("flows keep to their windows");
+            intake.admit(host, header).expect("flows keep to their windows");
         }
         let whole = match piece {
             DataFrame::Start { header, first, body, .. } if *first == header.bytes => {
@@ -304,9 +304,9 @@ impl World {
                 None
             }
             DataFrame::Chunk { transfer, range, .. } => {
-                let place = intake.place(host, *transfer, range.len()).expect("flows keep to their rules");
+                let place = intake.chunk_place(host, *transfer, range.len()).expect("flows keep to their rules");
                 assert_eq!(place.at, range.start);
-                intake.placed(host, *transfer, range.len())
+                intake.chunk_placed(host, *transfer, range.len())
             }
             DataFrame::InBand { payload: frame, .. } => {
                 self.frame_arrived(node, host, frame);
@@ -331,7 +331,7 @@ impl World {
             one.daemon_ring.push_back(parcel.clone());
             one.daemon_mark += 1;
             let mark = one.daemon_mark;
-            self.nodes[node].intake.handed(dst, from, header.bytes, mark);
+            self.nodes[node].intake.delivered(dst, from, header.bytes, mark);
             self.plan_take(task);
         }
     }

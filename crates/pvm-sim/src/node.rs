@@ -6,7 +6,7 @@ use crate::program::{Parcel, TaskId};
 use crate::queue::Nanos;
 use crate::scenario::Place;
 use crate::world::Event;
-use pvm_core::flows::{Flows, Intake};
+use pvm_core::flows::{Flows, InboundFlows};
 use pvm_core::machine::{HostSettings, Machine, Rank, Settings};
 use pvm_core::proto::ToTask;
 use pvm_core::tid::Tid;
@@ -46,7 +46,7 @@ pub struct Node {
     /// What goes to other hosts.
     pub flows: Flows<Parcel>,
     /// What comes from there.
-    pub intake: Intake<std::rc::Rc<Parcel>>,
+    pub intake: InboundFlows<std::rc::Rc<Parcel>>,
     /// Whether it runs.
     pub life: Life,
     /// What happened while it was stopped.
@@ -94,7 +94,7 @@ impl Node {
             key,
             machine: Machine::new(settings),
             flows: Flows::new(),
-            intake: Intake::new(),
+            intake: InboundFlows::new(),
             life: Life::Running,
             deferred: VecDeque::new(),
             known: BTreeMap::new(),

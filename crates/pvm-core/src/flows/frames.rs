@@ -1,7 +1,7 @@
 //! The frames of a data link: a length (`u32`, of what follows), a kind (`u8`), the rest. All numbers
 //! are little endian. The bytes of a body stand at the end of their frame, so that they can go
 //! straight from and to where bodies lie.
-use super::intake::{MessageHeader, ProtocolViolation};
+use super::inbound::{MessageHeader, ProtocolViolation};
 use super::{CHUNK_BYTES_MAX, Credit, DataFrame};
 use crate::tid::{SLOT_MASK, Tid};
 

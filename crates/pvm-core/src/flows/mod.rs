@@ -4,7 +4,7 @@
 //! there as handles; the bodies stay where they lie (in the senders' heaps). [`Flows::next`] gives
 //! the next frame that the link to a host should carry: flows take turns, a long message goes in
 //! chunks, and a flow that has used up its window waits for credit. At the receiving daemon
-//! [`Intake`] puts the chunks together and returns credit once the receiving *task* has taken the
+//! [`InboundFlows`] puts the chunks together and returns credit once the receiving *task* has taken the
 //! message. So no flow waits for another one, and each daemon holds a bounded amount.
 //!
 //! [`frames`] is the form of all that on the link. What has been put on the link and what has come of it is
@@ -12,14 +12,14 @@
 
 pub mod frames;
 mod held;
-mod intake;
+mod inbound;
 #[cfg(test)]
 mod random_tests;
 mod record;
 #[cfg(test)]
 mod tests;
 
-pub use intake::{Chunk, Credit, Intake, MessageHeader, ProtocolViolation};
+pub use inbound::{Chunk, Credit, InboundFlows, MessageHeader, ProtocolViolation};
 pub use record::{Outgoing, Receipts};
 
 use crate::tid::{GROUP_BIT, Tid};

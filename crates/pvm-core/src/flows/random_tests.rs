@@ -1,4 +1,4 @@
-//! Flows and intake together against what messages between tasks must be like: in order for each
+//! Flows and inbound together against what messages between tasks must be like: in order for each
 //! pair, none lost or doubled, bounds kept, and nobody held up by those who take nothing.
 use super::*;
 use crate::prng::Prng;
@@ -20,7 +20,7 @@ struct Receiver {
 struct World {
     prng: Prng,
     flows: Flows<u32>,
-    intakes: HashMap<Tid, Intake<u32>>,
+    inbound_flows: HashMap<Tid, InboundFlows<u32>>,
     receivers: HashMap<Tid, Receiver>,
     sent: HashMap<(Tid, Tid), Vec<u32>>,
     bytes: HashMap<u32, usize>,
@@ -34,7 +34,7 @@ impl World {
         World {
             prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             flows: Flows::new(),
-            intakes: (0..HOSTS).map(|host| (Tid((host + 2) << 18), Intake::new())).collect(),
+            inbound_flows: (0..HOSTS).map(|host| (Tid((host + 2) << 18), InboundFlows::new())).collect(),
             receivers: tids.map(|tid| (tid, Receiver::default())).collect(),
             sent: HashMap::new(),
             bytes: HashMap::new(),
@@ -76,20 +76,20 @@ impl World {
         for _ in 0..frames {
             let Some(frame) = self.flows.next(host) else { break };
             some = true;
-            let intake = self.intakes.get_mut(&host).unwrap();
+            let inbound = self.inbound_flows.get_mut(&host).unwrap();
             if let DataFrame::Start { header, .. } = &frame {
-                intake.expect(HOME, header).unwrap();
+                inbound.admit(HOME, header).unwrap();
             }
             let whole = match frame {
                 DataFrame::Start { header, first, body, .. } if first == header.bytes => Some((header, *body)),
                 DataFrame::Start { transfer, header, first, body } => {
-                    intake.begin(HOME, transfer, header, *body, first).unwrap();
+                    inbound.begin(HOME, transfer, header, *body, first).unwrap();
                     None
                 }
                 DataFrame::Chunk { transfer, range, body } => {
-                    let place = intake.place(HOME, transfer, range.len()).unwrap();
+                    let place = inbound.chunk_place(HOME, transfer, range.len()).unwrap();
                     assert_eq!((*place.block, place.at), (*body, range.start));
-                    intake.placed(HOME, transfer, range.len())
+                    inbound.chunk_placed(HOME, transfer, range.len())
                 }
                 DataFrame::InBand { .. } => None,
             };
@@ -110,7 +110,7 @@ impl World {
             assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");
             receiver.given.push((header.src, number));
             let mark = receiver.given.len() as u64;
-            self.intakes.get_mut(&host).unwrap().handed(dst, HOME, header.bytes, mark);
+            self.inbound_flows.get_mut(&host).unwrap().delivered(dst, HOME, header.bytes, mark);
         }
     }
 
@@ -122,11 +122,11 @@ impl World {
             receiver.waiting_bytes -= cost(self.bytes[number]);
         }
         receiver.taken = end;
-        let intake = self.intakes.get_mut(&dst.host()).unwrap();
-        if intake.mark_of_interest(dst).is_some_and(|mark| mark <= end as u64) {
-            intake.came_to(dst, end as u64);
+        let inbound = self.inbound_flows.get_mut(&dst.host()).unwrap();
+        if inbound.wakeup_mark(dst).is_some_and(|mark| mark <= end as u64) {
+            inbound.consumed_to(dst, end as u64);
         }
-        while let Some(credit) = intake.poll_credit() {
+        while let Some(credit) = inbound.poll_credit() {
             assert_eq!(credit.host, HOME);
             self.flows.credit(credit.dst, credit.bytes);
         }
@@ -136,7 +136,7 @@ impl World {
     fn settle(&mut self, except: Option<Tid>) {
         loop {
             let mut moved = false;
-            let hosts: Vec<Tid> = self.intakes.keys().copied().collect();
+            let hosts: Vec<Tid> = self.inbound_flows.keys().copied().collect();
             for host in hosts {
                 moved |= self.carry(host, 1000);
             }
@@ -181,10 +181,10 @@ fn live(seed: u64) {
     world.check(Some(LAZY));
     world.settle(None);
     world.check(None);
-    assert!(world.intakes.values().all(|intake| intake.arriving() == 0) && world.flows.held_bytes() == 0);
+    assert!(world.inbound_flows.values().all(|inbound| inbound.arriving() == 0) && world.flows.held_bytes() == 0);
     let tids: Vec<Tid> = world.receivers.keys().copied().collect();
     for tid in tids {
-        world.intakes.get_mut(&tid.host()).unwrap().task_gone(tid);
+        world.inbound_flows.get_mut(&tid.host()).unwrap().task_gone(tid);
         world.take(tid, 0);
     }
     assert!(world.flows.is_idle());

@@ -166,51 +166,51 @@ fn the_last_frame_releases_the_body() {
 
 #[test]
 fn credit_comes_back_when_the_task_has_taken() {
-    let mut intake = Intake::<()>::new();
+    let mut inbound = InboundFlows::<()>::new();
     let bytes = FLOW_QUANTUM_BYTES as usize;
-    intake.handed(task(1), sender(0), bytes, 10);
-    assert_eq!(intake.poll_credit(), None);
-    assert_eq!(intake.mark_of_interest(task(1)), Some(10));
-    assert_eq!((intake.came_to(task(1), 9), intake.came_to(task(1), 10)), (0, 1));
+    inbound.delivered(task(1), sender(0), bytes, 10);
+    assert_eq!(inbound.poll_credit(), None);
+    assert_eq!(inbound.wakeup_mark(task(1)), Some(10));
+    assert_eq!((inbound.consumed_to(task(1), 9), inbound.consumed_to(task(1), 10)), (0, 1));
     let credit = Credit { host: sender(0), dst: task(1), bytes: cost(bytes) };
-    assert_eq!((intake.poll_credit(), intake.poll_credit()), (Some(credit), None));
+    assert_eq!((inbound.poll_credit(), inbound.poll_credit()), (Some(credit), None));
 }
 
 #[test]
 fn the_end_of_a_task_returns_all_of_its_credit() {
-    let mut intake = Intake::<()>::new();
-    intake.handed(task(1), sender(0), 10, 1);
-    intake.handed(task(1), sender(0), 10, 2);
-    intake.came_to(task(1), 1);
-    assert_eq!((intake.mark_of_interest(task(1)), intake.poll_credit()), (None, None));
-    intake.task_gone(task(1));
-    assert_eq!(intake.poll_credit().map(|credit| credit.bytes), Some(2 * cost(10)));
-    intake.dropped(task(1), sender(0), 5);
-    assert_eq!(intake.poll_credit().map(|credit| credit.bytes), Some(cost(5)));
+    let mut inbound = InboundFlows::<()>::new();
+    inbound.delivered(task(1), sender(0), 10, 1);
+    inbound.delivered(task(1), sender(0), 10, 2);
+    inbound.consumed_to(task(1), 1);
+    assert_eq!((inbound.wakeup_mark(task(1)), inbound.poll_credit()), (None, None));
+    inbound.task_gone(task(1));
+    assert_eq!(inbound.poll_credit().map(|credit| credit.bytes), Some(2 * cost(10)));
+    inbound.dropped(task(1), sender(0), 5);
+    assert_eq!(inbound.poll_credit().map(|credit| credit.bytes), Some(cost(5)));
 }
 
 #[test]
 fn what_a_task_has_not_taken_is_heard_of_also_when_its_host_is_gone() {
-    let mut intake = Intake::<()>::new();
-    intake.handed(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 10);
-    intake.handed(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 20);
-    intake.host_gone(sender(0));
-    assert_eq!((intake.came_to(task(1), 10), intake.mark_of_interest(task(1))), (1, Some(20)));
-    assert_eq!((intake.came_to(task(1), 20), intake.mark_of_interest(task(1))), (1, None));
-    assert_eq!(intake.poll_credit(), None);
+    let mut inbound = InboundFlows::<()>::new();
+    inbound.delivered(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 10);
+    inbound.delivered(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 20);
+    inbound.host_gone(sender(0));
+    assert_eq!((inbound.consumed_to(task(1), 10), inbound.wakeup_mark(task(1))), (1, Some(20)));
+    assert_eq!((inbound.consumed_to(task(1), 20), inbound.wakeup_mark(task(1))), (1, None));
+    assert_eq!(inbound.poll_credit(), None);
 }
 
 #[test]
 fn chunks_that_do_not_fit_are_violations() {
-    let mut intake = Intake::new();
+    let mut inbound = InboundFlows::new();
     let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };
-    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'a', 100), Err(ProtocolViolation));
-    intake.begin(sender(0), 1, header.clone(), 'a', 60).unwrap();
-    assert_eq!(intake.begin(sender(0), 1, header.clone(), 'b', 60), Err(ProtocolViolation));
-    assert!(intake.place(sender(0), 1, 41).is_err() && intake.place(sender(0), 2, 1).is_err());
-    assert_eq!(intake.place(sender(0), 1, 40).map(|chunk| (*chunk.block, chunk.at)).ok(), Some(('a', 60)));
-    assert_eq!(intake.placed(sender(0), 1, 40), Some((header, 'a')));
-    assert_eq!(intake.arriving(), 0);
+    assert_eq!(inbound.begin(sender(0), 1, header.clone(), 'a', 100), Err(ProtocolViolation));
+    inbound.begin(sender(0), 1, header.clone(), 'a', 60).unwrap();
+    assert_eq!(inbound.begin(sender(0), 1, header.clone(), 'b', 60), Err(ProtocolViolation));
+    assert!(inbound.chunk_place(sender(0), 1, 41).is_err() && inbound.chunk_place(sender(0), 2, 1).is_err());
+    assert_eq!(inbound.chunk_place(sender(0), 1, 40).map(|chunk| (*chunk.block, chunk.at)).ok(), Some(('a', 60)));
+    assert_eq!(inbound.chunk_placed(sender(0), 1, 40), Some((header, 'a')));
+    assert_eq!(inbound.arriving(), 0);
 }
 
 /// The head as it is read back, and the bytes that follow it.
@@ -277,19 +277,19 @@ fn a_frame_that_is_too_long_is_a_violation() {
 fn a_host_that_sends_more_than_a_window_is_found_out() {
     let from = Tid::host_number(2);
     let header = |bytes| MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
-    let mut intake = Intake::<u32>::new();
+    let mut inbound = InboundFlows::<u32>::new();
     // One message of any length, and then none before it has been taken.
-    assert_eq!(intake.expect(from, &header(1 << 40)), Ok(()));
-    assert_eq!(intake.expect(from, &header(1)), Err(ProtocolViolation));
-    intake.host_gone(from);
-    let count = std::iter::from_fn(|| intake.expect(from, &header(1000)).ok()).count() as u64;
+    assert_eq!(inbound.admit(from, &header(1 << 40)), Ok(()));
+    assert_eq!(inbound.admit(from, &header(1)), Err(ProtocolViolation));
+    inbound.host_gone(from);
+    let count = std::iter::from_fn(|| inbound.admit(from, &header(1000)).ok()).count() as u64;
     assert!(count * cost(1000) <= FLOW_WINDOW_BYTES && (count + 1) * cost(1000) > FLOW_WINDOW_BYTES);
     // What is taken makes room again.
-    (0..count).for_each(|_| intake.dropped(task(1), from, 1000));
-    assert_eq!(intake.expect(from, &header(1000)), Ok(()));
+    (0..count).for_each(|_| inbound.dropped(task(1), from, 1000));
+    assert_eq!(inbound.admit(from, &header(1000)), Ok(()));
     // One that is named again and again counts each time.
     let again = MessageHeader { others: vec![task(2); 1 << 20], ..header(100) };
-    assert_eq!(intake.expect(from, &again), Err(ProtocolViolation));
+    assert_eq!(inbound.admit(from, &again), Err(ProtocolViolation));
 }
 
 #[test]

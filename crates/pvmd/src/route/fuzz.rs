@@ -33,7 +33,7 @@ pub const DECODER: &[Source] = &[
             "from",
         ],
     ),
-    file("crates/pvm-core/src/flows/intake.rs"),
+    file("crates/pvm-core/src/flows/inbound.rs"),
 ];
 
 const OWN: Tid = Tid(0x40000);

@@ -269,7 +269,7 @@ impl Route {
                 inlet.long = false;
                 let body = inlet.filled()[head_bytes..head_bytes + header.bytes].to_vec();
                 inlet.consume(head_bytes + header.bytes);
-                self.intake.expect(host, &header)?;
+                self.intake.admit(host, &header)?;
                 self.deliver(host, &header, &Cargo::Short(body), around);
                 Ok(Next::Again)
             }
@@ -283,7 +283,7 @@ impl Route {
                     },
                 };
                 inlet.consume(head_bytes);
-                self.intake.expect(host, &header)?;
+                self.intake.admit(host, &header)?;
                 let whole = first == header.bytes;
                 let then = if whole { Then::Deliver(header) } else { Then::Begin { transfer, header } };
                 inlet.long = true;
@@ -291,7 +291,7 @@ impl Route {
                 Ok(Next::Again)
             }
             FrameHeader::Chunk { transfer, bytes } => {
-                let chunk = self.intake.place(host, transfer, bytes)?;
+                let chunk = self.intake.chunk_place(host, transfer, bytes)?;
                 let then = Then::Add { transfer, bytes };
                 let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
                 inlet.consume(head_bytes);
@@ -309,7 +309,7 @@ impl Route {
             Then::Deliver(header) => self.deliver_long(host, &header, block, around),
             Then::Begin { transfer, header } => self.intake.begin(host, transfer, header, block, at)?,
             Then::Add { transfer, bytes } => {
-                if let Some((header, block)) = self.intake.placed(host, transfer, bytes) {
+                if let Some((header, block)) = self.intake.chunk_placed(host, transfer, bytes) {
                     self.deliver_long(host, &header, block, around);
                 }
             }

@@ -17,7 +17,7 @@ mod taking;
 mod tests;
 
 use cable::Cable;
-use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
+use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -84,7 +84,7 @@ pub struct Route {
     own: Tid,
     endpoint: Endpoint,
     departures: Departures,
-    intake: Intake<Option<Block>>,
+    intake: InboundFlows<Option<Block>>,
     /// What each task was given, in order: the block that its body lies in.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// Tasks that ring when they have read so far.
@@ -135,7 +135,7 @@ impl Route {
             own,
             endpoint,
             departures: Departures { own, flows: Flows::new(), lists: HashMap::new() },
-            intake: Intake::new(),
+            intake: InboundFlows::new(),
             lent: HashMap::new(),
             noticed: HashMap::new(),
             undelivered: VecDeque::new(),
@@ -439,7 +439,7 @@ impl Route {
                     Cargo::Long(block) => Some(block.clone()),
                 };
                 self.lent.entry(dst).or_default().push_back(block);
-                self.intake.handed(dst, from, bytes, self.endpoint.written(dst.0));
+                self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));
                 // A task that is to tell of something anyway is left alone until then.
                 if !self.noticed.contains_key(&dst) {
                     self.hear(dst);
@@ -463,14 +463,14 @@ impl Route {
     /// Looks how far a task has read, and says of what it is to tell.
     fn hear(&mut self, task: Tid) {
         loop {
-            let count = self.intake.came_to(task, self.endpoint.read_by(task.0));
+            let count = self.intake.consumed_to(task, self.endpoint.read_by(task.0));
             if let Some(lent) = self.lent.get_mut(&task) {
                 lent.drain(..count.min(lent.len()));
                 if lent.is_empty() {
                     self.lent.remove(&task);
                 }
             }
-            let mark = self.intake.mark_of_interest(task);
+            let mark = self.intake.wakeup_mark(task);
             match mark {
                 Some(mark) => self.noticed.insert(task, mark),
                 None => self.noticed.remove(&task),

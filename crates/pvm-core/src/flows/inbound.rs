@@ -48,14 +48,14 @@ pub struct Chunk<'a, B> {
     pub at: usize,
 }
 
-struct Arriving<B> {
+struct Reassembly<B> {
     header: MessageHeader,
     block: B,
     at: usize,
 }
 
 /// A message that a task was given and has not taken yet.
-struct Handed {
+struct Delivered {
     /// Nobody when the host is gone.
     from: Tid,
     cost: u64,
@@ -65,40 +65,46 @@ struct Handed {
 
 /// What a task was given and has not taken, in order.
 #[derive(Default)]
-struct Waiting {
-    messages: VecDeque<Handed>,
+struct Unconsumed {
+    messages: VecDeque<Delivered>,
     cost: u64,
 }
 
 /// What arrives from other hosts. `B` is memory for a body.
-pub struct Intake<B> {
-    arriving: HashMap<(Tid, u32), Arriving<B>>,
-    handed: HashMap<Tid, Waiting>,
-    /// By task: what each host is owed for it.
-    owed: BTreeMap<(Tid, Tid), u64>,
+pub struct InboundFlows<B> {
+    arriving: HashMap<(Tid, u32), Reassembly<B>>,
+    delivered: HashMap<Tid, Unconsumed>,
+    /// By task: what each host is unsent_credit for it.
+    unsent_credit: BTreeMap<(Tid, Tid), u64>,
     /// What each host has begun to send to each task and has not been given credit for.
     begun: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
 }
 
-impl<B> Default for Intake<B> {
+impl<B> Default for InboundFlows<B> {
     fn default() -> Self {
-        let (arriving, handed) = (HashMap::new(), HashMap::new());
-        Intake { arriving, handed, owed: BTreeMap::new(), begun: BTreeMap::new(), credits: VecDeque::new() }
+        let (arriving, delivered) = (HashMap::new(), HashMap::new());
+        InboundFlows {
+            arriving,
+            delivered,
+            unsent_credit: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            credits: VecDeque::new(),
+        }
     }
 }
 
-impl<B> Intake<B> {
+impl<B> InboundFlows<B> {
     /// Nothing has come yet.
-    pub fn new() -> Intake<B> {
-        Intake::default()
+    pub fn new() -> InboundFlows<B> {
+        InboundFlows::default()
     }
 
     // ----- messages
 
     /// A host begins to send a message. Its flows may hold no more than their windows: one that does not
     /// keep to that could fill this host's memory.
-    pub fn expect(&mut self, from: Tid, header: &MessageHeader) -> Result<(), ProtocolViolation> {
+    pub fn admit(&mut self, from: Tid, header: &MessageHeader) -> Result<(), ProtocolViolation> {
         let cost = cost(header.bytes);
         for dst in header.receivers() {
             let begun = self.begun.entry((from, dst)).or_default();
@@ -122,12 +128,12 @@ impl<B> Intake<B> {
         if there >= header.bytes || self.arriving.contains_key(&(from, transfer)) {
             return Err(ProtocolViolation);
         }
-        self.arriving.insert((from, transfer), Arriving { header, block, at: there });
+        self.arriving.insert((from, transfer), Reassembly { header, block, at: there });
         Ok(())
     }
 
     /// A chunk of so many bytes comes: where it belongs.
-    pub fn place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, ProtocolViolation> {
+    pub fn chunk_place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, ProtocolViolation> {
         let arriving = self.arriving.get(&(from, transfer)).ok_or(ProtocolViolation)?;
         if bytes == 0 || bytes > arriving.header.bytes - arriving.at {
             return Err(ProtocolViolation);
@@ -136,25 +142,25 @@ impl<B> Intake<B> {
     }
 
     /// So many bytes of that chunk are in their place. Gives the message when it is whole.
-    pub fn placed(&mut self, from: Tid, transfer: u32, bytes: usize) -> Option<(MessageHeader, B)> {
+    pub fn chunk_placed(&mut self, from: Tid, transfer: u32, bytes: usize) -> Option<(MessageHeader, B)> {
         let arriving = self.arriving.get_mut(&(from, transfer))?;
         arriving.at += bytes;
         if arriving.at < arriving.header.bytes {
             return None;
         }
-        let Arriving { header, block, .. } = self.arriving.remove(&(from, transfer))?;
+        let Reassembly { header, block, .. } = self.arriving.remove(&(from, transfer))?;
         Some((header, block))
     }
 
     /// The host is no more: what has come of messages that are not whole is dropped.
     pub fn host_gone(&mut self, host: Tid) {
         self.arriving.retain(|(from, _), _| *from != host);
-        self.owed.retain(|(_, to), _| *to != host);
+        self.unsent_credit.retain(|(_, to), _| *to != host);
         self.begun.retain(|(from, _), _| *from != host);
         self.credits.retain(|credit| credit.host != host);
         // What tasks have not taken of it is still to be heard of: its memory is free then.
-        let handed = self.handed.values_mut().flat_map(|waiting| waiting.messages.iter_mut());
-        handed.filter(|handed| handed.from == host).for_each(|handed| handed.from = Tid::NONE);
+        let delivered = self.delivered.values_mut().flat_map(|waiting| waiting.messages.iter_mut());
+        delivered.filter(|delivered| delivered.from == host).for_each(|delivered| delivered.from = Tid::NONE);
     }
 
     /// Messages of which chunks are still to come.
@@ -166,31 +172,31 @@ impl<B> Intake<B> {
 
     /// The task was given a message from that host; it has taken it when it has come to `mark`.
     /// Marks grow from call to call.
-    pub fn handed(&mut self, dst: Tid, from: Tid, bytes: usize, mark: u64) {
-        let waiting = self.handed.entry(dst).or_default();
+    pub fn delivered(&mut self, dst: Tid, from: Tid, bytes: usize, mark: u64) {
+        let waiting = self.delivered.entry(dst).or_default();
         waiting.cost += cost(bytes);
-        waiting.messages.push_back(Handed { from, cost: cost(bytes), mark });
+        waiting.messages.push_back(Delivered { from, cost: cost(bytes), mark });
     }
 
     /// The message was for nobody.
     pub fn dropped(&mut self, dst: Tid, from: Tid, bytes: usize) {
-        self.owe(from, dst, cost(bytes));
-        self.settle(from, dst);
+        self.add_credit(from, dst, cost(bytes));
+        self.issue_credit(from, dst);
     }
 
     /// The task has come so far. Says how many messages it has taken since the last time.
-    pub fn came_to(&mut self, dst: Tid, mark: u64) -> usize {
+    pub fn consumed_to(&mut self, dst: Tid, mark: u64) -> usize {
         let mut count = 0;
-        while let Some(waiting) = self.handed.get_mut(&dst) {
-            if waiting.messages.front().is_none_or(|handed| handed.mark > mark) {
+        while let Some(waiting) = self.delivered.get_mut(&dst) {
+            if waiting.messages.front().is_none_or(|delivered| delivered.mark > mark) {
                 break;
             }
-            let Some(Handed { from, cost, .. }) = waiting.messages.pop_front() else { break };
+            let Some(Delivered { from, cost, .. }) = waiting.messages.pop_front() else { break };
             waiting.cost -= cost;
             if waiting.messages.is_empty() {
-                self.handed.remove(&dst);
+                self.delivered.remove(&dst);
             }
-            self.owe(from, dst, cost);
+            self.add_credit(from, dst, cost);
             count += 1;
         }
         count
@@ -198,45 +204,45 @@ impl<B> Intake<B> {
 
     /// The mark of which the daemon should hear at once when the task comes there; `None` while
     /// what the task has not taken is too little to hold anybody up.
-    pub fn mark_of_interest(&self, dst: Tid) -> Option<u64> {
-        let waiting = self.handed.get(&dst).filter(|waiting| waiting.cost >= FLOW_QUANTUM_BYTES / 2)?;
+    pub fn wakeup_mark(&self, dst: Tid) -> Option<u64> {
+        let waiting = self.delivered.get(&dst).filter(|waiting| waiting.cost >= FLOW_QUANTUM_BYTES / 2)?;
         let mut total = 0;
-        waiting.messages.iter().find_map(|handed| {
-            total += handed.cost;
-            (total >= FLOW_QUANTUM_BYTES / 2).then_some(handed.mark)
+        waiting.messages.iter().find_map(|delivered| {
+            total += delivered.cost;
+            (total >= FLOW_QUANTUM_BYTES / 2).then_some(delivered.mark)
         })
     }
 
     /// Tasks that have messages which they have not taken.
     pub fn holders(&self) -> impl Iterator<Item = Tid> + '_ {
-        self.handed.keys().copied()
+        self.delivered.keys().copied()
     }
 
     /// The task is no more: all that it was given counts as taken.
     pub fn task_gone(&mut self, dst: Tid) {
-        let handed = self.handed.remove(&dst).unwrap_or_default();
-        for Handed { from, cost, .. } in handed.messages {
-            self.owe(from, dst, cost);
+        let delivered = self.delivered.remove(&dst).unwrap_or_default();
+        for Delivered { from, cost, .. } in delivered.messages {
+            self.add_credit(from, dst, cost);
         }
-        let owed = self.owed.range((dst, Tid(0))..=(dst, Tid(u32::MAX)));
-        let hosts: Vec<Tid> = owed.map(|((_, host), _)| *host).collect();
-        hosts.into_iter().for_each(|host| self.settle(host, dst));
+        let unsent_credit = self.unsent_credit.range((dst, Tid(0))..=(dst, Tid(u32::MAX)));
+        let hosts: Vec<Tid> = unsent_credit.map(|((_, host), _)| *host).collect();
+        hosts.into_iter().for_each(|host| self.issue_credit(host, dst));
     }
 
-    fn owe(&mut self, from: Tid, dst: Tid, cost: u64) {
+    fn add_credit(&mut self, from: Tid, dst: Tid, cost: u64) {
         if from == Tid::NONE {
             return;
         }
-        let owed = self.owed.entry((dst, from)).or_default();
-        *owed += cost;
+        let unsent_credit = self.unsent_credit.entry((dst, from)).or_default();
+        *unsent_credit += cost;
         // Half of what may be kept back: the rest is for what the task has taken unheard.
-        if *owed >= FLOW_QUANTUM_BYTES / 2 {
-            self.settle(from, dst);
+        if *unsent_credit >= FLOW_QUANTUM_BYTES / 2 {
+            self.issue_credit(from, dst);
         }
     }
 
-    fn settle(&mut self, host: Tid, dst: Tid) {
-        if let Some(bytes) = self.owed.remove(&(dst, host)) {
+    fn issue_credit(&mut self, host: Tid, dst: Tid) {
+        if let Some(bytes) = self.unsent_credit.remove(&(dst, host)) {
             if let Some(begun) = self.begun.get_mut(&(host, dst)) {
                 *begun = begun.saturating_sub(bytes);
                 if *begun == 0 {
