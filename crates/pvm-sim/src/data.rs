@@ -4,7 +4,7 @@ use crate::node::Life;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::Place;
 use crate::world::{Event, World};
-use pvm_core::flows::{Outgoing, Receipts};
+use pvm_core::flows::{AckTracker, RetransmitQueue};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{DataCall, SECRET_BYTES};
 
@@ -18,9 +18,9 @@ const RETRY: Nanos = 100 * MILLISECOND;
 /// One end of a data link.
 pub struct DataEnd {
     /// What has been sent and not been acknowledged.
-    sent: Outgoing<Item>,
+    sent: RetransmitQueue<Item>,
     /// What has come.
-    receipts: Receipts,
+    receipts: AckTracker,
     /// The connection that it uses; 0 for none. It may have ended unnoticed.
     connection: u64,
     /// The other end has said how far it has come.
@@ -31,7 +31,7 @@ pub struct DataEnd {
 
 impl DataEnd {
     fn new() -> DataEnd {
-        let (sent, receipts) = (Outgoing::default(), Receipts::new(TOLD_EVERY));
+        let (sent, receipts) = (RetransmitQueue::default(), AckTracker::new(TOLD_EVERY));
         DataEnd { sent, receipts, connection: 1, greeted: true, vain_bytes: 0 }
     }
 }
@@ -87,7 +87,7 @@ impl World {
     /// Whether more may be put behind what was sent.
     pub fn takes_data(&self, link: LinkId, end: usize) -> bool {
         let sent = &self.links[link].data.ends[end].sent;
-        sent.is_through() && sent.kept() < KEPT_MAX
+        sent.is_all_sent() && sent.unacknowledged() < KEPT_MAX
     }
 
     /// Sends what the connection takes.
@@ -112,9 +112,9 @@ impl World {
     /// An item of the link, which is counted, has come.
     pub fn data_came(&mut self, link: LinkId, end: usize) {
         let one = &mut self.links[link].data.ends[end];
-        one.receipts.took(1);
+        one.receipts.count_received(1);
         if one.receipts.is_due() {
-            let position = one.receipts.tell();
+            let position = one.receipts.take_position();
             self.send_data(link, end, Item::Acknowledged(position));
         }
     }
@@ -126,7 +126,7 @@ impl World {
         if first {
             one.greeted = true;
         } else {
-            one.receipts.took_acknowledgement(1);
+            one.receipts.count_acknowledgement(1);
         }
         if result.is_err() {
             let [one, other] = self.links[link].ends.map(|node| self.nodes[node].tid);
@@ -283,7 +283,7 @@ impl World {
         self.trace.line(self.now, tid, || format!("has a new data link to {host}"));
         let one = &mut self.links[link].data.ends[end];
         (one.connection, one.greeted, one.vain_bytes) = (connection, false, 0);
-        let position = one.receipts.tell();
+        let position = one.receipts.take_position();
         if self.links[link].data.stands {
             self.push_item(link, 1 - end, Kind::Data, Item::Greeting(position));
             self.plan_channel(link, end, Kind::Data);

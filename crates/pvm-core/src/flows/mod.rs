@@ -8,19 +8,19 @@
 //! message. So no flow waits for another one, and each daemon holds a bounded amount.
 //!
 //! [`frames`] is the form of all that on the link. What has been put on the link and what has come of it is
-//! counted ([`Outgoing`], [`Receipts`]), so that its connection can break and be made again.
+//! counted ([`RetransmitQueue`], [`AckTracker`]), so that its connection can break and be made again.
 
 pub mod frames;
 mod held;
 mod inbound;
 #[cfg(test)]
 mod random_tests;
-mod record;
+mod retransmit;
 #[cfg(test)]
 mod tests;
 
 pub use inbound::{Chunk, Credit, InboundFlows, MessageHeader, ProtocolViolation};
-pub use record::{Outgoing, Receipts};
+pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};
 use held::Held;

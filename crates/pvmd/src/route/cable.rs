@@ -34,7 +34,7 @@ impl Cable {
     /// There is another one.
     pub fn plug(&mut self, pipe: Pipe) {
         let mut greeting = Greeting { unsent: Vec::new(), came: Vec::new() };
-        write_acknowledged(self.inlet.receipts.tell(), &mut greeting.unsent);
+        write_acknowledged(self.inlet.receipts.take_position(), &mut greeting.unsent);
         (self.pipe, self.greeting) = (Some(pipe), Some(greeting));
         (self.inlet.readable, self.inlet.ended, self.outlet.writable) = (true, false, true);
     }

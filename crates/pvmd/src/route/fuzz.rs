@@ -14,7 +14,7 @@ pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/inlet.rs"),
     file("crates/pvmd/src/route/cable.rs"),
     part("crates/pvmd/src/route/outlet.rs", &["acknowledged", "resume"]),
-    part("crates/pvm-core/src/flows/record.rs", &["acknowledge", "resume"]),
+    part("crates/pvm-core/src/flows/retransmit.rs", &["acknowledge", "resume"]),
     part(
         "crates/pvmd/src/route/mod.rs",
         &[

@@ -1,7 +1,7 @@
 //! What comes in on a data link.
 use super::{Around, Cargo, Failure, Route, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
-use pvm_core::flows::{MessageHeader, ProtocolViolation, Receipts};
+use pvm_core::flows::{AckTracker, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
 use pvm_net::{LinkError, Pipe};
@@ -47,7 +47,7 @@ pub(super) struct Inlet {
     end: usize,
     incoming: Option<Incoming>,
     /// How much has been read.
-    pub receipts: Receipts,
+    pub receipts: AckTracker,
     /// The socket may have more.
     pub readable: bool,
     /// The peer has closed; what it sent before is still to be read.
@@ -65,7 +65,7 @@ impl Default for Inlet {
             start: 0,
             end: 0,
             incoming: None,
-            receipts: Receipts::new(ACKNOWLEDGED_EVERY),
+            receipts: AckTracker::new(ACKNOWLEDGED_EVERY),
             readable: true,
             ended: false,
             stalled: false,
@@ -118,7 +118,7 @@ impl Inlet {
     /// Reads once; gives how many bytes came, and notes whether the socket may have more.
     fn read(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
         let count = self.read_some(pipe, least)?;
-        self.receipts.took(count as u64);
+        self.receipts.count_received(count as u64);
         Ok(count)
     }
 
@@ -250,7 +250,7 @@ impl Route {
             }
             FrameHeader::Acknowledged { position } => {
                 inlet.consume(head_bytes);
-                inlet.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
+                inlet.receipts.count_acknowledgement(ACKNOWLEDGED_BYTES as u64);
                 cable.outlet.acknowledged(position)?;
                 Ok(Next::Again)
             }

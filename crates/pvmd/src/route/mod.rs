@@ -315,7 +315,7 @@ impl Route {
 
     /// A while has passed: other hosts hear of all that has come from them, so that they need not keep it.
     pub fn acknowledge(&mut self) {
-        self.cables.values_mut().for_each(|cable| cable.inlet.receipts.hurry());
+        self.cables.values_mut().for_each(|cable| cable.inlet.receipts.make_due());
     }
 
     /// Gives memory back if nothing has been carried since the last time; says whether that is so.

@@ -1,14 +1,14 @@
 //! What two daemons remember of the data link between them, so that it can break and be made again.
 //!
 //! Both count what goes over the link from the first day on, in whatever unit they agree upon; a new connection
-//! does not begin a new count. The sender keeps what the other daemon has not acknowledged ([`Outgoing`]). When a
-//! new connection stands each side says how far it has come ([`Receipts`]), and the other goes on from just there:
+//! does not begin a new count. The sender keeps what the other daemon has not acknowledged ([`RetransmitQueue`]). When a
+//! new connection stands each side says how far it has come ([`AckTracker`]), and the other goes on from just there:
 //! nothing is lost, doubled, or turned round.
 use super::ProtocolViolation;
 use std::collections::VecDeque;
 
 /// What was put on a link, kept until the other side has acknowledged it. An item can be of several units.
-pub struct Outgoing<T> {
+pub struct RetransmitQueue<T> {
     /// With their lengths.
     items: VecDeque<(T, u64)>,
     /// Where the first of them begins.
@@ -25,14 +25,14 @@ pub struct Outgoing<T> {
     start: u64,
 }
 
-impl<T> Default for Outgoing<T> {
+impl<T> Default for RetransmitQueue<T> {
     fn default() -> Self {
         let items = VecDeque::new();
-        Outgoing { items, first: 0, end: 0, acknowledged: 0, sent: 0, at: 0, index: 0, start: 0 }
+        RetransmitQueue { items, first: 0, end: 0, acknowledged: 0, sent: 0, at: 0, index: 0, start: 0 }
     }
 }
 
-impl<T> Outgoing<T> {
+impl<T> RetransmitQueue<T> {
     /// Puts an item behind all others.
     pub fn push(&mut self, item: T, length: u64) {
         self.items.push_back((item, length));
@@ -47,8 +47,8 @@ impl<T> Outgoing<T> {
 
     /// The last item, if some of it has never been sent: it becomes longer by as much as `change` says. Nothing
     /// that has been sent may change.
-    pub fn lengthen_last(&mut self, change: impl FnOnce(&mut T) -> u64) {
-        assert!(self.is_new() && !self.is_through(), "what was sent stays as it is");
+    pub fn extend_last(&mut self, change: impl FnOnce(&mut T) -> u64) {
+        assert!(self.has_only_new() && !self.is_all_sent(), "what was sent stays as it is");
         let Some((item, length)) = self.items.back_mut() else { return };
         let more = change(item);
         (*length, self.end) = (*length + more, self.end + more);
@@ -68,17 +68,17 @@ impl<T> Outgoing<T> {
     }
 
     /// Whether everything has been sent.
-    pub fn is_through(&self) -> bool {
+    pub fn is_all_sent(&self) -> bool {
         self.at == self.end
     }
 
     /// Whether what comes next was never sent before.
-    pub fn is_new(&self) -> bool {
+    pub fn has_only_new(&self) -> bool {
         self.at == self.sent
     }
 
     /// How much is kept.
-    pub fn kept(&self) -> u64 {
+    pub fn unacknowledged(&self) -> u64 {
         self.end - self.acknowledged
     }
 
@@ -119,50 +119,50 @@ impl<T> Outgoing<T> {
 
 /// How far a link's other end has been read, and how much of that it has been told.
 #[derive(Debug)]
-pub struct Receipts {
+pub struct AckTracker {
     came: u64,
     told: u64,
     /// Of what came since then, so much was acknowledgements: those alone are none worth.
     words: u64,
     /// It is to be told when so much has come.
     every: u64,
-    hurry: bool,
+    make_due: bool,
 }
 
-impl Receipts {
+impl AckTracker {
     /// Nothing has come yet. The other side is told each time that so much has come.
-    pub fn new(every: u64) -> Receipts {
-        Receipts { came: 0, told: 0, words: 0, every, hurry: false }
+    pub fn new(every: u64) -> AckTracker {
+        AckTracker { came: 0, told: 0, words: 0, every, make_due: false }
     }
 
     /// So much has come.
-    pub fn took(&mut self, count: u64) {
+    pub fn count_received(&mut self, count: u64) {
         self.came += count;
     }
 
     /// So much of what has come was an acknowledgement.
-    pub fn took_acknowledgement(&mut self, count: u64) {
+    pub fn count_acknowledgement(&mut self, count: u64) {
         self.words += count;
     }
 
     /// Whether there is anything to acknowledge.
-    pub fn has_news(&self) -> bool {
+    pub fn has_unacknowledged(&self) -> bool {
         self.came - self.told > self.words
     }
 
     /// Whether the other side is to be told though there is nothing else to be sent.
     pub fn is_due(&self) -> bool {
-        self.came - self.told >= self.every || self.hurry
+        self.came - self.told >= self.every || self.make_due
     }
 
     /// A while has passed: what there is to acknowledge is due.
-    pub fn hurry(&mut self) {
-        self.hurry = self.has_news();
+    pub fn make_due(&mut self) {
+        self.make_due = self.has_unacknowledged();
     }
 
     /// What to tell the other side, which is told now.
-    pub fn tell(&mut self) -> u64 {
-        (self.told, self.words, self.hurry) = (self.came, 0, false);
+    pub fn take_position(&mut self) -> u64 {
+        (self.told, self.words, self.make_due) = (self.came, 0, false);
         self.came
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     fn whatever_breaks_when_each_unit_arrives_once_and_in_order() {
         for seed in 1..=300 {
             let mut prng = Prng(seed);
-            let (mut out, mut back) = (Outgoing::default(), Receipts::new(7));
+            let (mut out, mut back) = (RetransmitQueue::default(), AckTracker::new(7));
             let (mut made, mut came, mut wire, mut kept) = (0_u64, 0_u64, VecDeque::<u64>::new(), 0);
             while came < 500 {
                 match prng.below(12) {
@@ -185,7 +185,7 @@ mod tests {
                         out.push((made..made + length).collect::<Vec<u64>>(), length);
                         (made, kept) = (made + length, kept + 1);
                     }
-                    2 if made < 500 && out.is_new() && out.current().is_some() => out.lengthen_last(|item| {
+                    2 if made < 500 && out.has_only_new() && out.current().is_some() => out.extend_last(|item| {
                         item.extend([made, made + 1]);
                         made += 2;
                         2
@@ -193,12 +193,12 @@ mod tests {
                     // The connection breaks: what is on its way is lost.
                     3 => {
                         wire.clear();
-                        assert_eq!(out.resume(back.tell(), |_| kept -= 1), Ok(()));
+                        assert_eq!(out.resume(back.take_position(), |_| kept -= 1), Ok(()));
                     }
                     4 => {
-                        let told = back.tell();
+                        let told = back.take_position();
                         assert_eq!(out.acknowledge(told, |_| kept -= 1), Ok(()));
-                        assert_eq!(out.kept(), made - told);
+                        assert_eq!(out.unacknowledged(), made - told);
                     }
                     5..8 => {
                         if let Some((item, done)) = out.current() {
@@ -212,19 +212,19 @@ mod tests {
                         if let Some(unit) = wire.pop_front() {
                             assert_eq!(unit, came, "seed {seed}");
                             came += 1;
-                            back.took(1);
+                            back.count_received(1);
                         }
                     }
                 }
             }
-            assert_eq!(out.resume(back.tell(), |_| kept -= 1), Ok(()));
+            assert_eq!(out.resume(back.take_position(), |_| kept -= 1), Ok(()));
             assert!(kept <= 1 + (made - came) as usize, "what is acknowledged is let go");
         }
     }
 
     #[test]
     fn who_acknowledges_what_was_not_sent_is_found_out() {
-        let mut out = Outgoing::default();
+        let mut out = RetransmitQueue::default();
         out.push((), 10);
         out.advance(4);
         assert_eq!(out.acknowledge(5, drop), Err(ProtocolViolation));
@@ -234,23 +234,23 @@ mod tests {
         assert_eq!(out.resume(3, drop), Ok(()));
         assert_eq!(out.acknowledge(4, drop), Err(ProtocolViolation), "not sent by this connection yet");
         assert_eq!(out.acknowledge(1, drop), Ok(()), "an old one");
-        assert_eq!((out.kept(), out.current().map(|(_, at)| at)), (7, Some(3)));
+        assert_eq!((out.unacknowledged(), out.current().map(|(_, at)| at)), (7, Some(3)));
     }
 
     #[test]
     fn acknowledgements_alone_are_not_acknowledged() {
-        let mut back = Receipts::new(100);
-        back.took(13);
-        back.took_acknowledgement(13);
-        back.hurry();
-        assert!(!back.has_news() && !back.is_due());
-        back.took(1);
-        assert!(back.has_news() && !back.is_due());
-        back.hurry();
+        let mut back = AckTracker::new(100);
+        back.count_received(13);
+        back.count_acknowledgement(13);
+        back.make_due();
+        assert!(!back.has_unacknowledged() && !back.is_due());
+        back.count_received(1);
+        assert!(back.has_unacknowledged() && !back.is_due());
+        back.make_due();
         assert!(back.is_due());
-        assert_eq!(back.tell(), 14);
+        assert_eq!(back.take_position(), 14);
         assert!(!back.is_due());
-        back.took(100);
+        back.count_received(100);
         assert!(back.is_due());
     }
 }
