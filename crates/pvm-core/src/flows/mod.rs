@@ -10,8 +10,8 @@
 //! [`frames`] is the form of all that on the link. What has been put on the link and what has come of it is
 //! counted ([`RetransmitQueue`], [`AckTracker`]), so that its connection can break and be made again.
 
+mod budget;
 pub mod frames;
-mod held;
 mod inbound;
 #[cfg(test)]
 mod random_tests;
@@ -23,7 +23,7 @@ pub use inbound::{Chunk, Credit, InboundFlows, MessageHeader, ProtocolViolation}
 pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};
-use held::Held;
+use budget::SenderBudgets;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -158,8 +158,8 @@ struct Flow<P> {
     transfer: Option<Transfer>,
     /// Another flow carries the first message.
     carried: bool,
-    /// It stands among those that take turns.
-    in_turn: bool,
+    /// It stands among those that take run_queue.
+    is_scheduled: bool,
     /// Bytes ever queued, and ever begun.
     queued: u64,
     begun: u64,
@@ -168,7 +168,7 @@ struct Flow<P> {
 impl<P> Default for Flow<P> {
     fn default() -> Self {
         let items = VecDeque::new();
-        Flow { items, in_flight: 0, transfer: None, carried: false, in_turn: false, queued: 0, begun: 0 }
+        Flow { items, in_flight: 0, transfer: None, carried: false, is_scheduled: false, queued: 0, begun: 0 }
     }
 }
 
@@ -204,40 +204,40 @@ impl<P> Flow<P> {
 }
 
 /// The flows to the tasks of one host.
-struct Lane<P> {
+struct HostFlows<P> {
     flows: HashMap<Tid, Flow<P>>,
     /// Flows whose next frame may be able to go, in turn.
-    turns: VecDeque<Tid>,
+    run_queue: VecDeque<Tid>,
     last_transfer: u32,
     /// The cost of the in-band frames that wait.
     in_band_bytes: u64,
 }
 
-impl<P> Default for Lane<P> {
+impl<P> Default for HostFlows<P> {
     fn default() -> Self {
-        Lane { flows: HashMap::new(), turns: VecDeque::new(), last_transfer: 0, in_band_bytes: 0 }
+        HostFlows { flows: HashMap::new(), run_queue: VecDeque::new(), last_transfer: 0, in_band_bytes: 0 }
     }
 }
 
-impl<P> Lane<P> {
-    fn rouse(&mut self, dst: Tid) {
+impl<P> HostFlows<P> {
+    fn schedule(&mut self, dst: Tid) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
-        if !flow.in_turn && flow.can_go() {
-            flow.in_turn = true;
-            self.turns.push_back(dst);
+        if !flow.is_scheduled && flow.can_go() {
+            flow.is_scheduled = true;
+            self.run_queue.push_back(dst);
         }
     }
 }
 
 /// What waits at one daemon for tasks of other hosts. `P` is a handle of a body.
 pub struct Flows<P> {
-    lanes: HashMap<Tid, Lane<P>>,
-    held: Held,
+    hosts: HashMap<Tid, HostFlows<P>>,
+    budgets: SenderBudgets,
 }
 
 impl<P> Default for Flows<P> {
     fn default() -> Self {
-        Flows { lanes: HashMap::new(), held: Held::default() }
+        Flows { hosts: HashMap::new(), budgets: SenderBudgets::default() }
     }
 }
 
@@ -251,7 +251,7 @@ impl<P> Flows<P> {
 
     /// A message of a local task. `held`: the bytes of its body that are in the daemon's own memory.
     pub fn send(&mut self, src: Tid, dst: Tid, meta: Meta, bytes: usize, held: usize, body: P) {
-        let held = self.held.take(src, held);
+        let held = self.budgets.charge(src, held);
         let message = QueuedMessage { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
         self.push(dst, Item::Message(message));
     }
@@ -263,7 +263,7 @@ impl<P> Flows<P> {
         dsts.sort_unstable();
         let body = Rc::new(body);
         for group in dsts.chunk_by(|one, other| one.host() == other.host()) {
-            let held = self.held.take(src, held);
+            let held = self.budgets.charge(src, held);
             let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
             let message = Rc::new(QueuedMessage { src, meta, bytes, held, body, members });
             for dst in group {
@@ -275,43 +275,43 @@ impl<P> Flows<P> {
 
     /// A frame of the daemon's own for a task: it stays behind what is queued for that task already.
     pub fn send_in_band(&mut self, dst: Tid, payload: Vec<u8>) {
-        let lane = self.lanes.entry(dst.host()).or_default();
-        lane.in_band_bytes += cost(payload.len());
+        let host_flows = self.hosts.entry(dst.host()).or_default();
+        host_flows.in_band_bytes += cost(payload.len());
         self.push(dst, Item::InBand(payload));
     }
 
     fn push(&mut self, dst: Tid, item: Item<P>) {
-        let lane = self.lanes.entry(dst.host()).or_default();
-        lane.flows.entry(dst).or_default().push(item);
-        lane.rouse(dst);
+        let host_flows = self.hosts.entry(dst.host()).or_default();
+        host_flows.flows.entry(dst).or_default().push(item);
+        host_flows.schedule(dst);
     }
 
     fn flow(&self, dst: Tid) -> Option<&Flow<P>> {
-        self.lanes.get(&dst.host())?.flows.get(&dst)
+        self.hosts.get(&dst.host())?.flows.get(&dst)
     }
 
     /// The receiver's daemon returns credit.
     pub fn credit(&mut self, dst: Tid, bytes: u64) {
-        let Some(lane) = self.lanes.get_mut(&dst.host()) else { return };
-        let Some(flow) = lane.flows.get_mut(&dst) else { return };
+        let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
+        let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
         flow.in_flight = flow.in_flight.saturating_sub(bytes);
-        if flow.is_idle() && !flow.in_turn {
-            lane.flows.remove(&dst);
+        if flow.is_idle() && !flow.is_scheduled {
+            host_flows.flows.remove(&dst);
         } else {
-            lane.rouse(dst);
+            host_flows.schedule(dst);
         }
     }
 
     /// The host is no more: nothing goes there.
     pub fn host_gone(&mut self, host: Tid) {
-        let Some(lane) = self.lanes.remove(&host) else { return };
-        for item in lane.flows.into_values().flat_map(|flow| flow.items) {
+        let Some(host_flows) = self.hosts.remove(&host) else { return };
+        for item in host_flows.flows.into_values().flat_map(|flow| flow.items) {
             match item {
-                Item::Message(message) => self.held.give_back(message.src, message.held),
+                Item::Message(message) => self.budgets.release(message.src, message.held),
                 // The last one that holds a multicast gives back what it counts.
                 Item::Shared(message) => {
                     if let Some(message) = Rc::into_inner(message) {
-                        self.held.give_back(message.src, message.held);
+                        self.budgets.release(message.src, message.held);
                     }
                 }
                 Item::InBand(_) => {}
@@ -323,37 +323,37 @@ impl<P> Flows<P> {
 
     /// Whether more may be taken from that local sender.
     pub fn may_take(&self, src: Tid) -> bool {
-        self.held.may_take(src)
+        self.budgets.may_take(src)
     }
 
     /// Senders from which more may be taken again.
     pub fn take_freed(&mut self) -> Vec<Tid> {
-        self.held.take_freed()
+        self.budgets.take_freed()
     }
 
     /// Whether more frames wait along the flows to a host than a host can ask for that keeps to the rules.
     pub fn is_overrun(&self, host: Tid) -> bool {
-        self.lanes.get(&host).is_some_and(|lane| lane.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
+        self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
     /// Hosts for which something was sent, now or lately.
     pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
-        self.lanes.keys().copied()
+        self.hosts.keys().copied()
     }
 
     /// Whether anything waits for that host, now or for credit.
     pub fn has_items(&self, host: Tid) -> bool {
-        self.lanes.get(&host).is_some_and(|lane| lane.flows.values().any(|flow| !flow.items.is_empty()))
+        self.hosts.get(&host).is_some_and(|host_flows| host_flows.flows.values().any(|flow| !flow.items.is_empty()))
     }
 
     /// Bytes that are held, over all senders.
     pub fn held_bytes(&self) -> u64 {
-        self.held.total()
+        self.budgets.total()
     }
 
     /// Whether nothing is remembered of anybody.
     pub fn is_idle(&self) -> bool {
-        self.held.total() == 0 && self.lanes.values().all(|lane| lane.flows.is_empty())
+        self.budgets.total() == 0 && self.hosts.values().all(|host_flows| host_flows.flows.is_empty())
     }
 
     // ----- what goes out
@@ -361,29 +361,29 @@ impl<P> Flows<P> {
     /// The next frame for the link to that host, if any can go now. Take one only when the link has
     /// room: what is not taken costs nobody's memory but its sender's.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
-        let lane = self.lanes.get_mut(&host)?;
+        let host_flows = self.hosts.get_mut(&host)?;
         // Each flow has one turn at most: one that waits for others of a multicast keeps its place.
-        for _ in 0..lane.turns.len() {
-            let dst = lane.turns.pop_front()?;
-            let Some(flow) = lane.flows.get_mut(&dst) else { continue };
-            flow.in_turn = false;
+        for _ in 0..host_flows.run_queue.len() {
+            let dst = host_flows.run_queue.pop_front()?;
+            let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
+            flow.is_scheduled = false;
             if !flow.can_go() {
                 // Another one has carried its last message, and the credit for that has come.
                 if flow.is_idle() {
-                    lane.flows.remove(&dst);
+                    host_flows.flows.remove(&dst);
                 }
                 continue;
             }
-            let frame = match lane.advance(dst, &mut self.held) {
+            let frame = match host_flows.advance(dst, &mut self.budgets) {
                 Some(frame) => frame,
                 None => {
-                    lane.rouse(dst);
+                    host_flows.schedule(dst);
                     continue;
                 }
             };
-            lane.rouse(dst);
-            if lane.flows.get(&dst).is_some_and(Flow::is_idle) {
-                lane.flows.remove(&dst);
+            host_flows.schedule(dst);
+            if host_flows.flows.get(&dst).is_some_and(Flow::is_idle) {
+                host_flows.flows.remove(&dst);
             }
             return Some(frame);
         }
@@ -391,9 +391,9 @@ impl<P> Flows<P> {
     }
 }
 
-impl<P> Lane<P> {
+impl<P> HostFlows<P> {
     /// The next frame of a flow that can go; `None` when it waits for others after all.
-    fn advance(&mut self, dst: Tid, held: &mut Held) -> Option<DataFrame<P>> {
+    fn advance(&mut self, dst: Tid, budgets: &mut SenderBudgets) -> Option<DataFrame<P>> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
             let message = flow.items.front().and_then(Item::message).expect("it is being carried");
@@ -401,7 +401,7 @@ impl<P> Lane<P> {
             transfer.at = range.end;
             let frame = DataFrame::Chunk { transfer: transfer.number, range, body: message.body.clone() };
             if transfer.at == message.bytes {
-                self.finish(dst, held);
+                self.finish(dst, budgets);
             }
             return Some(frame);
         }
@@ -412,11 +412,11 @@ impl<P> Lane<P> {
                 self.in_band_bytes -= cost(payload.len());
                 Some(DataFrame::InBand { dst, payload })
             }
-            Item::Message(_) => Some(self.start(dst, Vec::new(), held)),
+            Item::Message(_) => Some(self.start(dst, Vec::new(), budgets)),
             Item::Shared(message) => {
                 let message = message.clone();
                 let others = self.companions(dst, &message)?;
-                Some(self.start(dst, others, held))
+                Some(self.start(dst, others, budgets))
             }
         }
     }
@@ -443,7 +443,7 @@ impl<P> Lane<P> {
     }
 
     /// The first message of `dst`, which is that of `others` too, begins.
-    fn start(&mut self, dst: Tid, others: Vec<Tid>, held: &mut Held) -> DataFrame<P> {
+    fn start(&mut self, dst: Tid, others: Vec<Tid>, budgets: &mut SenderBudgets) -> DataFrame<P> {
         self.last_transfer = self.last_transfer.wrapping_add(1);
         let number = self.last_transfer;
         for other in &others {
@@ -460,13 +460,13 @@ impl<P> Lane<P> {
         flow.begin(cost(header.bytes));
         flow.transfer = Some(Transfer { number, at: first, others });
         if first == header.bytes {
-            self.finish(dst, held);
+            self.finish(dst, budgets);
         }
         DataFrame::Start { transfer: number, header, first, body }
     }
 
     /// The message that `dst` carries has gone out.
-    fn finish(&mut self, dst: Tid, held: &mut Held) {
+    fn finish(&mut self, dst: Tid, budgets: &mut SenderBudgets) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
         let Some(transfer) = flow.transfer.take() else { return };
         for other in transfer.others {
@@ -475,15 +475,15 @@ impl<P> Lane<P> {
             if let Some(Item::Shared(message)) = flow.items.pop_front() {
                 message.members.borrow_mut().retain(|(member, _)| *member != other);
             }
-            self.rouse(other);
+            self.schedule(other);
         }
         let Some(item) = self.flows.get_mut(&dst).and_then(|flow| flow.items.pop_front()) else { return };
         match item {
-            Item::Message(message) => held.give_back(message.src, message.held),
+            Item::Message(message) => budgets.release(message.src, message.held),
             Item::Shared(message) => {
                 message.members.borrow_mut().retain(|(member, _)| *member != dst);
                 if message.members.borrow().is_empty() {
-                    held.give_back(message.src, message.held);
+                    budgets.release(message.src, message.held);
                 }
             }
             Item::InBand(_) => {}

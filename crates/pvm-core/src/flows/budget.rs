@@ -12,15 +12,15 @@ struct Sender {
 
 /// Bytes by sender.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct SenderBudgets {
     senders: HashMap<Tid, Sender>,
     freed: Vec<Tid>,
     total: u64,
 }
 
-impl Held {
+impl SenderBudgets {
     /// A message is taken; gives what it counts.
-    pub fn take(&mut self, src: Tid, bytes: usize) -> u64 {
+    pub fn charge(&mut self, src: Tid, bytes: usize) -> u64 {
         let bytes = bytes as u64 + MESSAGE_BYTES;
         let sender = self.senders.entry(src).or_default();
         sender.bytes += bytes;
@@ -30,7 +30,7 @@ impl Held {
     }
 
     /// A message has gone.
-    pub fn give_back(&mut self, src: Tid, bytes: u64) {
+    pub fn release(&mut self, src: Tid, bytes: u64) {
         self.total -= bytes;
         let Some(sender) = self.senders.get_mut(&src) else { return };
         sender.bytes -= bytes;
