@@ -35,7 +35,7 @@ pub type Key = [u8; KEY_BYTES];
 
 /// What everybody knows of a host.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct HostEntry {
     /// Its tid.
     pub tid: Tid,
     /// Its name, as it was typed.
@@ -100,9 +100,9 @@ pub enum Frame {
     Beat,
     /// Master to a new host: all hosts, itself among them, and which of them have not joined yet.
     /// Answered by `TableAck`.
-    Welcome { wire: u32, version: u64, hosts: Vec<Entry>, joining: Vec<Tid>, shared: Shared, options: HostOptions },
+    Welcome { wire: u32, version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid>, shared: Shared, options: HostOptions },
     /// Master to all: hosts that come, hosts that have gone. Answered by `TableAck`.
-    Table { version: u64, added: Vec<Entry>, removed: Vec<Tid> },
+    Table { version: u64, added: Vec<HostEntry>, removed: Vec<Tid> },
     /// To the master.
     TableAck { version: u64 },
     /// Master to all: everybody knows these hosts; now they can be used.
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_frame_survives_its_journey() {
-        let entry = Entry {
+        let entry = HostEntry {
             tid: Tid::host_number(2),
             name: "beta".into(),
             aliases: vec!["beta.example".into()],

@@ -5,7 +5,7 @@ use pvm_core::machine::{Taken, Waiting};
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{
-    DirectCall, Entry, Frame, GroupChange, GroupState, HostOptions, KEY_BYTES, SECRET_BYTES, Servers, Shared,
+    DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, SECRET_BYTES, Servers, Shared,
     StartNews, StartOrder,
 };
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub fn one(life: &mut Life) -> Frame {
     }
 }
 
-fn entry(life: &mut Life) -> Entry {
+fn entry(life: &mut Life) -> HostEntry {
     let tid = match life.dice.u32(..3) {
         0 => life.some_peer(),
         1 => Tid::host_number(life.dice.u32(..)),
@@ -50,7 +50,7 @@ fn entry(life: &mut Life) -> Entry {
     let name = ["alfa", "localhost", "", "nowhere", "a b\nc"][life.dice.usize(..5)].to_owned();
     let addresses = vec!["10.77.0.1:1".parse().expect("an address"), "255.255.255.255:9".parse().expect("one")];
     let (speed, dsig) = (life.dice.i32(..), life.dice.i32(..));
-    Entry {
+    HostEntry {
         tid,
         name,
         aliases: vec!["bravo".into()],

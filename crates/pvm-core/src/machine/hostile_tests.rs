@@ -3,7 +3,7 @@ use super::fleet_tests::{Fleet, MASTER};
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::proto::{Role, Spawn, TraceSettings};
-use crate::wire::{Entry, GroupChange, Servers, Shared, StartNews, StartOrder};
+use crate::wire::{GroupChange, HostEntry, Servers, Shared, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
 
@@ -13,9 +13,9 @@ fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {
     fleet.work(to);
 }
 
-fn entry(tid: Tid) -> Entry {
+fn entry(tid: Tid) -> HostEntry {
     let (name, arch) = ("evil".to_owned(), "LINUX64".to_owned());
-    Entry { tid, name, aliases: Vec::new(), arch, speed: 1, dsig: 7, addresses: Vec::new(), key: [6; KEY_BYTES] }
+    HostEntry { tid, name, aliases: Vec::new(), arch, speed: 1, dsig: 7, addresses: Vec::new(), key: [6; KEY_BYTES] }
 }
 
 fn hosts_of(fleet: &mut Fleet, asker: Tid) -> usize {

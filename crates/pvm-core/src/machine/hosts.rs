@@ -3,7 +3,7 @@ use super::{Action, Machine, Rank, Settings};
 use crate::codes::Code;
 use crate::proto::{Host, Reply};
 use crate::tid::{HOST_MASK, HOST_SHIFT, Tid};
-use crate::wire::Entry;
+use crate::wire::HostEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,7 +29,7 @@ pub struct HostSettings {
 
 /// A host of the machine.
 pub(super) struct Member {
-    pub entry: Entry,
+    pub entry: HostEntry,
     /// Whether everybody knows it, so that it can be used.
     pub joined: bool,
     /// Of those that were added here: what its name had led to.
@@ -62,7 +62,7 @@ impl Hosts {
         };
         let HostSettings { name, arch, speed, dsig } = settings.host.clone();
         let (aliases, addresses, key) = (settings.aliases.clone(), settings.addresses.clone(), settings.key);
-        let entry = Entry { tid: own, name, aliases, arch, speed, dsig, addresses, key };
+        let entry = HostEntry { tid: own, name, aliases, arch, speed, dsig, addresses, key };
         let (names, aliases) = (Names::new(), Names::new());
         let mut hosts = Hosts { own, master, table: BTreeMap::new(), names, aliases, version: 0, last: FIRST };
         hosts.add(entry, true);
@@ -128,7 +128,7 @@ impl Hosts {
 
     // ----- changes
 
-    pub fn add(&mut self, entry: Entry, joined: bool) {
+    pub fn add(&mut self, entry: HostEntry, joined: bool) {
         self.remove(entry.tid);
         self.names.entry(entry.name.as_bytes().to_vec()).or_default().insert(entry.tid);
         for alias in &entry.aliases {
@@ -148,7 +148,7 @@ impl Hosts {
         self.table.get_mut(&tid).map(Box::as_mut)
     }
     /// The table of the master, in the place of what was known before.
-    pub fn replace(&mut self, entries: Vec<Entry>, joining: &[Tid]) {
+    pub fn replace(&mut self, entries: Vec<HostEntry>, joining: &[Tid]) {
         (self.names, self.aliases) = (Names::new(), Names::new());
         self.table.clear();
         let joining: BTreeSet<Tid> = joining.iter().copied().collect();
@@ -170,7 +170,7 @@ impl Hosts {
         let same = |member: &&Member| member.resolved.iter().any(|address| addresses.contains(address));
         self.table.values().map(Box::as_ref).find(same).map(|member| member.entry.tid)
     }
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<HostEntry> {
         self.table.values().map(|member| member.entry.clone()).collect()
     }
 

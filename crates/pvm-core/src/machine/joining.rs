@@ -12,7 +12,7 @@ use crate::encoding::Writer;
 use crate::hostfile::{self, HostLine};
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
-use crate::wire::{self, Checked, Entry, Frame, HostOptions, Shared, StartFailure, Started};
+use crate::wire::{self, Checked, Frame, HostEntry, HostOptions, Shared, StartFailure, Started};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -54,7 +54,7 @@ struct Newcomer {
     resolved: Vec<IpAddr>,
     aliases: Vec<String>,
     /// Known as soon as its daemon runs.
-    entry: Option<Entry>,
+    entry: Option<HostEntry>,
 }
 
 /// An add under way.
@@ -108,7 +108,7 @@ impl Newcomer {
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
         let speed = line.options.speed.unwrap_or(SPEED_DEFAULT);
         let (tid, name) = (self.tid, line.name().to_owned());
-        self.entry = Some(Entry { tid, name, aliases, arch, speed, dsig, addresses, key });
+        self.entry = Some(HostEntry { tid, name, aliases, arch, speed, dsig, addresses, key });
         self.fate = Fate::Started;
         Some((tid, key))
     }
@@ -285,7 +285,7 @@ impl Machine {
     }
 
     /// A host of which not all know yet.
-    pub(super) fn comer(&self, tid: Tid) -> Option<&Entry> {
+    pub(super) fn comer(&self, tid: Tid) -> Option<&HostEntry> {
         let adding = self.joining.adding.as_ref().filter(|adding| adding.unaware.is_none())?;
         adding.hosts.get(*adding.by_tid.get(&tid)?)?.entry.as_ref()
     }
@@ -322,7 +322,7 @@ impl Machine {
             return;
         }
         let Some(mut adding) = self.joining.adding.take() else { return };
-        let added: Vec<Entry> = adding.linked().filter_map(|host| host.entry.clone()).collect();
+        let added: Vec<HostEntry> = adding.linked().filter_map(|host| host.entry.clone()).collect();
         let new: Vec<Tid> = added.iter().map(|entry| entry.tid).collect();
         if !new.is_empty() {
             self.spread(&added, &[]);
@@ -466,7 +466,7 @@ impl Machine {
     pub(super) fn welcomed(
         &mut self,
         version: u64,
-        hosts: Vec<Entry>,
+        hosts: Vec<HostEntry>,
         joining: &[Tid],
         shared: Shared,
         options: HostOptions,

@@ -4,7 +4,7 @@ use super::{Action, Machine};
 use crate::codes::SM_HOSTX;
 use crate::encoding::Writer;
 use crate::tid::Tid;
-use crate::wire::{Entry, Frame};
+use crate::wire::{Frame, HostEntry};
 
 /// Reasons that are kept of hosts that were lost, the latest ones, for those who ask.
 ///
@@ -16,7 +16,7 @@ pub(super) const LOST_HOSTS_MAX: usize = 64;
 
 impl Machine {
     /// The master tells all others of a change.
-    pub(super) fn spread(&mut self, added: &[Entry], removed: &[Tid]) {
+    pub(super) fn spread(&mut self, added: &[HostEntry], removed: &[Tid]) {
         self.hosts.version += 1;
         let version = self.hosts.version;
         for host in self.hosts.others() {
@@ -26,7 +26,7 @@ impl Machine {
     }
 
     /// The master has told of a change.
-    pub(super) fn table_changed(&mut self, version: u64, added: Vec<Entry>, removed: Vec<Tid>) {
+    pub(super) fn table_changed(&mut self, version: u64, added: Vec<HostEntry>, removed: Vec<Tid>) {
         self.hosts.version = version;
         for entry in added {
             self.actions.push_back(Action::KnowHost { host: entry.tid, key: entry.key });
