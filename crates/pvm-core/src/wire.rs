@@ -56,7 +56,7 @@ pub struct HostEntry {
 
 /// What a host gets to know when it is started by the master, beside the table.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
-pub struct Shared {
+pub struct MachineSettings {
     /// How long a host may be silent, in milliseconds.
     pub host_timeout_ms: u64,
     /// Whether the network is trusted: message data need no encryption.
@@ -100,7 +100,14 @@ pub enum Frame {
     Beat,
     /// Master to a new host: all hosts, itself among them, and which of them have not joined yet.
     /// Answered by `TableAck`.
-    Welcome { wire: u32, version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid>, shared: Shared, options: HostOptions },
+    Welcome {
+        wire: u32,
+        version: u64,
+        hosts: Vec<HostEntry>,
+        joining: Vec<Tid>,
+        shared: MachineSettings,
+        options: HostOptions,
+    },
     /// Master to all: hosts that come, hosts that have gone. Answered by `TableAck`.
     Table { version: u64, added: Vec<HostEntry>, removed: Vec<Tid> },
     /// To the master.

@@ -5,8 +5,8 @@ use pvm_core::machine::{Taken, Waiting};
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{
-    DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, SECRET_BYTES, Servers, Shared,
-    StartNews, StartOrder,
+    DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, MachineSettings, SECRET_BYTES,
+    Servers, StartNews, StartOrder,
 };
 use std::collections::BTreeMap;
 
@@ -74,7 +74,8 @@ fn of_the_master(life: &mut Life) -> Frame {
     match life.dice.u32(..9) {
         0 => {
             let servers = Servers { manager: Some(tid), tracer: Some(watcher), wish: None };
-            let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: u64::MAX };
+            let shared =
+                MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: u64::MAX };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
             Frame::Welcome {
                 wire: life.dice.u32(..3),

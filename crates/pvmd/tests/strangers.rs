@@ -7,7 +7,7 @@ use pvm_core::codes::native_dsig;
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{self, Frame, HostEntry, Shared, Started};
+use pvm_core::wire::{self, Frame, HostEntry, MachineSettings, Started};
 use pvm_net::{Event, Gate, Identity, KeyPair, Pair, PublicKey, Security};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -213,7 +213,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         addresses: vec![host.address],
         key: [number as u8; 32],
     };
-    let shared = Shared {
+    let shared = MachineSettings {
         host_timeout_ms: 60_000,
         trusted: false,
         servers: wire::Servers::default(),

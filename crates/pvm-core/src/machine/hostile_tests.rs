@@ -3,7 +3,7 @@ use super::fleet_tests::{Fleet, MASTER};
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::proto::{Role, Spawn, TraceSettings};
-use crate::wire::{GroupChange, HostEntry, Servers, Shared, StartNews, StartOrder};
+use crate::wire::{GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
 
@@ -45,7 +45,7 @@ fn message(src: Tid, dst: Tid) -> Message {
 /// What only the master may say, and what only the host of a task may say of it.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
-    let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
+    let shared = MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
     let name = ByteBuf::from(b"g".to_vec());
     vec![
         Frame::Welcome {

@@ -12,7 +12,7 @@ use crate::encoding::Writer;
 use crate::hostfile::{self, HostLine};
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
-use crate::wire::{self, Checked, Frame, HostEntry, HostOptions, Shared, StartFailure, Started};
+use crate::wire::{self, Checked, Frame, HostEntry, HostOptions, MachineSettings, StartFailure, Started};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -346,7 +346,7 @@ impl Machine {
     }
 
     fn welcome_host(&mut self, tid: Tid, new: &[Tid], options: HostOptions) {
-        let shared = Shared {
+        let shared = MachineSettings {
             host_timeout_ms: self.settings.host_timeout.as_millis() as u64,
             trusted: self.settings.trusted,
             servers: self.common_servers(),
@@ -468,7 +468,7 @@ impl Machine {
         version: u64,
         hosts: Vec<HostEntry>,
         joining: &[Tid],
-        shared: Shared,
+        shared: MachineSettings,
         options: HostOptions,
     ) {
         let (own, master) = (self.own_host(), self.hosts.master());

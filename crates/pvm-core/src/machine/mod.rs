@@ -95,7 +95,7 @@ use crate::hostfile::{HostLine, Hostfile};
 use crate::proto::{ByteBuf, Hello, Message, Reply, Request, RunSettings, ToDaemon, ToTask, Welcome};
 use crate::tid::{DAEMON_BIT, Tid};
 use crate::trace::Record;
-use crate::wire::{DataCall, DirectCall, Frame, HostOptions, KEY_BYTES, Key, Shared, StartNews, StartOrder};
+use crate::wire::{DataCall, DirectCall, Frame, HostOptions, KEY_BYTES, Key, MachineSettings, StartNews, StartOrder};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -206,7 +206,7 @@ pub enum Action {
     /// its way waits for the next one. No answer.
     DropData { host: Tid },
     /// This daemon has become a host of a machine.
-    Joined { shared: Shared, options: HostOptions },
+    Joined { shared: MachineSettings, options: HostOptions },
     /// Everybody is gone: end.
     Stop,
 }
