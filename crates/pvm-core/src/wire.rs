@@ -320,7 +320,7 @@ impl std::fmt::Debug for DataCall {
 
 /// What looking up a host's name has given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Checked {
+pub struct ResolvedHost {
     /// Canonical names and the like.
     pub aliases: Vec<String>,
     /// Its addresses, the best first.

@@ -3,7 +3,7 @@
 use super::groups_tests::Boards;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
-use crate::wire::{Checked, Started};
+use crate::wire::{ResolvedHost, Started};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const MASTER: Tid = Tid(0x40000);
@@ -438,7 +438,7 @@ impl Fleet {
             Event::Checked { request, names } if self.nodes.contains_key(&MASTER) => {
                 let check = |name: &ByteBuf| match name.as_slice() {
                     b"nowhere" => Err(Code::NoHost),
-                    _ => Ok(Checked { aliases: vec![format!("{}.example", shown(name))], addresses: Vec::new() }),
+                    _ => Ok(ResolvedHost { aliases: vec![format!("{}.example", shown(name))], addresses: Vec::new() }),
                 };
                 self.machine(MASTER).handle_hosts_checked(request, names.iter().map(check).collect());
                 self.work(MASTER);

@@ -12,7 +12,7 @@ use crate::encoding::Writer;
 use crate::hostfile::{self, HostLine};
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
-use crate::wire::{self, Checked, Frame, HostEntry, HostOptions, MachineSettings, StartFailure, Started};
+use crate::wire::{self, Frame, HostEntry, HostOptions, MachineSettings, ResolvedHost, StartFailure, Started};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -175,7 +175,7 @@ impl Machine {
     }
 
     /// What became of the names that were to be checked, in their order.
-    pub fn handle_hosts_checked(&mut self, request: u32, checked: Vec<Result<Checked, Code>>) {
+    pub fn handle_hosts_checked(&mut self, request: u32, checked: Vec<Result<ResolvedHost, Code>>) {
         if self.adding(request).is_none_or(|adding| !adding.by_tid.is_empty()) {
             return;
         }
@@ -188,7 +188,7 @@ impl Machine {
             }
             let result = checked.next().unwrap_or(Err(Code::CantStart));
             match self.place_for(&adding, index, result) {
-                Ok((tid, Checked { aliases, addresses })) => {
+                Ok((tid, ResolvedHost { aliases, addresses })) => {
                     let host = &mut adding.hosts[index];
                     (host.tid, host.aliases, host.resolved) = (tid, aliases, addresses.clone());
                     adding.by_tid.insert(tid, index);
@@ -211,16 +211,16 @@ impl Machine {
         &mut self,
         adding: &Adding,
         index: usize,
-        checked: Result<Checked, Code>,
-    ) -> Result<(Tid, Checked), StartFailure> {
+        checked: Result<ResolvedHost, Code>,
+    ) -> Result<(Tid, ResolvedHost), StartFailure> {
         let line = adding.hosts[index].line.as_ref().ok_or(Code::BadParam)?;
         let own_name = || self.plain_name_of(self.own_host());
         let checked = match checked {
             // It may share even the master's address.
-            Err(Code::DupHost) if line.overload => Checked::default(),
+            Err(Code::DupHost) if line.overload => ResolvedHost::default(),
             Err(Code::DupHost) => return Err(known_as(&own_name())),
             // A name that is here need not be known elsewhere.
-            Err(_) if !line.overload && self.hosts.find(line.name().as_bytes()).is_some() => Checked::default(),
+            Err(_) if !line.overload && self.hosts.find(line.name().as_bytes()).is_some() => ResolvedHost::default(),
             other => other?,
         };
         let taken = |host: &Newcomer| host.tid != Tid::NONE && !matches!(host.fate, Fate::Failed(_));

@@ -5,7 +5,7 @@ use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX
 use crate::encoding::Writer;
 use crate::prng::Prng;
 use crate::proto::{Role, Spawn, TraceSettings};
-use crate::wire::Checked;
+use crate::wire::ResolvedHost;
 
 /// Values that requests may carry.
 impl Prng {
@@ -112,7 +112,7 @@ fn one_life(seed: u64) {
                 world.message(who, tag, prng.below(3) as i32, body);
             }
             7 => {
-                let checked = vec![Ok(Checked::default()), Err(Code::NoHost)];
+                let checked = vec![Ok(ResolvedHost::default()), Err(Code::NoHost)];
                 world.machine.handle_hosts_checked(prng.below(5) as u32, checked);
             }
             _ => {
