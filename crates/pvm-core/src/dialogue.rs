@@ -28,7 +28,7 @@ pub const ADDRESSES_MAX: usize = 64;
 
 /// The command line of a daemon that is to join a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct DaemonCommand {
     /// The name under which the host is registered.
     pub name: String,
     /// The master.
@@ -47,7 +47,7 @@ pub struct Call {
     pub in_foreground: bool,
 }
 
-impl Call {
+impl DaemonCommand {
     /// The command for the shell of the other host.
     pub fn command(&self, daemon: &str) -> String {
         let mode = match (self.by_hand, self.in_foreground) {
@@ -294,8 +294,8 @@ mod tests {
 
     const KEY: Key = [0xa5; 32];
 
-    fn call() -> Call {
-        Call {
+    fn call() -> DaemonCommand {
+        DaemonCommand {
             name: "h3".into(),
             master: Tid::host_number(1),
             address: "192.0.2.2:55197".parse().unwrap(),
@@ -311,7 +311,7 @@ mod tests {
     fn the_command_has_the_form_of_pvm_3_4_6() {
         let text = "pvmd -s -d0x0 -nh3 1 c0000202:d79d 4080 2 c0000202:0000";
         assert_eq!(call().command("pvmd"), text);
-        let by_hand = Call { key: Some(KEY), by_hand: true, name: "a b".into(), ..call() };
+        let by_hand = DaemonCommand { key: Some(KEY), by_hand: true, name: "a b".into(), ..call() };
         let text = format!("pvmd -S -d0x0 -k{} -n'a b' 1 c0000202:d79d 4080 2 c0000202:0000", "a5".repeat(32));
         assert_eq!(by_hand.command("pvmd"), text);
     }

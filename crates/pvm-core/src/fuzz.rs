@@ -204,7 +204,7 @@ fn command(text: &str) {
     let address = address.parse().unwrap_or_else(|_| "192.0.2.1:1".parse().expect("an address"));
     let (by_hand, in_foreground) = (text.len() % 2 == 1, text.len() % 4 > 1);
     let (master, own) = (Tid::host_number(1), Tid::host_number(2));
-    let call = dialogue::Call { name, master, address, own, debug_mask: 0, key, by_hand, in_foreground };
+    let call = dialogue::DaemonCommand { name, master, address, own, debug_mask: 0, key, by_hand, in_foreground };
     let command = call.command("pvmd");
     let word = dialogue::quoted(&call.name);
     let equals = if call.name.starts_with('=') { "=" } else { "" };
