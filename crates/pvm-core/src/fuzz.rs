@@ -1,4 +1,4 @@
-//! Bytes from nowhere, for what this crate reads (docs/testing.md).
+//! Fuzz targets: untrusted input for the decoders of this crate (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
 use crate::flows::frames::{FrameHeader, read_header};
 use crate::flows::{DataFrame, InboundFlows};
@@ -12,7 +12,7 @@ use pvm_fuzz::{Target, file, part};
 use std::fmt::Debug;
 use std::rc::Rc;
 
-/// What this crate reads.
+/// The targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "daemon-frames",
@@ -48,11 +48,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace", run: trace_message, decoder: &[TRACE] },
 ];
 
-/// What reads the frames is made from their declarations, which have no lines to count: a test sees
-/// that the corpora have all kinds.
+/// The decoders of frames are derived from their declarations, which have no lines to count. A test checks that
+/// the corpora have all kinds of frames.
 const PROTO: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["encode", "decode"]);
 const PROTO_TEXT: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["fmt"]);
-/// Without what only writes.
+/// The part of the trace format that reads.
 const TRACE: pvm_fuzz::Source = part(
     "crates/pvm-core/src/trace.rs",
     &[
@@ -71,15 +71,15 @@ const TRACE: pvm_fuzz::Source = part(
     ],
 );
 
-/// What can be read is written and read back the same.
+/// Checks that a value that can be decoded is encoded and decoded again to the same value.
 fn survives<T>(bytes: &[u8])
 where
     T: serde::Serialize + for<'a> serde::Deserialize<'a> + Debug,
 {
     let Some(value) = decode::<T>(bytes) else { return };
     let written = encode(&value);
-    let read: T = decode(&written).expect("what was written can be read");
-    // Compared as text: a number that is none does not equal itself.
+    let read: T = decode(&written).expect("an encoded value can be decoded");
+    // Compared as text, because NaN does not equal itself.
     assert_eq!(format!("{read:?}"), format!("{value:?}"));
 }
 
@@ -92,7 +92,7 @@ fn control_frames(bytes: &[u8]) {
     survives::<ToTask>(bytes);
 }
 
-/// What comes on a data link, however it is cut, ends in whole messages or in a `ProtocolViolation`.
+/// Checks that input on a data link ends in whole messages or in a `ProtocolViolation`.
 fn data_link(bytes: &[u8]) {
     let host = Tid::host_number(2);
     let (mut inbound, mut rest) = (InboundFlows::<Vec<u8>>::new(), bytes);
@@ -110,12 +110,12 @@ fn data_link(bytes: &[u8]) {
             break;
         }
     }
-    // It is cut off, and nothing of it is left.
+    // The host is cut off, and no state of it is left.
     inbound.host_gone(host);
     assert_eq!((inbound.arriving(), inbound.poll_credit()), (0, None));
 }
 
-/// As a receiving daemon does with it; `false` when the other side breaks the rules.
+/// Handles a frame as a receiving daemon does. Returns `false` if the other side breaks the rules.
 fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body: &[u8]) -> bool {
     match head {
         FrameHeader::Start { transfer, header, first } => {
@@ -151,11 +151,11 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
     }
 }
 
-/// The head of what was read, written and read once more, tells of as many bytes.
+/// Checks that a header is encoded and decoded again with the same number of bytes to follow.
 fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     let mut head = Vec::new();
     flows::frames::write_header(frame, &mut head);
-    let Ok(Some((read, used))) = read_header(&head) else { panic!("what was written cannot be read") };
+    let Ok(Some((read, used))) = read_header(&head) else { panic!("an encoded header cannot be decoded") };
     let follow = match read {
         FrameHeader::Start { first, .. } => first,
         FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => bytes,
@@ -164,7 +164,7 @@ fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     assert_eq!((used, follow), (head.len(), bytes));
 }
 
-/// The lines that master and new daemon send each other. The first byte says which.
+/// Parses the lines of the start dialogue. The first byte chooses the kind.
 fn start_dialogue(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
@@ -196,7 +196,7 @@ fn start_dialogue(bytes: &[u8]) {
     }
 }
 
-/// A command line: no name leaves its word in the other host's shell.
+/// Checks a command line: every name stays one word in the other host's shell.
 fn command(text: &str) {
     let mut lines = text.lines();
     let mut next = || lines.next().unwrap_or_default();
@@ -212,7 +212,7 @@ fn command(text: &str) {
     assert_eq!(word_of_shell(&word).as_deref(), Some(call.name.as_str()), "{word}");
 }
 
-/// What a shell makes of a text, if that is one word without anything that it would expand.
+/// Returns the word that a shell reads from a text, or `None` if the shell would expand or split it.
 fn word_of_shell(text: &str) -> Option<String> {
     let (mut word, mut characters) = (String::new(), text.chars());
     while let Some(character) = characters.next() {
@@ -231,10 +231,10 @@ fn word_of_shell(text: &str) -> Option<String> {
     Some(word)
 }
 
-/// Hosts of a file that are looked up.
+/// The number of hosts of a file that are looked up.
 const LOOKED_UP: usize = 50;
 
-/// A hostfile, and each of its lines as a host that is added later.
+/// Parses a hostfile, and each of its lines as a host that is added later.
 fn hostfile(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let file = Hostfile::parse(&text);
@@ -249,7 +249,7 @@ fn hostfile(bytes: &[u8]) {
         assert!(host.login().is_none_or(|login| !login.starts_with('-')));
         let _ = (host.start_option(), host.daemon(), host.machine());
     }
-    // Each of these looks at all hosts; those of a file are added one by one.
+    // Each look-up visits all hosts, so only some are looked up.
     for host in file.hosts.iter().take(LOOKED_UP) {
         file.options_of(&[host.name(), host.address()]);
     }
@@ -264,13 +264,13 @@ fn hostfile(bytes: &[u8]) {
     }
 }
 
-/// Reads as the bytes say: the first half of them says of what kind of host it comes and what is read, the
-/// second is read.
+/// Reads a body in the default encoding. The first half of the bytes chooses the sender's format and the items, the
+/// second half is the body.
 fn default_encoding(bytes: &[u8]) {
     let (steps, body) = bytes.split_at(bytes.len() / 2);
     let Some((kind, steps)) = steps.split_first() else { return };
     let signature = match kind % 8 {
-        // Either byte order, longs of either width.
+        // Both byte orders, and both widths of `long`.
         0..=3 => Format { big_endian: kind % 2 == 1, long_bytes: if kind % 4 < 2 { 4 } else { 8 } }.signature(),
         4 => steps.first_chunk().map_or(0, |word| i32::from_ne_bytes(*word)),
         _ => Format::NATIVE.signature(),
@@ -280,7 +280,7 @@ fn default_encoding(bytes: &[u8]) {
     for step in steps {
         let before = reader.rest().len();
         writer = match step % 5 {
-            // These are read only.
+            // These have no writer.
             3 => reader.long().map(|_| writer.clone()),
             4 => {
                 let (count, width) = (usize::from(step / 20), [1, 2, 4, 8][usize::from(step / 5 % 4)]);
@@ -298,7 +298,7 @@ fn default_encoding(bytes: &[u8]) {
     assert!(writer.finish().len() <= body.len());
 }
 
-/// A trace message: what was read is written and read back the same, described or not.
+/// Checks that records of a trace message are encoded and decoded again to the same records, described or not.
 fn trace_message(bytes: &[u8]) {
     for part in trace::parts(Reader::new(bytes)) {
         let trace::Part::Record(record) = &part else { continue };
@@ -323,11 +323,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn untrusted_input_of_the_corpora_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 
-    /// The kinds of a part of the protocol that are in a corpus. A kind is what its wire form begins with.
+    /// The variants of an enumeration of a protocol that are in a corpus. The first encoded byte is the variant.
     #[derive(Default)]
     struct Kinds(BTreeSet<u8>);
 
@@ -340,7 +340,7 @@ mod tests {
             let is_unknown = |kind: &u8| {
                 postcard::from_bytes::<T>(&[*kind]).is_err_and(|error| error == postcard::Error::SerdeDeCustom)
             };
-            let count = (0..).find(is_unknown).expect("there are fewer than 255");
+            let count = (0..).find(is_unknown).expect("there are fewer than 255 variants");
             assert_eq!(self.0, BTreeSet::from_iter(0..count), "{}", std::any::type_name::<T>());
         }
     }
