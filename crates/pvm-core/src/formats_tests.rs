@@ -71,10 +71,7 @@ fn compare(name: &str, number: &str, version: u32, formats: &str) {
         return;
     }
     let same_number = before.lines().next() == text.lines().next();
-    assert!(
-        !same_number,
-        "{name}: the format has changed, and older programs do not understand it: raise {number}"
-    );
+    assert!(!same_number, "{name}: the format has changed, and older programs do not understand it: raise {number}");
     std::fs::write(&file, &text).unwrap();
     panic!("{number} has changed: {} has been written anew; review it and commit it", file.display());
 }

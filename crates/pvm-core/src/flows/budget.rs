@@ -1,4 +1,4 @@
-//! What the daemon holds for each local sender.
+//! The memory that the daemon holds for each local sender.
 use super::{HELD_BYTES_MAX, MESSAGE_BYTES};
 use crate::tid::Tid;
 use std::collections::HashMap;
@@ -6,11 +6,11 @@ use std::collections::HashMap;
 #[derive(Default)]
 struct Sender {
     bytes: u64,
-    /// Nothing more is taken until half of it has gone.
+    /// Whether the sender is over its budget. It stays so until half of the budget is free.
     full: bool,
 }
 
-/// Bytes by sender.
+/// The bytes held by sender.
 #[derive(Default)]
 pub(super) struct SenderBudgets {
     senders: HashMap<Tid, Sender>,
@@ -19,7 +19,7 @@ pub(super) struct SenderBudgets {
 }
 
 impl SenderBudgets {
-    /// A message is taken; gives what it counts.
+    /// Charges a message to its sender. Returns the cost.
     pub fn charge(&mut self, src: Tid, bytes: usize) -> u64 {
         let bytes = bytes as u64 + MESSAGE_BYTES;
         let sender = self.senders.entry(src).or_default();
@@ -29,7 +29,7 @@ impl SenderBudgets {
         bytes
     }
 
-    /// A message has gone.
+    /// Releases the cost of a message that was sent.
     pub fn release(&mut self, src: Tid, bytes: u64) {
         self.total -= bytes;
         let Some(sender) = self.senders.get_mut(&src) else { return };

@@ -1,4 +1,4 @@
-//! The receiving daemon: messages put together from their chunks, and credit returned.
+//! The receiving daemon: reassembly of messages from their chunks, and return of credit.
 use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -6,26 +6,26 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// A message between hosts, without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// Who sent it.
+    /// The sender.
     pub src: Tid,
-    /// Who gets it.
+    /// The receiver.
     pub dst: Tid,
-    /// Who gets it too, on the same host.
+    /// Further receivers on the same host.
     pub others: Vec<Tid>,
-    /// The words that travel with it.
+    /// The words that travel with the message.
     pub meta: Meta,
-    /// Bytes of its body.
+    /// The length of the body, in bytes.
     pub bytes: usize,
 }
 
 impl MessageHeader {
-    /// All who get it.
+    /// Returns all receivers.
     pub fn receivers(&self) -> impl Iterator<Item = Tid> + '_ {
         std::iter::once(self.dst).chain(self.others.iter().copied())
     }
 }
 
-/// The other daemon does not keep to the rules; nothing more of it can be believed.
+/// The other daemon breaks the rules of the protocol, so nothing more from it can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProtocolViolation;
 
@@ -34,17 +34,17 @@ pub struct ProtocolViolation;
 pub struct Credit {
     /// The host.
     pub host: Tid,
-    /// The task of which it tells.
+    /// The receiving task of the flow.
     pub dst: Tid,
-    /// How much.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
-/// Where a chunk belongs.
+/// The place of a chunk.
 pub struct Chunk<'a, B> {
-    /// The memory for the body.
+    /// The memory of the body.
     pub block: &'a B,
-    /// Where in it.
+    /// The offset in that memory.
     pub at: usize,
 }
 
@@ -54,29 +54,29 @@ struct Reassembly<B> {
     at: usize,
 }
 
-/// A message that a task was given and has not taken yet.
+/// A message that was delivered to a task, which has not consumed it yet.
 struct Delivered {
-    /// Nobody when the host is gone.
+    /// The sending host, or [`Tid::NONE`] if that host is gone.
     from: Tid,
     cost: u64,
-    /// How far the task must have come to have taken it.
+    /// The read position at which the task has consumed the message.
     mark: u64,
 }
 
-/// What a task was given and has not taken, in order.
+/// The messages that were delivered to a task and not consumed yet, in order.
 #[derive(Default)]
 struct Unconsumed {
     messages: VecDeque<Delivered>,
     cost: u64,
 }
 
-/// What arrives from other hosts. `B` is memory for a body.
+/// The flows from tasks of other hosts. `B` is memory for a body.
 pub struct InboundFlows<B> {
     arriving: HashMap<(Tid, u32), Reassembly<B>>,
     delivered: HashMap<Tid, Unconsumed>,
-    /// By task: what each host is unsent_credit for it.
+    /// By task and host: the credit that is withheld.
     unsent_credit: BTreeMap<(Tid, Tid), u64>,
-    /// What each host has begun to send to each task and has not been given credit for.
+    /// By host and task: the cost of the messages that were begun and for which no credit was returned.
     begun: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
 }
@@ -95,15 +95,15 @@ impl<B> Default for InboundFlows<B> {
 }
 
 impl<B> InboundFlows<B> {
-    /// Nothing has come yet.
+    /// Makes an empty set of flows.
     pub fn new() -> InboundFlows<B> {
         InboundFlows::default()
     }
 
     // ----- messages
 
-    /// A host begins to send a message. Its flows may hold no more than their windows: one that does not
-    /// keep to that could fill this host's memory.
+    /// Admits a message that a host begins to send. It is a violation to exceed the window of a flow, because that
+    /// could fill this host's memory.
     pub fn admit(&mut self, from: Tid, header: &MessageHeader) -> Result<(), ProtocolViolation> {
         let cost = cost(header.bytes);
         for dst in header.receivers() {
@@ -116,7 +116,7 @@ impl<B> InboundFlows<B> {
         Ok(())
     }
 
-    /// A message has begun of which more chunks will come; `there` bytes of it are in its memory.
+    /// Begins the reassembly of a message. The first `there` bytes are in its memory already.
     pub fn begin(
         &mut self,
         from: Tid,
@@ -132,7 +132,7 @@ impl<B> InboundFlows<B> {
         Ok(())
     }
 
-    /// A chunk of so many bytes comes: where it belongs.
+    /// Returns the place of a chunk of `bytes` bytes that arrives next.
     pub fn chunk_place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, ProtocolViolation> {
         let arriving = self.arriving.get(&(from, transfer)).ok_or(ProtocolViolation)?;
         if bytes == 0 || bytes > arriving.header.bytes - arriving.at {
@@ -141,7 +141,7 @@ impl<B> InboundFlows<B> {
         Ok(Chunk { block: &arriving.block, at: arriving.at })
     }
 
-    /// So many bytes of that chunk are in their place. Gives the message when it is whole.
+    /// Counts `bytes` bytes of that chunk as placed. Returns the message when it is complete.
     pub fn chunk_placed(&mut self, from: Tid, transfer: u32, bytes: usize) -> Option<(MessageHeader, B)> {
         let arriving = self.arriving.get_mut(&(from, transfer))?;
         arriving.at += bytes;
@@ -152,39 +152,39 @@ impl<B> InboundFlows<B> {
         Some((header, block))
     }
 
-    /// The host is no more: what has come of messages that are not whole is dropped.
+    /// Drops the incomplete messages and the credit of a host that has gone.
     pub fn host_gone(&mut self, host: Tid) {
         self.arriving.retain(|(from, _), _| *from != host);
         self.unsent_credit.retain(|(_, to), _| *to != host);
         self.begun.retain(|(from, _), _| *from != host);
         self.credits.retain(|credit| credit.host != host);
-        // What tasks have not taken of it is still to be heard of: its memory is free then.
+        // Delivered messages stay listed: their memory is free only when the tasks have consumed them.
         let delivered = self.delivered.values_mut().flat_map(|waiting| waiting.messages.iter_mut());
         delivered.filter(|delivered| delivered.from == host).for_each(|delivered| delivered.from = Tid::NONE);
     }
 
-    /// Messages of which chunks are still to come.
+    /// Returns the number of incomplete messages.
     pub fn arriving(&self) -> usize {
         self.arriving.len()
     }
 
     // ----- credit
 
-    /// The task was given a message from that host; it has taken it when it has come to `mark`.
-    /// Marks grow from call to call.
+    /// Records that a message from that host was delivered to a task, which has consumed it at the read position
+    /// `mark`. Marks grow from call to call.
     pub fn delivered(&mut self, dst: Tid, from: Tid, bytes: usize, mark: u64) {
         let waiting = self.delivered.entry(dst).or_default();
         waiting.cost += cost(bytes);
         waiting.messages.push_back(Delivered { from, cost: cost(bytes), mark });
     }
 
-    /// The message was for nobody.
+    /// Returns the credit of a message at once, because its receiver does not exist.
     pub fn dropped(&mut self, dst: Tid, from: Tid, bytes: usize) {
         self.add_credit(from, dst, cost(bytes));
         self.issue_credit(from, dst);
     }
 
-    /// The task has come so far. Says how many messages it has taken since the last time.
+    /// Records the read position of a task. Returns the number of messages that it has consumed since the last call.
     pub fn consumed_to(&mut self, dst: Tid, mark: u64) -> usize {
         let mut count = 0;
         while let Some(waiting) = self.delivered.get_mut(&dst) {
@@ -202,8 +202,8 @@ impl<B> InboundFlows<B> {
         count
     }
 
-    /// The mark of which the daemon should hear at once when the task comes there; `None` while
-    /// what the task has not taken is too little to hold anybody up.
+    /// Returns the read position at which the task should wake the daemon, or `None` while the unconsumed messages
+    /// are too few to block a sender.
     pub fn wakeup_mark(&self, dst: Tid) -> Option<u64> {
         let waiting = self.delivered.get(&dst).filter(|waiting| waiting.cost >= FLOW_QUANTUM_BYTES / 2)?;
         let mut total = 0;
@@ -213,12 +213,12 @@ impl<B> InboundFlows<B> {
         })
     }
 
-    /// Tasks that have messages which they have not taken.
+    /// Returns the tasks with unconsumed messages.
     pub fn holders(&self) -> impl Iterator<Item = Tid> + '_ {
         self.delivered.keys().copied()
     }
 
-    /// The task is no more: all that it was given counts as taken.
+    /// Returns the credit of all messages of a task that has ended.
     pub fn task_gone(&mut self, dst: Tid) {
         let delivered = self.delivered.remove(&dst).unwrap_or_default();
         for Delivered { from, cost, .. } in delivered.messages {
@@ -235,7 +235,7 @@ impl<B> InboundFlows<B> {
         }
         let unsent_credit = self.unsent_credit.entry((dst, from)).or_default();
         *unsent_credit += cost;
-        // Half of what may be kept back: the rest is for what the task has taken unheard.
+        // Half of the quantum: the other half is for messages that the task has consumed without a wake-up.
         if *unsent_credit >= FLOW_QUANTUM_BYTES / 2 {
             self.issue_credit(from, dst);
         }
@@ -253,7 +253,7 @@ impl<B> InboundFlows<B> {
         }
     }
 
-    /// Credit to send.
+    /// Returns the next credit to send.
     pub fn poll_credit(&mut self) -> Option<Credit> {
         self.credits.pop_front()
     }

@@ -1,14 +1,13 @@
-//! Messages between hosts on the default route, as flows: pure, without links or memory.
+//! Messages between hosts on the default route, as flows. The rules are pure: they know no links and no memory.
 //!
-//! At the sending daemon a **flow** is a queue for each task of another host. Its messages wait
-//! there as handles; the bodies stay where they lie (in the senders' heaps). [`Flows::next`] gives
-//! the next frame that the link to a host should carry: flows take turns, a long message goes in
-//! chunks, and a flow that has used up its window waits for credit. At the receiving daemon
-//! [`InboundFlows`] puts the chunks together and returns credit once the receiving *task* has taken the
-//! message. So no flow waits for another one, and each daemon holds a bounded amount.
+//! At the sending daemon a **flow** is the queue of messages to one task of another host. A queued message is a
+//! handle; its body stays in the sender's heap. [`Flows::next`] returns the next frame for the data link to a host.
+//! Flows take turns, a long message is split into chunks, and a flow without credit waits. At the receiving daemon
+//! [`InboundFlows`] reassembles the chunks, and returns credit when the receiving *task* has consumed the message.
+//! So no flow blocks another one, and the memory of each daemon is bounded.
 //!
-//! [`frames`] is the form of all that on the link. What has been put on the link and what has come of it is
-//! counted ([`RetransmitQueue`], [`AckTracker`]), so that its connection can break and be made again.
+//! [`frames`] is the format of frames on the link. [`RetransmitQueue`] and [`AckTracker`] count the bytes sent and
+//! received, so that a broken connection can be remade without loss.
 
 mod budget;
 pub mod frames;
@@ -29,82 +28,82 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What is on its way to one task from one host: sent, but not taken by the task. With little on its way, one
-/// message of any length.
+/// The bytes in flight from one host to one task: sent, but not yet consumed by the task. A flow with little in
+/// flight may send one message of any length.
 ///
 /// * Filled by: each other host, for each task
-/// * Setting: none, both daemons count by the same number
-/// * Reached: the rest waits in its senders' memory; a host that sends it all the same is cut off
-/// * Test: `a_host_that_sends_more_than_a_window_is_found_out`
+/// * Setting: none, both daemons use the same limit
+/// * Reached: the rest waits in the memory of its senders; a host that sends it anyway is cut off
+/// * Test: `a_host_that_sends_more_than_a_window_breaks_the_rules`
 pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
-/// Credit that the receiver may keep back, in bytes: with no more than this on its way a flow may
-/// start any message, however long it is.
+/// The most credit that the receiver may withhold, in bytes. A flow with no more than this in flight may start a
+/// message of any length.
 pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
-/// The longest frame of a message, in bytes: for so long others wait.
+/// The most bytes of a body in one frame. Other flows wait while it is sent.
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// What a message counts beside its body, in bytes.
+/// The cost of a message beside its body, in bytes.
 pub const MESSAGE_BYTES: u64 = 64;
-/// What a daemon holds for one task that sends to other hosts: entries of flows and short bodies.
+/// The memory that a daemon holds for one task that sends to other hosts: queued messages and short bodies.
 ///
 /// * Filled by: each task
-/// * Setting: none, nobody notices it
-/// * Reached: the task's queue is left alone, and grows in the task's own memory
-/// * Test: `a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it`
+/// * Setting: none, the limit has no visible effect
+/// * Reached: the daemon takes no more from the task's queue, which grows in the task's own memory
+/// * Test: `a_sender_over_its_budget_is_paused_until_half_of_it_is_free`
 pub const HELD_BYTES_MAX: u64 = 8 << 20;
-/// A multicast waits for a member whose flow has no more than this ahead of it, in bytes, so that
-/// its body crosses to the host once.
+/// The patience of a multicast, in bytes: it waits for a member whose flow has no more than this before it, so that
+/// the body is sent to the host once.
 const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 
-/// What the daemon's own frames count that wait along the flows to one host.
+/// The in-band frames of the daemon that wait in the flows to one host.
 ///
-/// * Filled by: each other host that asks for news and does not take them
-/// * Setting: none, one that lives takes them
-/// * Reached: the link to the host is closed, and the host lost
-/// * Test: `a_host_that_takes_no_news_is_found_out`
+/// * Filled by: each other host that asks for notices and does not receive them
+/// * Setting: none, a living host receives them
+/// * Reached: the link to the host is closed, and the host is lost
+/// * Test: `a_host_that_receives_no_notices_is_detected`
 pub const IN_BAND_QUEUED_BYTES_MAX: u64 = 256 << 20;
 
-/// In the place of a receiver, from a task to its daemon: the message is the list of those who get
-/// the next one (tids of four native bytes each).
+/// The destination of a message from a task to its daemon that holds the destinations of the next message, a
+/// multicast: tids of four bytes in native order.
 pub const LIST: u32 = GROUP_BIT;
-/// In the place of a receiver: the message is for those on the list.
+/// The destination of a multicast: the daemon sends it to the tasks of the list before.
 pub const LISTED: u32 = GROUP_BIT | 1;
 
-/// The words that travel with a message; the same on both hosts.
+/// The words that travel with a message unchanged.
 pub type Meta = [u32; 5];
 
-/// What a message counts in its window.
+/// Returns the cost of a message in its window.
 pub fn cost(bytes: usize) -> u64 {
     bytes as u64 + MESSAGE_BYTES
 }
 
-/// What the link to a host has to carry next.
+/// A frame for the data link to a host.
 #[derive(Debug)]
 pub enum DataFrame<P> {
-    /// A message, or its beginning.
+    /// A message, or the first chunk of one.
     Start {
-        /// Names the message in its further chunks; free again after the last one.
+        /// The number of the message in its further chunks. It is free again after the last one.
         transfer: u32,
-        /// The message.
+        /// The header of the message.
         header: MessageHeader,
-        /// How many bytes of the body come with it.
+        /// The number of bytes of the body in this frame.
         first: usize,
         /// The body.
         body: Rc<P>,
     },
-    /// More of a message.
+    /// A further chunk of a message.
     Chunk {
-        /// Which one.
+        /// The number of the message.
         transfer: u32,
-        /// Which bytes of its body.
+        /// The range of its body.
         range: Range<usize>,
         /// The body.
         body: Rc<P>,
     },
-    /// A frame of the daemon's own.
+    /// An in-band frame of the daemon.
     InBand {
-        /// The task that it is about.
+        /// The task whose flow it travels in.
         dst: Tid,
-        /// Its bytes.
+        /// The frame.
         payload: Vec<u8>,
     },
 }
@@ -114,10 +113,10 @@ struct QueuedMessage<P> {
     src: Tid,
     meta: Meta,
     bytes: usize,
-    /// What it counts for its sender.
+    /// The cost in the sender's budget.
     held: u64,
     body: Rc<P>,
-    /// Whom a multicast still has to reach, and where it stands in their flows. Empty for others.
+    /// Of a multicast: the members still to be reached, and its end position in their flows. Otherwise empty.
     members: RefCell<Vec<(Tid, u64)>>,
 }
 
@@ -143,24 +142,24 @@ impl<P> Item<P> {
     }
 }
 
-/// A message that has started and has not been carried to its end.
+/// A message of which some chunks are still to be sent.
 struct Transfer {
     number: u32,
     at: usize,
-    /// The flows, beside the one that carries it, whose first message it is too.
+    /// The other flows that have this message first, and for which this flow sends it.
     others: Vec<Tid>,
 }
 
-/// The queue to one task.
+/// The queue of messages to one task.
 struct Flow<P> {
     items: VecDeque<Item<P>>,
     in_flight: u64,
     transfer: Option<Transfer>,
-    /// Another flow carries the first message.
+    /// Whether another flow sends the first message.
     carried: bool,
-    /// It stands among those that take run_queue.
+    /// Whether the flow is in the run queue.
     is_scheduled: bool,
-    /// Bytes ever queued, and ever begun.
+    /// The cost of all messages ever queued, and ever begun.
     queued: u64,
     begun: u64,
 }
@@ -176,7 +175,7 @@ impl<P> Flow<P> {
     fn has_credit(&self, cost: u64) -> bool {
         self.in_flight <= FLOW_QUANTUM_BYTES || self.in_flight + cost <= FLOW_WINDOW_BYTES
     }
-    /// Whether its next frame can go.
+    /// Returns whether the next frame can be sent.
     fn can_go(&self) -> bool {
         match self.items.front() {
             _ if self.carried => false,
@@ -190,7 +189,7 @@ impl<P> Flow<P> {
         self.queued += item.cost();
         self.items.push_back(item);
     }
-    /// The first message starts.
+    /// Counts the first message as in flight.
     fn begin(&mut self, cost: u64) {
         self.begun += cost;
         self.in_flight += cost;
@@ -206,7 +205,7 @@ impl<P> Flow<P> {
 /// The flows to the tasks of one host.
 struct HostFlows<P> {
     flows: HashMap<Tid, Flow<P>>,
-    /// Flows whose next frame may be able to go, in turn.
+    /// The flows whose next frame may be ready, in round-robin order.
     run_queue: VecDeque<Tid>,
     last_transfer: u32,
     /// The cost of the in-band frames that wait.
@@ -229,7 +228,7 @@ impl<P> HostFlows<P> {
     }
 }
 
-/// What waits at one daemon for tasks of other hosts. `P` is a handle of a body.
+/// The flows of one daemon to tasks of other hosts. `P` is a handle of a body.
 pub struct Flows<P> {
     hosts: HashMap<Tid, HostFlows<P>>,
     budgets: SenderBudgets,
@@ -242,22 +241,22 @@ impl<P> Default for Flows<P> {
 }
 
 impl<P> Flows<P> {
-    /// No flows yet.
+    /// Makes an empty set of flows.
     pub fn new() -> Flows<P> {
         Flows::default()
     }
 
-    // ----- what comes in
+    // ----- input
 
-    /// A message of a local task. `held`: the bytes of its body that are in the daemon's own memory.
+    /// Queues a message of a local task. `held` is the number of bytes of its body in the daemon's own memory.
     pub fn send(&mut self, src: Tid, dst: Tid, meta: Meta, bytes: usize, held: usize, body: P) {
         let held = self.budgets.charge(src, held);
         let message = QueuedMessage { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
         self.push(dst, Item::Message(message));
     }
 
-    /// A message of a local task for several, each named once. Its body crosses to each host once,
-    /// but where a member cannot take it while others can.
+    /// Queues a message of a local task for several tasks, each named once. The body is sent to each host once,
+    /// unless some members have credit for it and others have none.
     pub fn multicast(&mut self, src: Tid, dsts: &[Tid], meta: Meta, bytes: usize, held: usize, body: P) {
         let mut dsts = dsts.to_vec();
         dsts.sort_unstable();
@@ -273,7 +272,7 @@ impl<P> Flows<P> {
         }
     }
 
-    /// A frame of the daemon's own for a task: it stays behind what is queued for that task already.
+    /// Queues an in-band frame for a task. It stays behind the messages that are queued for that task.
     pub fn send_in_band(&mut self, dst: Tid, payload: Vec<u8>) {
         let host_flows = self.hosts.entry(dst.host()).or_default();
         host_flows.in_band_bytes += cost(payload.len());
@@ -290,7 +289,7 @@ impl<P> Flows<P> {
         self.hosts.get(&dst.host())?.flows.get(&dst)
     }
 
-    /// The receiver's daemon returns credit.
+    /// Handles credit from the receiver's daemon.
     pub fn credit(&mut self, dst: Tid, bytes: u64) {
         let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
         let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
@@ -302,13 +301,13 @@ impl<P> Flows<P> {
         }
     }
 
-    /// The host is no more: nothing goes there.
+    /// Drops the flows to a host that has gone.
     pub fn host_gone(&mut self, host: Tid) {
         let Some(host_flows) = self.hosts.remove(&host) else { return };
         for item in host_flows.flows.into_values().flat_map(|flow| flow.items) {
             match item {
                 Item::Message(message) => self.budgets.release(message.src, message.held),
-                // The last one that holds a multicast gives back what it counts.
+                // The last flow with a multicast releases its cost.
                 Item::Shared(message) => {
                     if let Some(message) = Rc::into_inner(message) {
                         self.budgets.release(message.src, message.held);
@@ -319,56 +318,56 @@ impl<P> Flows<P> {
         }
     }
 
-    // ----- what can be asked
+    // ----- queries
 
-    /// Whether more may be taken from that local sender.
+    /// Returns whether the budget of that local sender allows more messages.
     pub fn may_take(&self, src: Tid) -> bool {
         self.budgets.may_take(src)
     }
 
-    /// Senders from which more may be taken again.
+    /// Returns the senders whose budget allows messages again.
     pub fn take_freed(&mut self) -> Vec<Tid> {
         self.budgets.take_freed()
     }
 
-    /// Whether more frames wait along the flows to a host than a host can ask for that keeps to the rules.
+    /// Returns whether more in-band frames wait for a host than a host that keeps the rules can cause.
     pub fn is_overrun(&self, host: Tid) -> bool {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
-    /// Hosts for which something was sent, now or lately.
+    /// Returns the hosts with flows, now or lately.
     pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
         self.hosts.keys().copied()
     }
 
-    /// Whether anything waits for that host, now or for credit.
+    /// Returns whether any message waits for that host, with or without credit.
     pub fn has_items(&self, host: Tid) -> bool {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.flows.values().any(|flow| !flow.items.is_empty()))
     }
 
-    /// Bytes that are held, over all senders.
+    /// Returns the bytes held for all senders.
     pub fn held_bytes(&self) -> u64 {
         self.budgets.total()
     }
 
-    /// Whether nothing is remembered of anybody.
+    /// Returns whether no state is left.
     pub fn is_idle(&self) -> bool {
         self.budgets.total() == 0 && self.hosts.values().all(|host_flows| host_flows.flows.is_empty())
     }
 
-    // ----- what goes out
+    // ----- output
 
-    /// The next frame for the link to that host, if any can go now. Take one only when the link has
-    /// room: what is not taken costs nobody's memory but its sender's.
+    /// Returns the next frame for the link to that host, if one is ready. Callers should call this only when the
+    /// link has room: a queued message needs memory of its sender alone.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
         let host_flows = self.hosts.get_mut(&host)?;
-        // Each flow has one turn at most: one that waits for others of a multicast keeps its place.
+        // Each flow has one turn at most: a flow that waits for other members of a multicast is queued again.
         for _ in 0..host_flows.run_queue.len() {
             let dst = host_flows.run_queue.pop_front()?;
             let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
             flow.is_scheduled = false;
             if !flow.can_go() {
-                // Another one has carried its last message, and the credit for that has come.
+                // Another flow has sent its last message, and the credit for that has arrived.
                 if flow.is_idle() {
                     host_flows.flows.remove(&dst);
                 }
@@ -392,11 +391,11 @@ impl<P> Flows<P> {
 }
 
 impl<P> HostFlows<P> {
-    /// The next frame of a flow that can go; `None` when it waits for others after all.
+    /// Returns the next frame of a flow that is ready, or `None` if its multicast waits for other members.
     fn advance(&mut self, dst: Tid, budgets: &mut SenderBudgets) -> Option<DataFrame<P>> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
-            let message = flow.items.front().and_then(Item::message).expect("it is being carried");
+            let message = flow.items.front().and_then(Item::message).expect("a transfer has a message");
             let range = transfer.at..message.bytes.min(transfer.at + CHUNK_BYTES_MAX);
             transfer.at = range.end;
             let frame = DataFrame::Chunk { transfer: transfer.number, range, body: message.body.clone() };
@@ -421,7 +420,7 @@ impl<P> HostFlows<P> {
         }
     }
 
-    /// The members of a multicast that take it together with `dst`; `None`: some will come soon.
+    /// Returns the members of a multicast that get it together with `dst`, or `None` if others will be ready soon.
     fn companions(&self, dst: Tid, message: &Rc<QueuedMessage<P>>) -> Option<Vec<Tid>> {
         let mut others = Vec::new();
         for (member, end) in message.members.borrow().iter().filter(|(member, _)| *member != dst) {
@@ -432,28 +431,28 @@ impl<P> HostFlows<P> {
                 }
                 continue;
             }
-            // Flows that wait at a multicast themselves are not waited for: that could be a circle.
+            // A flow that waits at a multicast itself is not waited for, because that could be a cycle.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
-            let moves = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
-            if moves && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(message.bytes) {
+            let makes_progress = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
+            if makes_progress && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(message.bytes) {
                 return None;
             }
         }
         Some(others)
     }
 
-    /// The first message of `dst`, which is that of `others` too, begins.
+    /// Starts the first message of `dst`, which is also the first one of `others`.
     fn start(&mut self, dst: Tid, others: Vec<Tid>, budgets: &mut SenderBudgets) -> DataFrame<P> {
         self.last_transfer = self.last_transfer.wrapping_add(1);
         let number = self.last_transfer;
         for other in &others {
-            let flow = self.flows.get_mut(other).expect("found just now");
+            let flow = self.flows.get_mut(other).expect("the flow was found before");
             let cost = flow.items.front().map_or(0, Item::cost);
             flow.begin(cost);
             flow.carried = true;
         }
-        let flow = self.flows.get_mut(&dst).expect("has its turn");
-        let message = flow.items.front().and_then(Item::message).expect("a message is first");
+        let flow = self.flows.get_mut(&dst).expect("the flow has its turn");
+        let message = flow.items.front().and_then(Item::message).expect("the first item is a message");
         let header =
             MessageHeader { src: message.src, dst, others: others.clone(), meta: message.meta, bytes: message.bytes };
         let (body, first) = (message.body.clone(), message.bytes.min(CHUNK_BYTES_MAX));
@@ -465,12 +464,12 @@ impl<P> HostFlows<P> {
         DataFrame::Start { transfer: number, header, first, body }
     }
 
-    /// The message that `dst` carries has gone out.
+    /// Removes the message that `dst` has sent from all its flows.
     fn finish(&mut self, dst: Tid, budgets: &mut SenderBudgets) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
         let Some(transfer) = flow.transfer.take() else { return };
         for other in transfer.others {
-            let flow = self.flows.get_mut(&other).expect("nobody else removes a carried flow");
+            let flow = self.flows.get_mut(&other).expect("a flow with a carried message is not removed");
             flow.carried = false;
             if let Some(Item::Shared(message)) = flow.items.pop_front() {
                 message.members.borrow_mut().retain(|(member, _)| *member != other);

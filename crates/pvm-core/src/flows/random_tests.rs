@@ -1,15 +1,15 @@
-//! Flows and inbound together against what messages between tasks must be like: in order for each
-//! pair, none lost or doubled, bounds kept, and nobody held up by those who take nothing.
+//! Random tests of both sides of flows: messages arrive in order for each pair of tasks, none is lost or duplicated,
+//! the bounds hold, and a task that consumes nothing blocks no other.
 use super::*;
 use crate::prng::Prng;
 
 const HOME: Tid = Tid(0x40000);
 const HOSTS: u32 = 3;
 const TASKS: u32 = 4;
-/// The task that takes nothing until the end.
+/// The task that consumes nothing until the end.
 const LAZY: Tid = Tid(0x80001);
 
-/// A task as the receiving daemon sees it: what it was given, and how much of that it has taken.
+/// A task as the receiving daemon sees it: the messages delivered to it, and how many of them it has consumed.
 #[derive(Default)]
 struct Receiver {
     given: Vec<(Tid, u32)>,
@@ -70,7 +70,7 @@ impl World {
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }
 
-    /// Carries a few frames to one host.
+    /// Sends a few frames to one host. Returns whether there was any.
     fn carry(&mut self, host: Tid, frames: u64) -> bool {
         let mut some = false;
         for _ in 0..frames {
@@ -104,7 +104,7 @@ impl World {
         assert_eq!((header.bytes, header.meta), (self.bytes[&number], [number; 5]));
         for dst in header.receivers() {
             let receiver = self.receivers.get_mut(&dst).unwrap();
-            // The window: many that fit, or one more than a quarter.
+            // The window: either all fit, or one message was begun with at most a quantum in flight.
             let before = receiver.waiting_bytes;
             receiver.waiting_bytes += cost(header.bytes);
             assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// A task takes some of its messages; its daemon hears of it only where it said that it wants to.
+    /// Consumes some messages of a task, which wakes its daemon only at the daemon's wake-up mark.
     fn take(&mut self, dst: Tid, count: usize) {
         let receiver = self.receivers.get_mut(&dst).unwrap();
         let end = receiver.given.len().min(receiver.taken + count);
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Goes on until nothing moves, without `except` taking anything.
+    /// Runs until nothing changes, while `except` consumes nothing.
     fn settle(&mut self, except: Option<Tid>) {
         loop {
             let mut moved = false;
@@ -191,6 +191,6 @@ fn live(seed: u64) {
 }
 
 #[test]
-fn whatever_happens_each_message_arrives_once_and_in_order() {
+fn each_message_arrives_once_and_in_order() {
     (1..=150).for_each(live);
 }

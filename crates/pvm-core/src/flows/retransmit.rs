@@ -1,26 +1,26 @@
-//! What two daemons remember of the data link between them, so that it can break and be made again.
+//! Retransmission on the data link of two daemons, so that its connection can break and be remade.
 //!
-//! Both count what goes over the link from the first day on, in whatever unit they agree upon; a new connection
-//! does not begin a new count. The sender keeps what the other daemon has not acknowledged ([`RetransmitQueue`]). When a
-//! new connection stands each side says how far it has come ([`AckTracker`]), and the other goes on from just there:
-//! nothing is lost, doubled, or turned round.
+//! Both daemons count the units on the link (bytes, for example) since it was first made; a new connection does not
+//! start a new count. The sender keeps all items that are not acknowledged ([`RetransmitQueue`]). On a new connection
+//! each side tells its position ([`AckTracker`]), and the other side continues exactly there: nothing is lost,
+//! duplicated or reordered.
 use super::ProtocolViolation;
 use std::collections::VecDeque;
 
-/// What was put on a link, kept until the other side has acknowledged it. An item can be of several units.
+/// The items sent on a link, kept until the other side has acknowledged them. An item has one or more units.
 pub struct RetransmitQueue<T> {
-    /// With their lengths.
+    /// The items and their lengths.
     items: VecDeque<(T, u64)>,
-    /// Where the first of them begins.
+    /// The position at which the first item begins.
     first: u64,
-    /// Where the last of them ends.
+    /// The position at which the last item ends.
     end: u64,
     acknowledged: u64,
-    /// What some connection has taken.
+    /// The position up to which any connection has sent.
     sent: u64,
-    /// What the connection that stands has taken.
+    /// The position up to which the current connection has sent.
     at: u64,
-    /// The item that it takes next, and where that begins.
+    /// The item that is sent next, and the position at which it begins.
     index: usize,
     start: u64,
 }
@@ -33,61 +33,61 @@ impl<T> Default for RetransmitQueue<T> {
 }
 
 impl<T> RetransmitQueue<T> {
-    /// Puts an item behind all others.
+    /// Appends an item.
     pub fn push(&mut self, item: T, length: u64) {
         self.items.push_back((item, length));
         self.end += length;
     }
 
-    /// The item that is to be sent next, and how much of it has been.
+    /// Returns the item that is sent next, and how many of its units were sent.
     pub fn current(&self) -> Option<(&T, u64)> {
         let (item, _) = self.items.get(self.index)?;
         Some((item, self.at - self.start))
     }
 
-    /// The last item, if some of it has never been sent: it becomes longer by as much as `change` says. Nothing
-    /// that has been sent may change.
+    /// Extends the last item, if some of it was never sent. `change` returns the number of added units, and must not
+    /// change any unit that was sent.
     pub fn extend_last(&mut self, change: impl FnOnce(&mut T) -> u64) {
-        assert!(self.has_only_new() && !self.is_all_sent(), "what was sent stays as it is");
+        assert!(self.has_only_new() && !self.is_all_sent(), "sent units do not change");
         let Some((item, length)) = self.items.back_mut() else { return };
         let more = change(item);
         (*length, self.end) = (*length + more, self.end + more);
     }
 
-    /// The connection has taken so much of the current item. Says whether that was the rest of it.
+    /// Counts units of the current item as sent. Returns whether the item is complete.
     pub fn advance(&mut self, count: u64) -> bool {
         let length = self.items.get(self.index).map_or(0, |(_, length)| *length);
         self.at += count;
         self.sent = self.sent.max(self.at);
         let done = self.at - self.start;
-        assert!(done <= length, "no more than there is");
+        assert!(done <= length, "no more units than the item has");
         if done == length && length > 0 {
             (self.index, self.start) = (self.index + 1, self.at);
         }
         done == length
     }
 
-    /// Whether everything has been sent.
+    /// Returns whether everything has been sent.
     pub fn is_all_sent(&self) -> bool {
         self.at == self.end
     }
 
-    /// Whether what comes next was never sent before.
+    /// Returns whether the rest was never sent, on no connection.
     pub fn has_only_new(&self) -> bool {
         self.at == self.sent
     }
 
-    /// How much is kept.
+    /// Returns the number of unacknowledged units.
     pub fn unacknowledged(&self) -> u64 {
         self.end - self.acknowledged
     }
 
-    /// The other side has come so far. What is not needed any more goes to `free`.
+    /// Handles an acknowledgement up to a position. Items that are not needed any more go to `free`.
     pub fn acknowledge(&mut self, position: u64, mut free: impl FnMut(T)) -> Result<(), ProtocolViolation> {
         if position > self.at {
             return Err(ProtocolViolation);
         }
-        // One that was sent on an earlier connection says less than the beginning of this one did.
+        // An acknowledgement from an earlier connection can be below the position at which this one began.
         self.acknowledged = self.acknowledged.max(position);
         while let Some((_, length)) = self.items.front().filter(|_| self.index > 0) {
             if self.first + length > self.acknowledged {
@@ -100,12 +100,12 @@ impl<T> RetransmitQueue<T> {
         Ok(())
     }
 
-    /// A new connection stands, and the other side has come so far: there it goes on.
+    /// Continues on a new connection, from the position that the other side has received.
     pub fn resume(&mut self, position: u64, free: impl FnMut(T)) -> Result<(), ProtocolViolation> {
         if position < self.acknowledged || position > self.sent {
             return Err(ProtocolViolation);
         }
-        // Past the items that it has.
+        // Skip the items that the other side has.
         (self.at, self.index, self.start) = (position, 0, self.first);
         for (_, length) in &self.items {
             if self.start + length > position {
@@ -117,53 +117,54 @@ impl<T> RetransmitQueue<T> {
     }
 }
 
-/// How far a link's other end has been read, and how much of that it has been told.
+/// The position received on a link, and the position acknowledged to the other side.
 #[derive(Debug)]
 pub struct AckTracker {
-    came: u64,
-    told: u64,
-    /// Of what came since then, so much was acknowledgements: those alone are none worth.
-    words: u64,
-    /// It is to be told when so much has come.
+    received: u64,
+    acknowledged: u64,
+    /// The units of acknowledgements since then. Those alone need no acknowledgement.
+    acknowledgements: u64,
+    /// The number of units after which an acknowledgement is due.
     every: u64,
-    make_due: bool,
+    /// Whether an acknowledgement was delayed long enough.
+    overdue: bool,
 }
 
 impl AckTracker {
-    /// Nothing has come yet. The other side is told each time that so much has come.
+    /// Makes a tracker at position 0. An acknowledgement is due each time that `every` units have arrived.
     pub fn new(every: u64) -> AckTracker {
-        AckTracker { came: 0, told: 0, words: 0, every, make_due: false }
+        AckTracker { received: 0, acknowledged: 0, acknowledgements: 0, every, overdue: false }
     }
 
-    /// So much has come.
+    /// Counts received units.
     pub fn count_received(&mut self, count: u64) {
-        self.came += count;
+        self.received += count;
     }
 
-    /// So much of what has come was an acknowledgement.
+    /// Counts received units as those of an acknowledgement.
     pub fn count_acknowledgement(&mut self, count: u64) {
-        self.words += count;
+        self.acknowledgements += count;
     }
 
-    /// Whether there is anything to acknowledge.
+    /// Returns whether there is anything to acknowledge.
     pub fn has_unacknowledged(&self) -> bool {
-        self.came - self.told > self.words
+        self.received - self.acknowledged > self.acknowledgements
     }
 
-    /// Whether the other side is to be told though there is nothing else to be sent.
+    /// Returns whether an acknowledgement must be sent even if nothing else is sent.
     pub fn is_due(&self) -> bool {
-        self.came - self.told >= self.every || self.make_due
+        self.received - self.acknowledged >= self.every || self.overdue
     }
 
-    /// A while has passed: what there is to acknowledge is due.
+    /// Makes an acknowledgement due if there is anything to acknowledge. It is called after a delay.
     pub fn make_due(&mut self) {
-        self.make_due = self.has_unacknowledged();
+        self.overdue = self.has_unacknowledged();
     }
 
-    /// What to tell the other side, which is told now.
+    /// Returns the position to acknowledge, and counts it as acknowledged.
     pub fn take_position(&mut self) -> u64 {
-        (self.told, self.words, self.make_due) = (self.came, 0, false);
-        self.came
+        (self.acknowledged, self.acknowledgements, self.overdue) = (self.received, 0, false);
+        self.received
     }
 }
 
@@ -173,7 +174,7 @@ mod tests {
     use crate::prng::Prng;
 
     #[test]
-    fn whatever_breaks_when_each_unit_arrives_once_and_in_order() {
+    fn each_unit_arrives_once_and_in_order_wherever_the_link_breaks() {
         for seed in 1..=300 {
             let mut prng = Prng(seed);
             let (mut out, mut back) = (RetransmitQueue::default(), AckTracker::new(7));
@@ -190,7 +191,7 @@ mod tests {
                         made += 2;
                         2
                     }),
-                    // The connection breaks: what is on its way is lost.
+                    // The connection breaks: the units in flight are lost.
                     3 => {
                         wire.clear();
                         assert_eq!(out.resume(back.take_position(), |_| kept -= 1), Ok(()));
@@ -218,12 +219,12 @@ mod tests {
                 }
             }
             assert_eq!(out.resume(back.take_position(), |_| kept -= 1), Ok(()));
-            assert!(kept <= 1 + (made - came) as usize, "what is acknowledged is let go");
+            assert!(kept <= 1 + (made - came) as usize, "acknowledged items are released");
         }
     }
 
     #[test]
-    fn who_acknowledges_what_was_not_sent_is_found_out() {
+    fn an_acknowledgement_of_unsent_units_is_a_violation() {
         let mut out = RetransmitQueue::default();
         out.push((), 10);
         out.advance(4);

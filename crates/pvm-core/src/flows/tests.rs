@@ -14,7 +14,7 @@ fn host() -> Tid {
     Tid(0x80000)
 }
 
-/// Takes frames until none can go; gives each message's handle when it is whole.
+/// Takes frames until none is ready. Returns the handle of each complete message.
 fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
     let mut whole = Vec::new();
     let mut open = HashMap::new();
@@ -56,7 +56,7 @@ fn a_flow_without_credit_stops_and_others_go_on() {
 }
 
 #[test]
-fn a_message_longer_than_the_window_goes_when_nothing_is_on_its_way() {
+fn a_message_longer_than_the_window_is_sent_when_little_is_in_flight() {
     let mut flows = Flows::new();
     let long = 3 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
@@ -90,7 +90,7 @@ fn in_band_frames_need_no_credit_but_keep_their_place() {
 }
 
 #[test]
-fn a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it() {
+fn a_sender_over_its_budget_is_paused_until_half_of_it_is_free() {
     let mut flows = Flows::new();
     let mut count = 0;
     while flows.may_take(sender(1)) {
@@ -108,7 +108,7 @@ fn a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it(
 }
 
 #[test]
-fn a_multicast_crosses_to_a_host_once() {
+fn a_multicast_is_sent_to_a_host_once() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(3), META, 200_000, 0, 9);
     flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, 300_000, 0, 5);
@@ -118,7 +118,7 @@ fn a_multicast_crosses_to_a_host_once() {
 }
 
 #[test]
-fn a_multicast_does_not_wait_for_a_member_that_takes_nothing() {
+fn a_multicast_does_not_wait_for_a_member_without_credit() {
     let mut flows = Flows::new();
     let long = 2 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
@@ -165,7 +165,7 @@ fn the_last_frame_releases_the_body() {
 }
 
 #[test]
-fn credit_comes_back_when_the_task_has_taken() {
+fn credit_comes_back_when_the_task_has_consumed() {
     let mut inbound = InboundFlows::<()>::new();
     let bytes = FLOW_QUANTUM_BYTES as usize;
     inbound.delivered(task(1), sender(0), bytes, 10);
@@ -190,7 +190,7 @@ fn the_end_of_a_task_returns_all_of_its_credit() {
 }
 
 #[test]
-fn what_a_task_has_not_taken_is_heard_of_also_when_its_host_is_gone() {
+fn messages_of_a_lost_host_stay_listed_until_the_task_has_consumed_them() {
     let mut inbound = InboundFlows::<()>::new();
     inbound.delivered(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 10);
     inbound.delivered(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 20);
@@ -213,10 +213,10 @@ fn chunks_that_do_not_fit_are_violations() {
     assert_eq!(inbound.arriving(), 0);
 }
 
-/// The head as it is read back, and the bytes that follow it.
+/// Returns the header that is parsed from `out` with `follow` bytes behind it.
 fn reread(out: &[u8], follow: usize) -> FrameHeader {
     for short in 0..out.len() {
-        assert_eq!(read_header(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes are enough");
+        assert_eq!(read_header(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes suffice");
     }
     let mut whole = out.to_vec();
     whole.resize(out.len() + follow, 0);
@@ -226,7 +226,7 @@ fn reread(out: &[u8], follow: usize) -> FrameHeader {
 }
 
 #[test]
-fn frames_survive_their_journey() {
+fn headers_are_decoded_as_they_were_encoded() {
     let header =
         MessageHeader { src: sender(1), dst: task(1), others: vec![task(2), task(3)], meta: META, bytes: 100_000 };
     let first = CHUNK_BYTES_MAX;
@@ -245,7 +245,7 @@ fn frames_survive_their_journey() {
 }
 
 #[test]
-fn rubbish_is_no_frame() {
+fn malformed_headers_are_violations() {
     for bytes in [[0xff; 64], [0; 64], [4; 64]] {
         assert_eq!(read_header(&bytes), Err(ProtocolViolation));
     }
@@ -274,26 +274,26 @@ fn a_frame_that_is_too_long_is_a_violation() {
 }
 
 #[test]
-fn a_host_that_sends_more_than_a_window_is_found_out() {
+fn a_host_that_sends_more_than_a_window_breaks_the_rules() {
     let from = Tid::host_number(2);
     let header = |bytes| MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
     let mut inbound = InboundFlows::<u32>::new();
-    // One message of any length, and then none before it has been taken.
+    // One message of any length, and no more before it is consumed.
     assert_eq!(inbound.admit(from, &header(1 << 40)), Ok(()));
     assert_eq!(inbound.admit(from, &header(1)), Err(ProtocolViolation));
     inbound.host_gone(from);
     let count = std::iter::from_fn(|| inbound.admit(from, &header(1000)).ok()).count() as u64;
     assert!(count * cost(1000) <= FLOW_WINDOW_BYTES && (count + 1) * cost(1000) > FLOW_WINDOW_BYTES);
-    // What is taken makes room again.
+    // Consumed messages make room again.
     (0..count).for_each(|_| inbound.dropped(task(1), from, 1000));
     assert_eq!(inbound.admit(from, &header(1000)), Ok(()));
-    // One that is named again and again counts each time.
+    // A receiver that is named several times counts each time.
     let again = MessageHeader { others: vec![task(2); 1 << 20], ..header(100) };
     assert_eq!(inbound.admit(from, &again), Err(ProtocolViolation));
 }
 
 #[test]
-fn a_host_that_takes_no_news_is_found_out() {
+fn a_host_that_receives_no_notices_is_detected() {
     let mut flows = Flows::<u32>::new();
     let mut count = 0;
     while !flows.is_overrun(host()) {
@@ -306,7 +306,7 @@ fn a_host_that_takes_no_news_is_found_out() {
 }
 
 #[test]
-fn a_flow_whose_last_message_another_has_carried_is_forgotten_when_its_credit_comes_before_its_turn() {
+fn a_flow_whose_last_message_another_has_sent_is_removed_even_if_its_credit_precedes_its_turn() {
     let mut flows = Flows::new();
     flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
     assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.others == [task(2)]));
