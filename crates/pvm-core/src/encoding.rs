@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_of_the_other_byte_order_has_written_is_read() {
+    fn bodies_in_the_other_byte_order_are_read() {
         let other = Format { big_endian: !Format::NATIVE.big_endian, ..Format::NATIVE };
         let swapped = |value: i32| value.swap_bytes().to_ne_bytes();
         let body = [&swapped(-7)[..], &swapped(3), b"ab\0\0", &swapped(1), &swapped(2)].concat();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_beyond_the_end_give_nothing() {
+    fn lengths_beyond_the_end_are_rejected() {
         let body = Writer::new().int(i32::MAX).finish();
         assert_eq!(Reader::new(&body).string(), None);
         let body = Writer::new().int(-1).finish();

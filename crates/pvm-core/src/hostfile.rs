@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_sets_defaults_for_what_follows_and_for_hosts_unknown() {
+    fn a_star_sets_defaults_for_later_lines_and_unknown_hosts() {
         let file = Hostfile::parse("one\n* ep=/a wd=/b\ntwo ep=/c\n* bx=/d\n");
         assert_eq!(file.hosts[0].options, Options::default());
         assert_eq!(file.options_of(&["two"]).path.as_deref(), Some("/c"));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named_and_skipped() {
+    fn malformed_lines_are_reported_and_skipped() {
         let long = "x".repeat(LINE_BYTES_MAX + 1);
         let text = format!("good\nbad xx=1\nbad sp=0\nbad so=zz\nlo=joe\n{long}\n&\n-oX\nn[1\nn:x\na lo=-x\n");
         let file = Hostfile::parse(&text);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_no_more_hosts_than_a_machine_can() {
+    fn a_file_has_at_most_as_many_hosts_as_a_machine() {
         let file = Hostfile::parse("n[1-4000]\nm[1-96]\nm[1-95]\nlast\n");
         assert_eq!(file.hosts.len(), ranges::NAMES_MAX);
         assert_eq!(file.errors, [2, 4].map(|line| (line, LineError::Range(RangeError::TooMany))));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_mpi_are_hosts_too() {
+    fn the_forms_of_mpi_are_accepted() {
         let file = Hostfile::parse("node slots=4 max_slots=8\nother:2\nn[01-03]:3 sp=5\n[::1]:2\nfe80::1\n");
         assert_eq!(file.errors, []);
         let hosts: Vec<_> = file.hosts.iter().map(|host| (host.name(), host.options.slots)).collect();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn an_added_host_has_what_the_file_says_of_it() {
+    fn an_added_host_takes_missing_options_from_the_file() {
         let file = Hostfile::parse("& $two lo=ann wd=/a\n* lo=bob\n");
         let complete = |line| file.complete(parse_host(line).unwrap());
         let two = complete("two wd=/b");

@@ -32,15 +32,15 @@ pub enum ToDaemon {
     Hello(Hello),
     /// A request. The answer is exactly one [`ToTask::Reply`] with the same `wait`.
     Request { wait: u32, request: Request },
-    /// A message addressed to the daemon (answers of registered hosters, taskers, managers).
+    /// A message for the daemon: an answer of a registered hoster, tasker or resource manager.
     Message(Message),
-    /// Ring the doorbell of a peer, whose descriptor this task does not have.
+    /// Ring the doorbell of a peer whose descriptor this task does not have.
     Ring(Tid),
     /// A member has arrived at the barrier of that group when the group was too small for the barrier to open.
     /// `size` is the size of the group when the member decided to arrive. Members may have left since: check
     /// whether the barrier can still open.
     CheckBarrier { group: u64, size: u32 },
-    /// `pvm_exit`: the last frame, after which the task closes the socket.
+    /// `pvm_exit`: the last frame. The task closes the socket next.
     Bye,
     /// The process of the task has ended, and its child, which has inherited the socket, continues as the task. It
     /// carries one descriptor: the child's process.
@@ -85,8 +85,8 @@ pub enum ToTask {
     Group { id: u64 },
     /// A direct link to a task of another host. It carries one descriptor: a TCP connection to that task.
     Direct(Direct),
-    /// A task of another host has ended, which this task watches. Messages that came from it on a direct link
-    /// precede all that follows here.
+    /// A task of another host has ended that this task watches. Messages from it on a direct link precede the
+    /// frames that follow here.
     Ended(Tid),
     /// The machine halts.
     Halting,

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_as_many_names_as_a_machine_has_hosts_at_most() {
+    fn a_list_has_at_most_as_many_names_as_a_machine_has_hosts() {
         assert_eq!(expand("n[1-4095]").unwrap().len(), NAMES_MAX);
         for list in ["n[1-4096]", "n[1-4095],m", "n[1-100]m[1-100]", "n[0-4294967295]", "n[1-3000,1-3000]"] {
             assert_eq!(expand(list), Err(RangeError::TooMany), "{list}");

@@ -63,7 +63,7 @@ impl Stamp {
 
 /// The value of a datum.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the forms of events::Form
+#[allow(missing_docs)] // the variants of events::Form
 pub enum Value {
     Int(i32),
     Long(i64),
@@ -148,7 +148,7 @@ impl Described {
 
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // named as what they are
+#[allow(missing_docs)] // the names say all
 pub struct Record {
     pub event: Event,
     pub moment: Moment,

@@ -268,7 +268,7 @@ pub enum GroupChange {
     Gone { instance: u32 },
     /// The group is frozen.
     Freeze,
-    /// A member of the frozen group has gone.
+    /// A member of the frozen group has left.
     Break,
     /// The group is dissolved.
     Close,
