@@ -9,14 +9,14 @@ use crate::tid::{SLOT_MASK, Tid};
 ///
 /// * Filled by: each other host
 /// * Setting: none, both daemons use the same limit
-/// * Reached: the link to the host is closed, and the host lost
+/// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const IN_BAND_PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// The header of a frame, with all receivers: the part before the body or the in-band frame.
 ///
 /// * Filled by: each other host
 /// * Setting: none, a host has no more tasks
-/// * Reached: the link to the host is closed, and the host lost
+/// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const HEADER_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
 
