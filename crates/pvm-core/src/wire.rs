@@ -387,7 +387,7 @@ mod tests {
         }
         let longer = [whole.as_slice(), &[0]].concat();
         assert_eq!(decode::<Frame>(&longer), None);
-        // A length far beyond the end.
+        // A length that is far beyond the end of the input.
         let mut lying = encode(&Frame::Joined { hosts: vec![Tid(1)] });
         lying.truncate(1);
         lying.extend([0xff, 0xff, 0xff, 0xff, 0x0f]);

@@ -62,10 +62,10 @@ const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 /// * Test: `a_host_that_receives_no_notices_is_detected`
 pub const IN_BAND_QUEUED_BYTES_MAX: u64 = 256 << 20;
 
-/// The destination of a message from a task to its daemon that holds the destinations of the next message, a
-/// multicast: tids of four bytes in native order.
+/// The pseudo-destination of a message from a task to its daemon that lists the destinations of the next multicast:
+/// tids of four bytes in native order.
 pub const LIST: u32 = GROUP_BIT;
-/// The destination of a multicast: the daemon sends it to the tasks of the list before.
+/// The pseudo-destination of a multicast to the tasks of the preceding list.
 pub const LISTED: u32 = GROUP_BIT | 1;
 
 /// The words that travel with a message unchanged.
@@ -142,7 +142,7 @@ impl<P> Item<P> {
     }
 }
 
-/// A message of which some chunks are still to be sent.
+/// The transfer of a message with chunks still to be sent.
 struct Transfer {
     number: u32,
     at: usize,
@@ -330,7 +330,7 @@ impl<P> Flows<P> {
         self.budgets.take_freed()
     }
 
-    /// Returns whether more in-band frames wait for a host than a host that keeps the rules can cause.
+    /// Returns whether more in-band frames wait for a host than the limit allows.
     pub fn is_overrun(&self, host: Tid) -> bool {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
@@ -358,7 +358,7 @@ impl<P> Flows<P> {
     // ----- output
 
     /// Returns the next frame for the link to that host, if one is ready. Callers should call this only when the
-    /// link has room: a queued message needs memory of its sender alone.
+    /// link has room, because a queued message needs memory of its sender alone.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
         let host_flows = self.hosts.get_mut(&host)?;
         // Each flow has one turn at most: a flow that waits for other members of a multicast is queued again.
