@@ -1,4 +1,4 @@
-//! PVM's numbers (contract 1.7 and 1.8), in one place.
+//! The numbers of PVM (contract 1.7 and 1.8), in one place.
 #![allow(missing_docs)] // the names are PVM's own; pvm3.h and the contract explain each
 use crate::format::Format;
 
@@ -41,15 +41,15 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code of that number.
+    /// Returns the code with that number.
     pub fn from_number(number: i32) -> Option<Code> {
         ALL.into_iter().find(|code| code.number() == number)
     }
-    /// The number that C programs see.
+    /// Returns the number that C programs see.
     pub fn number(self) -> i32 {
         self as i32
     }
-    /// The text of `pvm_perror` (contract 1.8).
+    /// Returns the text of `pvm_perror` (contract 1.8).
     pub fn text(self) -> &'static str {
         text(self.number())
     }
@@ -139,7 +139,7 @@ pub const TEXTS: [&str; 37] = [
     "Master Host IP Address is Loopback! (See pvm3/Readme)",
 ];
 
-/// The text of any code.
+/// Returns the text of any number.
 pub fn text(number: i32) -> &'static str {
     usize::try_from(-i64::from(number)).ok().and_then(|index| TEXTS.get(index)).copied().unwrap_or("Unknown Error")
 }
@@ -151,7 +151,7 @@ pub const DATA_TRACE: i32 = 4;
 
 /// `pvmminfo.enc` of a message in the default encoding.
 pub const ENC_XDR: i32 = 0x1000_0000;
-/// `pvmminfo.enc` of an in-place message at its sender.
+/// `pvmminfo.enc` of an in-place message at the sender.
 pub const ENC_IN_PLACE: i32 = 0x2000_0000;
 /// `pvmminfo.enc` of a trace message.
 pub const ENC_TRACE: i32 = 0x4000_0000;
@@ -164,7 +164,7 @@ pub const TASK_TRACE: i32 = 8;
 pub const MPP_FRONT: i32 = 16;
 pub const HOST_COMPL: i32 = 32;
 pub const NO_SPAWN_PARENT: i32 = 64;
-/// Not of PVM: the first task of a `pvm run` gets its standard input by requests.
+/// Not a flag of PVM: the first task of `pvm run` gets its standard input by [`crate::proto::Request::Input`].
 pub const TASK_INPUT: i32 = 1 << 28;
 
 pub const NOTIFY_TASK_EXIT: i32 = 1;
@@ -184,7 +184,7 @@ pub const MBOX_DIRECT_INDEX_SHIFT: u32 = 10;
 
 /// Context of system messages to tasks (output, siblings, trace settings).
 pub const SYSCTX_TC: i32 = 0x7ffff;
-/// Context of requests of old tasks to the daemon.
+/// Context of requests from old tasks to the daemon.
 pub const SYSCTX_TM: i32 = 0x7fffe;
 /// Context of group messages to the server.
 pub const SYSCTX_SG: i32 = 0x7fffd;
@@ -200,11 +200,11 @@ pub const TC_FIRST: i32 = 0x80030001_u32 as i32;
 /// First tag of the range of registered servers (hoster, tasker, resource manager).
 pub const SM_FIRST: i32 = 0x80040001_u32 as i32;
 
-/// Task to manager, manager to task: as the task's own requests.
+/// Task to manager, and manager to task: a call of `pvm_spawn` and its results.
 pub const SM_SPAWN: i32 = SM_FIRST;
 /// Manager to daemon: start tasks here.
 pub const SM_EXEC: i32 = SM_FIRST + 1;
-/// Daemon to manager: what was started, or who came by itself.
+/// Daemon to manager: the tasks that were started, or a task that enrolled by itself.
 pub const SM_EXECACK: i32 = SM_FIRST + 2;
 pub const SM_TASK: i32 = SM_FIRST + 3;
 pub const SM_CONFIG: i32 = SM_FIRST + 4;
@@ -212,7 +212,7 @@ pub const SM_ADDHOST: i32 = SM_FIRST + 5;
 pub const SM_DELHOST: i32 = SM_FIRST + 6;
 /// Manager to daemon: add hosts.
 pub const SM_ADD: i32 = SM_FIRST + 7;
-/// Daemon to manager: what was added.
+/// Daemon to manager: the hosts that were added.
 pub const SM_ADDACK: i32 = SM_FIRST + 8;
 pub const SM_NOTIFY: i32 = SM_FIRST + 9;
 /// Daemon to manager, tasker to daemon: a task has ended.
@@ -224,7 +224,7 @@ pub const SM_HANDOFF: i32 = SM_FIRST + 12;
 pub const SM_SCHED: i32 = SM_FIRST + 13;
 /// Daemon to hoster: start daemons.
 pub const SM_STHOST: i32 = SM_FIRST + 14;
-/// Hoster to daemon: how that went.
+/// Hoster to daemon: the results.
 pub const SM_STHOSTACK: i32 = SM_FIRST + 15;
 /// Daemon to tasker: start a task.
 pub const SM_STTASK: i32 = SM_FIRST + 16;
@@ -234,7 +234,7 @@ pub const CLASS_HOSTER: &str = "###_PVM_HOSTER_###";
 pub const CLASS_TASKER: &str = "###_PVM_TASKER_###";
 pub const CLASS_TRACER: &str = "###_PVM_TRACER_###";
 pub const CLASS_MANAGER: &str = "###_PVM_RM_###";
-/// Mailbox class of the tasks that a reset spares.
+/// Mailbox class of the tasks that survive a reset.
 pub const CLASS_NO_RESET: &str = "###_PVM_NO_RESET_###";
 
 /// Flags of `pvmtaskinfo.ti_flag`.
@@ -249,21 +249,21 @@ pub const TASK_TRACER: u32 = 0x800;
 
 /// The data signature of x86-64 (contract 5.8).
 pub const DSIG_X86_64: i32 = 0x0040_8c41;
-/// The data signature of the machine that this runs on (contract 5.8).
+/// Returns the data signature of the host that this program runs on (contract 5.8).
 pub const fn native_dsig() -> i32 {
     Format::NATIVE.signature()
 }
 
 /// The context of messages to and from the group server.
 pub const GROUP_SERVER_CONTEXT: i32 = 0x7fffc;
-/// Tag: write the groups to the log.
+/// Tag of the request to write the groups to the log.
 pub const GROUP_SERVER_DUMP: i32 = 9;
-/// Tag: list the groups; also of the answer.
+/// Tag of the request to list the groups, and of its answer.
 pub const GROUP_SERVER_LIST: i32 = 10;
 
 /// The default of `hi_speed` (contract 5.3, `sp=`).
 pub const SPEED_DEFAULT: i32 = 1000;
-/// The version whose interface this is.
+/// The version of PVM whose interface this is.
 pub const PVM_VERSION: &str = "3.4.6";
 
 #[cfg(test)]

@@ -1,54 +1,54 @@
-//! What a master and a daemon that it starts tell each other before they have a link (contract
-//! 5.5): the command, what goes to its standard input, and the line that comes back.
+//! The start dialogue between a master and a daemon that it starts, before they have a link (contract 5.5): the
+//! command line, the text on its standard input, and the line that the daemon prints.
 use crate::codes::Code;
 use crate::tid::{HOST_SHIFT, Tid};
 use crate::wire::{self, Key, Started};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The protocol between daemons that both sides name. PVM 3.4.6 says the same number, but no key.
+/// The number of the protocol between daemons, which both sides name. PVM 3.4.6 names the same one, but no key.
 pub const PROTOCOL: u32 = 2316;
-/// The fragment size that both sides name, for the sake of the form.
+/// The fragment size that both sides name. PVM 3.4.6 needs it; hpvm ignores it.
 const FRAGMENT_BYTES: u32 = 4080;
-/// A line of what is printed by the command that starts a daemon on another host.
+/// A line of output of the command that starts a daemon on another host, in bytes.
 ///
 /// * Filled by: the host that is added
-/// * Setting: none, no daemon says as much
-/// * Reached: the line is cut into several
+/// * Setting: none, no daemon prints as much
+/// * Reached: the line is split into several
 /// * Test: `a_line_without_an_end_is_cut`
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// What is said of hpvm's own beside the words of PVM 3.4.6.
+/// The version of the lines that hpvm adds to the dialogue of PVM 3.4.6.
 const VERSION: u32 = 1;
-/// Addresses, and names, that a new daemon says it has.
+/// The addresses that a new daemon announces, and likewise its names.
 ///
 /// * Filled by: the host that is added
 /// * Setting: none, no host has as many
-/// * Reached: the rest is not heeded
-/// * Test: `a_daemon_has_so_many_addresses_and_no_more`
+/// * Reached: the rest is ignored
+/// * Test: `addresses_of_a_daemon_beyond_the_limit_are_ignored`
 pub const ADDRESSES_MAX: usize = 64;
 
 /// The command line of a daemon that is to join a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct DaemonCommand {
     /// The name under which the host is registered.
     pub name: String,
-    /// The master.
+    /// The master's tid.
     pub master: Tid,
-    /// Where the master listens.
+    /// The address on which the master listens.
     pub address: SocketAddr,
-    /// The host that the daemon is to be.
+    /// The tid of the new host.
     pub own: Tid,
-    /// What it is to log.
+    /// The debug mask of the daemon.
     pub debug_mask: i32,
-    /// The key of the master, where no standard input of ours carries it.
+    /// The key of the master, if the command line has to carry it because the standard input cannot.
     pub key: Option<Key>,
-    /// Typed by a person: nobody closes the daemon's input.
+    /// Whether a user types the command, so that nothing closes the daemon's input.
     pub by_hand: bool,
-    /// To stay the process that was started.
+    /// Whether the daemon stays in the foreground.
     pub in_foreground: bool,
 }
 
-impl Call {
-    /// The command for the shell of the other host.
+impl DaemonCommand {
+    /// Returns the command line for the shell of the other host.
     pub fn command(&self, daemon: &str) -> String {
         let mode = match (self.by_hand, self.in_foreground) {
             (true, _) => "-S",
@@ -57,9 +57,9 @@ impl Call {
         };
         let key = self.key.map_or_else(String::new, |key| format!(" -k{}", hex(&key)));
         let master = hex_address(self.address);
-        let mut nowhere = self.address;
-        nowhere.set_port(0);
-        // The first `=` behind a switch is not part of its value.
+        let mut unspecified = self.address;
+        unspecified.set_port(0);
+        // The first `=` after an option is not part of its value.
         let equals = if self.name.starts_with('=') { "=" } else { "" };
         format!(
             "{daemon} {mode} -d{:#x}{key} -n{equals}{} {} {master} {FRAGMENT_BYTES} {} {}",
@@ -67,12 +67,12 @@ impl Call {
             quoted(&self.name),
             self.master.0 >> HOST_SHIFT,
             self.own.0 >> HOST_SHIFT,
-            hex_address(nowhere),
+            hex_address(unspecified),
         )
     }
 }
 
-/// A word as every shell takes it.
+/// Quotes a word so that every shell reads it back unchanged.
 pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/+,=@%".contains(&byte);
     match !word.is_empty() && word.bytes().all(plain) {
@@ -81,24 +81,25 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// What the master writes to the standard input of the daemon.
+/// The text that the master writes to the standard input of the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Greeting {
-    /// `PVM_VMID`
+    /// `PVM_VMID`: the identifier of the virtual machine.
     pub machine: Option<String>,
-    /// The master's key; `None` says that the master is PVM 3.4.6.
+    /// The master's key, or `None` if the master is PVM 3.4.6.
     pub key: Option<Key>,
-    /// The master says [`TAKEN`] when it has read the answer. If the input ends without that, nobody has.
+    /// Whether the master sends [`TAKEN`] when it has read the answer. If the input ends before that line, the
+    /// master has not read it.
     pub says_taken: bool,
 }
 
-/// The line by which a master tells a daemon that its answer has come.
+/// The line that confirms to a daemon that the master has read its answer.
 pub const TAKEN: &str = "taken";
-/// The line by which it tells that it will.
+/// The line that announces that the master will send [`TAKEN`].
 const SAYS_TAKEN: &str = "says taken";
 
 impl Greeting {
-    /// The lines.
+    /// Returns the lines.
     pub fn text(&self) -> String {
         let machine = self.machine.as_ref().map_or_else(String::new, |id| format!("PVM_VMID={id}\n"));
         let key = self.key.map_or_else(String::new, |key| format!("hpvm {VERSION}\nkey {}\n", hex(&key)));
@@ -106,7 +107,7 @@ impl Greeting {
         format!("{machine}{key}{taken}end\n")
     }
 
-    /// Takes a line in; `true` after the last one. Lines of later versions are passed over.
+    /// Parses a line. Returns `true` after the last one. Unknown lines, of later versions, are ignored.
     pub fn take(&mut self, line: &str) -> bool {
         let line = line.trim();
         if let Some(id) = line.split_whitespace().find_map(|word| word.strip_prefix("PVM_VMID=")) {
@@ -120,15 +121,15 @@ impl Greeting {
 }
 
 impl Started {
-    /// The line by which a daemon tells it.
+    /// Returns the line that a daemon prints.
     pub fn line(&self) -> String {
-        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let unspecified = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let first = self.addresses.iter().find(|address| address.is_ipv4()).or(self.addresses.first());
         let addresses: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
         format!(
             "ddpro<{PROTOCOL}> arch<{}> ip<{}> mtu<{FRAGMENT_BYTES}> dsig<{}> wire<{}> key<{}> addr<{}> name<{}>",
             self.arch,
-            hex_address(*first.unwrap_or(&nowhere)),
+            hex_address(*first.unwrap_or(&unspecified)),
             self.dsig,
             wire::VERSION,
             hex(&self.key),
@@ -138,29 +139,29 @@ impl Started {
     }
 }
 
-/// The line of a daemon that must not join: its master is not hpvm. PVM 3.4.6 takes it for that of
-/// another protocol and reports `PvmBadVersion`.
+/// Returns the line of a daemon that must not join because its master is not hpvm. PVM 3.4.6 takes it for the
+/// line of another protocol and reports `PvmBadVersion`.
 pub fn refusal_line(arch: &str, dsig: i32) -> String {
     format!("ddpro<0> arch<{arch}> ip<00000000:0000> mtu<{FRAGMENT_BYTES}> dsig<{dsig}>")
 }
 
-/// A line that came from a host on which a daemon is being started.
+/// A line from a host on which a daemon is being started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// The daemon is there.
+    /// The daemon has started.
     Started(Started),
-    /// It is not, for that reason.
+    /// The daemon has not started, for that reason.
     Failed(Code),
     /// A daemon of PVM 3.4.6 or of another protocol.
     OtherProtocol,
-    /// A daemon of hpvm that speaks this version to other daemons, which is not [`wire::VERSION`].
+    /// A daemon of hpvm with this version of the protocol, which is not [`wire::VERSION`].
     OtherVersion(u32),
-    /// Something that start-up files print.
+    /// Output of start-up files.
     Noise,
 }
 
-/// Reads a line of the started daemon, or what a hoster says in its place. What start-up files print without a
-/// newline at its end stands before it in the same line.
+/// Parses a line of the started daemon, or of a hoster in its place. Output of start-up files that has no newline
+/// at its end precedes it on the same line.
 pub fn read(line: &str) -> Line {
     let line = line.trim();
     let failed = [
@@ -179,20 +180,19 @@ pub fn read(line: &str) -> Line {
     }
     match line.rfind("ddpro<") {
         Some(0) => started(line).unwrap_or(Line::OtherProtocol),
-        // Whatever it is, a daemon says more than that word.
+        // A line of a daemon has more fields than this one.
         Some(start) if is_whole(&line[start..]) => started(&line[start..]).unwrap_or(Line::OtherProtocol),
         _ => Line::Noise,
     }
 }
 
-/// Whether all that a daemon says of itself, be it of PVM 3.4.6, is in the line.
+/// Returns whether the line has all fields that any daemon prints, also one of PVM 3.4.6.
 fn is_whole(line: &str) -> bool {
     let fields = fields(line).unwrap_or_default();
     ["ddpro", "arch", "ip", "mtu", "dsig"].iter().all(|name| fields.iter().any(|(known, _)| known == name))
 }
 
-/// What somebody elsewhere has printed, fit for a terminal: without control characters, and without the sequences
-/// that begin with an escape.
+/// Makes untrusted text fit for a terminal: removes control characters and escape sequences.
 pub fn plain(text: &str) -> String {
     let (mut plain, mut letters) = (String::new(), text.chars());
     while let Some(letter) = letters.next() {
@@ -206,7 +206,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Passes over the rest of a sequence: one with parameters, one with a text, or a single character.
+/// Skips the rest of an escape sequence: one with parameters, one with a text, or a single character.
 fn skip_escape(letters: &mut std::str::Chars<'_>) {
     let last = match letters.next() {
         Some('[') => letters.find(|letter| ('@'..='~').contains(letter)),
@@ -215,7 +215,7 @@ fn skip_escape(letters: &mut std::str::Chars<'_>) {
         _ => None,
     };
     if last == Some('\u{1b}') {
-        // The end of a text has two characters.
+        // A text ends with two characters.
         let _ = letters.next();
     }
 }
@@ -245,7 +245,7 @@ fn started(line: &str) -> Option<Line> {
     }))
 }
 
-/// The `name<value>` of a line. None where a value has the beginning of another in it.
+/// Returns the `name<value>` fields of a line, or `None` if a field begins inside of another.
 fn fields(line: &str) -> Option<Vec<(&str, &str)>> {
     let (mut fields, mut rest) = (Vec::new(), line);
     while let Some((name, after)) = rest.split_once('<') {
@@ -259,7 +259,7 @@ fn fields(line: &str) -> Option<Vec<(&str, &str)>> {
     Some(fields)
 }
 
-/// `c0000202:d79d`
+/// Returns an address as in `c0000202:d79d`.
 fn hex_address(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) => hex(&ip.octets()),
@@ -268,12 +268,12 @@ fn hex_address(address: SocketAddr) -> String {
     format!("{ip}:{:04x}", address.port())
 }
 
-/// Bytes as hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A key from its hexadecimal digits.
+/// Parses the hexadecimal digits of a key.
 pub fn unhex(text: &str) -> Option<Key> {
     let text = text.trim().as_bytes();
     let mut key = Key::default();
@@ -294,8 +294,8 @@ mod tests {
 
     const KEY: Key = [0xa5; 32];
 
-    fn call() -> Call {
-        Call {
+    fn call() -> DaemonCommand {
+        DaemonCommand {
             name: "h3".into(),
             master: Tid::host_number(1),
             address: "192.0.2.2:55197".parse().unwrap(),
@@ -311,13 +311,13 @@ mod tests {
     fn the_command_has_the_form_of_pvm_3_4_6() {
         let text = "pvmd -s -d0x0 -nh3 1 c0000202:d79d 4080 2 c0000202:0000";
         assert_eq!(call().command("pvmd"), text);
-        let by_hand = Call { key: Some(KEY), by_hand: true, name: "a b".into(), ..call() };
+        let by_hand = DaemonCommand { key: Some(KEY), by_hand: true, name: "a b".into(), ..call() };
         let text = format!("pvmd -S -d0x0 -k{} -n'a b' 1 c0000202:d79d 4080 2 c0000202:0000", "a5".repeat(32));
         assert_eq!(by_hand.command("pvmd"), text);
     }
 
     #[test]
-    fn a_field_within_another_is_none() {
+    fn a_field_inside_of_another_is_rejected() {
         let line =
             |arch: &str| Started { arch: arch.into(), dsig: 7, addresses: vec![], key: KEY, names: vec![] }.line();
         assert_eq!(read(&line("LINUX64 dsig<3")), Line::OtherProtocol);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_start_up_files_print_may_stand_before_it() {
+    fn output_of_start_up_files_may_precede_the_line() {
         let started = Started { arch: "LINUX64".into(), dsig: 7, addresses: vec![], key: KEY, names: vec!["h".into()] };
         for noise in ["Welcome", "$ ", "ddpro<", "a<b> ", "\u{1b}]0;title\u{7}", "\u{1b}["] {
             assert_eq!(read(&format!("{noise}{}", started.line())), Line::Started(started.clone()), "{noise}");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_print_moves_no_terminal() {
+    fn untrusted_text_cannot_control_a_terminal() {
         let text =
             "\u{1b}[1;31mred\u{1b}[0m \u{1b}]0;title\u{7}a\tb\r\u{8}\u{9b}c\u{1b}(Bd \u{1b}]8;;x\u{1b}\\ü\u{1b}[";
         assert_eq!(plain(text), "red a bcd ü");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_quotes() {
+    fn quoted_names_stay_one_word() {
         for (word, text) in [("h2.example.org", "h2.example.org"), ("", "''"), ("a;b", "'a;b'"), ("a'$b", r"'a'\''$b'")]
         {
             assert_eq!(quoted(word), text);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_has_so_many_addresses_and_no_more() {
+    fn addresses_of_a_daemon_beyond_the_limit_are_ignored() {
         let addresses = vec![SocketAddr::from(([192, 0, 2, 1], 7)); ADDRESSES_MAX + 1];
         let names = vec!["h".to_owned(); ADDRESSES_MAX + 1];
         let started = Started { arch: "LINUX64".into(), dsig: 7, addresses, key: KEY, names };
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pvm_3_4_6_says_is_no_daemon_of_ours() {
+    fn a_daemon_of_pvm_3_4_6_is_of_another_protocol() {
         assert_eq!(read("ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>\n"), Line::OtherProtocol);
         assert_eq!(read(&refusal_line("LINUX64", 1)), Line::OtherProtocol);
         assert_eq!(read("PvmDupHost\n"), Line::Failed(Code::DupHost));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_speaks_another_version_is_told_from_one_of_another_pvm() {
+    fn another_version_of_hpvm_is_distinguished_from_another_pvm() {
         let started = Started { arch: "LINUX64".into(), dsig: 7, addresses: vec![], key: KEY, names: vec![] };
         let (line, own) = (started.line(), format!("wire<{}>", wire::VERSION));
         assert_eq!(read(&line.replace(&own, "wire<77>")), Line::OtherVersion(77));
@@ -391,7 +391,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_daemon_is_known_by_its_line(
+        fn the_line_of_a_daemon_is_parsed_as_it_was_written(
             arch in "[A-Z0-9]{1,12}", dsig: i32, key: Key,
             hosts in proptest::collection::vec((any::<IpAddr>(), any::<u16>()), 0..9),
             names in proptest::collection::vec("[a-z0-9.-]{1,20}", 0..4)

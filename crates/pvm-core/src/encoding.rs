@@ -1,7 +1,7 @@
-//! Bodies in the default encoding: XDR's widths in the maker's byte order (decision 3).
+//! Bodies in the default encoding: XDR's widths in the sender's byte order (decision 3).
 //!
-//! Integers take four bytes, `long` eight, strings a length that counts the closing zero, the
-//! bytes, and padding to four; byte arrays are padded to four.
+//! An integer takes four bytes and a `long` eight. A string is its length (with the terminating zero), its
+//! bytes and padding to a multiple of four. A byte array is padded to a multiple of four.
 
 use crate::format::{self, Format};
 
@@ -10,23 +10,23 @@ use crate::format::{self, Format};
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// An empty body.
+    /// Makes an empty body.
     pub fn new() -> Writer {
         Writer::default()
     }
-    /// One C `int`.
+    /// Appends a C `int`.
     pub fn int(mut self, value: i32) -> Writer {
         self.0.extend_from_slice(&value.to_ne_bytes());
         self
     }
-    /// A C string.
+    /// Appends a C string.
     pub fn string(mut self, text: &[u8]) -> Writer {
         self = self.int(text.len() as i32 + 1);
         self.0.extend_from_slice(text);
         self.0.push(0);
         self.pad()
     }
-    /// Bytes, without their count.
+    /// Appends bytes without their count.
     pub fn bytes(mut self, data: &[u8]) -> Writer {
         self.0.extend_from_slice(data);
         self.pad()
@@ -37,13 +37,13 @@ impl Writer {
         }
         self
     }
-    /// The body.
+    /// Returns the body.
     pub fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Reads a body in the default encoding; every method gives `None` past the end.
+/// Reads a body in the default encoding. Every method returns `None` past the end.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -51,32 +51,32 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the start of `body`, which was written on a host like this one.
+    /// Reads from the start of `body`, which was written in this host's format.
     pub fn new(body: &'a [u8]) -> Reader<'a> {
         Reader { rest: body, swapped: false }
     }
-    /// The same of a host with that data signature; nothing is there to read if it is unknown.
+    /// Reads a body from a host with that data signature. The body counts as empty if the signature is unknown.
     pub fn of(body: &'a [u8], signature: i32) -> Reader<'a> {
         match Format::of_signature(signature) {
             Some(format) => Reader { rest: body, swapped: format.is_swapped() },
             None => Reader::new(&[]),
         }
     }
-    /// One C `int`.
+    /// Reads a C `int`.
     pub fn int(&mut self) -> Option<i32> {
         let (head, rest) = self.rest.split_first_chunk::<4>()?;
         self.rest = rest;
         let value = i32::from_ne_bytes(*head);
         Some(if self.swapped { value.swap_bytes() } else { value })
     }
-    /// One C `long`.
+    /// Reads a C `long`.
     pub fn long(&mut self) -> Option<i64> {
         let (head, rest) = self.rest.split_first_chunk::<8>()?;
         self.rest = rest;
         let value = i64::from_ne_bytes(*head);
         Some(if self.swapped { value.swap_bytes() } else { value })
     }
-    /// `count` numbers of `bytes` bytes each, as they would stand in a body of this host.
+    /// Reads `count` numbers of `bytes` bytes each and returns them in this host's byte order.
     pub fn numbers(&mut self, count: usize, bytes: usize) -> Option<Vec<u8>> {
         let mut numbers = self.bytes(count.checked_mul(bytes)?)?.to_vec();
         if self.swapped {
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         }
         Some(numbers)
     }
-    /// `count` bytes.
+    /// Reads `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let padded = count.checked_add(3)? & !3;
         if self.rest.len() < padded {
@@ -94,13 +94,13 @@ impl<'a> Reader<'a> {
         self.rest = rest;
         Some(&head[..count])
     }
-    /// A C string without its closing zero.
+    /// Reads a C string and returns it without its terminating zero.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let count = usize::try_from(self.int()?).ok()?;
         let data = self.bytes(count)?;
         data.strip_suffix(&[0])
     }
-    /// What has not been read yet.
+    /// Returns the unread rest.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -122,23 +122,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_of_the_other_byte_order_has_written_is_read() {
+    fn bodies_in_the_other_byte_order_are_read() {
         let other = Format { big_endian: !Format::NATIVE.big_endian, ..Format::NATIVE };
-        let turned = |value: i32| value.swap_bytes().to_ne_bytes();
-        let body = [&turned(-7)[..], &turned(3), b"ab\0\0", &turned(1), &turned(2)].concat();
+        let swapped = |value: i32| value.swap_bytes().to_ne_bytes();
+        let body = [&swapped(-7)[..], &swapped(3), b"ab\0\0", &swapped(1), &swapped(2)].concat();
         let mut reader = Reader::of(&body, other.signature());
         assert_eq!((reader.int(), reader.string()), (Some(-7), Some(&b"ab"[..])));
         assert_eq!(reader.clone().numbers(2, 4), Some([1i32, 2].map(i32::to_ne_bytes).concat()));
         assert_eq!(
             reader.long(),
-            Some(i64::from_ne_bytes([turned(1), turned(2)].concat().try_into().unwrap()).swap_bytes())
+            Some(i64::from_ne_bytes([swapped(1), swapped(2)].concat().try_into().unwrap()).swap_bytes())
         );
         assert_eq!(reader.long(), None);
         assert_eq!(Reader::of(&body, 5).int(), None);
     }
 
     #[test]
-    fn lengths_beyond_the_end_give_nothing() {
+    fn lengths_beyond_the_end_are_rejected() {
         let body = Writer::new().int(i32::MAX).finish();
         assert_eq!(Reader::new(&body).string(), None);
         let body = Writer::new().int(-1).finish();

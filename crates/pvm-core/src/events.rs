@@ -1,21 +1,21 @@
-//! The events that traces tell of (contract 1.6, 2.12): their numbers and names, and what each
-//! carries. The one place from which all else is made or checked: the tables `pvmtevinfo` and
-//! `pvmtevdidlist`, the numbers in `pvmtev.h`, the records of tasks and daemons, their readers.
+//! The trace events (contract 1.6, 2.12): their numbers, names and data. All else is made from this list or
+//! checked against it: the tables `pvmtevinfo` and `pvmtevdidlist`, the numbers in `pvmtev.h`, and the
+//! writers and readers of trace records.
 #![allow(missing_docs)] // the names are those of the header
 use std::ffi::CStr;
 
-/// Or-ed to an event: its function begins.
+/// Or-ed to an event: the function begins.
 pub const ENTRY: i32 = 0x4000;
-/// Or-ed to an event: its function has ended.
+/// Or-ed to an event: the function has ended.
 pub const EXIT: i32 = 0x8000;
-/// Characters of a mask.
+/// The number of characters of a mask.
 pub const MASK_CHARACTERS: usize = 35;
-/// Events that one character of a mask stands for: its lowest bits.
+/// The number of events per character of a mask, in its lowest bits.
 pub const EVENTS_A_CHARACTER: usize = 4;
-/// A character of a mask without events.
+/// The character of a mask that chooses no events.
 pub const MASK_EMPTY: u8 = b'@';
 
-/// What stands between the parts of a trace message.
+/// The marks between the parts of a trace message.
 pub mod mark {
     pub const BUFFER: i32 = -1;
     pub const BUFFER_END: i32 = -2;
@@ -29,7 +29,7 @@ pub mod mark {
     pub const USER_END: i32 = -10;
 }
 
-/// Types of data as records name them (`TEV_DATA_*`).
+/// The types of data in records (`TEV_DATA_*`).
 pub mod data_type {
     pub const BYTE: i32 = 1;
     pub const CPLX: i32 = 2;
@@ -43,7 +43,7 @@ pub mod data_type {
     pub const SHORT: i32 = 10;
     pub const USHORT: i32 = 11;
     pub const STRING: i32 = 12;
-    /// Or-ed: a count, and so many of them.
+    /// Or-ed to a type: an array, which begins with its count.
     pub const ARRAY: i32 = 0x80;
 }
 
@@ -58,7 +58,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// As records name it.
+    /// Returns the number of the type in records.
     pub const fn type_number(self) -> i32 {
         match self {
             Form::Int => data_type::INT,
@@ -82,9 +82,9 @@ pub struct DatumInfo {
 #[derive(Debug, Clone, Copy)]
 pub struct EventInfo {
     pub name: &'static CStr,
-    /// What is told when the function begins, or when the event happens, after time and task.
+    /// The data at the begin of the function, or of the event, after time and task.
     pub entry: &'static [Datum],
-    /// What is told when the function has ended.
+    /// The data at the end of the function.
     pub exit: &'static [Datum],
 }
 
@@ -99,7 +99,7 @@ macro_rules! c_string {
 
 macro_rules! data {
     ($($name:ident $form:ident $description:literal;)*) => {
-        /// What a datum means (`TEV_DID_*`).
+        /// The meaning of a datum (`TEV_DID_*`).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(clippy::upper_case_acronyms)]
         #[repr(i32)]
@@ -260,7 +260,7 @@ data! {
     WID Int "Wait Identifier Number";
 }
 
-// PVM 3.4.6 knows events that it never tells of; those have no data.
+// PVM 3.4.6 defines events that it never records; those have no data.
 events! {
     Addhosts "addhosts" [HNL] [CC];
     Barrier "barrier" [GN GBC] [CC];
@@ -373,7 +373,7 @@ events! {
     UserDefined "user_defined" [] [];
 }
 
-/// What every record begins with.
+/// The data at the begin of every record.
 pub const HEAD: [Datum; 3] = [Datum::TS, Datum::TU, Datum::TID];
 
 impl Datum {
@@ -398,7 +398,7 @@ impl Event {
     pub fn name(self) -> &'static str {
         self.info().name.to_str().unwrap_or_default()
     }
-    /// Whether a mask chooses it. Missing characters choose nothing.
+    /// Returns whether a mask chooses the event. Missing characters choose nothing.
     pub fn chosen_by(self, mask: &[u8]) -> bool {
         let number = self as usize;
         let bit = 1 << (number % EVENTS_A_CHARACTER);
@@ -406,7 +406,7 @@ impl Event {
     }
 }
 
-/// The mask that chooses these events.
+/// Returns the mask that chooses these events.
 pub fn mask(events: impl IntoIterator<Item = Event>) -> [u8; MASK_CHARACTERS] {
     let mut mask = [MASK_EMPTY; MASK_CHARACTERS];
     for event in events {
@@ -416,7 +416,7 @@ pub fn mask(events: impl IntoIterator<Item = Event>) -> [u8; MASK_CHARACTERS] {
     mask
 }
 
-/// All events in the order of their numbers.
+/// Returns all events in the order of their numbers.
 pub fn all() -> impl Iterator<Item = Event> {
     EVENT_LIST.into_iter()
 }
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// The numbers that the header gives to names with that prefix.
+    /// Returns the names with that prefix in the header, and their numbers.
     fn defined(prefix: &str) -> BTreeMap<String, i32> {
         let header = include_str!("../../../include/pvmtev.h");
         let number = |text: &str| match text.strip_prefix("0x") {
@@ -450,7 +450,7 @@ mod tests {
             assert_eq!(data.get(datum.name()), Some(&(datum as i32)), "{datum:?}");
         }
         assert_eq!(data["MAX"], DATA.len() as i32 - 1);
-        assert_eq!(data.len(), DATA.len() + 2); // the first and the last have second names
+        assert_eq!(data.len(), DATA.len() + 2); // the first and the last have two names
     }
 
     #[test]
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_lead_back_to_what_they_stand_for() {
+    fn numbers_are_converted_back() {
         assert!(all().all(|event| Event::from_number(event as i32) == Some(event)));
         assert!(DATUM_LIST.iter().all(|datum| Datum::from_number(*datum as i32) == Some(*datum)));
         assert_eq!((Event::from_number(109), Datum::from_number(-1)), (None, None));

@@ -1,17 +1,17 @@
-//! Data formats: how a host writes numbers, and how its data signature says so (contract 5.8).
+//! Data formats: how a host represents numbers, and how its data signature encodes that (contract 5.8).
 
-/// How a host writes numbers. There are no others among the hosts on which this runs: shorts have two
-/// bytes, ints four, and floats are as IEEE 754 says.
+/// The representation of numbers on a host. All supported hosts have two-byte shorts, four-byte ints and
+/// IEEE 754 floats; only these two properties differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// Whether the first byte of a number is the highest.
+    /// Whether the first byte of a number is the most significant one.
     pub big_endian: bool,
-    /// Bytes of a `long`.
+    /// The size of a `long`, in bytes.
     pub long_bytes: usize,
 }
 
 impl Format {
-    /// The one of the machine that this runs on.
+    /// The format of the host that this program runs on.
     pub const NATIVE: Format = Format { big_endian: cfg!(target_endian = "big"), long_bytes: size_of::<usize>() };
 
     const ALL: [Format; 4] = [
@@ -21,7 +21,7 @@ impl Format {
         Format { big_endian: true, long_bytes: 4 },
     ];
 
-    /// Its data signature.
+    /// Returns the data signature of the format.
     pub const fn signature(self) -> i32 {
         let order = if self.big_endian { 3 } else { 0 };
         let long = self.long_bytes.ilog2() as i32;
@@ -29,18 +29,18 @@ impl Format {
         formats | order << 3 | order << 8 | order << 13 | order << 19 | order << 25
     }
 
-    /// The format of a data signature, if it is one that can be read.
+    /// Returns the format with that data signature, or `None` for an unsupported one.
     pub fn of_signature(signature: i32) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.signature() == signature)
     }
 
-    /// Whether bytes of numbers stand the other way round than here.
+    /// Returns whether the byte order differs from this host's.
     pub fn is_swapped(self) -> bool {
         self.big_endian != Format::NATIVE.big_endian
     }
 }
 
-/// Turns the bytes of each number of `bytes` bytes round.
+/// Swaps the byte order of each number of `bytes` bytes.
 pub fn swap(numbers: &mut [u8], bytes: usize) {
     match bytes {
         2 => numbers.chunks_exact_mut(2).for_each(|number| number.reverse()),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_turned_round_one_by_one() {
+    fn the_bytes_of_each_number_are_swapped() {
         let mut bytes = [1, 2, 3, 4, 5, 6, 7, 8];
         swap(&mut bytes, 2);
         assert_eq!(bytes, [2, 1, 4, 3, 6, 5, 8, 7]);

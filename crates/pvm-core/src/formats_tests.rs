@@ -1,7 +1,9 @@
-//! What daemons and tasks say to each other, compared with what is written down in `formats/`: whoever changes it is
-//! told to raise the number by which each side knows that the other understands.
+//! Compares the formats of the protocols with the files in `formats/`. A change of a format must come with a new
+//! version of its protocol, by which each side knows whether the other one understands it.
+//!
+//! The names of types do not travel. A pure rename changes the files by hand, and keeps the version.
 use crate::codes::Code;
-use crate::flows::{Credit, Letter, Piece, frames};
+use crate::flows::{Credit, DataFrame, MessageHeader, frames};
 use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
 use crate::tid::Tid;
 use crate::wire::{self, Frame, GroupChange, StartNews, StartOrder};
@@ -10,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The formats of types and of all that they hold. Enumerations are to be named, wherever they stand.
+/// Returns the formats of types and of all types in them. Enumerations must be listed themselves, wherever they occur.
 macro_rules! formats {
     ($($type:ty),*) => {{
         let (mut tracer, samples) = (Tracer::new(TracerConfig::default()), Samples::new());
@@ -19,7 +21,7 @@ macro_rules! formats {
     }};
 }
 
-/// A line for a type; for an enumeration a line for each variant.
+/// Returns a line for a type, or for an enumeration a line for each variant.
 fn text(name: &str, format: &ContainerFormat) -> String {
     let lines = match format {
         ContainerFormat::Enum(variants) => {
@@ -30,16 +32,22 @@ fn text(name: &str, format: &ContainerFormat) -> String {
     lines.replace("Named { name: \"", "").replace("\", value:", "").replace(" }", "")
 }
 
-/// The frames that are made by hand, one of each, in hexadecimal.
+/// Returns one frame of each kind on data links, in hexadecimal: their code is written by hand.
 fn frames_on_data_links() -> String {
-    let letter =
-        Letter { src: Tid(0x8_0001), dst: Tid(0xc_0002), others: vec![Tid(0xc_0003)], meta: [1, 2, 3, 4, 5], bytes: 7 };
-    let pieces: [Piece<()>; 3] = [
-        Piece::Start { transfer: 6, letter, first: 7, body: Rc::new(()) },
-        Piece::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
-        Piece::Along { dst: Tid(0xc_0002), frame: vec![8, 9] },
+    let header = MessageHeader {
+        src: Tid(0x8_0001),
+        dst: Tid(0xc_0002),
+        others: vec![Tid(0xc_0003)],
+        meta: [1, 2, 3, 4, 5],
+        bytes: 7,
+    };
+    let frames_of_each_kind: [DataFrame<()>; 3] = [
+        DataFrame::Start { transfer: 6, header, first: 7, body: Rc::new(()) },
+        DataFrame::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
+        DataFrame::InBand { dst: Tid(0xc_0002), payload: vec![8, 9] },
     ];
-    let mut heads: Vec<_> = pieces.iter().map(|piece| written(|out| frames::write_piece(piece, out))).collect();
+    let mut heads: Vec<_> =
+        frames_of_each_kind.iter().map(|frame| written(|out| frames::write_header(frame, out))).collect();
     heads.push(written(|out| frames::write_credit(&Credit { host: Tid(1), dst: Tid(0xc_0002), bytes: 0x1234 }, out)));
     heads.push(written(|out| frames::write_acknowledged(0x1234, out)));
     heads
@@ -54,7 +62,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Compares with the file of that name, which the test writes anew once its first line has another number.
+/// Compares formats with the file of that name. If the version differs, the test writes the file anew.
 fn compare(name: &str, number: &str, version: u32, formats: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("formats").join(name);
     let text = format!("{number} {version}\n{formats}");
@@ -63,22 +71,19 @@ fn compare(name: &str, number: &str, version: u32, formats: &str) {
         return;
     }
     let same_number = before.lines().next() == text.lines().next();
-    assert!(
-        !same_number,
-        "{name}: what is said has changed, so that those before do not understand it: raise {number}"
-    );
+    assert!(!same_number, "{name}: the format has changed, and older programs do not understand it: raise {number}");
     std::fs::write(&file, &text).unwrap();
-    panic!("{number} has changed: {} has been written anew, please look at it and commit it", file.display());
+    panic!("{number} has changed: {} has been written anew; review it and commit it", file.display());
 }
 
 #[test]
-fn what_daemons_say_to_each_other_changes_with_its_version() {
+fn the_formats_of_daemons_change_with_their_version() {
     let types = formats!(Frame, Code, GroupChange, Reply, Request, Role, SocketAddr, StartNews, StartOrder);
     compare("daemons.txt", "wire::VERSION", wire::VERSION, &(types + &frames_on_data_links()));
 }
 
 #[test]
-fn what_tasks_and_daemons_say_to_each_other_changes_with_its_version() {
+fn the_formats_of_tasks_and_daemons_change_with_their_version() {
     let types = formats!(ToDaemon, Code, ToTask, Reply, Request, Role);
     compare("tasks.txt", "proto::VERSION", proto::VERSION, &types);
 }

@@ -1,7 +1,7 @@
-//! Bytes from nowhere, for what this crate reads (docs/testing.md).
+//! Fuzz targets: untrusted input for the decoders of this crate (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
-use crate::flows::frames::{Head, read_head};
-use crate::flows::{Intake, Piece};
+use crate::flows::frames::{FrameHeader, read_header};
+use crate::flows::{DataFrame, InboundFlows};
 use crate::format::Format;
 use crate::hostfile::{self, Hostfile};
 use crate::proto::{ToDaemon, ToTask};
@@ -12,7 +12,7 @@ use pvm_fuzz::{Target, file, part};
 use std::fmt::Debug;
 use std::rc::Rc;
 
-/// What this crate reads.
+/// The targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "daemon-frames",
@@ -26,8 +26,8 @@ pub const TARGETS: &[Target] = &[
         decoder: &[
             file("crates/pvm-core/src/flows/frames.rs"),
             part(
-                "crates/pvm-core/src/flows/intake.rs",
-                &["receivers", "expect", "begin", "place", "placed", "host_gone"],
+                "crates/pvm-core/src/flows/inbound.rs",
+                &["receivers", "admit", "begin", "chunk_place", "chunk_placed", "host_gone"],
             ),
         ],
     },
@@ -48,11 +48,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace", run: trace_message, decoder: &[TRACE] },
 ];
 
-/// What reads the frames is made from their declarations, which have no lines to count: a test sees
-/// that the corpora have all kinds.
+/// The decoders of frames are derived from their declarations, which have no lines to count. A test checks that
+/// the corpora have all kinds of frames.
 const PROTO: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["encode", "decode"]);
 const PROTO_TEXT: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["fmt"]);
-/// Without what only writes.
+/// The part of the trace format that reads.
 const TRACE: pvm_fuzz::Source = part(
     "crates/pvm-core/src/trace.rs",
     &[
@@ -71,15 +71,15 @@ const TRACE: pvm_fuzz::Source = part(
     ],
 );
 
-/// What can be read is written and read back the same.
+/// Checks that a value that can be decoded is encoded and decoded again to the same value.
 fn survives<T>(bytes: &[u8])
 where
     T: serde::Serialize + for<'a> serde::Deserialize<'a> + Debug,
 {
     let Some(value) = decode::<T>(bytes) else { return };
     let written = encode(&value);
-    let read: T = decode(&written).expect("what was written can be read");
-    // Compared as text: a number that is none does not equal itself.
+    let read: T = decode(&written).expect("an encoded value can be decoded");
+    // Compared as text, because NaN does not equal itself.
     assert_eq!(format!("{read:?}"), format!("{value:?}"));
 }
 
@@ -92,79 +92,79 @@ fn control_frames(bytes: &[u8]) {
     survives::<ToTask>(bytes);
 }
 
-/// What comes on a data link, in whatever pieces, ends in whole messages or in `Strange`.
+/// Checks that input on a data link ends in whole messages or in a `ProtocolViolation`.
 fn data_link(bytes: &[u8]) {
     let host = Tid::host_number(2);
-    let (mut intake, mut rest) = (Intake::<Vec<u8>>::new(), bytes);
-    while let Ok(Some((head, used))) = read_head(rest) {
-        assert!(used <= flows::frames::HEAD_BYTES_MAX && used <= rest.len());
+    let (mut inbound, mut rest) = (InboundFlows::<Vec<u8>>::new(), bytes);
+    while let Ok(Some((head, used))) = read_header(rest) {
+        assert!(used <= flows::frames::HEADER_BYTES_MAX && used <= rest.len());
         rest = &rest[used..];
         let follow = match &head {
-            Head::Start { first, .. } => *first,
-            Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => *bytes,
-            Head::Credit { .. } | Head::Acknowledged { .. } => 0,
+            FrameHeader::Start { first, .. } => *first,
+            FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => *bytes,
+            FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
         };
         let Some((body, after)) = rest.split_at_checked(follow) else { break };
         rest = after;
-        if !takes(&mut intake, host, head, body) {
+        if !takes(&mut inbound, host, head, body) {
             break;
         }
     }
-    // It is cut off, and nothing of it is left.
-    intake.host_gone(host);
-    assert_eq!((intake.arriving(), intake.poll_credit()), (0, None));
+    // The host is cut off, and no state of it is left.
+    inbound.host_gone(host);
+    assert_eq!((inbound.arriving(), inbound.poll_credit()), (0, None));
 }
 
-/// As a receiving daemon does with it; `false` when the other side breaks the rules.
-fn takes(intake: &mut Intake<Vec<u8>>, host: Tid, head: Head, body: &[u8]) -> bool {
+/// Handles a frame as a receiving daemon does. Returns `false` if the other side breaks the rules.
+fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body: &[u8]) -> bool {
     match head {
-        Head::Start { transfer, letter, first } => {
-            rewritten(&Piece::Start { transfer, letter: letter.clone(), first, body: Rc::new(()) }, first);
-            let is_whole = first == letter.bytes;
-            intake.expect(host, &letter).is_ok()
-                && (is_whole || intake.begin(host, transfer, letter, body.to_vec(), first).is_ok())
+        FrameHeader::Start { transfer, header, first } => {
+            rewritten(&DataFrame::Start { transfer, header: header.clone(), first, body: Rc::new(()) }, first);
+            let is_whole = first == header.bytes;
+            inbound.admit(host, &header).is_ok()
+                && (is_whole || inbound.begin(host, transfer, header, body.to_vec(), first).is_ok())
         }
-        Head::Chunk { transfer, bytes } => {
-            let Ok(at) = intake.place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
-            rewritten(&Piece::Chunk { transfer, range: at..at + bytes, body: Rc::new(()) }, bytes);
-            let arriving = intake.arriving();
-            let whole = intake.placed(host, transfer, bytes);
-            assert!(whole.is_none_or(|(letter, _)| letter.bytes == at + bytes && intake.arriving() < arriving));
+        FrameHeader::Chunk { transfer, bytes } => {
+            let Ok(at) = inbound.chunk_place(host, transfer, bytes).map(|chunk| chunk.at) else { return false };
+            rewritten(&DataFrame::Chunk { transfer, range: at..at + bytes, body: Rc::new(()) }, bytes);
+            let arriving = inbound.arriving();
+            let whole = inbound.chunk_placed(host, transfer, bytes);
+            assert!(whole.is_none_or(|(header, _)| header.bytes == at + bytes && inbound.arriving() < arriving));
             true
         }
-        Head::Along { dst, bytes } => {
-            rewritten(&Piece::<()>::Along { dst, frame: body.to_vec() }, bytes);
+        FrameHeader::InBand { dst, bytes } => {
+            rewritten(&DataFrame::<()>::InBand { dst, payload: body.to_vec() }, bytes);
             true
         }
-        Head::Credit { dst, bytes } => {
+        FrameHeader::Credit { dst, bytes } => {
             let mut written = Vec::new();
             flows::frames::write_credit(&flows::Credit { host, dst, bytes }, &mut written);
-            assert_eq!(read_head(&written), Ok(Some((Head::Credit { dst, bytes }, written.len()))));
+            assert_eq!(read_header(&written), Ok(Some((FrameHeader::Credit { dst, bytes }, written.len()))));
             true
         }
-        Head::Acknowledged { position } => {
+        FrameHeader::Acknowledged { position } => {
             let mut written = Vec::new();
             flows::frames::write_acknowledged(position, &mut written);
-            assert_eq!(read_head(&written), Ok(Some((Head::Acknowledged { position }, written.len()))));
+            assert_eq!(read_header(&written), Ok(Some((FrameHeader::Acknowledged { position }, written.len()))));
             true
         }
     }
 }
 
-/// The head of what was read, written and read once more, tells of as many bytes.
-fn rewritten(piece: &Piece<()>, bytes: usize) {
+/// Checks that a header is encoded and decoded again with the same number of bytes to follow.
+fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     let mut head = Vec::new();
-    flows::frames::write_piece(piece, &mut head);
-    let Ok(Some((read, used))) = read_head(&head) else { panic!("what was written cannot be read") };
+    flows::frames::write_header(frame, &mut head);
+    let Ok(Some((read, used))) = read_header(&head) else { panic!("an encoded header cannot be decoded") };
     let follow = match read {
-        Head::Start { first, .. } => first,
-        Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => bytes,
-        Head::Credit { .. } | Head::Acknowledged { .. } => 0,
+        FrameHeader::Start { first, .. } => first,
+        FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => bytes,
+        FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
     };
     assert_eq!((used, follow), (head.len(), bytes));
 }
 
-/// The lines that master and new daemon send each other. The first byte says which.
+/// Parses the lines of the start dialogue. The first byte chooses the kind.
 fn start_dialogue(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
@@ -196,7 +196,7 @@ fn start_dialogue(bytes: &[u8]) {
     }
 }
 
-/// A command line: no name leaves its word in the other host's shell.
+/// Checks a command line: every name stays one word in the other host's shell.
 fn command(text: &str) {
     let mut lines = text.lines();
     let mut next = || lines.next().unwrap_or_default();
@@ -204,7 +204,7 @@ fn command(text: &str) {
     let address = address.parse().unwrap_or_else(|_| "192.0.2.1:1".parse().expect("an address"));
     let (by_hand, in_foreground) = (text.len() % 2 == 1, text.len() % 4 > 1);
     let (master, own) = (Tid::host_number(1), Tid::host_number(2));
-    let call = dialogue::Call { name, master, address, own, debug_mask: 0, key, by_hand, in_foreground };
+    let call = dialogue::DaemonCommand { name, master, address, own, debug_mask: 0, key, by_hand, in_foreground };
     let command = call.command("pvmd");
     let word = dialogue::quoted(&call.name);
     let equals = if call.name.starts_with('=') { "=" } else { "" };
@@ -212,7 +212,7 @@ fn command(text: &str) {
     assert_eq!(word_of_shell(&word).as_deref(), Some(call.name.as_str()), "{word}");
 }
 
-/// What a shell makes of a text, if that is one word without anything that it would expand.
+/// Returns the word that a shell reads from a text, or `None` if the shell would expand or split it.
 fn word_of_shell(text: &str) -> Option<String> {
     let (mut word, mut characters) = (String::new(), text.chars());
     while let Some(character) = characters.next() {
@@ -231,10 +231,10 @@ fn word_of_shell(text: &str) -> Option<String> {
     Some(word)
 }
 
-/// Hosts of a file that are looked up.
+/// The number of hosts of a file that are looked up.
 const LOOKED_UP: usize = 50;
 
-/// A hostfile, and each of its lines as a host that is added later.
+/// Parses a hostfile, and each of its lines as a host that is added later.
 fn hostfile(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let file = Hostfile::parse(&text);
@@ -249,7 +249,7 @@ fn hostfile(bytes: &[u8]) {
         assert!(host.login().is_none_or(|login| !login.starts_with('-')));
         let _ = (host.start_option(), host.daemon(), host.machine());
     }
-    // Each of these looks at all hosts; those of a file are added one by one.
+    // Each look-up visits all hosts, so only some are looked up.
     for host in file.hosts.iter().take(LOOKED_UP) {
         file.options_of(&[host.name(), host.address()]);
     }
@@ -264,13 +264,13 @@ fn hostfile(bytes: &[u8]) {
     }
 }
 
-/// Reads as the bytes say: the first half of them says of what kind of host it comes and what is read, the
-/// second is read.
+/// Reads a body in the default encoding. The first half of the bytes chooses the sender's format and the items, the
+/// second half is the body.
 fn default_encoding(bytes: &[u8]) {
     let (steps, body) = bytes.split_at(bytes.len() / 2);
     let Some((kind, steps)) = steps.split_first() else { return };
     let signature = match kind % 8 {
-        // Either byte order, longs of either width.
+        // Both byte orders, and both widths of `long`.
         0..=3 => Format { big_endian: kind % 2 == 1, long_bytes: if kind % 4 < 2 { 4 } else { 8 } }.signature(),
         4 => steps.first_chunk().map_or(0, |word| i32::from_ne_bytes(*word)),
         _ => Format::NATIVE.signature(),
@@ -280,7 +280,7 @@ fn default_encoding(bytes: &[u8]) {
     for step in steps {
         let before = reader.rest().len();
         writer = match step % 5 {
-            // These are read only.
+            // These have no writer.
             3 => reader.long().map(|_| writer.clone()),
             4 => {
                 let (count, width) = (usize::from(step / 20), [1, 2, 4, 8][usize::from(step / 5 % 4)]);
@@ -298,7 +298,7 @@ fn default_encoding(bytes: &[u8]) {
     assert!(writer.finish().len() <= body.len());
 }
 
-/// A trace message: what was read is written and read back the same, described or not.
+/// Checks that records of a trace message are encoded and decoded again to the same records, described or not.
 fn trace_message(bytes: &[u8]) {
     for part in trace::parts(Reader::new(bytes)) {
         let trace::Part::Record(record) = &part else { continue };
@@ -323,11 +323,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn untrusted_input_of_the_corpora_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 
-    /// The kinds of a part of the protocol that are in a corpus. A kind is what its wire form begins with.
+    /// The variants of an enumeration of a protocol that are in a corpus. The first encoded byte is the variant.
     #[derive(Default)]
     struct Kinds(BTreeSet<u8>);
 
@@ -340,7 +340,7 @@ mod tests {
             let is_unknown = |kind: &u8| {
                 postcard::from_bytes::<T>(&[*kind]).is_err_and(|error| error == postcard::Error::SerdeDeCustom)
             };
-            let count = (0..).find(is_unknown).expect("there are fewer than 255");
+            let count = (0..).find(is_unknown).expect("there are fewer than 255 variants");
             assert_eq!(self.0, BTreeSet::from_iter(0..count), "{}", std::any::type_name::<T>());
         }
     }

@@ -1,31 +1,32 @@
-//! The hostfile (contract 5.3): one host a line, options, defaults; the forms of MPI are understood
-//! too (`node slots=4`, `node:4`, `n[01-16]`).
+//! The hostfile (contract 5.3): one host per line, options, defaults. The forms that MPI uses are accepted
+//! too: `node slots=4`, `node:4`, `n[01-16]`.
 use crate::ranges::{self, RangeError};
 
-/// Bytes of a line.
+/// The longest line, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// `sp=` goes from 1 to this.
+/// The greatest value of `sp=`; the least is 1.
 pub const SPEED_MAX: i32 = 1_000_000;
-/// `slots=` goes from 1 to this.
+/// The greatest value of `slots=`; the least is 1.
 pub const SLOTS_MAX: u32 = 65_535;
 
-/// With what no name begins: options of the program that starts daemons, marks, defaults, comments.
+/// Characters that no name begins with: `-` would make it an option of the program that starts daemons, the
+/// others begin marks, defaults and comments.
 const NOT_FIRST: [char; 5] = ['-', '&', '$', '*', '#'];
 
-/// A line that cannot be used.
+/// Why a line cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineError {
-    /// More than [`LINE_BYTES_MAX`].
+    /// The line has more than [`LINE_BYTES_MAX`] bytes.
     TooLong,
-    /// No host name where one is needed.
+    /// The line has no host name.
     NoName,
-    /// What stands for the name is none.
+    /// The text in the place of the name is not a host name.
     BadName(String),
-    /// More hosts than one where one is needed.
+    /// The line names several hosts where only one is allowed.
     Several(String),
-    /// A list of hosts that cannot be read.
+    /// The list of hosts is malformed.
     Range(RangeError),
-    /// Not an option, or not one with that value.
+    /// The option is unknown, or its value is not allowed.
     BadOption(String),
 }
 
@@ -34,7 +35,7 @@ impl std::fmt::Display for LineError {
         match self {
             LineError::TooLong => write!(f, "longer than {LINE_BYTES_MAX} bytes"),
             LineError::NoName => f.write_str("no host name"),
-            LineError::BadName(word) => write!(f, "'{word}' is no host name"),
+            LineError::BadName(word) => write!(f, "'{word}' is not a host name"),
             LineError::Several(word) => write!(f, "'{word}' is more than one host"),
             LineError::Range(error) => write!(f, "{error}"),
             LineError::BadOption(word) => write!(f, "unknown option '{word}', or not with that value"),
@@ -52,25 +53,25 @@ impl From<RangeError> for LineError {
 /// The options of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `lo=`
+    /// `lo=`: the login name.
     pub login: Option<String>,
     /// `so=`: `pw` or `ms`.
     pub start: Option<String>,
-    /// `dx=`
+    /// `dx=`: the path of the daemon.
     pub daemon: Option<String>,
-    /// `ep=`
+    /// `ep=`: the search path for programs.
     pub path: Option<String>,
-    /// `wd=`
+    /// `wd=`: the working directory of tasks.
     pub directory: Option<String>,
-    /// `bx=`
+    /// `bx=`: the debugger script.
     pub debugger: Option<String>,
-    /// `sp=`
+    /// `sp=`: the relative speed.
     pub speed: Option<i32>,
-    /// `ip=`
+    /// `ip=`: the name or address to connect to.
     pub address: Option<String>,
-    /// `id=`
+    /// `id=`: the identifier of the virtual machine.
     pub machine: Option<String>,
-    /// `slots=`, `node:4`: how many tasks `pvm run` puts there before others have more.
+    /// `slots=`, `node:4`: the number of tasks that `pvm run` places here before it overcommits any host.
     pub slots: Option<u32>,
 }
 
@@ -80,7 +81,7 @@ impl Options {
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
         let text = Some(value.to_owned());
         match name {
-            // What begins with a dash would be an option of the program that starts daemons.
+            // A value with a leading dash would be an option of the program that starts daemons.
             "lo" | "ip" if value.starts_with('-') || value.is_empty() => return Err(wrong()),
             "lo" => self.login = text,
             "so" if matches!(value, "pw" | "ms") => self.start = text,
@@ -91,7 +92,7 @@ impl Options {
             "ip" => self.address = text,
             "id" => self.machine = text,
             "slots" | "cpu" => self.slots = Some(slots(value).ok_or_else(wrong)?),
-            // How far MPI may go beyond its slots. Here nothing is refused for that.
+            // The bound of MPI on overcommitment. It is checked, and otherwise ignored.
             "max_slots" | "max-slots" => drop(slots(value).ok_or_else(wrong)?),
             "sp" => {
                 let speed = value.parse().ok().filter(|speed| (1..=SPEED_MAX).contains(speed));
@@ -102,7 +103,7 @@ impl Options {
         Ok(())
     }
 
-    /// These options, and where they say nothing, the defaults.
+    /// Returns these options, with the missing ones taken from `defaults`.
     fn or(self, defaults: &Options) -> Options {
         let defaults = defaults.clone();
         Options {
@@ -120,50 +121,50 @@ impl Options {
     }
 }
 
-/// A host of a machine-to-be.
+/// A host as a line describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostLine {
     name: String,
-    /// `&`: known, but not to be started now.
+    /// `&`: the host is known, but is not started now.
     pub later: bool,
-    /// `$`: may share its address with another daemon.
+    /// `$`: the host may share its address with another daemon.
     pub overload: bool,
-    /// What the line and the defaults say.
+    /// The options of the line and the defaults.
     pub options: Options,
 }
 
 impl HostLine {
-    /// The name as written.
+    /// Returns the name as it was written.
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// Where to reach it: `ip=` or the name.
+    /// Returns the address to connect to: `ip=`, or else the name.
     pub fn address(&self) -> &str {
         self.options.address.as_deref().unwrap_or(&self.name)
     }
-    /// `lo=`
+    /// Returns `lo=`, the login name.
     pub fn login(&self) -> Option<&str> {
         self.options.login.as_deref()
     }
-    /// `so=`
+    /// Returns `so=`, the start option.
     pub fn start_option(&self) -> Option<&str> {
         self.options.start.as_deref()
     }
-    /// `dx=`
+    /// Returns `dx=`, the path of the daemon.
     pub fn daemon(&self) -> Option<&str> {
         self.options.daemon.as_deref()
     }
-    /// `id=`
+    /// Returns `id=`, the identifier of the virtual machine.
     pub fn machine(&self) -> Option<&str> {
         self.options.machine.as_deref()
     }
 }
 
-/// The line that says the same.
+/// Writes a line that describes the same host.
 impl std::fmt::Display for HostLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (later, overload) = (if self.later { "&" } else { "" }, if self.overload { "$" } else { "" });
-        // Without brackets the last part of an address would be a number of slots.
+        // Without brackets the last part of an address would count as the number of slots.
         let (open, close) = if self.name.matches(':').count() == 1 { ("[", "]") } else { ("", "") };
         write!(f, "{later}{overload}{open}{}{close}", self.name)?;
         let options = &self.options;
@@ -188,19 +189,19 @@ impl std::fmt::Display for HostLine {
     }
 }
 
-/// What a hostfile says.
+/// The contents of a hostfile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hostfile {
-    /// Its hosts, in order.
+    /// The hosts, in the order of the file.
     pub hosts: Vec<HostLine>,
-    /// The last `*` line: also for hosts that are added later.
+    /// The options of the last `*` line. They also apply to hosts that are added later.
     pub defaults: Options,
-    /// Lines that were skipped: number (from 1), why.
+    /// The lines that were skipped: the line number (from 1) and the reason.
     pub errors: Vec<(usize, LineError)>,
 }
 
 impl Hostfile {
-    /// Reads the text of a hostfile.
+    /// Parses the text of a hostfile.
     pub fn parse(text: &str) -> Hostfile {
         let mut file = Hostfile::default();
         for (index, line) in text.lines().enumerate() {
@@ -218,7 +219,7 @@ impl Hostfile {
             Some((&"*", options)) => self.defaults = read_options(options)?,
             Some(_) => {
                 let mut hosts = read_hosts(&words)?;
-                // Each of them is looked for among all of them.
+                // Each host is searched for among all of them, so their number is bounded.
                 if self.hosts.len() + hosts.len() > ranges::NAMES_MAX {
                     return Err(RangeError::TooMany.into());
                 }
@@ -231,7 +232,7 @@ impl Hostfile {
         Ok(())
     }
 
-    /// A host that is added: where its line says nothing, what the file says of it counts.
+    /// Returns an added host with its missing options taken from the file.
     pub fn complete(&self, host: HostLine) -> HostLine {
         let known = self.hosts.iter().find(|line| line.name == host.name);
         let overload = host.overload || known.is_some_and(|line| line.overload);
@@ -239,14 +240,14 @@ impl Hostfile {
         HostLine { name: host.name, later: host.later, overload, options }
     }
 
-    /// The line of the host that goes by one of these names, else the defaults.
+    /// Returns the options of the host with one of these names, or else the defaults.
     pub fn options_of(&self, names: &[&str]) -> Options {
         let line = self.hosts.iter().find(|host| names.contains(&host.name()) || names.contains(&host.address()));
         line.map_or_else(|| self.defaults.clone(), |host| host.options.clone())
     }
 }
 
-/// Reads one line that must name a host, as `pvm_addhosts` gets it (D32: `$` counts here too).
+/// Parses a line that must name one host, as an argument of `pvm_addhosts` does (D32: `$` counts here too).
 pub fn parse_host(line: &str) -> Result<HostLine, LineError> {
     let hosts = read_hosts(&words(line)?)?;
     match <[HostLine; 1]>::try_from(hosts) {
@@ -255,7 +256,7 @@ pub fn parse_host(line: &str) -> Result<HostLine, LineError> {
     }
 }
 
-/// The line of each host that a line stands for (`n[1-3] lo=joe`), to be handed to `pvm_addhosts`.
+/// Expands a line with several hosts, such as `n[1-3] lo=joe`, into one line per host for `pvm_addhosts`.
 pub fn lines(line: &str) -> Result<Vec<String>, LineError> {
     let words = words(line)?;
     let (marks, name, options) = split_name(&words)?;
@@ -279,7 +280,7 @@ fn read_options(words: &[&str]) -> Result<Options, LineError> {
     Ok(options)
 }
 
-/// Marks, name and options of a line. The marks may stand apart from the name.
+/// Splits a line into marks, name and options. Blanks may separate the marks from the name.
 fn split_name<'a, 'b>(words: &'b [&'a str]) -> Result<(String, &'a str, &'b [&'a str]), LineError> {
     let mut marks = String::new();
     for (index, word) in words.iter().enumerate() {
@@ -300,8 +301,8 @@ fn read_hosts(words: &[&str]) -> Result<Vec<HostLine>, LineError> {
     let options = read_options(options)?;
     let (later, overload) = (marks.contains('&'), marks.contains('$'));
     let host = |word: String| {
-        let strange = |letter: char| letter.is_whitespace() || letter.is_control();
-        let split = split_slots(&word).filter(|(name, _)| !name.starts_with(NOT_FIRST) && !name.contains(strange));
+        let unprintable = |letter: char| letter.is_whitespace() || letter.is_control();
+        let split = split_slots(&word).filter(|(name, _)| !name.starts_with(NOT_FIRST) && !name.contains(unprintable));
         let (name, slots) = split.ok_or_else(|| LineError::BadName(word.clone()))?;
         let options = Options { slots: options.slots.or(slots), ..options.clone() };
         Ok(HostLine { name: name.to_owned(), later, overload, options })
@@ -309,7 +310,7 @@ fn read_hosts(words: &[&str]) -> Result<Vec<HostLine>, LineError> {
     ranges::expand(names)?.into_iter().map(host).collect()
 }
 
-/// `node:4`: four slots. An address of IPv6 has more colons than one, or brackets around it.
+/// Splits `node:4` into name and slots. An IPv6 address has more than one colon, or brackets around it.
 fn split_slots(word: &str) -> Option<(&str, Option<u32>)> {
     let (name, rest) = match word.strip_prefix('[').and_then(|text| text.split_once(']')) {
         Some((address, rest)) => (address, rest),
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_sets_defaults_for_what_follows_and_for_hosts_unknown() {
+    fn a_star_sets_defaults_for_later_lines_and_unknown_hosts() {
         let file = Hostfile::parse("one\n* ep=/a wd=/b\ntwo ep=/c\n* bx=/d\n");
         assert_eq!(file.hosts[0].options, Options::default());
         assert_eq!(file.options_of(&["two"]).path.as_deref(), Some("/c"));
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named_and_skipped() {
+    fn malformed_lines_are_reported_and_skipped() {
         let long = "x".repeat(LINE_BYTES_MAX + 1);
         let text = format!("good\nbad xx=1\nbad sp=0\nbad so=zz\nlo=joe\n{long}\n&\n-oX\nn[1\nn:x\na lo=-x\n");
         let file = Hostfile::parse(&text);
@@ -366,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_no_more_hosts_than_a_machine_can() {
+    fn a_file_has_at_most_as_many_hosts_as_a_machine() {
         let file = Hostfile::parse("n[1-4000]\nm[1-96]\nm[1-95]\nlast\n");
         assert_eq!(file.hosts.len(), ranges::NAMES_MAX);
         assert_eq!(file.errors, [2, 4].map(|line| (line, LineError::Range(RangeError::TooMany))));
     }
 
     #[test]
-    fn a_mark_inside_of_a_list_is_no_name() {
+    fn a_mark_inside_of_a_list_is_not_a_name() {
         for (line, name) in [("n,$", "$"), ("n,&m", "&m"), ("n,*", "*"), ("n,#m", "#m"), ("n,\u{b}#", "\u{b}#")] {
             assert_eq!(Hostfile::parse(line).errors, [(1, LineError::BadName(name.into()))]);
         }
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_mpi_are_hosts_too() {
+    fn the_forms_of_mpi_are_accepted() {
         let file = Hostfile::parse("node slots=4 max_slots=8\nother:2\nn[01-03]:3 sp=5\n[::1]:2\nfe80::1\n");
         assert_eq!(file.errors, []);
         let hosts: Vec<_> = file.hosts.iter().map(|host| (host.name(), host.options.slots)).collect();
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn an_added_host_has_what_the_file_says_of_it() {
+    fn an_added_host_takes_missing_options_from_the_file() {
         let file = Hostfile::parse("& $two lo=ann wd=/a\n* lo=bob\n");
         let complete = |line| file.complete(parse_host(line).unwrap());
         let two = complete("two wd=/b");
@@ -431,7 +432,7 @@ mod tests {
             let host = parse_host(&line).unwrap();
             prop_assert_eq!((host.name(), host.overload), (name.as_str(), overload));
             prop_assert_eq!(parse_host(&host.to_string()), Ok(host.clone()));
-            // Of an option that stands twice the last one counts.
+            // The last occurrence of an option counts.
             for word in &options {
                 let (key, _) = word.split_once('=').unwrap();
                 let last = options.iter().rev().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap();

@@ -2,20 +2,19 @@
 //!
 //! * [`codes`]: PVM's numbers: error codes, flags, options, reserved tags.
 //! * [`tid`]: task identifiers.
-//! * [`proto`]: what task and daemon say to each other over the control socket.
-//! * [`encoding`]: the bodies of messages that the daemon itself makes.
-//! * [`format`]: how hosts write numbers.
+//! * [`proto`]: the protocol between a task and its daemon on the control socket.
+//! * [`encoding`]: the bodies of messages that a daemon makes itself.
+//! * [`events`]: the trace events; [`trace`]: the format of trace messages.
+//! * [`format`]: how hosts represent numbers.
 //! * [`flows`]: messages between hosts on the default route.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
-//! * [`dialogue`]: what a master and a daemon that it starts tell each other.
-//! * [`wire`]: what daemons say to each other.
-//! * [`machine`]: the rules of the virtual machine as one host's daemon applies them.
+//! * [`dialogue`]: the dialogue between a master and a daemon that it starts.
+//! * [`wire`]: the protocol between daemons.
+//! * [`machine`]: the rules of the virtual machine, as the daemon of one host applies them.
 #![forbid(unsafe_code)]
 
 pub mod codes;
 pub mod dialogue;
-#[cfg(test)]
-mod dice;
 pub mod encoding;
 pub mod events;
 pub mod flows;
@@ -26,6 +25,8 @@ mod formats_tests;
 pub mod fuzz;
 pub mod hostfile;
 pub mod machine;
+#[cfg(test)]
+mod prng;
 pub mod proto;
 pub mod ranges;
 pub mod tid;

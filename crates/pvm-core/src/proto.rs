@@ -1,10 +1,10 @@
 //! The control protocol between a task and the daemon of its host.
 //!
-//! Frames travel over a Unix stream socket (crate `pvm-link`: a length, then the postcard form of
-//! [`ToDaemon`] or [`ToTask`]; some frames carry descriptors). Messages between tasks do not
-//! travel here but through shared memory; this is for control, and for messages that the daemon
-//! itself makes or keeps (notifies, output, mailboxes).
-#![allow(missing_docs)] // fields named as in the manual pages
+//! Frames travel over a Unix stream socket (crate `pvm-link`): a length, then [`ToDaemon`] or [`ToTask`] as
+//! postcard encodes it. Some frames carry descriptors. Messages between tasks travel through shared memory, not
+//! here. This protocol is for control, and for messages that the daemon makes or stores itself: notifies,
+//! output, mailboxes.
+#![allow(missing_docs)] // the fields have the names of the manual pages
 use crate::codes::Code;
 use crate::encoding::Reader;
 use crate::tid::Tid;
@@ -12,82 +12,81 @@ use crate::wire::SECRET_BYTES;
 use serde::{Deserialize, Serialize};
 pub use serde_bytes::ByteBuf;
 
-/// Spoken by both sides; unequal versions are refused with `PvmBadVersion`. A test compares what is said with
-/// `formats/tasks.txt`.
+/// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
+/// the formats of the frames with `formats/tasks.txt`.
 pub const VERSION: u32 = 2;
 
-/// A frame between a task and its daemon. The longest is one with an entry for a mailbox.
+/// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
 /// * Filled by: each task
-/// * Setting: none, both sides count by the same number, and memory comes with the bytes
-/// * Reached: a longer one is not sent: `pvm_putinfo` says `PvmNoMem`; a task that sends it all the same is
+/// * Setting: none, both sides use the same limit, and memory is allocated as the bytes arrive
+/// * Reached: a longer frame is not sent, and `pvm_putinfo` returns `PvmNoMem`; a task that sends one anyway is
 ///   disconnected
 /// * Test: `a_length_over_the_limit_is_an_error_and_allocates_nothing`
 pub const FRAME_BYTES_MAX: usize = (1 << 30) + (1 << 16);
 
-/// From a task to its daemon.
+/// A frame from a task to its daemon.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum ToDaemon {
-    /// The first frame. Carries two descriptors: the task's segment, its doorbell.
+    /// The first frame. It carries two descriptors: the task's segment and its doorbell.
     Hello(Hello),
-    /// Wants exactly one [`ToTask::Reply`] with the same `wait`.
+    /// A request. The answer is exactly one [`ToTask::Reply`] with the same `wait`.
     Request { wait: u32, request: Request },
-    /// A message addressed to the daemon (answers of registered hosters, taskers, managers).
+    /// A message for the daemon: an answer of a registered hoster, tasker or resource manager.
     Message(Message),
-    /// Ring the doorbell of a peer whose descriptor is not at hand.
+    /// Ring the doorbell of a peer whose descriptor this task does not have.
     Ring(Tid),
-    /// A member has arrived at the barrier of that group while the group was too small for it to
-    /// open (`size`: how large the group was when the member decided to arrive). Members may have
-    /// gone just before: look whether the barrier can still be reached.
+    /// A member has arrived at the barrier of that group when the group was too small for the barrier to open.
+    /// `size` is the size of the group when the member decided to arrive. Members may have left since: check
+    /// whether the barrier can still open.
     CheckBarrier { group: u64, size: u32 },
-    /// `pvm_exit`: what was sent before is done; the socket closes next.
+    /// `pvm_exit`: the last frame. The task closes the socket next.
     Bye,
-    /// The process of the task has ended, and its child, which has the socket from it, goes on as the task. Carries
-    /// one descriptor: the child's process.
+    /// The process of the task has ended, and its child, which has inherited the socket, continues as the task. It
+    /// carries one descriptor: the child's process.
     Heir,
 }
 
-/// Who the task says it is; the daemon believes the socket's credentials first.
+/// The task's statement of its identity. The credentials of the socket take precedence.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Hello {
-    /// [`VERSION`].
+    /// The [`VERSION`] of the task's library.
     pub version: u32,
-    /// Process id as the task sees it, which is another where it lives in a container: for the log only.
+    /// The process id as the task sees it, for the log only: in a container it differs from the daemon's view.
     pub pid: u32,
-    /// `PVMEPID`: claims the place made by a spawn.
+    /// `PVMEPID`: the number that the daemon gave to a spawned process.
     pub cookie: Option<u32>,
-    /// A name for `pvm_tasks`, normally empty.
+    /// The name for `pvm_tasks`, normally empty.
     pub name: ByteBuf,
 }
 
-/// From the daemon to a task. Frames are handled in the order in which they come.
+/// A frame from the daemon to a task. The task handles frames in the order of their arrival.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum ToTask {
-    /// Answers `Hello`. Carries one descriptor, the host's port table, or three: then others had
-    /// something for the task before it came, and the daemon has made its segment (writable) and
-    /// its doorbell; they are the second and third and replace those of `Hello`.
+    /// The answer to `Hello`. It carries one descriptor, the host's port table, or three. Three mean that messages
+    /// for the task arrived before the task enrolled, so the daemon has made its segment and its doorbell. Those
+    /// are the second descriptor (writable) and the third, and replace those of `Hello`.
     Welcome(Welcome),
-    /// Answers `Hello` when the task may not come in; the socket closes next.
+    /// The answer to `Hello` if the task may not enrol. The daemon closes the socket next.
     Refused(Code),
-    /// Answers the request of that number.
+    /// The answer to the request with that number.
     Reply { wait: u32, reply: Reply },
-    /// A message of the daemon's own (source `Tid::DAEMON`), or child output.
+    /// A message that the daemon has made (source `Tid::DAEMON`), or the output of a child.
     Message(Message),
-    /// A peer that has something for this task, or that this task asked for by
-    /// [`Request::Connect`] (then it comes before the reply). Two descriptors: the peer's
-    /// segment, its doorbell.
+    /// An introduction: a peer that has sent this task a message, or that this task has asked for by
+    /// [`Request::Connect`]; in that case it comes before the reply. It carries two descriptors: the peer's segment
+    /// and its doorbell.
     Peer(Tid),
-    /// A peer to which this task was introduced has ended. Everything that it had sent lies in
-    /// its segment; drain that first.
+    /// A peer to which this task was introduced has ended. All that the peer had sent is in its segment, which the
+    /// task drains first.
     PeerGone(Tid),
-    /// Comes before each [`Reply::Group`] of that number. One descriptor, the group's list of
-    /// members (read-only), and for members a second one, its board (writable).
+    /// The memory of a group, before each [`Reply::Group`] with that number. It carries one descriptor, the
+    /// membership page (read-only), and for members a second one, the barrier page (writable).
     Group { id: u64 },
-    /// A link of its own to a task of another host. One descriptor: a TCP connection to that task
-    /// alone.
+    /// A direct link to a task of another host. It carries one descriptor: a TCP connection to that task.
     Direct(Direct),
-    /// A task of another host has ended, and this one watches it. What came from it on a direct link
-    /// comes before what follows here.
+    /// A task of another host has ended that this task watches. Messages from it on a direct link precede the
+    /// frames that follow here.
     Ended(Tid),
     /// The machine halts.
     Halting,
@@ -96,11 +95,11 @@ pub enum ToTask {
 /// A direct link.
 #[derive(Serialize, Deserialize, Clone, PartialEq)]
 pub struct Direct {
-    /// Who is at its other end.
+    /// The task at the other end.
     pub peer: Tid,
-    /// Whether this side begins.
+    /// Whether this side begins the dialogue.
     pub calls: bool,
-    /// With what both prove that they are meant; absent where nothing is encrypted.
+    /// The secret by which both sides authenticate each other, or `None` if nothing is encrypted.
     pub secret: Option<[u8; SECRET_BYTES]>,
 }
 
@@ -110,22 +109,22 @@ impl std::fmt::Debug for Direct {
     }
 }
 
-/// What a task learns at its enrolment.
+/// The daemon's answer to a task that enrols.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Welcome {
     /// The task's own tid.
     pub tid: Tid,
     /// `pvm_parent`: a tid, 0 for none, or a negative code (-35).
     pub parent: i32,
-    /// Data signature of this host.
+    /// The data signature of this host.
     pub dsig: i32,
-    /// Where the task's own output and traces go.
+    /// The destination of the task's own output and traces.
     pub own: TraceSettings,
     /// The resource manager, or `Tid::NONE`.
     pub resource_manager: Tid,
 }
 
-/// `struct Pvmtracer` (contract 1.6): where output and traces of a task go.
+/// `struct Pvmtracer` (contract 1.6): the destination of a task's output and traces.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Default)]
 pub struct TraceSettings {
     pub trace_tid: i32,
@@ -138,78 +137,77 @@ pub struct TraceSettings {
     pub trace_options: i32,
     /// 35 characters; empty means "no event".
     pub mask: ByteBuf,
-    /// Beyond `struct Pvmtracer`: how tasks print, and their processes are kept together.
+    /// Not in `struct Pvmtracer`: settings of `pvm run` for output and process groups.
     pub run: RunSettings,
 }
 
-/// What `pvm run` wants of its tasks and of all that those start. All zero: tasks are as PVM's.
+/// The settings of `pvm run` for its tasks and all tasks that those spawn. All zero: tasks behave as in PVM.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunSettings {
-    /// The task is started as the leader of a process group.
+    /// Whether the task starts as the leader of a process group.
     pub group: bool,
-    /// The tag under which the collector gets what comes on the standard error; 0: with the output.
+    /// The tag of messages with the standard error, or 0 to send it with the output.
     pub errors_tag: i32,
-    /// The standard output is a pseudo-terminal, so that programs write it line by line.
+    /// Whether the standard output is a pseudo-terminal, so that programs write it line by line.
     pub terminal: bool,
 }
 
 impl RunSettings {
-    /// What stays of it where somebody else takes the output.
+    /// Returns the settings that stay in force if the output goes to another collector.
     pub fn for_others(self) -> RunSettings {
         RunSettings { group: self.group, ..RunSettings::default() }
     }
 }
 
-/// A message on its way through the daemon.
+/// A message that passes through the daemon.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Message {
     pub src: Tid,
     pub dst: Tid,
     pub ctx: i32,
     pub tag: i32,
-    /// Wait id: pairs a reply of a registered server with its request.
+    /// The wait identifier, which pairs a reply of a registered server with its request.
     pub wid: i32,
-    /// As in `pvmminfo.enc`: `ENC_XDR` or a data signature.
+    /// The encoding as in `pvmminfo.enc`: `ENC_XDR` or a data signature.
     pub enc: i32,
-    /// The data signature of the host where the body was made.
+    /// The data signature of the host that made the body.
     pub format: i32,
     pub body: ByteBuf,
 }
 
 impl Message {
-    /// A message whose body was made on this host, in the common order (`ENC_XDR`), without wait id.
+    /// Makes a message with a body of this host in the default encoding (`ENC_XDR`), without wait identifier.
     pub fn new(src: Tid, dst: Tid, ctx: i32, tag: i32, body: impl Into<ByteBuf>) -> Message {
         let format = crate::codes::native_dsig();
         Message { src, dst, ctx, tag, wid: 0, enc: crate::codes::ENC_XDR, format, body: body.into() }
     }
 
-    /// Reads the body.
+    /// Returns a reader of the body.
     pub fn reader(&self) -> Reader<'_> {
         Reader::of(&self.body, self.format)
     }
 }
 
-/// What a task may ask. Every request is answered, a malformed one with `Reply::Error`.
+/// A request of a task. Every request is answered, a malformed one with `Reply::Error`.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum Request {
-    /// Introduce this task to a peer on this host (and the peer to this task).
-    /// `Reply::Done` after `ToTask::Peer`, or `NoTask`.
+    /// Introduce this task and a peer on this host to each other. `Reply::Done` after `ToTask::Peer`, or `NoTask`.
     Connect(Tid),
-    /// A direct link to a task of another host. `Reply::Done` after `ToTask::Direct`, or an error.
+    /// Make a direct link to a task of another host. `Reply::Done` after `ToTask::Direct`, or an error.
     Direct(Tid),
-    /// Whether others may have direct links to this task (`pvm_setopt` of `PvmRoute`; at first they
-    /// may). `Reply::Done`.
+    /// Allow direct links to this task, or forbid them (`pvm_setopt` of `PvmRoute`). They are allowed at first.
+    /// `Reply::Done`.
     AllowDirect(bool),
     /// `pvm_spawn`. `Reply::Tids`.
     Spawn(Spawn),
-    /// `pvm_siblings`. `Reply::Tids`; waits until the spawn that made this task has ended.
+    /// `pvm_siblings`. `Reply::Tids`, after the spawn that started this task has ended.
     Siblings,
     /// `pvm_config`. `Reply::Hosts`.
     Config,
     /// `pvm_addhosts`. `Reply::AddedHosts`.
     AddHosts(Vec<ByteBuf>),
-    /// `Reply::Failures` as soon as no hosts are being added: what went wrong with those of the
-    /// hostfile that the daemon was started with, if nobody was told before.
+    /// Wait until no hosts are being added. `Reply::Failures`: the failures of hosts in the daemon's hostfile that
+    /// were not reported before.
     AwaitHosts,
     /// `pvm_delhosts`. `Reply::Codes`.
     DeleteHosts(Vec<ByteBuf>),
@@ -217,9 +215,9 @@ pub enum Request {
     HostStatus(ByteBuf),
     /// `pvm_pstat`. `Reply::Code`.
     TaskStatus(Tid),
-    /// `pvm_tasks`: 0, a host's tid or a task's. `Reply::Tasks`.
+    /// `pvm_tasks` with its argument: 0, the tid of a host, or the tid of a task. `Reply::Tasks`.
     Tasks(Tid),
-    /// `pvm_sendsig`. `Reply::Done`, also when there is no such task.
+    /// `pvm_sendsig`. `Reply::Done`, even if there is no such task.
     Signal { tid: Tid, signal: i32 },
     /// `pvm_notify`. `Reply::Done`.
     Notify { what: i32, ctx: i32, tag: i32, count: i32, tids: Vec<Tid> },
@@ -227,65 +225,65 @@ pub enum Request {
     NewContext,
     /// `pvm_freecontext`. `Reply::Done`.
     FreeContext(i32),
-    /// `pvm_putinfo`. The message keeps its ctx, tag, src, wid and enc; the owner is the caller.
-    /// `Reply::Int` (index).
+    /// `pvm_putinfo`. The message keeps its ctx, tag, src, wid and enc. The caller is the owner. `Reply::Int`
+    /// (index).
     PutInfo { name: ByteBuf, flags: i32, message: Message },
-    /// `pvm_recvinfo`. `Reply::Info`; with `MBOX_WAIT_FOR_INFO` it may take long.
+    /// `pvm_recvinfo`. `Reply::Info`; with `MBOX_WAIT_FOR_INFO` the request waits for an entry.
     RecvInfo { name: ByteBuf, index: i32, flags: i32 },
     /// `pvm_delinfo`. `Reply::Int` (index).
     DeleteInfo { name: ByteBuf, index: i32, flags: i32 },
     /// `pvm_getmboxinfo`. `Reply::Mailboxes`.
     MailboxInfo { pattern: ByteBuf },
-    /// The console's `reset info [class [index]]`, and the first half of `reset`. `Reply::Done`.
+    /// `reset info [class [index]]` of the console, and the first half of its `reset`. `Reply::Done`.
     ResetInfo { name: Option<ByteBuf>, index: Option<i32> },
-    /// Register (`true`) or unregister as a server. `Reply::Int`, `Already`, `HostrNMstr`.
-    /// For the manager: `Reply::Manager`.
+    /// Register (`on`) or unregister as a server. `Reply::Int`, `Already`, `HostrNMstr`; for the resource manager
+    /// `Reply::Manager`.
     Register { role: Role, on: bool },
-    /// `pvm_setopt` of own output or traces. `Reply::Done`.
+    /// `pvm_setopt` of the task's own output or traces. `Reply::Done`.
     SetOwn(TraceSettings),
-    /// What the registered tracer wants of all later tasks. `Reply::Done`, `Denied`.
+    /// The registered tracer sets the trace settings of all later tasks. `Reply::Done`, `Denied`.
     SetTracer(TraceSettings),
     /// `pvm_hostsync`. `Reply::Clock`.
     HostSync(Tid),
     /// `pvm_tickle`. `Reply::Ints`.
     Tickle(Vec<i32>),
-    /// How a spawned task ended, for `pvm run`. `Reply::Int`: the wait status as of `waitpid`, at
-    /// once when the task has ended already (the daemon remembers the last ones), else when it
-    /// ends. `NoTask` for a task that the daemon did not start, or no longer remembers.
+    /// The exit status of a spawned task, for `pvm run`. `Reply::Int`: the status of `waitpid`, as soon as the task
+    /// has ended. `NoTask` for a task that the daemon did not start or does not remember any more; it remembers
+    /// the tasks that ended last.
     ExitStatus(Tid),
     /// `pvm_joingroup`. `Reply::Group`, `DupGroup`, or `NotInGroup` for a frozen group.
     JoinGroup(ByteBuf),
     /// `pvm_lvgroup`. `Reply::Done`, `NoGroup`, `NotInGroup`.
     LeaveGroup(ByteBuf),
-    /// The memory of a group, for anybody. `Reply::Group`, `NoGroup`.
+    /// Get the memory of a group, as a member or not. `Reply::Group`, `NoGroup`.
     Group(ByteBuf),
-    /// Arrive at the barrier of a group whose members do not meet in memory; `count` as in
-    /// `pvm_barrier`. `Reply::Done` when it opens; `NoTask` when it cannot be reached any more,
-    /// `NoGroup`, `NotInGroup`, `Mismatch`, `BadParam`.
+    /// Arrive at the barrier of a group whose members do not use a barrier page, with the `count` of `pvm_barrier`.
+    /// `Reply::Done` when the barrier opens; `NoTask` if it cannot open any more, `NoGroup`, `NotInGroup`,
+    /// `Mismatch`, `BadParam`.
     Barrier { group: u64, count: i32 },
-    /// `pvm_freezegroup`. `Reply::Int` (the size) when so many members have called it.
+    /// `pvm_freezegroup`. `Reply::Int` (the size) when `count` members have made this request.
     FreezeGroup { name: ByteBuf, count: i32 },
-    /// `pvm_halt`. `Reply::Done` may or may not come before the end.
+    /// `pvm_halt`. `Reply::Done` may come before the socket closes, or not.
     Halt,
-    /// [`Request::Signal`] for all processes of the group that the task was started in, if it was started by `pvm run`.
+    /// [`Request::Signal`] for the whole process group of a task that was started by `pvm run`.
     SignalGroup { tid: Tid, signal: i32 },
-    /// For the standard input of a task that was spawned with `TASK_INPUT`; no bytes: its end. At most
-    /// [`INPUT_BYTES_MAX`]. `Reply::Done` when the task's pipe has taken all; `NoTask` when it takes no more,
-    /// `Already` while others are on their way.
+    /// Write to the standard input of a task that was spawned with `TASK_INPUT`, at most [`INPUT_BYTES_MAX`] bytes; no
+    /// bytes close it. `Reply::Done` when the pipe has accepted all; `NoTask` if the pipe is closed, `Already` while
+    /// another write is in progress.
     Input { tid: Tid, data: ByteBuf },
-    /// Why hosts were lost, for `pvm run`: a text for each of the last ones. `Reply::Failures`.
+    /// The reasons why hosts were lost, for `pvm run`: a text for each of the last ones. `Reply::Failures`.
     LostHosts,
 }
 
-/// Input for a task in one request, in bytes.
+/// The input for a task in one request, in bytes.
 ///
 /// * Filled by: each task
-/// * Setting: none, a pipe takes no more at once
+/// * Setting: none, a pipe accepts no more at once
 /// * Reached: `Request::Input` is answered by `PvmBadParam`
 /// * Test: `input_comes_in_pieces_and_one_at_a_time`
 pub const INPUT_BYTES_MAX: usize = 64 << 10;
 
-/// The servers that a task can become.
+/// The kinds of registered servers.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Hoster,
@@ -298,48 +296,48 @@ pub enum Role {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Spawn {
     pub file: ByteBuf,
-    /// `argv[1]` and on.
+    /// The arguments from `argv[1]` on.
     pub arguments: Vec<ByteBuf>,
     pub flags: i32,
-    /// Host, architecture, `:directory`; empty for none.
+    /// The place: host, architecture or `:directory`; empty for any.
     pub place: ByteBuf,
-    /// At least 1.
+    /// The number of tasks, at least 1.
     pub count: i32,
-    /// `NAME=value` of exported variables, with `PVM_EXPORT=` first, `PVMCTX=` and `PVMTMASK=` ….
+    /// The exported variables as `NAME=value`, among them `PVM_EXPORT=` (first), `PVMCTX=` and `PVMTMASK=`.
     pub environment: Vec<ByteBuf>,
-    /// Where the children's output and traces go.
+    /// The destination of the children's output and traces.
     pub children: TraceSettings,
 }
 
-/// Answers to requests.
+/// An answer to a request.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum Reply {
     Done,
     Error(Code),
     Int(i32),
-    /// A status that is no failure of the request: 0 or a negative code.
+    /// A status: 0 or a negative code, which is not a failure of the request.
     Code(i32),
     Ints(Vec<i32>),
-    /// Good tids first, then codes.
+    /// The tids of started tasks, then codes.
     Tids(Vec<i32>),
     Hosts {
         hosts: Vec<Host>,
         formats: i32,
     },
-    /// How many were added; for each its tid or code, and for people the reason of a failure where
-    /// there is more to say than the code.
+    /// The number of added hosts; for each host its tid or code, and the reason of a failure as text if the code
+    /// does not say all.
     AddedHosts {
         count: i32,
         hosts: Vec<i32>,
         reasons: Vec<String>,
     },
-    /// A text for each, for people.
+    /// A text for each failure, for users.
     Failures(Vec<String>),
     Codes(Vec<i32>),
     Tasks(Vec<TaskInfo>),
     Info(Message),
     Mailboxes(Vec<Mailbox>),
-    /// The previous manager, and the hosts.
+    /// The previous resource manager, and the hosts.
     Manager {
         previous: Tid,
         hosts: Vec<Host>,
@@ -348,7 +346,7 @@ pub enum Reply {
         seconds: i64,
         microseconds: i32,
     },
-    /// The group, and the asker's instance, or -1. [`ToTask::Group`] has brought its memory.
+    /// The group, and the caller's instance or -1. [`ToTask::Group`] has brought its memory.
     Group {
         id: u64,
         instance: i32,
@@ -373,10 +371,10 @@ pub struct TaskInfo {
     pub parent: i32,
     pub host: Tid,
     pub flags: u32,
-    /// As given to spawn; empty for tasks that came by themselves.
+    /// The name given to `pvm_spawn`; empty for tasks that enrolled by themselves.
     pub name: ByteBuf,
     pub pid: i32,
-    /// Beyond `struct pvmtaskinfo`: where its output goes, as collector, context and tag.
+    /// Not in `struct pvmtaskinfo`: the destination of the output, as collector, context and tag.
     pub output: (i32, i32, i32),
 }
 
@@ -384,16 +382,16 @@ pub struct TaskInfo {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Mailbox {
     pub name: ByteBuf,
-    /// Index, owner, flags.
+    /// The entries: index, owner and flags.
     pub entries: Vec<(i32, Tid, i32)>,
 }
 
-/// The form of a frame on the wire.
+/// Encodes a frame.
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_stdvec(value).expect("every type of the protocol has a wire form")
+    postcard::to_stdvec(value).expect("every type of the protocol can be encoded")
 }
 
-/// Reads a frame; bytes that are no frame give `None`.
+/// Decodes a frame. Returns `None` if the bytes are not exactly one frame.
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Some(value),
@@ -406,13 +404,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_survives_its_journey() {
+    fn a_frame_is_decoded_as_it_was_encoded() {
         let frame = ToDaemon::Request { wait: 7, request: Request::Signal { tid: Tid(0x40001), signal: 9 } };
         assert_eq!(decode::<ToDaemon>(&encode(&frame)), Some(frame));
     }
 
     #[test]
-    fn bytes_from_nowhere_give_no_frame() {
+    fn untrusted_input_is_not_decoded_as_a_frame() {
         assert_eq!(decode::<ToDaemon>(&[0xff; 9]), None);
         assert_eq!(decode::<ToTask>(&[]), None);
         let mut frame = encode(&ToTask::Halting);

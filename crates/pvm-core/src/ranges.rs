@@ -1,6 +1,6 @@
 //! Lists of host names as Slurm and MPI write them: `n[01-03,7],login`.
 
-/// The most names that a list may stand for: as many as a machine has hosts at most.
+/// The most names that a list may have: the greatest number of hosts of a machine.
 pub const NAMES_MAX: usize = 4095;
 /// The longest name, in bytes, as in the domain name system.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -10,31 +10,30 @@ const DIGITS_MAX: usize = 20;
 /// Why a list cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RangeError {
-    /// A bracket has no partner, or nothing is in it.
+    /// A bracket is not closed, not opened, or empty.
     Bracket(String),
-    /// What is in a bracket is no number and no range of numbers.
+    /// The text in a bracket is neither a number nor a range of numbers.
     Number(String),
-    /// An empty name, or one longer than [`NAME_BYTES_MAX`].
+    /// A name is empty or longer than [`NAME_BYTES_MAX`].
     Name(String),
-    /// More than [`NAMES_MAX`] names.
+    /// The list has more than [`NAMES_MAX`] names.
     TooMany,
 }
 
 impl std::fmt::Display for RangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RangeError::Bracket(word) => write!(f, "'{word}' has a bracket without its partner or its numbers"),
-            RangeError::Number(word) => write!(f, "'{word}' is no number and no range of numbers"),
-            RangeError::Name(word) => write!(f, "'{word}' is no host name"),
+            RangeError::Bracket(word) => write!(f, "'{word}' has a bracket that is not closed, not opened or empty"),
+            RangeError::Number(word) => write!(f, "'{word}' is neither a number nor a range of numbers"),
+            RangeError::Name(word) => write!(f, "'{word}' is not a host name"),
             RangeError::TooMany => write!(f, "more than {NAMES_MAX} hosts"),
         }
     }
 }
 impl std::error::Error for RangeError {}
 
-/// The names that a list stands for, in its order. Brackets hold numbers and ranges; each number is
-/// as wide as the first of its range is written. A bracket with a colon in it is an address (IPv6)
-/// and stays.
+/// Returns the names of a list, in its order. Brackets hold numbers and ranges; each number is padded to the
+/// width of the first one of its range. A bracket with a colon is an IPv6 address and stays as it is.
 pub fn expand(list: &str) -> Result<Vec<String>, RangeError> {
     let mut names = Vec::new();
     for word in split(list) {
@@ -46,7 +45,7 @@ pub fn expand(list: &str) -> Result<Vec<String>, RangeError> {
     Ok(names)
 }
 
-/// The parts between the commas that stand outside of brackets.
+/// Splits a list at the commas that are outside of brackets.
 fn split(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     list.split(move |character| {
@@ -68,7 +67,7 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
         let (inside, after) = bracket.strip_prefix('[').and_then(|text| text.split_once(']')).ok_or_else(broken)?;
         let choices = match inside {
             _ if inside.is_empty() || inside.contains('[') => return Err(broken()),
-            // No address has a comma, and without the brackets it would be two hosts.
+            // No address has a comma; without the brackets this would be two hosts.
             _ if inside.contains(':') && inside.contains(',') => return Err(RangeError::Name(bracket.to_owned())),
             _ if inside.contains(':') => vec![format!("[{inside}]")],
             _ => numbers(inside)?,
@@ -88,7 +87,7 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
     }
 }
 
-/// Bounds what a word of many brackets can grow to.
+/// Checks the lengths of names, which bounds the growth of a word with many brackets.
 fn check(names: &[String], word: &str) -> Result<(), RangeError> {
     match names.iter().any(|name| name.len() > NAME_BYTES_MAX) {
         true => Err(RangeError::Name(word.to_owned())),
@@ -96,7 +95,7 @@ fn check(names: &[String], word: &str) -> Result<(), RangeError> {
     }
 }
 
-/// `1,3,05-07`
+/// Expands the text in a bracket, such as `1,3,05-07`.
 fn numbers(inside: &str) -> Result<Vec<String>, RangeError> {
     let mut result = Vec::new();
     for part in inside.split(',') {
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn a_malformed_list_is_an_error() {
         for list in ["n[", "n]", "n[]", "n[1", "n1]", "n[[1]]", "n[1-2"] {
             assert!(matches!(expand(list), Err(RangeError::Bracket(_))), "{list}");
         }
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_as_many_names_as_a_machine_has_hosts_at_most() {
+    fn a_list_has_at_most_as_many_names_as_a_machine_has_hosts() {
         assert_eq!(expand("n[1-4095]").unwrap().len(), NAMES_MAX);
         for list in ["n[1-4096]", "n[1-4095],m", "n[1-100]m[1-100]", "n[0-4294967295]", "n[1-3000,1-3000]"] {
             assert_eq!(expand(list), Err(RangeError::TooMany), "{list}");
@@ -167,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_gives_names_or_an_error_and_never_more_than_the_bound(list in "[a-c0-9\\[\\],:-]{0,40}") {
+        fn any_text_is_an_error_or_a_bounded_list(list in "[a-c0-9\\[\\],:-]{0,40}") {
             if let Ok(names) = expand(&list) {
                 prop_assert!(names.len() <= NAMES_MAX);
                 prop_assert!(names.iter().all(|name| !name.is_empty() && name.len() <= NAME_BYTES_MAX));

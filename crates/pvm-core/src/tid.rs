@@ -1,61 +1,61 @@
 //! Task identifiers (contract 1.9).
 use serde::{Deserialize, Serialize};
 
-/// A task identifier: host in bits 18 to 29, number of the task in bits 0 to 17.
+/// A task identifier: bits 18 to 29 are the host, bits 0 to 17 are the number of the task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
 #[repr(transparent)]
 pub struct Tid(pub u32);
 
-/// Set for the address of a daemon.
+/// The bit that marks the address of a daemon.
 pub const DAEMON_BIT: u32 = 0x8000_0000;
-/// Set for a multicast address.
+/// The bit that marks a multicast address.
 pub const GROUP_BIT: u32 = 0x4000_0000;
-/// The host part.
+/// The bits of the host.
 pub const HOST_MASK: u32 = 0x3ffc_0000;
-/// The number of the task on its host.
+/// The bits of the local part: the number of the task on its host.
 pub const LOCAL_MASK: u32 = 0x0003_ffff;
-/// How far the host number stands to the left.
+/// The position of the host number: its lowest bit.
 pub const HOST_SHIFT: u32 = 18;
-/// The bits of the local part that are the slot of the port table; the rest is the generation.
+/// The number of low bits of the local part that are the slot of the port table; the rest is the generation.
 pub const SLOT_BITS: u32 = 16;
-/// The slot part of the local number.
+/// The bits of the slot.
 pub const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
 impl Tid {
     /// No task.
     pub const NONE: Tid = Tid(0);
-    /// "My daemon": the source of every message that a daemon makes for tasks of its host.
+    /// "My daemon": the source of all messages that a daemon makes for tasks of its host.
     pub const DAEMON: Tid = Tid(DAEMON_BIT);
 
-    /// The tid of host number `host` (1 to 4095).
+    /// Returns the tid of host number `host` (1 to 4095).
     pub fn host_number(host: u32) -> Tid {
         Tid(host << HOST_SHIFT & HOST_MASK)
     }
-    /// The tid of the host on which the task lives.
+    /// Returns the tid of the task's host.
     pub fn host(self) -> Tid {
         Tid(self.0 & HOST_MASK)
     }
-    /// The number of the task on its host.
+    /// Returns the number of the task on its host.
     pub fn local(self) -> u32 {
         self.0 & LOCAL_MASK
     }
-    /// The slot of the task in its host's port table.
+    /// Returns the task's slot in the port table of its host.
     pub fn slot(self) -> u32 {
         self.0 & SLOT_MASK
     }
-    /// Whether the value can be a task: no daemon or group bit, a local number.
+    /// Returns whether the value can be a task: it has a local number and neither the daemon bit nor the group bit.
     pub fn is_task(self) -> bool {
         self.0 & (DAEMON_BIT | GROUP_BIT) == 0 && self.local() != 0
     }
-    /// The tid under which the daemon of a host answers as the group server. Slot 0 has no task.
+    /// Returns the tid under which the daemon of a host answers as the group server. Slot 0 has no task.
     pub fn group_server(host: Tid) -> Tid {
         Tid(host.host().0 | LOCAL_MASK & !SLOT_MASK)
     }
-    /// Whether the value names something that the daemon does, though it looks like a task.
+    /// Returns whether the value names a service of the daemon, although it has the form of a task.
     pub fn is_service(self) -> bool {
         self.is_task() && self.slot() == 0
     }
-    /// Whether the value names a host and nothing else.
+    /// Returns whether the value names a host and nothing else.
     pub fn is_host(self) -> bool {
         self.0 & !HOST_MASK == 0 && self.0 != 0
     }

@@ -1,20 +1,20 @@
-//! The form of trace messages (docs/undocumented-behaviour.md, "Tracing").
+//! The format of trace messages (docs/undocumented-behaviour.md, "Tracing").
 //!
-//! A message is a body in the default encoding: records between marks. The first record of an event
-//! that a sender makes for a collector names the data and their types (a *description* with values
-//! in it), later ones hold the values alone. A daemon tells a collector once what data there are.
+//! A message is a body in the default encoding: records between marks. The first record of an event from
+//! a sender to a collector names the data and their types (a *description* with values in it); later
+//! records hold the values alone. A daemon sends each collector the list of all data once.
 use crate::encoding::Reader;
 use crate::events::{DATA, Datum, EVENTS, EXIT, Event, Form, HEAD, data_type, mark};
 use crate::{events, tid::Tid};
 
-/// When in an event a record is made.
+/// The moment of an event that a record describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Moment {
-    /// A function begins.
+    /// The function begins.
     Entry,
-    /// A function has ended.
+    /// The function has ended.
     Exit,
-    /// Something has happened that takes no time.
+    /// The event is instantaneous.
     Once,
 }
 
@@ -27,7 +27,7 @@ impl Moment {
         }
     }
 
-    /// Splits the number in a record.
+    /// Splits the number in a record into event and moment.
     fn split(number: i32) -> Option<(Event, Moment)> {
         let moment = match number & (events::ENTRY | EXIT) {
             events::ENTRY => Moment::Entry,
@@ -42,28 +42,28 @@ impl Moment {
 /// A time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Stamp {
-    /// Since 1970.
+    /// Seconds since the start of 1970.
     pub seconds: i32,
-    /// Of the second.
+    /// Microseconds of that second.
     pub microseconds: i32,
 }
 
 impl Stamp {
-    /// The time that long after the start of 1970. Seconds have 32 bits in traces.
+    /// Makes the time at that distance from the start of 1970. Seconds have 32 bits in traces.
     pub fn since_epoch(time: std::time::Duration) -> Stamp {
         Stamp { seconds: time.as_secs() as i32, microseconds: time.subsec_micros() as i32 }
     }
 
-    /// Microseconds since the start of 1970.
+    /// Returns the microseconds since the start of 1970.
     pub fn microseconds(self) -> i64 {
-        // What does not fit in 32 bits with a sign does without one, until 2106.
+        // Seconds from 2038 on do not fit in a signed number; unsigned they last until 2106.
         i64::from(self.seconds as u32) * 1_000_000 + i64::from(self.microseconds)
     }
 }
 
-/// A datum of an event.
+/// The value of a datum.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the forms of events::Form
+#[allow(missing_docs)] // the variants of events::Form
 pub enum Value {
     Int(i32),
     Long(i64),
@@ -116,12 +116,12 @@ impl Value {
     }
 }
 
-/// One integer in a body.
+/// Appends an integer to a body.
 pub fn write_int(body: &mut Vec<u8>, value: i32) {
     body.extend_from_slice(&value.to_ne_bytes());
 }
 
-/// A C string in a body.
+/// Appends a C string to a body.
 pub fn write_text(body: &mut Vec<u8>, text: &[u8]) {
     write_int(body, text.len() as i32 + 1);
     body.extend_from_slice(text);
@@ -129,7 +129,7 @@ pub fn write_text(body: &mut Vec<u8>, text: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// What one sender has described to one collector.
+/// The records that one sender has described to one collector.
 #[derive(Debug, Clone)]
 pub struct Described([[bool; EVENTS.len()]; 3]);
 
@@ -140,7 +140,7 @@ impl Default for Described {
 }
 
 impl Described {
-    /// Whether that is yet to be described; from now on it counts as described.
+    /// Returns whether this kind of record is still to be described, and marks it as described.
     pub fn first(&mut self, event: Event, moment: Moment) -> bool {
         !std::mem::replace(&mut self.0[moment as usize][event as usize], true)
     }
@@ -148,19 +148,19 @@ impl Described {
 
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // named as what they are
+#[allow(missing_docs)] // the names say all
 pub struct Record {
     pub event: Event,
     pub moment: Moment,
     pub stamp: Stamp,
-    /// The task that it tells of.
+    /// The task of the event.
     pub tid: Tid,
-    /// In the order of the list of events.
+    /// The values, in the order of the list of events.
     pub values: Vec<Value>,
 }
 
 impl Record {
-    /// What the values mean.
+    /// Returns the meanings of the values.
     pub fn data(&self) -> &'static [Datum] {
         match self.moment {
             Moment::Exit => self.event.info().exit,
@@ -168,13 +168,13 @@ impl Record {
         }
     }
 
-    /// The first value of that meaning.
+    /// Returns the first value with that meaning.
     pub fn value(&self, datum: Datum) -> Option<&Value> {
         let place = self.data().iter().position(|known| *known == datum)?;
         self.values.get(place)
     }
 
-    /// The first number of that meaning.
+    /// Returns the first value with that meaning, if it is an integer.
     pub fn int(&self, datum: Datum) -> Option<i32> {
         match self.value(datum)? {
             Value::Int(value) => Some(*value),
@@ -182,7 +182,7 @@ impl Record {
         }
     }
 
-    /// Writes it; with `describe` the names of the data too.
+    /// Appends the record to a body, with the names of the data if `describe` is set.
     pub fn write(&self, describe: bool, body: &mut Vec<u8>) {
         let head = [self.stamp.seconds, self.stamp.microseconds, self.tid.0 as i32].map(Value::Int);
         let data = HEAD.iter().chain(self.data());
@@ -205,7 +205,7 @@ impl Record {
     }
 }
 
-/// Writes what data there are.
+/// Appends the list of all data to a body.
 pub fn write_data_list(body: &mut Vec<u8>) {
     write_int(body, mark::DATA);
     for (number, datum) in DATA.iter().enumerate() {
@@ -216,7 +216,7 @@ pub fn write_data_list(body: &mut Vec<u8>) {
     write_int(body, mark::DATA_END);
 }
 
-/// The start of an event that a program makes itself.
+/// Appends the begin of a user-defined event to a body.
 pub fn write_user_head(stamp: Stamp, body: &mut Vec<u8>) {
     write_int(body, mark::USER);
     write_int(body, Event::UserDefined as i32);
@@ -225,35 +225,35 @@ pub fn write_user_head(stamp: Stamp, body: &mut Vec<u8>) {
     write_int(body, stamp.microseconds);
 }
 
-/// Its end.
+/// Appends the end of a user-defined event to a body.
 pub fn write_user_end(body: &mut Vec<u8>) {
     write_int(body, mark::USER_END);
 }
 
-/// Items of an event that a program makes itself, as they stand in the message.
+/// Items of a user-defined event, as they are in the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserItems {
     /// `events::data_type`, without the bit for arrays.
     pub kind: i32,
-    /// Whether there is a count.
+    /// Whether the items are an array with a count.
     pub array: bool,
     /// The items, in the default encoding and the byte order of this host.
     pub bytes: Vec<u8>,
-    /// How many.
+    /// The number of items.
     pub count: usize,
 }
 
 /// A part of a trace message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// What a task or daemon tells by itself.
+    /// An event of a task or a daemon.
     Record(Record),
-    /// An event that a program made.
+    /// A user-defined event.
     User(Stamp, Vec<UserItems>),
 }
 
-/// The parts of a trace message, as far as it can be read. Nothing need be remembered for it: what
-/// a record holds is known from the list of events.
+/// Returns the parts of a trace message up to the first malformed one. The reader needs no state, since the
+/// list of events says what a record holds.
 pub fn parts(mut reader: Reader<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     while let Some(part) = next_part(&mut reader) {
@@ -262,7 +262,7 @@ pub fn parts(mut reader: Reader<'_>) -> Vec<Part> {
     parts
 }
 
-/// The next part; inside `None` for what tells nothing of a task.
+/// Reads the next part. The inner `None` is a part without information on a task.
 fn next_part(body: &mut Reader<'_>) -> Option<Option<Part>> {
     match body.int()? {
         mark::BUFFER | mark::BUFFER_END => Some(None),
@@ -323,7 +323,7 @@ fn read_user(body: &mut Reader<'_>) -> Option<Part> {
     }
 }
 
-/// Of how many numbers an item consists in the default encoding, and bytes of each.
+/// Returns the count of numbers in an item in the default encoding, and the size of each in bytes.
 fn item_numbers(kind: i32) -> Option<(usize, usize)> {
     Some(match kind {
         data_type::BYTE => (1, 1),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_off_or_nonsense_gives_its_good_parts() {
+    fn a_truncated_or_malformed_message_is_read_up_to_the_fault() {
         let mut body = Vec::new();
         record(Event::Mytid, Moment::Entry, Vec::new()).write(true, &mut body);
         let whole = body.len();

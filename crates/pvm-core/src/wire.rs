@@ -1,9 +1,9 @@
-//! What the daemons of a machine say to each other.
+//! The protocol between the daemons of a machine.
 //!
-//! Frames travel on the control link between two hosts, in order (crate `pvm-net` authenticates,
-//! encrypts and bounds them), or along the flow of messages to a task ([`Frame::Deliver`], [`Frame::Output`] and
-//! [`Frame::Died`], so that they do not overtake what was sent before). Nothing here is recursive,
-//! so that no frame can exhaust the reader's stack.
+//! Frames travel in order on the control link between two hosts. Crate `pvm-net` authenticates, encrypts and
+//! bounds them. [`Frame::Deliver`], [`Frame::Output`] and [`Frame::Died`] travel in band instead: along the flow
+//! of messages to a task, so that they do not overtake earlier messages. No type here is recursive, so no frame
+//! can exhaust the reader's stack.
 use crate::codes::Code;
 use crate::machine::{Taken, Waiting};
 use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings};
@@ -14,163 +14,169 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use crate::proto::{decode, encode};
 
-/// Spoken by both sides. A new daemon names its own with what it says first ([`crate::dialogue`]), and the master
-/// refuses another with `PvmBadVersion`; nor does a new daemon stay with a master that speaks another. A test compares
-/// what is said with `formats/daemons.txt`.
+/// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The
+/// master refuses any other version with `PvmBadVersion`, and a new daemon leaves a master of another version. A
+/// test compares the formats of the frames with `formats/daemons.txt`.
 pub const VERSION: u32 = 3;
 
-/// A frame on the control link between two daemons: what a task says or hears, and a little more.
+/// A frame on the control link between two daemons. The longest one holds a frame of a task.
 ///
 /// * Filled by: each other host
-/// * Setting: none, both daemons count by the same number, and memory comes with the bytes
-/// * Reached: the link to the host is closed, and the host lost
+/// * Setting: none, both daemons use the same limit, and memory is allocated as the bytes arrive
+/// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_frame_longer_than_any_task_can_send_ends_the_link`
 pub const HOST_FRAME_BYTES_MAX: usize = crate::proto::FRAME_BYTES_MAX + (1 << 16);
 
-/// Bytes of the public key of a daemon (Ed25519).
+/// The length of the public key of a daemon (Ed25519), in bytes.
 pub const KEY_BYTES: usize = 32;
 
 /// The public key of a daemon.
 pub type Key = [u8; KEY_BYTES];
 
-/// What everybody knows of a host.
+/// A host's entry in the host table, which all hosts have.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its tid.
+pub struct HostEntry {
+    /// The host's tid.
     pub tid: Tid,
-    /// Its name, as it was typed.
+    /// The host's name, as the user typed it.
     pub name: String,
-    /// Other names: canonical ones, addresses as text (D25).
+    /// Other names of the host: canonical names, and addresses as text (D25).
     pub aliases: Vec<String>,
-    /// PVM's name for its kind.
+    /// The architecture, by PVM's name.
     pub arch: String,
-    /// `sp=`
+    /// The relative speed: `sp=` of the hostfile.
     pub speed: i32,
-    /// Its data signature.
+    /// The data signature.
     pub dsig: i32,
-    /// Where its daemon listens, the best first.
+    /// The addresses on which the daemon listens, the best first.
     pub addresses: Vec<SocketAddr>,
-    /// Its daemon's key.
+    /// The daemon's public key.
     pub key: Key,
 }
 
-/// What a host gets to know when it is started by the master, beside the table.
+/// The settings of the machine that a new host learns from the master, beside the host table.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
-pub struct Shared {
-    /// How long a host may be silent, in milliseconds.
+pub struct MachineSettings {
+    /// The silence limit: a host without a frame for this many milliseconds is lost.
     pub host_timeout_ms: u64,
-    /// Whether the network is trusted: message data need no encryption.
+    /// Whether the network is trusted, so that message data need no encryption.
     pub trusted: bool,
     /// The registered servers of the whole machine.
     pub servers: Servers,
-    /// The mask of `pvm_tickle` at the master.
+    /// The debug mask of the master (`pvm_tickle`).
     pub debug_mask: i32,
-    /// How many watches a host may have at each other ([`crate::machine::Limits`]).
+    /// The most watches that a host may have at each other host ([`crate::machine::Limits`]).
     pub host_watches: u64,
 }
 
-/// What only the new host needs to know (hostfile).
+/// Options of the hostfile that only the new host needs.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, Default)]
 pub struct HostOptions {
-    /// `ep=`
+    /// `ep=`: the search path for programs.
     pub path: Option<String>,
-    /// `wd=`
+    /// `wd=`: the working directory of tasks.
     pub directory: Option<String>,
-    /// `bx=`
+    /// `bx=`: the debugger script.
     pub debugger: Option<String>,
 }
 
-/// The registered servers of which every host knows.
+/// The registered servers that serve the whole machine.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Default)]
 pub struct Servers {
     /// The resource manager.
     pub manager: Option<Tid>,
-    /// The tracer, and what it wants of later tasks.
+    /// The tracer.
     pub tracer: Option<Tid>,
-    /// See [`Request::SetTracer`].
+    /// The trace settings that the tracer wants for later tasks ([`Request::SetTracer`]).
     pub wish: Option<TraceSettings>,
 }
 
-/// From one daemon to another.
+/// A frame from one daemon to another.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // each variant's sentence names its fields
+#[allow(missing_docs)] // the comment of a variant names its fields
 pub enum Frame {
     // ----- links and table
-    /// Nothing but a sign of life.
+    /// A heartbeat.
     Beat,
-    /// Master to a new host: all hosts, itself among them, and which of them have not joined yet.
-    /// Answered by `TableAck`.
-    Welcome { wire: u32, version: u64, hosts: Vec<Entry>, joining: Vec<Tid>, shared: Shared, options: HostOptions },
-    /// Master to all: hosts that come, hosts that have gone. Answered by `TableAck`.
-    Table { version: u64, added: Vec<Entry>, removed: Vec<Tid> },
-    /// To the master.
+    /// Master to a new host: all hosts including the new one, and the hosts that have not joined yet. The
+    /// answer is `TableAck`.
+    Welcome {
+        wire: u32,
+        version: u64,
+        hosts: Vec<HostEntry>,
+        joining: Vec<Tid>,
+        shared: MachineSettings,
+        options: HostOptions,
+    },
+    /// Master to all: added and removed hosts. The answer is `TableAck`.
+    Table { version: u64, added: Vec<HostEntry>, removed: Vec<Tid> },
+    /// To the master: this host has applied that version of the host table.
     TableAck { version: u64 },
-    /// Master to all: everybody knows these hosts; now they can be used.
+    /// Master to all: all hosts have acknowledged these hosts, which can be used now.
     Joined { hosts: Vec<Tid> },
     /// To the master: the link to that host has failed.
     Suspect(Tid),
-    /// `from` needs a link to `to`, which is to connect. By way of the master.
+    /// By way of the master: `from` needs a link to `to`, and `to` must connect.
     PleaseConnect { to: Tid, from: Tid },
-    /// To the master: this daemon has ended its tasks and ends. To a slave: end your tasks, and end.
+    /// To the master: this daemon has ended its tasks and terminates. To a slave: end your tasks and terminate.
     Leave,
 
     // ----- requests
-    /// A request of a task, to be handled as if it had been asked there.
+    /// A request of a task, which the receiver handles as a request of its own tasks.
     Request { wait: u32, from: Tid, request: Request },
-    /// Answers `Request`.
+    /// The answer to `Request`.
     Reply { wait: u32, reply: Reply },
-    /// To the master: a task that had asked it something waits for no answers any more and has
-    /// left its groups and offices; if `ended`, it is no more.
+    /// To the master: a task that has made requests there waits for no answers any more, and has left its groups
+    /// and its server roles. If `ended` is set, the task has ended.
     Left { tid: Tid, ended: bool },
     /// To the host of a task: a signal for it.
     Signal { tid: Tid, signal: i32 },
-    /// To the master: the task has begun or ceased to serve its host.
+    /// To the master: the task has become a server of its host (`on`), or is none any more.
     Serves { role: Role, tid: Tid, on: bool },
-    /// Master to all: who serves the whole machine.
+    /// Master to all: the servers of the whole machine.
     Servers(Servers),
 
     // ----- groups
-    /// Master to a host of which a task wants to know the group.
+    /// Master to a host with a task that looks up the group.
     GroupKnown(GroupState),
-    /// Master to the hosts that know the group. Answered by `GroupSeen` if the number is not 0.
+    /// Master to the hosts with a replica of the group. The answer is `GroupSeen` if the number is not 0.
     GroupChanged { id: u64, number: u64, change: GroupChange },
-    /// To the master: the change of that number is known.
+    /// To the master: this host has applied the change with that number.
     GroupSeen { number: u64 },
-    /// To the master: answers [`GroupChange::Take`].
+    /// To the master: the answer to [`GroupChange::Take`].
     GroupTaken { id: u64, taken: Taken },
 
-    /// Master to a host: who waits in the barriers of its memory?
+    /// Master to a host: list the tasks that wait in the barriers of your barrier pages.
     ListBarriers { number: u32 },
-    /// Answers it, by group.
+    /// The answer to `ListBarriers`, by group.
     BarriersListed { number: u32, waiting: BTreeMap<u64, Waiting> },
 
     // ----- spawns
-    /// Start a part of the tasks of a spawn: those from the number `first` on, of `total`.
+    /// Start a share of the tasks of a spawn. The share begins with task number `first` of `total`.
     Spawn { wait: u32, parent: i32, first: i32, total: i32, spawn: Spawn },
-    /// Answers `Spawn`: tids and codes, in order.
+    /// The answer to `Spawn`: tids and codes, in order.
     Spawned { wait: u32, results: Vec<i32> },
-    /// The spawn of that number has ended: all tasks that came of it.
+    /// The spawn with that number has ended: all tasks that it has started.
     Siblings { wait: u32, tids: Vec<Tid> },
 
     // ----- direct links
-    /// `from` wants a link of its own to `to`. With a call it is the receiver of this who calls.
+    /// `from` wants a direct link to `to`. If there is a `call`, the receiver of this frame connects.
     Direct { number: u32, from: Tid, to: Tid, call: Option<DirectCall> },
-    /// Answers `Direct` without a call: who asked may call.
+    /// The answer to `Direct` without a `call`: the asking side may connect.
     DirectCall { number: u32, call: DirectCall },
-    /// Answers `Direct`: there will be no link.
+    /// The answer to `Direct`: there will be no link.
     DirectRefused { number: u32 },
 
     // ----- deaths
-    /// To the host of `tid`: `watcher` wants to hear of its end.
+    /// To the host of `tid`: notify `watcher` when the task ends.
     Watch { tid: Tid, watcher: Tid },
-    /// It does not any more.
+    /// To the host of `tid`: `watcher` needs no notice any more.
     Unwatch { tid: Tid, watcher: Tid },
-    /// Along the flow to `watcher`: `tid` is no more.
+    /// In band, to `watcher`: `tid` has ended.
     Died { tid: Tid, watcher: Tid },
 
     // ----- messages and output
-    /// Along the flow to `message.dst`, or to a daemon: a message of a daemon's own, or one that
-    /// came by way of a daemon.
+    /// In band to `message.dst`, or to a daemon: a message that a daemon has made or relays.
     Deliver(Message),
     /// To the master: a line of output for the log.
     Log {
@@ -178,115 +184,115 @@ pub enum Frame {
         #[serde(with = "serde_bytes")]
         line: Vec<u8>,
     },
-    /// Along the flow to `message.dst`, a collector: what a task has printed.
+    /// In band to `message.dst`, a collector: the output of a task.
     Output(Message),
-    /// The collector has taken so much of that, or takes nothing any more.
+    /// The collector has consumed these bytes of output, or accepts no more.
     OutputTaken { collector: Tid, bytes: u64 },
 
-    // ----- starts by others
-    /// Master to a host that is to run the command of that number, which starts a daemon elsewhere.
+    // ----- daemons started by other hosts
+    /// Master to a host: an order for the command with that number, which starts a daemon on another host.
     StartOrder { number: u64, order: StartOrder },
-    /// To the master: what has come of that command.
+    /// To the master: news of that command.
     StartNews { number: u64, news: StartNews },
 
     // ----- data links that break
-    /// To the host that is called: the data link of that number (the first is 0) is of no use here any more.
+    /// To the host that accepts connections: the data link with that number (the first is 0) has failed here.
     DataLost { number: u32 },
-    /// To the host that calls: the data link of that number, which takes the place of all before it, may be made.
+    /// To the host that connects: make the data link with that number, which replaces all earlier ones.
     DataCall { number: u32, call: DataCall },
 
     // ----- pvm run
-    /// To the host of a task: a signal for all processes of its group.
+    /// To the host of a task: a signal for the whole process group of the task.
     SignalGroup { tid: Tid, signal: i32 },
 }
 
-/// What is printed by a command that a host runs for the master to start a daemon elsewhere.
+/// The output of a command that a host runs for the master to start a daemon on another host.
 ///
 /// * Filled by: the host that is added, and the one that runs the command
-/// * Setting: none, start-up files do not print as much
+/// * Setting: none, start-up files print less
 /// * Reached: the command is ended, and the master starts the daemon itself
 /// * Test: `a_command_that_prints_too_much_is_ended`, `what_a_deputy_says_too_much_is_a_failure`
 pub const START_OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// What the master wants of a command that starts a daemon elsewhere.
+/// An order of the master for a command that starts a daemon on another host.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // each variant's sentence names its fields
+#[allow(missing_docs)] // the comment of a variant names its fields
 pub enum StartOrder {
-    /// Run these words and hand `input` to the standard input, which stays open.
+    /// Run the command `words`, and write `input` to its standard input, which stays open.
     Run { words: Vec<ByteBuf>, input: ByteBuf },
     /// The daemon has answered: close the standard input.
     CloseInput,
-    /// End it.
+    /// Kill the command.
     Kill,
 }
 
-/// What has become of a command that starts a daemon elsewhere.
+/// News of a command that starts a daemon on another host.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
 pub enum StartNews {
-    /// It has printed that.
+    /// The command has written this to its standard output.
     Output(ByteBuf),
-    /// It has printed that on the standard error.
+    /// The command has written this to its standard error.
     Errors(ByteBuf),
-    /// It has ended, with that status of `wait`, and all that it had printed has been told.
+    /// The command has ended with this status of `wait`. All of its output was reported before.
     Ended(i32),
-    /// It could not be run, by that `errno`.
+    /// The command could not be run: this is the `errno`.
     NotRun(i32),
-    /// It has printed too much and was ended.
+    /// The command was killed because its output exceeded the limit.
     TooMuch,
 }
 
-/// A group, as the master tells a host that has not known it.
+/// The state of a group, which the master sends to a host without a replica.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct GroupState {
-    /// Its number.
+    /// The number of the group.
     pub id: u64,
-    /// Its name.
+    /// The name of the group.
     pub name: ByteBuf,
-    /// Instances and tids.
+    /// The members: instance and tid.
     pub members: Vec<(u32, Tid)>,
-    /// Nobody joins any more.
+    /// Whether the group is frozen: no task can join.
     pub frozen: bool,
-    /// It is frozen, and a member has gone.
+    /// Whether the group is frozen and has lost a member.
     pub broken: bool,
-    /// Members meet in the memory of the host that is told.
+    /// Whether barriers are in the barrier page of the receiving host.
     pub meets_here: bool,
 }
 
-/// What has become of a group, or is to be done with its memory.
+/// A change of a group, or of its barrier page.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // each variant's sentence names its fields
+#[allow(missing_docs)] // the comment of a variant names its fields
 pub enum GroupChange {
-    /// The task is the member of that number now.
+    /// The task has joined as that instance.
     Joined { instance: u32, tid: Tid },
-    /// There is no member of that number any more.
+    /// That instance has left.
     Gone { instance: u32 },
-    /// Nobody joins any more.
+    /// The group is frozen.
     Freeze,
-    /// A member of the frozen group has gone.
+    /// A member of the frozen group has left.
     Break,
-    /// The group is no more.
+    /// The group is dissolved.
     Close,
-    /// Members do not meet in this host's memory any more: who has arrived there?
+    /// Barriers move out of this host's barrier page: report which members have arrived there.
     Take,
-    /// They meet there again.
+    /// Barriers are in this host's barrier page again.
     Give,
-    /// The barrier has opened, or failed, for those who had arrived in this host's memory.
+    /// The barrier has opened or failed for the members that had arrived in this host's barrier page.
     Release { opened: bool },
 }
 
-/// Bytes of each secret of a direct link.
+/// The length of each secret of a connection, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
-/// How two hosts come to a connection for two of their tasks: who calls shows the first secret and
-/// is answered with the second. The tasks prove with the third that they are meant, where what they
-/// send is encrypted.
+/// The secrets by which two hosts make a connection for two of their tasks. The connecting side shows the first
+/// secret and the accepting side answers with the second. The tasks authenticate each other with the third one
+/// if their messages are encrypted.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
 pub struct DirectCall {
-    /// Shown by the caller.
+    /// The secret that the connecting side shows.
     pub shown: [u8; SECRET_BYTES],
-    /// The answer.
+    /// The secret that the accepting side answers with.
     pub back: [u8; SECRET_BYTES],
-    /// For the tasks.
+    /// The tasks' secret.
     pub secret: [u8; SECRET_BYTES],
 }
 
@@ -296,12 +302,13 @@ impl std::fmt::Debug for DirectCall {
     }
 }
 
-/// How a data link comes to be made again: who calls shows the first secret and is answered with the second.
+/// The secrets by which a data link is remade. The connecting side shows the first one and the accepting side
+/// answers with the second.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
 pub struct DataCall {
-    /// Shown by the caller.
+    /// The secret that the connecting side shows.
     pub shown: [u8; SECRET_BYTES],
-    /// The answer.
+    /// The secret that the accepting side answers with.
     pub back: [u8; SECRET_BYTES],
 }
 
@@ -311,36 +318,36 @@ impl std::fmt::Debug for DataCall {
     }
 }
 
-/// What looking up a host's name has given.
+/// The result of the look-up of a host's name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Checked {
-    /// Canonical names and the like.
+pub struct ResolvedHost {
+    /// Other names of the host, such as the canonical one.
     pub aliases: Vec<String>,
-    /// Its addresses, the best first.
+    /// The addresses of the host, the best first.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What a daemon says when it has been started.
+/// The answer of a daemon that has been started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// PVM's name for its kind.
+    /// The host's architecture, by PVM's name.
     pub arch: String,
-    /// Its data signature.
+    /// The host's data signature.
     pub dsig: i32,
-    /// Where it listens, the best first.
+    /// The addresses on which the daemon listens, the best first.
     pub addresses: Vec<SocketAddr>,
-    /// Its key.
+    /// The daemon's public key.
     pub key: Key,
-    /// By what names its host knows itself.
+    /// The names that the host has for itself.
     pub names: Vec<String>,
 }
 
-/// A daemon could not be started.
+/// Why a daemon could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFailure {
-    /// For programs.
+    /// The code for programs.
     pub code: Code,
-    /// For people: what was tried, what went wrong, what helps. Empty where the code says it all.
+    /// The text for users: what was tried, what failed and what helps. Empty if the code says all.
     pub reason: String,
 }
 
@@ -355,8 +362,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_survives_its_journey() {
-        let entry = Entry {
+    fn a_frame_is_decoded_as_it_was_encoded() {
+        let entry = HostEntry {
             tid: Tid::host_number(2),
             name: "beta".into(),
             aliases: vec!["beta.example".into()],
@@ -371,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_give_no_frame() {
+    fn untrusted_input_is_not_decoded_as_a_frame() {
         assert_eq!(decode::<Frame>(&[]), None);
         assert_eq!(decode::<Frame>(&[0xff; 20]), None);
         let whole = encode(&Frame::Log { tid: Tid(0x80001), line: b"hello".to_vec() });
@@ -380,7 +387,7 @@ mod tests {
         }
         let longer = [whole.as_slice(), &[0]].concat();
         assert_eq!(decode::<Frame>(&longer), None);
-        // A length far beyond the end.
+        // A length that is far beyond the end of the input.
         let mut lying = encode(&Frame::Joined { hosts: vec![Tid(1)] });
         lying.truncate(1);
         lying.extend([0xff, 0xff, 0xff, 0xff, 0x0f]);

@@ -5,8 +5,8 @@ use pvm_core::machine::{Taken, Waiting};
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{
-    DirectCall, Entry, Frame, GroupChange, GroupState, HostOptions, KEY_BYTES, SECRET_BYTES, Servers, Shared,
-    StartNews, StartOrder,
+    DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, MachineSettings, SECRET_BYTES,
+    Servers, StartNews, StartOrder,
 };
 use std::collections::BTreeMap;
 
@@ -41,16 +41,16 @@ pub fn false_frame(life: &mut Life) -> Frame {
     }
 }
 
-fn entry(life: &mut Life) -> Entry {
-    let tid = match life.prng.u32(..3) {
+fn entry(life: &mut Life) -> HostEntry {
+    let tid = match life.dice.u32(..3) {
         0 => life.some_peer(),
         1 => Tid::host_number(life.prng.u32(..)),
         _ => life.any_tid(),
     };
     let name = ["alfa", "localhost", "", "nowhere", "a b\nc"][life.prng.usize(..5)].to_owned();
     let addresses = vec!["10.77.0.1:1".parse().expect("an address"), "255.255.255.255:9".parse().expect("one")];
-    let (speed, dsig) = (life.prng.i32(..), life.prng.i32(..));
-    Entry {
+    let (speed, dsig) = (life.dice.i32(..), life.dice.i32(..));
+    HostEntry {
         tid,
         name,
         aliases: vec!["bravo".into()],
@@ -74,7 +74,8 @@ fn of_the_master(life: &mut Life) -> Frame {
     match life.prng.u32(..9) {
         0 => {
             let servers = Servers { manager: Some(tid), tracer: Some(watcher), wish: None };
-            let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: u64::MAX };
+            let shared =
+                MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: u64::MAX };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
             Frame::Welcome {
                 wire: life.prng.u32(..3),

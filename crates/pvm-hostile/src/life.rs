@@ -3,8 +3,7 @@ use fastrand::Rng;
 use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
-use pvm_core::wire::{self, DataCall, Entry, Frame, Key};
-use pvm_net::polling::timespec;
+use pvm_core::wire::{self, DataCall, Frame, HostEntry, Key};
 use pvm_net::{Event, Gate, Link, Pair, Pipe, PublicKey, Security, Token, Tokens};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -46,9 +45,9 @@ pub struct Life {
     pub own: Tid,
     pub master: Tid,
     pub gate: Gate,
-    /// The hosts that the master has announced, without this one.
-    pub table: BTreeMap<Tid, Entry>,
-    /// Tasks of other hosts.
+    /// Hosts of which the master has told, the own one not.
+    pub table: BTreeMap<Tid, HostEntry>,
+    /// Tasks of others.
     pub victims: Vec<Tid>,
     keys: BTreeMap<Key, Tid>,
     peers: BTreeMap<Tid, Peer>,
@@ -385,7 +384,7 @@ impl Life {
         }
     }
 
-    fn know(&mut self, version: u64, added: Vec<Entry>, removed: &[Tid]) {
+    fn know(&mut self, version: u64, added: Vec<HostEntry>, removed: &[Tid]) {
         for entry in added.into_iter().filter(|entry| entry.tid != self.own) {
             self.keys.insert(entry.key, entry.tid);
             self.gate.identity().known().add(PublicKey(entry.key));

@@ -4,7 +4,7 @@ use crate::node::NodeState;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::Place;
 use crate::world::{Event, World};
-use pvm_core::flows::{Outgoing, Receipts};
+use pvm_core::flows::{AckTracker, RetransmitQueue};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{DataCall, SECRET_BYTES};
 
@@ -17,11 +17,11 @@ const RETRY: Nanos = 100 * MILLISECOND;
 
 /// One end of a data link.
 pub struct DataEnd {
-    /// Items that have been sent and not acknowledged.
-    sent: Outgoing<Item>,
-    /// Items that have arrived.
-    receipts: Receipts,
-    /// The connection that this end uses; 0 for none. It may have ended unnoticed.
+    /// What has been sent and not been acknowledged.
+    sent: RetransmitQueue<Item>,
+    /// What has come.
+    receipts: AckTracker,
+    /// The connection that it uses; 0 for none. It may have ended unnoticed.
     connection: u64,
     /// Whether the other end has told how far it has come.
     greeted: bool,
@@ -31,7 +31,7 @@ pub struct DataEnd {
 
 impl DataEnd {
     fn new() -> DataEnd {
-        let (sent, receipts) = (Outgoing::default(), Receipts::new(TOLD_EVERY));
+        let (sent, receipts) = (RetransmitQueue::default(), AckTracker::new(TOLD_EVERY));
         DataEnd { sent, receipts, connection: 1, greeted: true, vain_bytes: 0 }
     }
 }
@@ -87,7 +87,7 @@ impl World {
     /// Returns whether more items may be queued.
     pub fn takes_data(&self, link: LinkId, end: usize) -> bool {
         let sent = &self.links[link].data.ends[end].sent;
-        sent.is_through() && sent.kept() < KEPT_MAX
+        sent.is_all_sent() && sent.unacknowledged() < KEPT_MAX
     }
 
     /// Sends as much as the connection accepts.
@@ -112,9 +112,9 @@ impl World {
     /// Notes the arrival of an item that is counted.
     pub fn data_came(&mut self, link: LinkId, end: usize) {
         let one = &mut self.links[link].data.ends[end];
-        one.receipts.took(1);
+        one.receipts.count_received(1);
         if one.receipts.is_due() {
-            let position = one.receipts.tell();
+            let position = one.receipts.take_position();
             self.send_data(link, end, Item::Acknowledged(position));
         }
     }
@@ -126,7 +126,7 @@ impl World {
         if first {
             one.greeted = true;
         } else {
-            one.receipts.took_acknowledgement(1);
+            one.receipts.count_acknowledgement(1);
         }
         if result.is_err() {
             let [one, other] = self.links[link].ends.map(|node| self.nodes[node].tid);
@@ -284,7 +284,7 @@ impl World {
         self.trace.line(self.now, tid, || format!("has a new data link to {host}"));
         let one = &mut self.links[link].data.ends[end];
         (one.connection, one.greeted, one.vain_bytes) = (connection, false, 0);
-        let position = one.receipts.tell();
+        let position = one.receipts.take_position();
         if self.links[link].data.stands {
             self.push_item(link, 1 - end, Kind::Data, Item::Greeting(position));
             self.plan_channel(link, end, Kind::Data);

@@ -136,7 +136,7 @@ impl World {
         self.trace.line(self.now, tid, || format!("~> {to} {frame:?}"));
         let bytes = wire::encode(frame);
         self.trace.bytes(&bytes);
-        self.nodes[node].flows.along(to, bytes);
+        self.nodes[node].flows.send_in_band(to, bytes);
         self.carry(node, to.host());
     }
 

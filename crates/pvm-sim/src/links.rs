@@ -4,7 +4,7 @@ use crate::node::NodeState;
 use crate::program::{QueuedMessage, Stage, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Event, Phase, World};
-use pvm_core::flows::{Credit, Letter, Piece};
+use pvm_core::flows::{Credit, DataFrame, MessageHeader};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 use std::net::SocketAddr;
@@ -290,46 +290,48 @@ impl World {
         self.nodes[node].machine.handle_host_frame(now, host, frame);
     }
 
-    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &Piece<QueuedMessage>) {
+    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<Parcel>) {
         let intake = &mut self.nodes[node].intake;
-        if let Piece::Start { letter, .. } = piece {
-            intake.expect(host, letter).expect("flows keep to their windows");
+        if let DataFrame::Start { header, .. } = piece {
+            intake.admit(host, header).expect("flows keep to their windows");
         }
         let whole = match piece {
-            Piece::Start { letter, first, body, .. } if *first == letter.bytes => Some((letter.clone(), body.clone())),
-            Piece::Start { transfer, letter, first, body } => {
-                intake.begin(host, *transfer, letter.clone(), body.clone(), *first).expect("flows keep to their rules");
+            DataFrame::Start { header, first, body, .. } if *first == header.bytes => {
+                Some((header.clone(), body.clone()))
+            }
+            DataFrame::Start { transfer, header, first, body } => {
+                intake.begin(host, *transfer, header.clone(), body.clone(), *first).expect("flows keep to their rules");
                 None
             }
-            Piece::Chunk { transfer, range, .. } => {
-                let place = intake.place(host, *transfer, range.len()).expect("flows keep to their rules");
+            DataFrame::Chunk { transfer, range, .. } => {
+                let place = intake.chunk_place(host, *transfer, range.len()).expect("flows keep to their rules");
                 assert_eq!(place.at, range.start);
-                intake.placed(host, *transfer, range.len())
+                intake.chunk_placed(host, *transfer, range.len())
             }
-            Piece::Along { frame, .. } => {
+            DataFrame::InBand { payload: frame, .. } => {
                 self.frame_arrived(node, host, frame);
                 None
             }
         };
-        if let Some((letter, message)) = whole {
-            self.hand_out(node, host, &letter, &message);
+        if let Some((header, parcel)) = whole {
+            self.hand_out(node, host, &header, &parcel);
         }
     }
 
-    /// Delivers a message that has arrived completely.
-    fn hand_out(&mut self, node: NodeId, from: Tid, letter: &Letter, message: &Rc<QueuedMessage>) {
-        for dst in letter.receivers() {
+    /// A message has come whole: its receivers get it.
+    fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, parcel: &Rc<Parcel>) {
+        for dst in header.receivers() {
             let task = self.nodes[node].tasks.get(&dst).copied();
             let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));
             let Some(task) = task else {
-                self.nodes[node].intake.dropped(dst, from, letter.bytes);
+                self.nodes[node].intake.dropped(dst, from, header.bytes);
                 continue;
             };
             let one = &mut self.tasks[task];
             one.daemon_ring.push_back(message.clone());
             one.daemon_mark += 1;
             let mark = one.daemon_mark;
-            self.nodes[node].intake.handed(dst, from, letter.bytes, mark);
+            self.nodes[node].intake.delivered(dst, from, header.bytes, mark);
             self.plan_take(task);
         }
     }

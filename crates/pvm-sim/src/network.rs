@@ -4,7 +4,7 @@ use crate::prng::Prng;
 use crate::program::QueuedMessage;
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos};
 use crate::scenario::Place;
-use pvm_core::flows::{Credit, Piece};
+use pvm_core::flows::{Credit, DataFrame};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -26,8 +26,8 @@ pub enum Item {
     Up,
     /// A frame, as it is encoded.
     Frame(Vec<u8>),
-    /// A piece of a message on the data link.
-    Piece(Rc<Piece<QueuedMessage>>),
+    /// A piece of the data link.
+    Piece(Rc<DataFrame<Parcel>>),
     /// Credit on the data link.
     Credit(Credit),
     /// An acknowledgement: this number of items of the data link has arrived.
@@ -43,9 +43,9 @@ impl Item {
     pub fn bytes(&self) -> usize {
         match self {
             Item::Piece(piece) => match &**piece {
-                Piece::Start { first, .. } => 64 + first,
-                Piece::Chunk { range, .. } => 16 + range.len(),
-                Piece::Along { frame, .. } => 16 + frame.len(),
+                DataFrame::Start { first, .. } => 64 + first,
+                DataFrame::Chunk { range, .. } => 16 + range.len(),
+                DataFrame::InBand { payload, .. } => 16 + payload.len(),
             },
             _ => 32,
         }

@@ -6,7 +6,7 @@ use crate::program::{QueuedMessage, TaskId};
 use crate::queue::Nanos;
 use crate::scenario::Place;
 use crate::world::Event;
-use pvm_core::flows::{Flows, Intake};
+use pvm_core::flows::{Flows, InboundFlows};
 use pvm_core::machine::{HostSettings, Machine, Rank, Settings};
 use pvm_core::proto::ToTask;
 use pvm_core::tid::Tid;
@@ -43,10 +43,10 @@ pub struct Node {
     pub key: Key,
     /// The rules of the machine.
     pub machine: Machine,
-    /// The messages to other hosts.
-    pub flows: Flows<QueuedMessage>,
-    /// The messages from other hosts.
-    pub intake: Intake<std::rc::Rc<QueuedMessage>>,
+    /// What goes to other hosts.
+    pub flows: Flows<Parcel>,
+    /// What comes from there.
+    pub intake: InboundFlows<std::rc::Rc<Parcel>>,
     /// Whether it runs.
     pub state: NodeState,
     /// Events that happened while it was stopped.
@@ -94,8 +94,8 @@ impl Node {
             key,
             machine: Machine::new(settings),
             flows: Flows::new(),
-            intake: Intake::new(),
-            state: NodeState::Running,
+            intake: InboundFlows::new(),
+            life: Life::Running,
             deferred: VecDeque::new(),
             known: BTreeMap::new(),
             links: BTreeMap::new(),

@@ -9,7 +9,7 @@ use crate::world::{Event, MASTER, OPERATOR, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::{ByteBuf, Request};
-use pvm_core::wire::{Checked, StartFailure, Started};
+use pvm_core::wire::{ResolvedHost, StartFailure, Started};
 use std::time::Duration;
 
 impl World {
@@ -155,7 +155,7 @@ impl World {
         let check = |name: &ByteBuf| {
             let place = place_of(&String::from_utf8_lossy(name), self.scenario.hosts).ok_or(Code::NoHost)?;
             let aliases = vec![format!("{}.example", name_of(place))];
-            Ok(Checked { aliases, addresses: vec![address_of(place)] })
+            Ok(ResolvedHost { aliases, addresses: vec![address_of(place)] })
         };
         let checked = names.iter().map(check).collect();
         self.nodes[node].machine.handle_hosts_checked(request, checked);

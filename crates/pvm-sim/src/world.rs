@@ -303,7 +303,7 @@ impl World {
             Event::PollRing(task) => self.poll_ring(node, task, false),
             Event::Released(task, mark) => {
                 let tid = self.tasks[task].tid;
-                self.nodes[node].intake.came_to(tid, mark);
+                self.nodes[node].intake.consumed_to(tid, mark);
             }
             Event::Output(task) => self.read_output(node, task),
             Event::SocketClosed(task) => self.socket_closed(node, task),

@@ -5,7 +5,7 @@ use crate::start::reason::read_answer;
 use crate::start::reason::{End, Failure, is_not_found};
 use crate::start::way;
 use crate::{resolve, route, settings, workplace};
-use pvm_core::dialogue::{self, Call, LINE_BYTES_MAX};
+use pvm_core::dialogue::{self, DaemonCommand, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};
@@ -53,7 +53,7 @@ pub const TARGETS: &[Target] = &[
 fn daemon_arguments(bytes: &[u8]) {
     let words: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|word| OsStr::from_bytes(word).into()).collect();
     let Ok(Command::Join(options, slave)) = arguments::parse(words) else { return };
-    let call = Call {
+    let call = DaemonCommand {
         name: options.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| "h2".into()),
         master: slave.master,
         address: "192.0.2.1:1".parse().expect("an address"),

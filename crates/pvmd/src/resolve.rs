@@ -4,9 +4,8 @@
 //! that of PVM), then the host's addresses and then its other names, each list with commas.
 use crate::addresses;
 use pvm_core::codes::Code;
-use pvm_core::wire::Checked;
-use pvm_net::polling::poll_one;
-use rustix::event::PollFlags;
+use pvm_core::wire::ResolvedHost;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -44,7 +43,7 @@ pub fn answer(names: &[String], output: &Mutex<impl Write + Send>) -> io::Result
 }
 
 /// Reads what [`answer`] wrote of so many names; those of which nothing has come are not known.
-pub fn read_answers(text: &[u8], count: usize) -> Vec<Result<Checked, Code>> {
+pub fn read_answers(text: &[u8], count: usize) -> Vec<Result<ResolvedHost, Code>> {
     let mut answers = vec![Err(Code::NoHost); count];
     for line in String::from_utf8_lossy(text).lines() {
         let (number, rest) = line.split_once('\t').unwrap_or_default();
@@ -61,7 +60,7 @@ fn line(number: usize, (code, addresses): (Option<Code>, Vec<IpAddr>), table: &s
     format!("{number}\t{}\t{}\t{}\n", code.map_or(0, Code::number), addresses.join(","), names.join(","))
 }
 
-fn read_line(line: &str) -> Result<Checked, Code> {
+fn read_line(line: &str) -> Result<ResolvedHost, Code> {
     let mut fields = line.split('\t');
     let number = fields.next().and_then(|number| number.trim().parse().ok());
     if let Some(code) = number.map_or(Some(Code::NoHost), Code::from_number) {
@@ -69,7 +68,7 @@ fn read_line(line: &str) -> Result<Checked, Code> {
     }
     let mut list = || fields.next().unwrap_or("").split(',').filter(|word| !word.is_empty());
     let addresses = list().filter_map(|address| address.parse().ok()).collect();
-    Ok(Checked { addresses, aliases: list().map(str::to_owned).collect() })
+    Ok(ResolvedHost { addresses, aliases: list().map(str::to_owned).collect() })
 }
 
 /// The addresses of a host, and whether it cannot be added: there is none, or it is this one.
@@ -118,7 +117,7 @@ pub fn own_among(names: Vec<String>) -> Vec<String> {
     }
     // It may wait for a server of names that does not answer.
     let _ = child.kill().and_then(|()| child.wait());
-    let own = |answer: &Result<Checked, Code>| *answer == Err(Code::DupHost);
+    let own = |answer: &Result<ResolvedHost, Code>| *answer == Err(Code::DupHost);
     let answers = read_answers(&text, names.len());
     names.into_iter().zip(answers).filter(|(_, answer)| own(answer)).map(|(name, _)| name).collect()
 }
@@ -153,7 +152,7 @@ mod tests {
     #[test]
     fn the_own_host_is_a_duplicate_and_nonsense_is_no_host() {
         let names = ["127.0.0.1", "192.0.2.1", "no such name.invalid", "::1"].map(String::from);
-        let checked = Checked { addresses: vec!["192.0.2.1".parse().unwrap()], aliases: Vec::new() };
+        let checked = ResolvedHost { addresses: vec!["192.0.2.1".parse().unwrap()], aliases: Vec::new() };
         let output = Mutex::new(Vec::new());
         answer(&names, &output).unwrap();
         let answers = read_answers(&output.into_inner().unwrap(), names.len());
@@ -177,7 +176,7 @@ mod tests {
         let addresses = ["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap(), "127.0.0.1".parse().unwrap()];
         let text = line(0, (None, addresses.to_vec()), table);
         let aliases = ["h2.example.org", "h2", "h2v6"].map(str::to_owned).to_vec();
-        let host = Ok(Checked { aliases, addresses: addresses.to_vec() });
+        let host = Ok(ResolvedHost { aliases, addresses: addresses.to_vec() });
         assert_eq!(read_answers(text.as_bytes(), 2), [host, Err(Code::NoHost)]);
         assert_eq!(read_answers(b"rubbish\n0\trubbish\n7\t0\n", 1), [Err(Code::NoHost)]);
     }

@@ -7,7 +7,7 @@ use pvm_core::codes::native_dsig;
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{self, Entry, Frame, Shared, Started};
+use pvm_core::wire::{self, Frame, HostEntry, MachineSettings, Started};
 use pvm_net::{Event, Gate, Identity, KeyPair, Pair, PublicKey, Security};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -203,7 +203,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
     let mut master = caller(key);
     let Event::Connected { mut pair, .. } = host.call(&mut master, Security::Encrypted, PATIENCE) else { panic!() };
     pair.control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
-    let entry = |number, name: &str| Entry {
+    let entry = |number, name: &str| HostEntry {
         tid: Tid::host_number(number),
         name: name.to_owned(),
         aliases: Vec::new(),
@@ -213,7 +213,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         addresses: vec![host.address],
         key: [number as u8; 32],
     };
-    let shared = Shared {
+    let shared = MachineSettings {
         host_timeout_ms: 60_000,
         trusted: false,
         servers: wire::Servers::default(),

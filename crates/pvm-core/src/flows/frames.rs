@@ -1,101 +1,102 @@
-//! The frames of a data link: a length (`u32`, of what follows), a kind (`u8`), the rest. All numbers
-//! are little endian. The bytes of a body stand at the end of their frame, so that they can go
-//! straight from and to where bodies lie.
-use super::intake::{Letter, Strange};
-use super::{CHUNK_BYTES_MAX, Credit, Piece};
+//! The frames of a data link: a length (`u32`, of the rest of the frame), a kind (`u8`), and the fields of that kind.
+//! All numbers are little endian. The bytes of a body are at the end of the frame, so that they can be sent from
+//! the body's memory and received into it without a copy.
+use super::inbound::{MessageHeader, ProtocolViolation};
+use super::{CHUNK_BYTES_MAX, Credit, DataFrame};
 use crate::tid::{SLOT_MASK, Tid};
 
-/// A frame of a daemon's own that travels with messages.
+/// An in-band frame of a daemon.
 ///
 /// * Filled by: each other host
-/// * Setting: none, both daemons count by the same number
-/// * Reached: the link to the host is closed, and the host lost
-/// * Test: `a_frame_that_is_too_long_is_strange`
-pub const ALONG_BYTES_MAX: usize = 64 << 20;
-/// The head of a frame: what comes before a body or a frame of a daemon's own, receivers and all.
+/// * Setting: none, both daemons use the same limit
+/// * Reached: the link to the host is closed, and the host is lost
+/// * Test: `a_frame_that_is_too_long_is_a_violation`
+pub const IN_BAND_PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// The header of a frame, with all receivers: the part before the body or the in-band frame.
 ///
 /// * Filled by: each other host
 /// * Setting: none, a host has no more tasks
-/// * Reached: the link to the host is closed, and the host lost
-/// * Test: `a_frame_that_is_too_long_is_strange`
-pub const HEAD_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
+/// * Reached: the link to the host is closed, and the host is lost
+/// * Test: `a_frame_that_is_too_long_is_a_violation`
+pub const HEADER_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
 
-/// Length and kind.
+/// The length of the fields length and kind.
 const LEAD_BYTES: usize = 5;
-/// A start without further receivers: transfer, sender, receiver, five words, length, how many more.
+/// The header of a start without further receivers: transfer, sender, receiver, five words, length of the body,
+/// count of further receivers.
 const START_BYTES: usize = LEAD_BYTES + 4 + 4 + 4 + 20 + 8 + 4;
 const CHUNK_BYTES: usize = LEAD_BYTES + 4;
-const ALONG_BYTES: usize = LEAD_BYTES + 4;
+const IN_BAND_BYTES: usize = LEAD_BYTES + 4;
 const CREDIT_BYTES: usize = LEAD_BYTES + 4 + 8;
-/// An acknowledgement.
+/// The length of an acknowledgement.
 pub const ACKNOWLEDGED_BYTES: usize = LEAD_BYTES + 8;
 
 const START: u8 = 1;
 const CHUNK: u8 = 2;
-const ALONG: u8 = 3;
+const IN_BAND: u8 = 3;
 const CREDIT: u8 = 4;
 const ACKNOWLEDGED: u8 = 5;
 
-/// A frame without the bytes that follow it.
+/// The header of a frame: all of it but the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Head {
-    /// A message, or its beginning; `first` bytes of the body follow.
+pub enum FrameHeader {
+    /// A message, or the first chunk of one.
     Start {
-        /// Names the message in its chunks.
+        /// The number of the message in its further chunks.
         transfer: u32,
-        /// The message.
-        letter: Letter,
-        /// Bytes that follow.
+        /// The header of the message.
+        header: MessageHeader,
+        /// The number of bytes of the body that follow.
         first: usize,
     },
-    /// So many more bytes of a message follow.
+    /// A further chunk of a message.
     Chunk {
-        /// Which message.
+        /// The number of the message.
         transfer: u32,
-        /// Bytes that follow.
+        /// The number of bytes that follow.
         bytes: usize,
     },
-    /// A frame of the daemon's own, so many bytes, follows.
-    Along {
-        /// The task that it is about.
+    /// An in-band frame of the daemon.
+    InBand {
+        /// The task whose flow it travels in.
         dst: Tid,
-        /// Bytes that follow.
+        /// The number of bytes that follow.
         bytes: usize,
     },
-    /// Credit for the flow to that task.
+    /// Credit for the flow to a task.
     Credit {
         /// The task.
         dst: Tid,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// So many bytes of the link have come, from its first day on. A connection that takes the place of another
-    /// begins with one, which is not counted.
+    /// An acknowledgement of all bytes of the link up to a position. A connection that replaces another one begins
+    /// with an acknowledgement that is not counted itself.
     Acknowledged {
-        /// How many.
+        /// The number of bytes received since the link was first made.
         position: u64,
     },
 }
 
-/// Appends the head of a piece; the bytes that belong behind it are the caller's to send.
-pub fn write_piece<P>(piece: &Piece<P>, out: &mut Vec<u8>) {
-    match piece {
-        Piece::Start { transfer, letter, first, .. } => {
-            lead(out, START, START_BYTES + 4 * letter.others.len() + first);
-            let [a, b, c, d, e] = letter.meta;
-            for word in [*transfer, letter.src.0, letter.dst.0, a, b, c, d, e] {
+/// Appends the header of a frame. The caller sends the bytes that follow it.
+pub fn write_header<P>(frame: &DataFrame<P>, out: &mut Vec<u8>) {
+    match frame {
+        DataFrame::Start { transfer, header, first, .. } => {
+            lead(out, START, START_BYTES + 4 * header.others.len() + first);
+            let [a, b, c, d, e] = header.meta;
+            for word in [*transfer, header.src.0, header.dst.0, a, b, c, d, e] {
                 out.extend_from_slice(&word.to_le_bytes());
             }
-            out.extend_from_slice(&(letter.bytes as u64).to_le_bytes());
-            out.extend_from_slice(&(letter.others.len() as u32).to_le_bytes());
-            letter.others.iter().for_each(|tid| out.extend_from_slice(&tid.0.to_le_bytes()));
+            out.extend_from_slice(&(header.bytes as u64).to_le_bytes());
+            out.extend_from_slice(&(header.others.len() as u32).to_le_bytes());
+            header.others.iter().for_each(|tid| out.extend_from_slice(&tid.0.to_le_bytes()));
         }
-        Piece::Chunk { transfer, range, .. } => {
+        DataFrame::Chunk { transfer, range, .. } => {
             lead(out, CHUNK, CHUNK_BYTES + range.len());
             out.extend_from_slice(&transfer.to_le_bytes());
         }
-        Piece::Along { dst, frame } => {
-            lead(out, ALONG, ALONG_BYTES + frame.len());
+        DataFrame::InBand { dst, payload } => {
+            lead(out, IN_BAND, IN_BAND_BYTES + payload.len());
             out.extend_from_slice(&dst.0.to_le_bytes());
         }
     }
@@ -114,18 +115,18 @@ pub fn write_acknowledged(position: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&position.to_le_bytes());
 }
 
-/// `whole`: bytes of the frame with its length.
+/// Appends length and kind. `whole` is the length of the frame with its length field, in bytes.
 fn lead(out: &mut Vec<u8>, kind: u8, whole: usize) {
     out.extend_from_slice(&((whole - 4) as u32).to_le_bytes());
     out.push(kind);
 }
 
-/// Reads words out of a head.
+/// Reads the words of a header.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
     fn word(&mut self) -> u32 {
-        let (word, rest) = self.0.split_first_chunk::<4>().expect("the length was looked at");
+        let (word, rest) = self.0.split_first_chunk::<4>().expect("the length was checked");
         self.0 = rest;
         u32::from_le_bytes(*word)
     }
@@ -135,50 +136,54 @@ impl Words<'_> {
     }
 }
 
-/// Reads the head at the beginning of `bytes`: the head and how long it is, or `None` when there is
-/// not enough of it yet.
-pub fn read_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Strange> {
+/// Parses the header at the beginning of `bytes`. Returns the header and its length, or `None` if it is not complete
+/// yet.
+pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
     let Some(lead) = bytes.first_chunk::<LEAD_BYTES>() else { return Ok(None) };
     let whole = u32::from_le_bytes([lead[0], lead[1], lead[2], lead[3]]) as usize + 4;
     let (head_bytes, limit) = match lead[4] {
-        START => (START_BYTES, HEAD_BYTES_MAX + CHUNK_BYTES_MAX),
+        START => (START_BYTES, HEADER_BYTES_MAX + CHUNK_BYTES_MAX),
         CHUNK => (CHUNK_BYTES, CHUNK_BYTES + CHUNK_BYTES_MAX),
-        ALONG => (ALONG_BYTES, ALONG_BYTES + ALONG_BYTES_MAX),
+        IN_BAND => (IN_BAND_BYTES, IN_BAND_BYTES + IN_BAND_PAYLOAD_BYTES_MAX),
         CREDIT => (CREDIT_BYTES, CREDIT_BYTES),
         ACKNOWLEDGED => (ACKNOWLEDGED_BYTES, ACKNOWLEDGED_BYTES),
-        _ => return Err(Strange),
+        _ => return Err(ProtocolViolation),
     };
-    let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(Strange)?;
+    let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(ProtocolViolation)?;
     let Some(head) = bytes.get(LEAD_BYTES..head_bytes) else { return Ok(None) };
     let mut words = Words(head);
     let head = match lead[4] {
         START => return read_start(words, bytes, rest),
-        CHUNK => Head::Chunk { transfer: words.word(), bytes: rest },
-        ALONG => Head::Along { dst: Tid(words.word()), bytes: rest },
-        ACKNOWLEDGED => Head::Acknowledged { position: words.long() },
-        _ => Head::Credit { dst: Tid(words.word()), bytes: words.long() },
+        CHUNK => FrameHeader::Chunk { transfer: words.word(), bytes: rest },
+        IN_BAND => FrameHeader::InBand { dst: Tid(words.word()), bytes: rest },
+        ACKNOWLEDGED => FrameHeader::Acknowledged { position: words.long() },
+        _ => FrameHeader::Credit { dst: Tid(words.word()), bytes: words.long() },
     };
     Ok(Some((head, head_bytes)))
 }
 
-/// `rest`: bytes of the frame behind its fixed part.
-fn read_start(mut words: Words<'_>, bytes: &[u8], rest: usize) -> Result<Option<(Head, usize)>, Strange> {
+/// Parses a start. `rest` is the number of bytes of the frame behind its fixed part.
+fn read_start(
+    mut words: Words<'_>,
+    bytes: &[u8],
+    rest: usize,
+) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
     let (transfer, src, dst) = (words.word(), Tid(words.word()), Tid(words.word()));
     let meta = std::array::from_fn(|_| words.word());
     let (length, count) = (words.long(), words.word() as usize);
-    let length = usize::try_from(length).map_err(|_| Strange)?;
+    let length = usize::try_from(length).map_err(|_| ProtocolViolation)?;
     if count > SLOT_MASK as usize {
-        return Err(Strange);
+        return Err(ProtocolViolation);
     }
-    let first = rest.checked_sub(4 * count).ok_or(Strange)?;
-    // What does not come whole begins with a full chunk.
+    let first = rest.checked_sub(4 * count).ok_or(ProtocolViolation)?;
+    // A message in several frames begins with a full chunk.
     if first != length.min(CHUNK_BYTES_MAX) || length > i32::MAX as usize {
-        return Err(Strange);
+        return Err(ProtocolViolation);
     }
     let end = START_BYTES + 4 * count;
     let Some(list) = bytes.get(START_BYTES..end) else { return Ok(None) };
     let mut list = Words(list);
     let others = (0..count).map(|_| Tid(list.word())).collect();
-    let letter = Letter { src, dst, others, meta, bytes: length };
-    Ok(Some((Head::Start { transfer, letter, first }, end)))
+    let header = MessageHeader { src, dst, others, meta, bytes: length };
+    Ok(Some((FrameHeader::Start { transfer, header, first }, end)))
 }

@@ -1,166 +1,165 @@
-//! Messages between hosts on the default route, as flows: pure, without links or memory.
+//! Messages between hosts on the default route, as flows. The rules are pure: they know no links and no memory.
 //!
-//! At the sending daemon a **flow** is a queue for each task of another host. Its messages wait
-//! there as handles; the bodies stay where they lie (in the senders' heaps). [`Flows::next`] gives
-//! the next piece that the link to a host should carry: flows take turns, a long message goes in
-//! chunks, and a flow that has used up its window waits for credit. At the receiving daemon
-//! [`Intake`] puts the chunks together and returns credit once the receiving *task* has taken the
-//! message. So no flow waits for another one, and each daemon holds a bounded amount.
+//! At the sending daemon a **flow** is the queue of messages to one task of another host. A queued message is a
+//! handle; its body stays in the sender's heap. [`Flows::next`] returns the next frame for the data link to a host.
+//! Flows take turns, a long message is split into chunks, and a flow without credit waits. At the receiving daemon
+//! [`InboundFlows`] reassembles the chunks, and returns credit when the receiving *task* has consumed the message.
+//! So no flow blocks another one, and the memory of each daemon is bounded.
 //!
-//! [`frames`] is the form of all that on the link. What has been put on the link and what has come of it is
-//! counted ([`Outgoing`], [`Receipts`]), so that its connection can break and be made again.
+//! [`frames`] is the format of frames on the link. [`RetransmitQueue`] and [`AckTracker`] count the bytes sent and
+//! received, so that a broken connection can be remade without loss.
 
+mod budget;
 pub mod frames;
-mod held;
-mod intake;
+mod inbound;
 #[cfg(test)]
 mod random_tests;
-mod record;
+mod retransmit;
 #[cfg(test)]
 mod tests;
 
-pub use intake::{Chunk, Credit, Intake, Letter, Strange};
-pub use record::{Outgoing, Receipts};
+pub use inbound::{Chunk, Credit, InboundFlows, MessageHeader, ProtocolViolation};
+pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};
-use held::Held;
+use budget::SenderBudgets;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What is on its way to one task from one host: sent, but not taken by the task. With little on its way, one
-/// message of any length.
+/// The bytes in flight from one host to one task: sent, but not yet consumed by the task. A flow with little in
+/// flight may send one message of any length.
 ///
 /// * Filled by: each other host, for each task
-/// * Setting: none, both daemons count by the same number
-/// * Reached: the rest waits in its senders' memory; a host that sends it all the same is cut off
-/// * Test: `a_host_that_sends_more_than_a_window_is_found_out`
+/// * Setting: none, both daemons use the same limit
+/// * Reached: the rest waits in the memory of its senders; a host that sends it anyway is cut off
+/// * Test: `a_host_that_sends_more_than_a_window_breaks_the_rules`
 pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
-/// Credit that the receiver may keep back, in bytes: with no more than this on its way a flow may
-/// start any message, however long it is.
+/// The most credit that the receiver may withhold, in bytes. A flow with no more than this in flight may start a
+/// message of any length.
 pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
-/// The longest piece of a message, in bytes: for so long others wait.
+/// The most bytes of a body in one frame. Other flows wait while it is sent.
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// What a message counts beside its body, in bytes.
+/// The cost of a message beside its body, in bytes.
 pub const MESSAGE_BYTES: u64 = 64;
-/// What a daemon holds for one task that sends to other hosts: entries of flows and short bodies.
+/// The memory that a daemon holds for one task that sends to other hosts: queued messages and short bodies.
 ///
 /// * Filled by: each task
-/// * Setting: none, nobody notices it
-/// * Reached: the task's queue is left alone, and grows in the task's own memory
-/// * Test: `a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it`
+/// * Setting: none, the limit has no visible effect
+/// * Reached: the daemon takes no more from the task's queue, which grows in the task's own memory
+/// * Test: `a_sender_over_its_budget_is_paused_until_half_of_it_is_free`
 pub const HELD_BYTES_MAX: u64 = 8 << 20;
-/// A multicast waits for a member whose flow has no more than this ahead of it, in bytes, so that
-/// its body crosses to the host once.
+/// The patience of a multicast, in bytes: it waits for a member whose flow has no more than this before it, so that
+/// the body is sent to the host once.
 const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 
-/// What the daemon's own frames count that wait along the flows to one host.
+/// The in-band frames of the daemon that wait in the flows to one host.
 ///
-/// * Filled by: each other host that asks for news and does not take them
-/// * Setting: none, one that lives takes them
-/// * Reached: the link to the host is closed, and the host lost
-/// * Test: `a_host_that_takes_no_news_is_found_out`
-pub const ALONG_BYTES_MAX: u64 = 256 << 20;
+/// * Filled by: each other host that asks for notices and does not receive them
+/// * Setting: none, a living host receives them
+/// * Reached: the link to the host is closed, and the host is lost
+/// * Test: `a_host_that_receives_no_notices_is_detected`
+pub const IN_BAND_QUEUED_BYTES_MAX: u64 = 256 << 20;
 
-/// In the place of a receiver, from a task to its daemon: the message is the list of those who get
-/// the next one (tids of four native bytes each).
+/// The pseudo-destination of a message from a task to its daemon that lists the destinations of the next multicast:
+/// tids of four bytes in native order.
 pub const LIST: u32 = GROUP_BIT;
-/// In the place of a receiver: the message is for those on the list.
+/// The pseudo-destination of a multicast to the tasks of the preceding list.
 pub const LISTED: u32 = GROUP_BIT | 1;
 
-/// The words that travel with a message; the same on both hosts.
+/// The words that travel with a message unchanged.
 pub type Meta = [u32; 5];
 
-/// What a message counts in its window.
+/// Returns the cost of a message in its window.
 pub fn cost(bytes: usize) -> u64 {
     bytes as u64 + MESSAGE_BYTES
 }
 
-/// What the link to a host has to carry next.
+/// A frame for the data link to a host.
 #[derive(Debug)]
-pub enum Piece<P> {
-    /// A message, or its beginning.
+pub enum DataFrame<P> {
+    /// A message, or the first chunk of one.
     Start {
-        /// Names the message in its further chunks; free again after the last one.
+        /// The number of the message in its further chunks. It is free again after the last one.
         transfer: u32,
-        /// The message.
-        letter: Letter,
-        /// How many bytes of the body come with it.
+        /// The header of the message.
+        header: MessageHeader,
+        /// The number of bytes of the body in this frame.
         first: usize,
         /// The body.
         body: Rc<P>,
     },
-    /// More of a message.
+    /// A further chunk of a message.
     Chunk {
-        /// Which one.
+        /// The number of the message.
         transfer: u32,
-        /// Which bytes of its body.
+        /// The range of its body.
         range: Range<usize>,
         /// The body.
         body: Rc<P>,
     },
-    /// A frame of the daemon's own.
-    Along {
-        /// The task that it is about.
+    /// An in-band frame of the daemon.
+    InBand {
+        /// The task whose flow it travels in.
         dst: Tid,
-        /// Its bytes.
-        frame: Vec<u8>,
+        /// The frame.
+        payload: Vec<u8>,
     },
 }
 
 /// A message in a flow.
-struct Parcel<P> {
+struct QueuedMessage<P> {
     src: Tid,
     meta: Meta,
     bytes: usize,
-    /// What it counts for its sender.
+    /// The cost in the sender's budget.
     held: u64,
     body: Rc<P>,
-    /// Whom a multicast still has to reach, and where it stands in their flows. Empty for others.
+    /// Of a multicast: the members still to be reached, and its end position in their flows. Otherwise empty.
     members: RefCell<Vec<(Tid, u64)>>,
 }
 
 enum Item<P> {
-    Message(Parcel<P>),
-    Shared(Rc<Parcel<P>>),
-    Along(Vec<u8>),
+    Message(QueuedMessage<P>),
+    Shared(Rc<QueuedMessage<P>>),
+    InBand(Vec<u8>),
 }
 
 impl<P> Item<P> {
-    fn parcel(&self) -> Option<&Parcel<P>> {
+    fn message(&self) -> Option<&QueuedMessage<P>> {
         match self {
-            Item::Message(parcel) => Some(parcel),
-            Item::Shared(parcel) => Some(parcel),
-            Item::Along(_) => None,
+            Item::Message(message) => Some(message),
+            Item::Shared(message) => Some(message),
+            Item::InBand(_) => None,
         }
     }
     fn cost(&self) -> u64 {
         match self {
-            Item::Along(frame) => cost(frame.len()),
-            other => other.parcel().map_or(0, |parcel| cost(parcel.bytes)),
+            Item::InBand(payload) => cost(payload.len()),
+            other => other.message().map_or(0, |message| cost(message.bytes)),
         }
     }
 }
 
-/// A message that has started and has not been carried to its end.
+/// The transfer of a message with chunks still to be sent.
 struct Transfer {
     number: u32,
     at: usize,
-    /// The flows, beside the one that carries it, whose first message it is too.
+    /// The other flows that have this message first, and for which this flow sends it.
     others: Vec<Tid>,
 }
 
-/// The queue to one task.
+/// The queue of messages to one task.
 struct Flow<P> {
     items: VecDeque<Item<P>>,
     in_flight: u64,
     transfer: Option<Transfer>,
-    /// Another flow carries the first message.
+    /// Whether another flow sends the first message.
     carried: bool,
-    /// It stands among those that take turns.
-    in_turn: bool,
-    /// Bytes ever queued, and ever begun.
+    /// Whether the flow is in the run queue.
+    is_scheduled: bool,
+    /// The cost of all messages ever queued, and ever begun.
     queued: u64,
     begun: u64,
 }
@@ -168,7 +167,7 @@ struct Flow<P> {
 impl<P> Default for Flow<P> {
     fn default() -> Self {
         let items = VecDeque::new();
-        Flow { items, in_flight: 0, transfer: None, carried: false, in_turn: false, queued: 0, begun: 0 }
+        Flow { items, in_flight: 0, transfer: None, carried: false, is_scheduled: false, queued: 0, begun: 0 }
     }
 }
 
@@ -176,13 +175,13 @@ impl<P> Flow<P> {
     fn has_credit(&self, cost: u64) -> bool {
         self.in_flight <= FLOW_QUANTUM_BYTES || self.in_flight + cost <= FLOW_WINDOW_BYTES
     }
-    /// Whether its next piece can go.
+    /// Returns whether the next frame can be sent.
     fn can_go(&self) -> bool {
         match self.items.front() {
             _ if self.carried => false,
             None => false,
             Some(_) if self.transfer.is_some() => true,
-            Some(Item::Along(_)) => true,
+            Some(Item::InBand(_)) => true,
             Some(item) => self.has_credit(item.cost()),
         }
     }
@@ -190,7 +189,7 @@ impl<P> Flow<P> {
         self.queued += item.cost();
         self.items.push_back(item);
     }
-    /// The first message starts.
+    /// Counts the first message as in flight.
     fn begin(&mut self, cost: u64) {
         self.begun += cost;
         self.in_flight += cost;
@@ -198,294 +197,295 @@ impl<P> Flow<P> {
     fn is_idle(&self) -> bool {
         self.items.is_empty() && self.in_flight == 0
     }
-    fn holds_first(&self, parcel: &Rc<Parcel<P>>) -> bool {
-        matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, parcel))
+    fn holds_first(&self, message: &Rc<QueuedMessage<P>>) -> bool {
+        matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, message))
     }
 }
 
 /// The flows to the tasks of one host.
-struct Lane<P> {
+struct HostFlows<P> {
     flows: HashMap<Tid, Flow<P>>,
-    /// Flows whose next piece may be able to go, in turn.
-    turns: VecDeque<Tid>,
+    /// The flows whose next frame may be ready, in round-robin order.
+    run_queue: VecDeque<Tid>,
     last_transfer: u32,
-    /// What along-frames that wait count.
-    along_bytes: u64,
+    /// The cost of the in-band frames that wait.
+    in_band_bytes: u64,
 }
 
-impl<P> Default for Lane<P> {
+impl<P> Default for HostFlows<P> {
     fn default() -> Self {
-        Lane { flows: HashMap::new(), turns: VecDeque::new(), last_transfer: 0, along_bytes: 0 }
+        HostFlows { flows: HashMap::new(), run_queue: VecDeque::new(), last_transfer: 0, in_band_bytes: 0 }
     }
 }
 
-impl<P> Lane<P> {
-    fn rouse(&mut self, dst: Tid) {
+impl<P> HostFlows<P> {
+    fn schedule(&mut self, dst: Tid) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
-        if !flow.in_turn && flow.can_go() {
-            flow.in_turn = true;
-            self.turns.push_back(dst);
+        if !flow.is_scheduled && flow.can_go() {
+            flow.is_scheduled = true;
+            self.run_queue.push_back(dst);
         }
     }
 }
 
-/// What waits at one daemon for tasks of other hosts. `P` is a handle of a body.
+/// The flows of one daemon to tasks of other hosts. `P` is a handle of a body.
 pub struct Flows<P> {
-    lanes: HashMap<Tid, Lane<P>>,
-    held: Held,
+    hosts: HashMap<Tid, HostFlows<P>>,
+    budgets: SenderBudgets,
 }
 
 impl<P> Default for Flows<P> {
     fn default() -> Self {
-        Flows { lanes: HashMap::new(), held: Held::default() }
+        Flows { hosts: HashMap::new(), budgets: SenderBudgets::default() }
     }
 }
 
 impl<P> Flows<P> {
-    /// No flows yet.
+    /// Makes an empty set of flows.
     pub fn new() -> Flows<P> {
         Flows::default()
     }
 
-    // ----- what comes in
+    // ----- input
 
-    /// A message of a local task. `held`: the bytes of its body that are in the daemon's own memory.
+    /// Queues a message of a local task. `held` is the number of bytes of its body in the daemon's own memory.
     pub fn send(&mut self, src: Tid, dst: Tid, meta: Meta, bytes: usize, held: usize, body: P) {
-        let held = self.held.take(src, held);
-        let parcel = Parcel { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
-        self.push(dst, Item::Message(parcel));
+        let held = self.budgets.charge(src, held);
+        let message = QueuedMessage { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
+        self.push(dst, Item::Message(message));
     }
 
-    /// A message of a local task for several, each named once. Its body crosses to each host once,
-    /// but where a member cannot take it while others can.
+    /// Queues a message of a local task for several tasks, each named once. The body is sent to each host once,
+    /// unless some members have credit for it and others have none.
     pub fn multicast(&mut self, src: Tid, dsts: &[Tid], meta: Meta, bytes: usize, held: usize, body: P) {
         let mut dsts = dsts.to_vec();
         dsts.sort_unstable();
         let body = Rc::new(body);
         for group in dsts.chunk_by(|one, other| one.host() == other.host()) {
-            let held = self.held.take(src, held);
+            let held = self.budgets.charge(src, held);
             let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
-            let parcel = Rc::new(Parcel { src, meta, bytes, held, body, members });
+            let message = Rc::new(QueuedMessage { src, meta, bytes, held, body, members });
             for dst in group {
-                self.push(*dst, Item::Shared(parcel.clone()));
-                parcel.members.borrow_mut().push((*dst, self.flow(*dst).map_or(0, |flow| flow.queued)));
+                self.push(*dst, Item::Shared(message.clone()));
+                message.members.borrow_mut().push((*dst, self.flow(*dst).map_or(0, |flow| flow.queued)));
             }
         }
     }
 
-    /// A frame of the daemon's own for a task: it stays behind what is queued for that task already.
-    pub fn along(&mut self, dst: Tid, frame: Vec<u8>) {
-        let lane = self.lanes.entry(dst.host()).or_default();
-        lane.along_bytes += cost(frame.len());
-        self.push(dst, Item::Along(frame));
+    /// Queues an in-band frame for a task. It stays behind the messages that are queued for that task.
+    pub fn send_in_band(&mut self, dst: Tid, payload: Vec<u8>) {
+        let host_flows = self.hosts.entry(dst.host()).or_default();
+        host_flows.in_band_bytes += cost(payload.len());
+        self.push(dst, Item::InBand(payload));
     }
 
     fn push(&mut self, dst: Tid, item: Item<P>) {
-        let lane = self.lanes.entry(dst.host()).or_default();
-        lane.flows.entry(dst).or_default().push(item);
-        lane.rouse(dst);
+        let host_flows = self.hosts.entry(dst.host()).or_default();
+        host_flows.flows.entry(dst).or_default().push(item);
+        host_flows.schedule(dst);
     }
 
     fn flow(&self, dst: Tid) -> Option<&Flow<P>> {
-        self.lanes.get(&dst.host())?.flows.get(&dst)
+        self.hosts.get(&dst.host())?.flows.get(&dst)
     }
 
-    /// The receiver's daemon returns credit.
+    /// Handles credit from the receiver's daemon.
     pub fn credit(&mut self, dst: Tid, bytes: u64) {
-        let Some(lane) = self.lanes.get_mut(&dst.host()) else { return };
-        let Some(flow) = lane.flows.get_mut(&dst) else { return };
+        let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
+        let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
         flow.in_flight = flow.in_flight.saturating_sub(bytes);
-        if flow.is_idle() && !flow.in_turn {
-            lane.flows.remove(&dst);
+        if flow.is_idle() && !flow.is_scheduled {
+            host_flows.flows.remove(&dst);
         } else {
-            lane.rouse(dst);
+            host_flows.schedule(dst);
         }
     }
 
-    /// The host is no more: nothing goes there.
+    /// Drops the flows to a host that has gone.
     pub fn host_gone(&mut self, host: Tid) {
-        let Some(lane) = self.lanes.remove(&host) else { return };
-        for item in lane.flows.into_values().flat_map(|flow| flow.items) {
+        let Some(host_flows) = self.hosts.remove(&host) else { return };
+        for item in host_flows.flows.into_values().flat_map(|flow| flow.items) {
             match item {
-                Item::Message(parcel) => self.held.give_back(parcel.src, parcel.held),
-                // The last one that holds a multicast gives back what it counts.
-                Item::Shared(parcel) => {
-                    if let Some(parcel) = Rc::into_inner(parcel) {
-                        self.held.give_back(parcel.src, parcel.held);
+                Item::Message(message) => self.budgets.release(message.src, message.held),
+                // The last flow with a multicast releases its cost.
+                Item::Shared(message) => {
+                    if let Some(message) = Rc::into_inner(message) {
+                        self.budgets.release(message.src, message.held);
                     }
                 }
-                Item::Along(_) => {}
+                Item::InBand(_) => {}
             }
         }
     }
 
-    // ----- what can be asked
+    // ----- queries
 
-    /// Whether more may be taken from that local sender.
+    /// Returns whether the budget of that local sender allows more messages.
     pub fn may_take(&self, src: Tid) -> bool {
-        self.held.may_take(src)
+        self.budgets.may_take(src)
     }
 
-    /// Senders from which more may be taken again.
+    /// Returns the senders whose budget allows messages again.
     pub fn take_freed(&mut self) -> Vec<Tid> {
-        self.held.take_freed()
+        self.budgets.take_freed()
     }
 
-    /// Whether more frames wait along the flows to a host than a host can ask for that keeps to the rules.
+    /// Returns whether more in-band frames wait for a host than the limit allows.
     pub fn is_overrun(&self, host: Tid) -> bool {
-        self.lanes.get(&host).is_some_and(|lane| lane.along_bytes > ALONG_BYTES_MAX)
+        self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
-    /// Hosts for which something was sent, now or lately.
+    /// Returns the hosts with flows, now or lately.
     pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
-        self.lanes.keys().copied()
+        self.hosts.keys().copied()
     }
 
-    /// Whether anything waits for that host, now or for credit.
+    /// Returns whether any message waits for that host, with or without credit.
     pub fn has_items(&self, host: Tid) -> bool {
-        self.lanes.get(&host).is_some_and(|lane| lane.flows.values().any(|flow| !flow.items.is_empty()))
+        self.hosts.get(&host).is_some_and(|host_flows| host_flows.flows.values().any(|flow| !flow.items.is_empty()))
     }
 
-    /// Bytes that are held, over all senders.
+    /// Returns the bytes held for all senders.
     pub fn held_bytes(&self) -> u64 {
-        self.held.total()
+        self.budgets.total()
     }
 
-    /// Whether nothing is remembered of anybody.
+    /// Returns whether no state is left.
     pub fn is_idle(&self) -> bool {
-        self.held.total() == 0 && self.lanes.values().all(|lane| lane.flows.is_empty())
+        self.budgets.total() == 0 && self.hosts.values().all(|host_flows| host_flows.flows.is_empty())
     }
 
-    // ----- what goes out
+    // ----- output
 
-    /// The next piece for the link to that host, if any can go now. Take one only when the link has
-    /// room: what is not taken costs nobody's memory but its sender's.
-    pub fn next(&mut self, host: Tid) -> Option<Piece<P>> {
-        let lane = self.lanes.get_mut(&host)?;
-        // Each flow has one turn at most: one that waits for others of a multicast keeps its place.
-        for _ in 0..lane.turns.len() {
-            let dst = lane.turns.pop_front()?;
-            let Some(flow) = lane.flows.get_mut(&dst) else { continue };
-            flow.in_turn = false;
+    /// Returns the next frame for the link to that host, if one is ready. Callers should call this only when the
+    /// link has room, because a queued message needs memory of its sender alone.
+    pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
+        let host_flows = self.hosts.get_mut(&host)?;
+        // Each flow has one turn at most: a flow that waits for other members of a multicast is queued again.
+        for _ in 0..host_flows.run_queue.len() {
+            let dst = host_flows.run_queue.pop_front()?;
+            let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
+            flow.is_scheduled = false;
             if !flow.can_go() {
-                // Another one has carried its last message, and the credit for that has come.
+                // Another flow has sent its last message, and the credit for that has arrived.
                 if flow.is_idle() {
-                    lane.flows.remove(&dst);
+                    host_flows.flows.remove(&dst);
                 }
                 continue;
             }
-            let piece = match lane.advance(dst, &mut self.held) {
-                Some(piece) => piece,
+            let frame = match host_flows.advance(dst, &mut self.budgets) {
+                Some(frame) => frame,
                 None => {
-                    lane.rouse(dst);
+                    host_flows.schedule(dst);
                     continue;
                 }
             };
-            lane.rouse(dst);
-            if lane.flows.get(&dst).is_some_and(Flow::is_idle) {
-                lane.flows.remove(&dst);
+            host_flows.schedule(dst);
+            if host_flows.flows.get(&dst).is_some_and(Flow::is_idle) {
+                host_flows.flows.remove(&dst);
             }
-            return Some(piece);
+            return Some(frame);
         }
         None
     }
 }
 
-impl<P> Lane<P> {
-    /// The next piece of a flow that can go; `None` when it waits for others after all.
-    fn advance(&mut self, dst: Tid, held: &mut Held) -> Option<Piece<P>> {
+impl<P> HostFlows<P> {
+    /// Returns the next frame of a flow that is ready, or `None` if its multicast waits for other members.
+    fn advance(&mut self, dst: Tid, budgets: &mut SenderBudgets) -> Option<DataFrame<P>> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
-            let parcel = flow.items.front().and_then(Item::parcel).expect("it is being carried");
-            let range = transfer.at..parcel.bytes.min(transfer.at + CHUNK_BYTES_MAX);
+            let message = flow.items.front().and_then(Item::message).expect("a transfer has a message");
+            let range = transfer.at..message.bytes.min(transfer.at + CHUNK_BYTES_MAX);
             transfer.at = range.end;
-            let piece = Piece::Chunk { transfer: transfer.number, range, body: parcel.body.clone() };
-            if transfer.at == parcel.bytes {
-                self.finish(dst, held);
+            let frame = DataFrame::Chunk { transfer: transfer.number, range, body: message.body.clone() };
+            if transfer.at == message.bytes {
+                self.finish(dst, budgets);
             }
-            return Some(piece);
+            return Some(frame);
         }
         match flow.items.front()? {
-            Item::Along(_) => {
-                let Some(Item::Along(frame)) = flow.items.pop_front() else { return None };
-                flow.begun += cost(frame.len());
-                self.along_bytes -= cost(frame.len());
-                Some(Piece::Along { dst, frame })
+            Item::InBand(_) => {
+                let Some(Item::InBand(payload)) = flow.items.pop_front() else { return None };
+                flow.begun += cost(payload.len());
+                self.in_band_bytes -= cost(payload.len());
+                Some(DataFrame::InBand { dst, payload })
             }
-            Item::Message(_) => Some(self.start(dst, Vec::new(), held)),
-            Item::Shared(parcel) => {
-                let parcel = parcel.clone();
-                let others = self.companions(dst, &parcel)?;
-                Some(self.start(dst, others, held))
+            Item::Message(_) => Some(self.start(dst, Vec::new(), budgets)),
+            Item::Shared(message) => {
+                let message = message.clone();
+                let others = self.companions(dst, &message)?;
+                Some(self.start(dst, others, budgets))
             }
         }
     }
 
-    /// The members of a multicast that take it together with `dst`; `None`: some will come soon.
-    fn companions(&self, dst: Tid, parcel: &Rc<Parcel<P>>) -> Option<Vec<Tid>> {
+    /// Returns the members of a multicast that get it together with `dst`, or `None` if others will be ready soon.
+    fn companions(&self, dst: Tid, message: &Rc<QueuedMessage<P>>) -> Option<Vec<Tid>> {
         let mut others = Vec::new();
-        for (member, end) in parcel.members.borrow().iter().filter(|(member, _)| *member != dst) {
+        for (member, end) in message.members.borrow().iter().filter(|(member, _)| *member != dst) {
             let Some(flow) = self.flows.get(member) else { continue };
-            if flow.holds_first(parcel) {
-                if !flow.carried && flow.transfer.is_none() && flow.has_credit(cost(parcel.bytes)) {
+            if flow.holds_first(message) {
+                if !flow.carried && flow.transfer.is_none() && flow.has_credit(cost(message.bytes)) {
                     others.push(*member);
                 }
                 continue;
             }
-            // Flows that wait at a multicast themselves are not waited for: that could be a circle.
+            // A flow that waits at a multicast itself is not waited for, because that could be a cycle.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
-            let moves = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
-            if moves && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(parcel.bytes) {
+            let makes_progress = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
+            if makes_progress && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(message.bytes) {
                 return None;
             }
         }
         Some(others)
     }
 
-    /// The first message of `dst`, which is that of `others` too, begins.
-    fn start(&mut self, dst: Tid, others: Vec<Tid>, held: &mut Held) -> Piece<P> {
+    /// Starts the first message of `dst`, which is also the first one of `others`.
+    fn start(&mut self, dst: Tid, others: Vec<Tid>, budgets: &mut SenderBudgets) -> DataFrame<P> {
         self.last_transfer = self.last_transfer.wrapping_add(1);
         let number = self.last_transfer;
         for other in &others {
-            let flow = self.flows.get_mut(other).expect("found just now");
+            let flow = self.flows.get_mut(other).expect("the flow was found before");
             let cost = flow.items.front().map_or(0, Item::cost);
             flow.begin(cost);
             flow.carried = true;
         }
-        let flow = self.flows.get_mut(&dst).expect("has its turn");
-        let parcel = flow.items.front().and_then(Item::parcel).expect("a message is first");
-        let letter = Letter { src: parcel.src, dst, others: others.clone(), meta: parcel.meta, bytes: parcel.bytes };
-        let (body, first) = (parcel.body.clone(), parcel.bytes.min(CHUNK_BYTES_MAX));
-        flow.begin(cost(letter.bytes));
+        let flow = self.flows.get_mut(&dst).expect("the flow has its turn");
+        let message = flow.items.front().and_then(Item::message).expect("the first item is a message");
+        let header =
+            MessageHeader { src: message.src, dst, others: others.clone(), meta: message.meta, bytes: message.bytes };
+        let (body, first) = (message.body.clone(), message.bytes.min(CHUNK_BYTES_MAX));
+        flow.begin(cost(header.bytes));
         flow.transfer = Some(Transfer { number, at: first, others });
-        if first == letter.bytes {
-            self.finish(dst, held);
+        if first == header.bytes {
+            self.finish(dst, budgets);
         }
-        Piece::Start { transfer: number, letter, first, body }
+        DataFrame::Start { transfer: number, header, first, body }
     }
 
-    /// The message that `dst` carries has gone out.
-    fn finish(&mut self, dst: Tid, held: &mut Held) {
+    /// Removes the message that `dst` has sent from all its flows.
+    fn finish(&mut self, dst: Tid, budgets: &mut SenderBudgets) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
         let Some(transfer) = flow.transfer.take() else { return };
         for other in transfer.others {
-            let flow = self.flows.get_mut(&other).expect("nobody else removes a carried flow");
+            let flow = self.flows.get_mut(&other).expect("a flow with a carried message is not removed");
             flow.carried = false;
-            if let Some(Item::Shared(parcel)) = flow.items.pop_front() {
-                parcel.members.borrow_mut().retain(|(member, _)| *member != other);
+            if let Some(Item::Shared(message)) = flow.items.pop_front() {
+                message.members.borrow_mut().retain(|(member, _)| *member != other);
             }
-            self.rouse(other);
+            self.schedule(other);
         }
         let Some(item) = self.flows.get_mut(&dst).and_then(|flow| flow.items.pop_front()) else { return };
         match item {
-            Item::Message(parcel) => held.give_back(parcel.src, parcel.held),
-            Item::Shared(parcel) => {
-                parcel.members.borrow_mut().retain(|(member, _)| *member != dst);
-                if parcel.members.borrow().is_empty() {
-                    held.give_back(parcel.src, parcel.held);
+            Item::Message(message) => budgets.release(message.src, message.held),
+            Item::Shared(message) => {
+                message.members.borrow_mut().retain(|(member, _)| *member != dst);
+                if message.members.borrow().is_empty() {
+                    budgets.release(message.src, message.held);
                 }
             }
-            Item::Along(_) => {}
+            Item::InBand(_) => {}
         }
     }
 }

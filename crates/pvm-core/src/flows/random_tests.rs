@@ -1,15 +1,15 @@
-//! Flows and intake together against what messages between tasks must be like: in order for each
-//! pair, none lost or doubled, bounds kept, and nobody held up by those who take nothing.
+//! Random tests of both sides of flows: messages arrive in order for each pair of tasks, none is lost or duplicated,
+//! the bounds hold, and a task that consumes nothing blocks no other.
 use super::*;
-use crate::dice::Dice;
+use crate::prng::Prng;
 
 const HOME: Tid = Tid(0x40000);
 const HOSTS: u32 = 3;
 const TASKS: u32 = 4;
-/// The task that takes nothing until the end.
+/// The task that consumes nothing until the end.
 const LAZY: Tid = Tid(0x80001);
 
-/// A task as the receiving daemon sees it: what it was given, and how much of that it has taken.
+/// A task as the receiving daemon sees it: the messages delivered to it, and how many of them it has consumed.
 #[derive(Default)]
 struct Receiver {
     given: Vec<(Tid, u32)>,
@@ -18,9 +18,9 @@ struct Receiver {
 }
 
 struct World {
-    dice: Dice,
+    prng: Prng,
     flows: Flows<u32>,
-    intakes: HashMap<Tid, Intake<u32>>,
+    inbound_flows: HashMap<Tid, InboundFlows<u32>>,
     receivers: HashMap<Tid, Receiver>,
     sent: HashMap<(Tid, Tid), Vec<u32>>,
     bytes: HashMap<u32, usize>,
@@ -32,9 +32,9 @@ impl World {
         let tid = |host: u32, task: u32| Tid((host + 2) << 18 | (task + 1));
         let tids = (0..HOSTS).flat_map(|host| (0..TASKS).map(move |task| tid(host, task)));
         World {
-            dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             flows: Flows::new(),
-            intakes: (0..HOSTS).map(|host| (Tid((host + 2) << 18), Intake::new())).collect(),
+            inbound_flows: (0..HOSTS).map(|host| (Tid((host + 2) << 18), InboundFlows::new())).collect(),
             receivers: tids.map(|tid| (tid, Receiver::default())).collect(),
             sent: HashMap::new(),
             bytes: HashMap::new(),
@@ -43,23 +43,23 @@ impl World {
     }
 
     fn receiver(&mut self) -> Tid {
-        Tid((self.dice.roll(u64::from(HOSTS)) as u32 + 2) << 18 | (self.dice.roll(u64::from(TASKS)) as u32 + 1))
+        Tid((self.prng.below(u64::from(HOSTS)) as u32 + 2) << 18 | (self.prng.below(u64::from(TASKS)) as u32 + 1))
     }
 
     fn size(&mut self) -> usize {
-        let magnitude = self.dice.roll(22);
-        self.dice.roll(1 << magnitude) as usize
+        let magnitude = self.prng.below(22);
+        self.prng.below(1 << magnitude) as usize
     }
 
     fn send(&mut self) {
-        let src = Tid(HOME.0 | self.dice.roll(3) as u32 + 1);
+        let src = Tid(HOME.0 | self.prng.below(3) as u32 + 1);
         if !self.flows.may_take(src) {
             return;
         }
         self.last += 1;
         let (number, bytes) = (self.last, self.size());
         self.bytes.insert(number, bytes);
-        let mut dsts: Vec<Tid> = (0..=self.dice.roll(6).saturating_sub(3)).map(|_| self.receiver()).collect();
+        let mut dsts: Vec<Tid> = (0..=self.prng.below(6).saturating_sub(3)).map(|_| self.receiver()).collect();
         dsts.sort_unstable();
         dsts.dedup();
         dsts.iter().for_each(|dst| self.sent.entry((src, *dst)).or_default().push(number));
@@ -70,51 +70,51 @@ impl World {
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }
 
-    /// Carries a few pieces to one host.
-    fn carry(&mut self, host: Tid, pieces: u64) -> bool {
+    /// Sends a few frames to one host. Returns whether there was any.
+    fn carry(&mut self, host: Tid, frames: u64) -> bool {
         let mut some = false;
-        for _ in 0..pieces {
-            let Some(piece) = self.flows.next(host) else { break };
+        for _ in 0..frames {
+            let Some(frame) = self.flows.next(host) else { break };
             some = true;
-            let intake = self.intakes.get_mut(&host).unwrap();
-            if let Piece::Start { letter, .. } = &piece {
-                intake.expect(HOME, letter).unwrap();
+            let inbound = self.inbound_flows.get_mut(&host).unwrap();
+            if let DataFrame::Start { header, .. } = &frame {
+                inbound.admit(HOME, header).unwrap();
             }
-            let whole = match piece {
-                Piece::Start { letter, first, body, .. } if first == letter.bytes => Some((letter, *body)),
-                Piece::Start { transfer, letter, first, body } => {
-                    intake.begin(HOME, transfer, letter, *body, first).unwrap();
+            let whole = match frame {
+                DataFrame::Start { header, first, body, .. } if first == header.bytes => Some((header, *body)),
+                DataFrame::Start { transfer, header, first, body } => {
+                    inbound.begin(HOME, transfer, header, *body, first).unwrap();
                     None
                 }
-                Piece::Chunk { transfer, range, body } => {
-                    let place = intake.place(HOME, transfer, range.len()).unwrap();
+                DataFrame::Chunk { transfer, range, body } => {
+                    let place = inbound.chunk_place(HOME, transfer, range.len()).unwrap();
                     assert_eq!((*place.block, place.at), (*body, range.start));
-                    intake.placed(HOME, transfer, range.len())
+                    inbound.chunk_placed(HOME, transfer, range.len())
                 }
-                Piece::Along { .. } => None,
+                DataFrame::InBand { .. } => None,
             };
-            if let Some((letter, number)) = whole {
-                self.hand_out(host, &letter, number);
+            if let Some((header, number)) = whole {
+                self.hand_out(host, &header, number);
             }
         }
         some
     }
 
-    fn hand_out(&mut self, host: Tid, letter: &Letter, number: u32) {
-        assert_eq!((letter.bytes, letter.meta), (self.bytes[&number], [number; 5]));
-        for dst in letter.receivers() {
+    fn hand_out(&mut self, host: Tid, header: &MessageHeader, number: u32) {
+        assert_eq!((header.bytes, header.meta), (self.bytes[&number], [number; 5]));
+        for dst in header.receivers() {
             let receiver = self.receivers.get_mut(&dst).unwrap();
-            // The window: many that fit, or one more than a quarter.
+            // The window: either all fit, or one message was begun with at most a quantum in flight.
             let before = receiver.waiting_bytes;
-            receiver.waiting_bytes += cost(letter.bytes);
+            receiver.waiting_bytes += cost(header.bytes);
             assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");
-            receiver.given.push((letter.src, number));
+            receiver.given.push((header.src, number));
             let mark = receiver.given.len() as u64;
-            self.intakes.get_mut(&host).unwrap().handed(dst, HOME, letter.bytes, mark);
+            self.inbound_flows.get_mut(&host).unwrap().delivered(dst, HOME, header.bytes, mark);
         }
     }
 
-    /// A task takes some of its messages; its daemon hears of it only where it said that it wants to.
+    /// Consumes some messages of a task, which wakes its daemon only at the daemon's wake-up mark.
     fn take(&mut self, dst: Tid, count: usize) {
         let receiver = self.receivers.get_mut(&dst).unwrap();
         let end = receiver.given.len().min(receiver.taken + count);
@@ -122,21 +122,21 @@ impl World {
             receiver.waiting_bytes -= cost(self.bytes[number]);
         }
         receiver.taken = end;
-        let intake = self.intakes.get_mut(&dst.host()).unwrap();
-        if intake.mark_of_interest(dst).is_some_and(|mark| mark <= end as u64) {
-            intake.came_to(dst, end as u64);
+        let inbound = self.inbound_flows.get_mut(&dst.host()).unwrap();
+        if inbound.wakeup_mark(dst).is_some_and(|mark| mark <= end as u64) {
+            inbound.consumed_to(dst, end as u64);
         }
-        while let Some(credit) = intake.poll_credit() {
+        while let Some(credit) = inbound.poll_credit() {
             assert_eq!(credit.host, HOME);
             self.flows.credit(credit.dst, credit.bytes);
         }
     }
 
-    /// Goes on until nothing moves, without `except` taking anything.
+    /// Runs until nothing changes, while `except` consumes nothing.
     fn settle(&mut self, except: Option<Tid>) {
         loop {
             let mut moved = false;
-            let hosts: Vec<Tid> = self.intakes.keys().copied().collect();
+            let hosts: Vec<Tid> = self.inbound_flows.keys().copied().collect();
             for host in hosts {
                 moved |= self.carry(host, 1000);
             }
@@ -162,18 +162,18 @@ impl World {
 fn live(seed: u64) {
     let mut world = World::new(seed);
     for _ in 0..400 {
-        match world.dice.roll(4) {
-            0 => (0..world.dice.roll(20)).for_each(|_| world.send()),
+        match world.prng.below(4) {
+            0 => (0..world.prng.below(20)).for_each(|_| world.send()),
             1 => {
                 let dst = world.receiver();
                 if dst != LAZY {
-                    let count = world.dice.roll(30) as usize;
+                    let count = world.prng.below(30) as usize;
                     world.take(dst, count);
                 }
             }
             _ => {
-                let (host, pieces) = (world.receiver().host(), world.dice.roll(40));
-                world.carry(host, pieces);
+                let (host, frames) = (world.receiver().host(), world.prng.below(40));
+                world.carry(host, frames);
             }
         }
     }
@@ -181,16 +181,16 @@ fn live(seed: u64) {
     world.check(Some(LAZY));
     world.settle(None);
     world.check(None);
-    assert!(world.intakes.values().all(|intake| intake.arriving() == 0) && world.flows.held_bytes() == 0);
+    assert!(world.inbound_flows.values().all(|inbound| inbound.arriving() == 0) && world.flows.held_bytes() == 0);
     let tids: Vec<Tid> = world.receivers.keys().copied().collect();
     for tid in tids {
-        world.intakes.get_mut(&tid.host()).unwrap().task_gone(tid);
+        world.inbound_flows.get_mut(&tid.host()).unwrap().task_gone(tid);
         world.take(tid, 0);
     }
     assert!(world.flows.is_idle());
 }
 
 #[test]
-fn whatever_happens_each_message_arrives_once_and_in_order() {
+fn each_message_arrives_once_and_in_order() {
     (1..=150).for_each(live);
 }

@@ -1,4 +1,4 @@
-use super::frames::{Head, read_head, write_credit, write_piece};
+use super::frames::{FrameHeader, read_header, write_credit, write_header};
 use super::*;
 use crate::tid::SLOT_MASK;
 
@@ -14,22 +14,22 @@ fn host() -> Tid {
     Tid(0x80000)
 }
 
-/// Takes pieces until none can go; gives each message's handle when it is whole.
+/// Takes frames until none is ready. Returns the handle of each complete message.
 fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
     let mut whole = Vec::new();
     let mut open = HashMap::new();
-    while let Some(piece) = flows.next(host()) {
-        match piece {
-            Piece::Start { letter, first, body, .. } if letter.bytes == first => whole.push(*body),
-            Piece::Start { transfer, letter, first, .. } => drop(open.insert(transfer, letter.bytes - first)),
-            Piece::Chunk { transfer, range, body } => {
+    while let Some(frame) = flows.next(host()) {
+        match frame {
+            DataFrame::Start { header, first, body, .. } if header.bytes == first => whole.push(*body),
+            DataFrame::Start { transfer, header, first, .. } => drop(open.insert(transfer, header.bytes - first)),
+            DataFrame::Chunk { transfer, range, body } => {
                 let left = open.get_mut(&transfer).unwrap();
                 *left -= range.len();
                 if *left == 0 {
                     whole.push(*body);
                 }
             }
-            Piece::Along { frame, .. } => whole.push(u32::from(frame[0])),
+            DataFrame::InBand { payload, .. } => whole.push(u32::from(payload[0])),
         }
     }
     whole
@@ -56,7 +56,7 @@ fn a_flow_without_credit_stops_and_others_go_on() {
 }
 
 #[test]
-fn a_message_longer_than_the_window_goes_when_nothing_is_on_its_way() {
+fn a_message_longer_than_the_window_is_sent_when_little_is_in_flight() {
     let mut flows = Flows::new();
     let long = 3 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
@@ -70,27 +70,27 @@ fn a_message_longer_than_the_window_goes_when_nothing_is_on_its_way() {
 fn a_long_message_lets_others_pass_after_each_chunk() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(1), META, 4 * CHUNK_BYTES_MAX, 0, 1);
-    assert!(matches!(flows.next(host()), Some(Piece::Start { first: CHUNK_BYTES_MAX, .. })));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { first: CHUNK_BYTES_MAX, .. })));
     flows.send(sender(2), task(2), META, 8, 0, 2);
-    assert!(matches!(flows.next(host()), Some(Piece::Chunk { .. })));
-    assert!(matches!(flows.next(host()), Some(Piece::Start { letter, .. }) if letter.dst == task(2)));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Chunk { .. })));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.dst == task(2)));
 }
 
 #[test]
-fn along_frames_need_no_credit_but_keep_their_place() {
+fn in_band_frames_need_no_credit_but_keep_their_place() {
     let mut flows = Flows::new();
     let long = 2 * FLOW_WINDOW_BYTES as usize;
-    flows.along(task(1), vec![7]);
+    flows.send_in_band(task(1), vec![7]);
     flows.send(sender(1), task(1), META, long, 0, 1);
     flows.send(sender(1), task(1), META, 1, 0, 2);
-    flows.along(task(1), vec![8]);
+    flows.send_in_band(task(1), vec![8]);
     assert_eq!(carry(&mut flows), [7, 1]);
     flows.credit(task(1), cost(long));
     assert_eq!(carry(&mut flows), [2, 8]);
 }
 
 #[test]
-fn a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it() {
+fn a_sender_over_its_budget_is_paused_until_half_of_it_is_free() {
     let mut flows = Flows::new();
     let mut count = 0;
     while flows.may_take(sender(1)) {
@@ -108,17 +108,17 @@ fn a_sender_is_left_alone_above_the_bound_and_taken_from_again_below_half_of_it(
 }
 
 #[test]
-fn a_multicast_crosses_to_a_host_once() {
+fn a_multicast_is_sent_to_a_host_once() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(3), META, 200_000, 0, 9);
     flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, 300_000, 0, 5);
     assert_eq!(carry(&mut flows), [9, 5]);
-    let Some(Piece::Start { letter, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
-    assert_eq!(letter.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
+    let Some(DataFrame::Start { header, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
+    assert_eq!(header.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
 }
 
 #[test]
-fn a_multicast_does_not_wait_for_a_member_that_takes_nothing() {
+fn a_multicast_does_not_wait_for_a_member_without_credit() {
     let mut flows = Flows::new();
     let long = 2 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
@@ -126,8 +126,8 @@ fn a_multicast_does_not_wait_for_a_member_that_takes_nothing() {
     flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 2);
     assert_eq!(carry(&mut flows), [2]);
     flows.credit(task(1), cost(long));
-    let Some(Piece::Start { letter, .. }) = flows.next(host()) else { panic!() };
-    assert_eq!((letter.dst, letter.others.len()), (task(1), 0));
+    let Some(DataFrame::Start { header, .. }) = flows.next(host()) else { panic!() };
+    assert_eq!((header.dst, header.others.len()), (task(1), 0));
     [task(1), task(2)].into_iter().for_each(|dst| flows.credit(dst, cost(10)));
     assert!(flows.is_idle());
 }
@@ -148,7 +148,7 @@ fn a_lost_host_leaves_nothing_behind() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(1), META, 1_000_000, 0, 1);
     flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, 10, 0, 2);
-    flows.along(task(2), vec![1]);
+    flows.send_in_band(task(2), vec![1]);
     flows.next(host());
     flows.host_gone(host());
     assert!(flows.next(host()).is_none() && !flows.is_idle());
@@ -157,158 +157,159 @@ fn a_lost_host_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_last_piece_lets_the_body_go() {
+fn the_last_frame_releases_the_body() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(1), META, 2 * CHUNK_BYTES_MAX, 0, 1);
-    assert!(matches!(flows.next(host()), Some(Piece::Start { body, .. }) if Rc::strong_count(&body) == 2));
-    assert!(matches!(flows.next(host()), Some(Piece::Chunk { body, .. }) if Rc::strong_count(&body) == 1));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { body, .. }) if Rc::strong_count(&body) == 2));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Chunk { body, .. }) if Rc::strong_count(&body) == 1));
 }
 
 #[test]
-fn credit_comes_back_when_the_task_has_taken() {
-    let mut intake = Intake::<()>::new();
+fn credit_comes_back_when_the_task_has_consumed() {
+    let mut inbound = InboundFlows::<()>::new();
     let bytes = FLOW_QUANTUM_BYTES as usize;
-    intake.handed(task(1), sender(0), bytes, 10);
-    assert_eq!(intake.poll_credit(), None);
-    assert_eq!(intake.mark_of_interest(task(1)), Some(10));
-    assert_eq!((intake.came_to(task(1), 9), intake.came_to(task(1), 10)), (0, 1));
+    inbound.delivered(task(1), sender(0), bytes, 10);
+    assert_eq!(inbound.poll_credit(), None);
+    assert_eq!(inbound.wakeup_mark(task(1)), Some(10));
+    assert_eq!((inbound.consumed_to(task(1), 9), inbound.consumed_to(task(1), 10)), (0, 1));
     let credit = Credit { host: sender(0), dst: task(1), bytes: cost(bytes) };
-    assert_eq!((intake.poll_credit(), intake.poll_credit()), (Some(credit), None));
+    assert_eq!((inbound.poll_credit(), inbound.poll_credit()), (Some(credit), None));
 }
 
 #[test]
 fn the_end_of_a_task_returns_all_of_its_credit() {
-    let mut intake = Intake::<()>::new();
-    intake.handed(task(1), sender(0), 10, 1);
-    intake.handed(task(1), sender(0), 10, 2);
-    intake.came_to(task(1), 1);
-    assert_eq!((intake.mark_of_interest(task(1)), intake.poll_credit()), (None, None));
-    intake.task_gone(task(1));
-    assert_eq!(intake.poll_credit().map(|credit| credit.bytes), Some(2 * cost(10)));
-    intake.dropped(task(1), sender(0), 5);
-    assert_eq!(intake.poll_credit().map(|credit| credit.bytes), Some(cost(5)));
+    let mut inbound = InboundFlows::<()>::new();
+    inbound.delivered(task(1), sender(0), 10, 1);
+    inbound.delivered(task(1), sender(0), 10, 2);
+    inbound.consumed_to(task(1), 1);
+    assert_eq!((inbound.wakeup_mark(task(1)), inbound.poll_credit()), (None, None));
+    inbound.task_gone(task(1));
+    assert_eq!(inbound.poll_credit().map(|credit| credit.bytes), Some(2 * cost(10)));
+    inbound.dropped(task(1), sender(0), 5);
+    assert_eq!(inbound.poll_credit().map(|credit| credit.bytes), Some(cost(5)));
 }
 
 #[test]
-fn what_a_task_has_not_taken_is_heard_of_also_when_its_host_is_gone() {
-    let mut intake = Intake::<()>::new();
-    intake.handed(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 10);
-    intake.handed(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 20);
-    intake.host_gone(sender(0));
-    assert_eq!((intake.came_to(task(1), 10), intake.mark_of_interest(task(1))), (1, Some(20)));
-    assert_eq!((intake.came_to(task(1), 20), intake.mark_of_interest(task(1))), (1, None));
-    assert_eq!(intake.poll_credit(), None);
+fn messages_of_a_lost_host_stay_listed_until_the_task_has_consumed_them() {
+    let mut inbound = InboundFlows::<()>::new();
+    inbound.delivered(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 10);
+    inbound.delivered(task(1), sender(0), FLOW_QUANTUM_BYTES as usize, 20);
+    inbound.host_gone(sender(0));
+    assert_eq!((inbound.consumed_to(task(1), 10), inbound.wakeup_mark(task(1))), (1, Some(20)));
+    assert_eq!((inbound.consumed_to(task(1), 20), inbound.wakeup_mark(task(1))), (1, None));
+    assert_eq!(inbound.poll_credit(), None);
 }
 
 #[test]
-fn chunks_that_do_not_fit_are_strange() {
-    let mut intake = Intake::new();
-    let letter = Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };
-    assert_eq!(intake.begin(sender(0), 1, letter.clone(), 'a', 100), Err(Strange));
-    intake.begin(sender(0), 1, letter.clone(), 'a', 60).unwrap();
-    assert_eq!(intake.begin(sender(0), 1, letter.clone(), 'b', 60), Err(Strange));
-    assert!(intake.place(sender(0), 1, 41).is_err() && intake.place(sender(0), 2, 1).is_err());
-    assert_eq!(intake.place(sender(0), 1, 40).map(|chunk| (*chunk.block, chunk.at)).ok(), Some(('a', 60)));
-    assert_eq!(intake.placed(sender(0), 1, 40), Some((letter, 'a')));
-    assert_eq!(intake.arriving(), 0);
+fn chunks_that_do_not_fit_are_violations() {
+    let mut inbound = InboundFlows::new();
+    let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 100 };
+    assert_eq!(inbound.begin(sender(0), 1, header.clone(), 'a', 100), Err(ProtocolViolation));
+    inbound.begin(sender(0), 1, header.clone(), 'a', 60).unwrap();
+    assert_eq!(inbound.begin(sender(0), 1, header.clone(), 'b', 60), Err(ProtocolViolation));
+    assert!(inbound.chunk_place(sender(0), 1, 41).is_err() && inbound.chunk_place(sender(0), 2, 1).is_err());
+    assert_eq!(inbound.chunk_place(sender(0), 1, 40).map(|chunk| (*chunk.block, chunk.at)).ok(), Some(('a', 60)));
+    assert_eq!(inbound.chunk_placed(sender(0), 1, 40), Some((header, 'a')));
+    assert_eq!(inbound.arriving(), 0);
 }
 
-/// The head as it is read back, and the bytes that follow it.
-fn reread(out: &[u8], follow: usize) -> Head {
+/// Returns the header that is parsed from `out` with `follow` bytes behind it.
+fn reread(out: &[u8], follow: usize) -> FrameHeader {
     for short in 0..out.len() {
-        assert_eq!(read_head(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes are enough");
+        assert_eq!(read_header(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes suffice");
     }
     let mut whole = out.to_vec();
     whole.resize(out.len() + follow, 0);
-    let (head, bytes) = read_head(&whole).unwrap().unwrap();
+    let (head, bytes) = read_header(&whole).unwrap().unwrap();
     assert_eq!(bytes, out.len());
     head
 }
 
 #[test]
-fn frames_survive_their_journey() {
-    let letter = Letter { src: sender(1), dst: task(1), others: vec![task(2), task(3)], meta: META, bytes: 100_000 };
+fn headers_are_decoded_as_they_were_encoded() {
+    let header =
+        MessageHeader { src: sender(1), dst: task(1), others: vec![task(2), task(3)], meta: META, bytes: 100_000 };
     let first = CHUNK_BYTES_MAX;
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, letter: letter.clone(), first, body: Rc::new(()) }, &mut out);
-    assert_eq!(reread(&out, first), Head::Start { transfer: 9, letter, first });
+    write_header(&DataFrame::Start { transfer: 9, header: header.clone(), first, body: Rc::new(()) }, &mut out);
+    assert_eq!(reread(&out, first), FrameHeader::Start { transfer: 9, header, first });
     out.clear();
-    write_piece(&Piece::Chunk { transfer: 9, range: 10..30, body: Rc::new(()) }, &mut out);
-    assert_eq!(reread(&out, 20), Head::Chunk { transfer: 9, bytes: 20 });
+    write_header(&DataFrame::Chunk { transfer: 9, range: 10..30, body: Rc::new(()) }, &mut out);
+    assert_eq!(reread(&out, 20), FrameHeader::Chunk { transfer: 9, bytes: 20 });
     out.clear();
-    write_piece(&Piece::<()>::Along { dst: task(1), frame: vec![1; 5] }, &mut out);
-    assert_eq!(reread(&out, 5), Head::Along { dst: task(1), bytes: 5 });
+    write_header(&DataFrame::<()>::InBand { dst: task(1), payload: vec![1; 5] }, &mut out);
+    assert_eq!(reread(&out, 5), FrameHeader::InBand { dst: task(1), bytes: 5 });
     out.clear();
     write_credit(&Credit { host: host(), dst: task(1), bytes: 1 << 40 }, &mut out);
-    assert_eq!(reread(&out, 0), Head::Credit { dst: task(1), bytes: 1 << 40 });
+    assert_eq!(reread(&out, 0), FrameHeader::Credit { dst: task(1), bytes: 1 << 40 });
 }
 
 #[test]
-fn rubbish_is_no_frame() {
+fn malformed_headers_are_violations() {
     for bytes in [[0xff; 64], [0; 64], [4; 64]] {
-        assert_eq!(read_head(&bytes), Err(Strange));
+        assert_eq!(read_header(&bytes), Err(ProtocolViolation));
     }
-    let letter = Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 10 };
+    let header = MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes: 10 };
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, letter, first: 10, body: Rc::new(()) }, &mut out);
+    write_header(&DataFrame::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
     out[0] += 1;
-    assert_eq!(read_head(&out), Err(Strange), "more bytes than the message has");
+    assert_eq!(read_header(&out), Err(ProtocolViolation), "more bytes than the message has");
 }
 
 #[test]
-fn a_frame_that_is_too_long_is_strange() {
+fn a_frame_that_is_too_long_is_a_violation() {
     let lead = |length: usize, kind: u8| [&(length as u32 + 1).to_le_bytes()[..], &[kind], &[0; 80]].concat();
-    let start = frames::HEAD_BYTES_MAX + CHUNK_BYTES_MAX - 5;
-    for (kind, length) in [(1, start), (2, 4 + CHUNK_BYTES_MAX), (3, 4 + frames::ALONG_BYTES_MAX)] {
+    let start = frames::HEADER_BYTES_MAX + CHUNK_BYTES_MAX - 5;
+    for (kind, length) in [(1, start), (2, 4 + CHUNK_BYTES_MAX), (3, 4 + frames::IN_BAND_PAYLOAD_BYTES_MAX)] {
         if kind != 1 {
-            assert!(read_head(&lead(length, kind)).is_ok(), "{kind}");
+            assert!(read_header(&lead(length, kind)).is_ok(), "{kind}");
         }
-        assert_eq!(read_head(&lead(length + 1, kind)), Err(Strange), "{kind}");
+        assert_eq!(read_header(&lead(length + 1, kind)), Err(ProtocolViolation), "{kind}");
     }
     let others = vec![task(2); SLOT_MASK as usize + 1];
-    let letter = Letter { src: sender(1), dst: task(1), others, meta: META, bytes: 10 };
+    let header = MessageHeader { src: sender(1), dst: task(1), others, meta: META, bytes: 10 };
     let mut out = Vec::new();
-    write_piece(&Piece::Start { transfer: 9, letter, first: 10, body: Rc::new(()) }, &mut out);
-    assert_eq!(read_head(&out), Err(Strange), "more receivers than a host has");
+    write_header(&DataFrame::Start { transfer: 9, header, first: 10, body: Rc::new(()) }, &mut out);
+    assert_eq!(read_header(&out), Err(ProtocolViolation), "more receivers than a host has");
 }
 
 #[test]
-fn a_host_that_sends_more_than_a_window_is_found_out() {
+fn a_host_that_sends_more_than_a_window_breaks_the_rules() {
     let from = Tid::host_number(2);
-    let letter = |bytes| Letter { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
-    let mut intake = Intake::<u32>::new();
-    // One message of any length, and then none before it has been taken.
-    assert_eq!(intake.expect(from, &letter(1 << 40)), Ok(()));
-    assert_eq!(intake.expect(from, &letter(1)), Err(Strange));
-    intake.host_gone(from);
-    let count = std::iter::from_fn(|| intake.expect(from, &letter(1000)).ok()).count() as u64;
+    let header = |bytes| MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
+    let mut inbound = InboundFlows::<u32>::new();
+    // One message of any length, and no more before it is consumed.
+    assert_eq!(inbound.admit(from, &header(1 << 40)), Ok(()));
+    assert_eq!(inbound.admit(from, &header(1)), Err(ProtocolViolation));
+    inbound.host_gone(from);
+    let count = std::iter::from_fn(|| inbound.admit(from, &header(1000)).ok()).count() as u64;
     assert!(count * cost(1000) <= FLOW_WINDOW_BYTES && (count + 1) * cost(1000) > FLOW_WINDOW_BYTES);
-    // What is taken makes room again.
-    (0..count).for_each(|_| intake.dropped(task(1), from, 1000));
-    assert_eq!(intake.expect(from, &letter(1000)), Ok(()));
-    // One that is named again and again counts each time.
-    let again = Letter { others: vec![task(2); 1 << 20], ..letter(100) };
-    assert_eq!(intake.expect(from, &again), Err(Strange));
+    // Consumed messages make room again.
+    (0..count).for_each(|_| inbound.dropped(task(1), from, 1000));
+    assert_eq!(inbound.admit(from, &header(1000)), Ok(()));
+    // A receiver that is named several times counts each time.
+    let again = MessageHeader { others: vec![task(2); 1 << 20], ..header(100) };
+    assert_eq!(inbound.admit(from, &again), Err(ProtocolViolation));
 }
 
 #[test]
-fn a_host_that_takes_no_news_is_found_out() {
+fn a_host_that_receives_no_notices_is_detected() {
     let mut flows = Flows::<u32>::new();
     let mut count = 0;
     while !flows.is_overrun(host()) {
-        flows.along(Tid(task(1).0 + count % 1000), vec![0; 1 << 20]);
+        flows.send_in_band(Tid(task(1).0 + count % 1000), vec![0; 1 << 20]);
         count += 1;
     }
-    assert!(u64::from(count) * cost(1 << 20) > ALONG_BYTES_MAX && count < 300);
+    assert!(u64::from(count) * cost(1 << 20) > IN_BAND_QUEUED_BYTES_MAX && count < 300);
     while flows.next(host()).is_some() {}
     assert!(!flows.is_overrun(host()));
 }
 
 #[test]
-fn a_flow_whose_last_message_another_has_carried_is_forgotten_when_its_credit_comes_before_its_turn() {
+fn a_flow_whose_last_message_another_has_sent_is_removed_even_if_its_credit_precedes_its_turn() {
     let mut flows = Flows::new();
     flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
-    assert!(matches!(flows.next(host()), Some(Piece::Start { letter, .. }) if letter.others == [task(2)]));
+    assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.others == [task(2)]));
     [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));
     assert!(flows.next(host()).is_none());
     assert!(flows.is_idle());

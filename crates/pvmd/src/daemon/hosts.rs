@@ -6,7 +6,7 @@ use crate::{resolve, slave};
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{HostOptions, Shared, StartNews, StartOrder};
+use pvm_core::wire::{HostOptions, MachineSettings, StartNews, StartOrder};
 use rustix::event::epoll::{self, EventFlags};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -126,7 +126,7 @@ impl Daemon {
     }
 
     /// This daemon has become a host of a machine.
-    pub(super) fn become_host(&mut self, shared: &Shared, options: &HostOptions) {
+    pub(super) fn become_host(&mut self, shared: &MachineSettings, options: &HostOptions) {
         self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
         self.joined(options);
     }

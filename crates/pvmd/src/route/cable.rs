@@ -2,7 +2,7 @@
 use super::Failure;
 use super::inlet::Inlet;
 use super::outlet::Outlet;
-use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head, write_acknowledged};
+use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header, write_acknowledged};
 use pvm_net::{LinkError, Pipe};
 
 /// What is on its way in and out, and the connection for it. Connections break and come again; the rest stays.
@@ -34,7 +34,7 @@ impl Cable {
     /// There is another one.
     pub fn plug(&mut self, pipe: Pipe) {
         let mut greeting = Greeting { unsent: Vec::new(), came: Vec::new() };
-        write_acknowledged(self.inlet.receipts.tell(), &mut greeting.unsent);
+        write_acknowledged(self.inlet.receipts.take_position(), &mut greeting.unsent);
         (self.pipe, self.greeting) = (Some(pipe), Some(greeting));
         (self.inlet.readable, self.inlet.ended, self.outlet.writable) = (true, false, true);
     }
@@ -53,7 +53,7 @@ impl Cable {
         if !greeting.go_on(pipe)? {
             return Ok(());
         }
-        let Ok(Some((Head::Acknowledged { position }, _))) = read_head(&greeting.came) else {
+        let Ok(Some((FrameHeader::Acknowledged { position }, _))) = read_header(&greeting.came) else {
             return Err(Failure::Strange);
         };
         self.greeting = None;

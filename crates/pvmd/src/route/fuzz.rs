@@ -1,7 +1,7 @@
 //! Bytes from nowhere on a data link: what a hostile host sends, up to the memory of tasks
 //! (docs/testing.md).
 use super::*;
-use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, Piece, frames};
+use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
 use pvm_fuzz::{Source, Unstructured, file, part};
@@ -14,7 +14,7 @@ pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/inlet.rs"),
     file("crates/pvmd/src/route/cable.rs"),
     part("crates/pvmd/src/route/outlet.rs", &["acknowledged", "resume"]),
-    part("crates/pvm-core/src/flows/record.rs", &["acknowledge", "resume"]),
+    part("crates/pvm-core/src/flows/retransmit.rs", &["acknowledge", "resume"]),
     part(
         "crates/pvmd/src/route/mod.rs",
         &[
@@ -33,7 +33,7 @@ pub const DECODER: &[Source] = &[
             "from",
         ],
     ),
-    file("crates/pvm-core/src/flows/intake.rs"),
+    file("crates/pvm-core/src/flows/inbound.rs"),
 ];
 
 const OWN: Tid = Tid(0x40000);
@@ -147,11 +147,11 @@ impl World {
             1..=3 => self.start(from)?,
             4 => {
                 let (transfer, bytes) = (from.arbitrary::<u8>()?.into(), usize::from(from.arbitrary::<u16>()?) + 1);
-                self.say(&Piece::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
+                self.say(&DataFrame::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
             }
             5 => {
                 let (dst, frame) = (name(from)?, from.bytes_of_some_length()?.to_vec());
-                let piece = Piece::Along { dst, frame: frame.clone() };
+                let piece = DataFrame::InBand { dst, payload: frame.clone() };
                 self.say(&piece, 0);
                 self.pending.extend(frame);
             }
@@ -190,14 +190,14 @@ impl World {
         } as usize;
         let count = from.arbitrary::<u8>()? % 4;
         let others = (0..count).map(|_| name(from)).collect::<pvm_fuzz::Result<_>>()?;
-        let letter = Letter { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
+        let header = MessageHeader { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
         let first = bytes.min(CHUNK_BYTES_MAX);
-        self.say(&Piece::Start { transfer, letter, first, body: Rc::new(()) }, first);
+        self.say(&DataFrame::Start { transfer, header, first, body: Rc::new(()) }, first);
         Ok(())
     }
 
-    fn say(&mut self, piece: &Piece<()>, body: usize) {
-        frames::write_piece(piece, &mut self.pending);
+    fn say(&mut self, piece: &DataFrame<()>, body: usize) {
+        frames::write_header(piece, &mut self.pending);
         self.pending.resize(self.pending.len() + body, 7);
     }
 

@@ -1,7 +1,7 @@
 //! What comes in on a data link.
 use super::{Around, Cargo, Failure, Route, is_short};
-use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
-use pvm_core::flows::{Letter, Receipts, Strange};
+use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
+use pvm_core::flows::{AckTracker, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
 use pvm_net::{LinkError, Pipe};
@@ -24,9 +24,9 @@ const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 /// What is to be done with a body when it is there.
 enum Then {
     /// It is the whole message.
-    Deliver(Letter),
+    Deliver(MessageHeader),
     /// More of it will come.
-    Begin { transfer: u32, letter: Letter },
+    Begin { transfer: u32, header: MessageHeader },
     /// It is more of a message.
     Add { transfer: u32, bytes: usize },
 }
@@ -47,7 +47,7 @@ pub(super) struct Inlet {
     end: usize,
     incoming: Option<Incoming>,
     /// How much has been read.
-    pub receipts: Receipts,
+    pub receipts: AckTracker,
     /// The socket may have more.
     pub readable: bool,
     /// The peer has closed; what it sent before is still to be read.
@@ -65,7 +65,7 @@ impl Default for Inlet {
             start: 0,
             end: 0,
             incoming: None,
-            receipts: Receipts::new(ACKNOWLEDGED_EVERY),
+            receipts: AckTracker::new(ACKNOWLEDGED_EVERY),
             readable: true,
             ended: false,
             stalled: false,
@@ -118,7 +118,7 @@ impl Inlet {
     /// Reads once; gives how many bytes came, and notes whether the socket may have more.
     fn read(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
         let count = self.read_some(pipe, least)?;
-        self.receipts.took(count as u64);
+        self.receipts.count_received(count as u64);
         Ok(count)
     }
 
@@ -237,10 +237,10 @@ impl Route {
     fn next_head(&mut self, host: Tid, around: &mut dyn Around) -> Result<Next, Failure> {
         let Some(cable) = self.cables.get_mut(&host) else { return Ok(Next::Again) };
         let inlet = &mut cable.inlet;
-        let Some((head, head_bytes)) = read_head(inlet.filled())? else { return Ok(Next::Read(1)) };
+        let Some((head, head_bytes)) = read_header(inlet.filled())? else { return Ok(Next::Read(1)) };
         let there = inlet.end - inlet.start - head_bytes;
         match head {
-            Head::Credit { dst, bytes } => {
+            FrameHeader::Credit { dst, bytes } => {
                 inlet.consume(head_bytes);
                 if dst.host() != host {
                     return Err(Failure::Strange);
@@ -248,50 +248,50 @@ impl Route {
                 self.departures.flows.credit(dst, bytes);
                 Ok(Next::Again)
             }
-            Head::Acknowledged { position } => {
+            FrameHeader::Acknowledged { position } => {
                 inlet.consume(head_bytes);
-                inlet.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
+                inlet.receipts.count_acknowledgement(ACKNOWLEDGED_BYTES as u64);
                 cable.outlet.acknowledged(position)?;
                 Ok(Next::Again)
             }
-            Head::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
-            Head::Along { bytes, .. } => {
+            FrameHeader::InBand { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
+            FrameHeader::InBand { bytes, .. } => {
                 let frame = inlet.filled()[head_bytes..head_bytes + bytes].to_vec();
                 inlet.consume(head_bytes + bytes);
                 self.frame(host, &frame)?;
                 Ok(Next::Stop)
             }
-            Head::Start { letter, .. } if !is_proper(host, self.own, &letter) => Err(Failure::Strange),
-            Head::Start { letter, .. } if is_short(letter.bytes) => {
-                if there < letter.bytes {
-                    return Ok(Next::Read(letter.bytes - there));
+            FrameHeader::Start { header, .. } if !is_proper(host, self.own, &header) => Err(Failure::Strange),
+            FrameHeader::Start { header, .. } if is_short(header.bytes) => {
+                if there < header.bytes {
+                    return Ok(Next::Read(header.bytes - there));
                 }
                 inlet.long = false;
-                let body = inlet.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
-                inlet.consume(head_bytes + letter.bytes);
-                self.intake.expect(host, &letter)?;
-                self.deliver(host, &letter, &Cargo::Short(body), around);
+                let body = inlet.filled()[head_bytes..head_bytes + header.bytes].to_vec();
+                inlet.consume(head_bytes + header.bytes);
+                self.intake.admit(host, &header)?;
+                self.deliver(host, &header, &Cargo::Short(body), around);
                 Ok(Next::Again)
             }
-            Head::Start { transfer, letter, first } => {
+            FrameHeader::Start { transfer, header, first } => {
                 // What is for nobody needs no memory, and must not wait for it.
-                let block = match letter.receivers().any(|dst| around.takes(dst)) {
+                let block = match header.receivers().any(|dst| around.takes(dst)) {
                     false => None,
-                    true => match self.endpoint.allocate(letter.bytes) {
+                    true => match self.endpoint.allocate(header.bytes) {
                         Ok(block) => Some(block),
                         Err(_) => return Ok(Next::Stall),
                     },
                 };
                 inlet.consume(head_bytes);
-                self.intake.expect(host, &letter)?;
-                let whole = first == letter.bytes;
-                let then = if whole { Then::Deliver(letter) } else { Then::Begin { transfer, letter } };
+                self.intake.admit(host, &header)?;
+                let whole = first == header.bytes;
+                let then = if whole { Then::Deliver(header) } else { Then::Begin { transfer, header } };
                 inlet.long = true;
                 inlet.incoming = Some(Incoming { block, at: 0, left: first, then });
                 Ok(Next::Again)
             }
-            Head::Chunk { transfer, bytes } => {
-                let chunk = self.intake.place(host, transfer, bytes)?;
+            FrameHeader::Chunk { transfer, bytes } => {
+                let chunk = self.intake.chunk_place(host, transfer, bytes)?;
                 let then = Then::Add { transfer, bytes };
                 let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
                 inlet.consume(head_bytes);
@@ -302,33 +302,33 @@ impl Route {
         }
     }
 
-    fn body_is_there(&mut self, host: Tid, around: &mut dyn Around) -> Result<(), Strange> {
+    fn body_is_there(&mut self, host: Tid, around: &mut dyn Around) -> Result<(), ProtocolViolation> {
         let Some(cable) = self.cables.get_mut(&host) else { return Ok(()) };
         let Some(Incoming { block, at, then, .. }) = cable.inlet.incoming.take() else { return Ok(()) };
         match then {
-            Then::Deliver(letter) => self.deliver_long(host, &letter, block, around),
-            Then::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
+            Then::Deliver(header) => self.deliver_long(host, &header, block, around),
+            Then::Begin { transfer, header } => self.intake.begin(host, transfer, header, block, at)?,
             Then::Add { transfer, bytes } => {
-                if let Some((letter, block)) = self.intake.placed(host, transfer, bytes) {
-                    self.deliver_long(host, &letter, block, around);
+                if let Some((header, block)) = self.intake.chunk_placed(host, transfer, bytes) {
+                    self.deliver_long(host, &header, block, around);
                 }
             }
         }
         Ok(())
     }
 
-    fn deliver_long(&mut self, host: Tid, letter: &Letter, block: Option<Block>, around: &mut dyn Around) {
+    fn deliver_long(&mut self, host: Tid, header: &MessageHeader, block: Option<Block>, around: &mut dyn Around) {
         match block {
-            Some(block) => self.deliver(host, letter, &Cargo::Long(block), around),
-            None => letter.receivers().for_each(|dst| self.intake.dropped(dst, host, letter.bytes)),
+            Some(block) => self.deliver(host, header, &Cargo::Long(block), around),
+            None => header.receivers().for_each(|dst| self.intake.dropped(dst, host, header.bytes)),
         }
     }
 }
 
 /// Whether that host may send that to us: for its own tasks, to ours.
-fn is_proper(host: Tid, own: Tid, letter: &Letter) -> bool {
-    let named_well = letter.src.host() == host && letter.src.is_task();
-    named_well && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
+fn is_proper(host: Tid, own: Tid, header: &MessageHeader) -> bool {
+    let named_well = header.src.host() == host && header.src.is_task();
+    named_well && header.receivers().all(|dst| dst.host() == own && dst.is_task())
 }
 
 #[cfg(test)]
@@ -339,14 +339,14 @@ mod tests {
     #[test]
     fn a_host_sends_for_its_own_tasks_alone_and_not_in_the_name_of_its_daemon() {
         let (host, own) = (Tid::host_number(2), Tid::host_number(3));
-        let letter = |src, dst| Letter { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
+        let header = |src, dst| MessageHeader { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
         let (task, receiver) = (Tid(host.0 | 1), Tid(own.0 | 1));
-        assert!(is_proper(host, own, &letter(task, receiver)));
+        assert!(is_proper(host, own, &header(task, receiver)));
         for src in [host, Tid::DAEMON, Tid(task.0 | DAEMON_BIT), Tid(task.0 | GROUP_BIT), receiver, Tid::NONE] {
-            assert!(!is_proper(host, own, &letter(src, receiver)), "{src}");
+            assert!(!is_proper(host, own, &header(src, receiver)), "{src}");
         }
         for dst in [own, Tid(receiver.0 | DAEMON_BIT), task, Tid::NONE] {
-            assert!(!is_proper(host, own, &letter(task, dst)), "{dst}");
+            assert!(!is_proper(host, own, &header(task, dst)), "{dst}");
         }
     }
 }

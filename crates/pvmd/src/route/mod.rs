@@ -17,7 +17,7 @@ mod taking;
 mod tests;
 
 use cable::Cable;
-use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, Letter, MESSAGE_BYTES, Strange};
+use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -84,7 +84,7 @@ pub struct Route {
     own: Tid,
     endpoint: Endpoint,
     departures: Departures,
-    intake: Intake<Option<Block>>,
+    intake: InboundFlows<Option<Block>>,
     /// What each task was given, in order: the block that its body lies in.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// Tasks that ring when they have read so far.
@@ -111,8 +111,8 @@ impl From<LinkError> for Failure {
     }
 }
 
-impl From<Strange> for Failure {
-    fn from(_: Strange) -> Failure {
+impl From<ProtocolViolation> for Failure {
+    fn from(_: ProtocolViolation) -> Failure {
         Failure::Strange
     }
 }
@@ -135,7 +135,7 @@ impl Route {
             own,
             endpoint,
             departures: Departures { own, flows: Flows::new(), lists: HashMap::new() },
-            intake: Intake::new(),
+            intake: InboundFlows::new(),
             lent: HashMap::new(),
             noticed: HashMap::new(),
             undelivered: VecDeque::new(),
@@ -220,7 +220,7 @@ impl Route {
     /// A frame of the daemon's own for a task of another host, behind what the task was sent before.
     pub fn along(&mut self, to: Tid, frame: &Frame) {
         let host = to.host();
-        self.departures.flows.along(to, encode(frame));
+        self.departures.flows.send_in_band(to, encode(frame));
         if self.departures.flows.is_overrun(host) {
             let why = "it does not take what it has asked for".to_owned();
             self.departures.flows.host_gone(host);
@@ -315,7 +315,7 @@ impl Route {
 
     /// A while has passed: other hosts hear of all that has come from them, so that they need not keep it.
     pub fn acknowledge(&mut self) {
-        self.cables.values_mut().for_each(|cable| cable.inlet.receipts.hurry());
+        self.cables.values_mut().for_each(|cable| cable.inlet.receipts.make_due());
     }
 
     /// Gives memory back if nothing has been carried since the last time; says whether that is so.
@@ -392,16 +392,16 @@ impl Route {
     }
 
     /// Gives a whole message to those for whom it is.
-    fn deliver(&mut self, from: Tid, letter: &Letter, cargo: &Cargo, around: &mut dyn Around) {
+    fn deliver(&mut self, from: Tid, header: &MessageHeader, cargo: &Cargo, around: &mut dyn Around) {
         self.stirred = true;
-        let [ctx, tag, wid, enc, format] = letter.meta;
-        let meta = [ctx, tag, wid, enc, format, letter.src.0];
-        for dst in letter.receivers() {
+        let [ctx, tag, wid, enc, format] = header.meta;
+        let meta = [ctx, tag, wid, enc, format, header.src.0];
+        for dst in header.receivers() {
             if !around.takes(dst) || !self.is_introduced(dst, around) {
-                self.intake.dropped(dst, from, letter.bytes);
+                self.intake.dropped(dst, from, header.bytes);
                 continue;
             }
-            let message = Undelivered { from, dst, meta, bytes: letter.bytes, cargo: cargo.clone() };
+            let message = Undelivered { from, dst, meta, bytes: header.bytes, cargo: cargo.clone() };
             let waits = self.undelivered.iter().any(|other| other.dst == dst);
             if waits || !self.hand_over(&message, around) {
                 self.undelivered.push_back(message);
@@ -439,7 +439,7 @@ impl Route {
                     Cargo::Long(block) => Some(block.clone()),
                 };
                 self.lent.entry(dst).or_default().push_back(block);
-                self.intake.handed(dst, from, bytes, self.endpoint.written(dst.0));
+                self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));
                 // A task that is to tell of something anyway is left alone until then.
                 if !self.noticed.contains_key(&dst) {
                     self.hear(dst);
@@ -463,14 +463,14 @@ impl Route {
     /// Looks how far a task has read, and says of what it is to tell.
     fn hear(&mut self, task: Tid) {
         loop {
-            let count = self.intake.came_to(task, self.endpoint.read_by(task.0));
+            let count = self.intake.consumed_to(task, self.endpoint.read_by(task.0));
             if let Some(lent) = self.lent.get_mut(&task) {
                 lent.drain(..count.min(lent.len()));
                 if lent.is_empty() {
                     self.lent.remove(&task);
                 }
             }
-            let mark = self.intake.mark_of_interest(task);
+            let mark = self.intake.wakeup_mark(task);
             match mark {
                 Some(mark) => self.noticed.insert(task, mark),
                 None => self.noticed.remove(&task),

@@ -1,8 +1,8 @@
 //! What goes out on a data link.
 use super::Failure;
 use super::taking::Body;
-use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
-use pvm_core::flows::{Credit, Flows, Outgoing, Piece, Receipts, Strange};
+use pvm_core::flows::frames::{write_acknowledged, write_credit, write_header};
+use pvm_core::flows::{AckTracker, Credit, DataFrame, Flows, ProtocolViolation, RetransmitQueue};
 use pvm_core::tid::Tid;
 use pvm_fmp::Parts;
 use pvm_net::{LinkError, Pipe};
@@ -97,7 +97,7 @@ impl Place {
 /// What is being written, never more than one gathering: the rest waits in the flows. And what has been written and
 /// not been acknowledged.
 pub(super) struct Outlet {
-    sent: Outgoing<Gathering>,
+    sent: RetransmitQueue<Gathering>,
     /// The longest gathering since all was acknowledged: one frame can be longer than the limit.
     longest: u64,
     /// How far the current gathering is written.
@@ -114,7 +114,7 @@ pub(super) struct Outlet {
 impl Default for Outlet {
     fn default() -> Outlet {
         Outlet {
-            sent: Outgoing::default(),
+            sent: RetransmitQueue::default(),
             longest: 0,
             place: Place::default(),
             credit_end: 0,
@@ -141,9 +141,9 @@ impl Outlet {
     }
 
     /// The other side has come so far.
-    pub fn acknowledged(&mut self, position: u64) -> Result<(), Strange> {
+    pub fn acknowledged(&mut self, position: u64) -> Result<(), ProtocolViolation> {
         self.sent.acknowledge(position, |gathering| spare(&mut self.spares, gathering))?;
-        if self.sent.kept() == 0 {
+        if self.sent.unacknowledged() == 0 {
             self.longest = 0;
         }
         Ok(())
@@ -151,11 +151,11 @@ impl Outlet {
 
     /// What is kept, beside a gathering that is longer than all others.
     fn kept_beside_longest(&self) -> u64 {
-        self.sent.kept().saturating_sub(self.longest)
+        self.sent.unacknowledged().saturating_sub(self.longest)
     }
 
     /// There is another connection, and the other side has come so far.
-    pub fn resume(&mut self, position: u64) -> Result<(), Strange> {
+    pub fn resume(&mut self, position: u64) -> Result<(), ProtocolViolation> {
         self.sent.resume(position, |gathering| spare(&mut self.spares, gathering))?;
         self.place = Place::default();
         if let Some((gathering, at)) = self.sent.current() {
@@ -166,10 +166,10 @@ impl Outlet {
 
     /// Credit, and an acknowledgement that is due, go right behind the piece that is being written, and behind the
     /// credit before them; never in between what an earlier connection has carried.
-    fn gather_words(&mut self, receipts: &mut Receipts) {
+    fn gather_words(&mut self, receipts: &mut AckTracker) {
         let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
-            || !self.sent.is_new()
+            || !self.sent.has_only_new()
             || (!self.is_through() && self.place.at < self.credit_end)
         {
             return;
@@ -180,14 +180,14 @@ impl Outlet {
             write_credit(&Credit { host: dst.host(), dst, bytes }, &mut frames);
         }
         if receipts.is_due() {
-            write_acknowledged(receipts.tell(), &mut frames);
+            write_acknowledged(receipts.take_position(), &mut frames);
         }
         if self.is_through() {
             self.credit_end = frames.len();
             return self.add(Gathering { bytes: frames, long: Vec::new() });
         }
         let (index, credit_end) = (self.place.index, &mut self.credit_end);
-        self.sent.lengthen_last(|Gathering { bytes, long }| {
+        self.sent.extend_last(|Gathering { bytes, long }| {
             let at = long.get(index).map_or(bytes.len(), |long| long.before);
             long.iter_mut().skip(index + 1).for_each(|long| long.before += frames.len());
             *credit_end = at + frames.len();
@@ -207,7 +207,7 @@ impl Outlet {
     /// Bytes that are kept.
     #[cfg(test)]
     pub fn kept(&self) -> u64 {
-        self.sent.kept()
+        self.sent.unacknowledged()
     }
 
     /// Gives back what was needed for much to write.
@@ -222,7 +222,7 @@ impl Outlet {
         pipe: &mut Pipe,
         host: Tid,
         flows: &mut Flows<Body>,
-        receipts: &mut Receipts,
+        receipts: &mut AckTracker,
     ) -> Result<bool, Failure> {
         if self.writable && pipe.wants_write() {
             pipe.flush()?;
@@ -233,7 +233,7 @@ impl Outlet {
         }
         let mut total = 0;
         while self.writable && total < TURN_BYTES {
-            if self.is_through() && self.sent.kept() < UNACKNOWLEDGED_BYTES_MAX {
+            if self.is_through() && self.sent.unacknowledged() < UNACKNOWLEDGED_BYTES_MAX {
                 let long_bytes_max = if pipe.is_encrypted() { ENCRYPTED_BYTES } else { CLEAR_BYTES };
                 self.gather(host, flows, receipts, long_bytes_max);
             }
@@ -250,21 +250,21 @@ impl Outlet {
 
     /// Whether all that was gathered is written.
     fn is_through(&self) -> bool {
-        self.sent.is_through()
+        self.sent.is_all_sent()
     }
 
-    fn gather(&mut self, host: Tid, flows: &mut Flows<Body>, receipts: &mut Receipts, long_bytes_max: usize) {
+    fn gather(&mut self, host: Tid, flows: &mut Flows<Body>, receipts: &mut AckTracker, long_bytes_max: usize) {
         let (mut bytes, mut long, mut long_bytes) = (self.spares.pop().unwrap_or_default(), Vec::new(), 0);
         while bytes.len() < GATHER_BYTES && long_bytes < long_bytes_max {
             let Some(piece) = flows.next(host) else { break };
-            write_piece(&piece, &mut bytes);
+            write_header(&piece, &mut bytes);
             let (body, range) = match piece {
-                Piece::Along { frame, .. } => {
+                DataFrame::InBand { payload: frame, .. } => {
                     bytes.extend_from_slice(&frame);
                     continue;
                 }
-                Piece::Start { first, body, .. } => (body, 0..first),
-                Piece::Chunk { range, body, .. } => (body, range),
+                DataFrame::Start { first, body, .. } => (body, 0..first),
+                DataFrame::Chunk { range, body, .. } => (body, range),
             };
             if range.len() <= COPY_BYTES_MAX {
                 append(&mut bytes, &body, range);
@@ -276,8 +276,8 @@ impl Outlet {
         if bytes.is_empty() {
             return self.spares.push(bytes);
         }
-        if receipts.has_news() {
-            write_acknowledged(receipts.tell(), &mut bytes);
+        if receipts.has_unacknowledged() {
+            write_acknowledged(receipts.take_position(), &mut bytes);
         }
         self.credit_end = 0;
         self.add(Gathering { bytes, long });
@@ -366,7 +366,7 @@ fn read(body: &Body, at: usize, into: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvm_core::flows::frames::{Head, read_head};
+    use pvm_core::flows::frames::{FrameHeader, read_header};
     use pvm_core::flows::{CHUNK_BYTES_MAX, cost};
     use pvm_net::{Identity, KeyPair, Link};
     use std::net::{TcpListener, TcpStream};
@@ -427,11 +427,11 @@ mod tests {
                 }
                 self.came += self.bytes.len() as u64 - before;
             }
-            while let Some((head, head_bytes)) = read_head(&self.bytes).unwrap_or_else(|_| panic!("rubbish")) {
+            while let Some((head, head_bytes)) = read_header(&self.bytes).unwrap_or_else(|_| panic!("rubbish")) {
                 let behind = match &head {
-                    Head::Start { first, .. } => *first,
-                    Head::Chunk { bytes, .. } | Head::Along { bytes, .. } => *bytes,
-                    Head::Credit { .. } | Head::Acknowledged { .. } => 0,
+                    FrameHeader::Start { first, .. } => *first,
+                    FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => *bytes,
+                    FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
                 };
                 if self.bytes.len() < head_bytes + behind {
                     return;
@@ -442,18 +442,18 @@ mod tests {
             }
         }
 
-        fn understood(&mut self, head: Head, mut body: Vec<u8>, flows: &mut Flows<Body>) {
+        fn understood(&mut self, head: FrameHeader, mut body: Vec<u8>, flows: &mut Flows<Body>) {
             match head {
-                Head::Start { letter, .. } => self.bodies.push((letter.bytes, std::mem::take(&mut body))),
-                Head::Chunk { .. } => self.bodies.last_mut().unwrap().1.append(&mut body),
-                Head::Along { .. } => {
+                FrameHeader::Start { header, .. } => self.bodies.push((header.bytes, std::mem::take(&mut body))),
+                FrameHeader::Chunk { .. } => self.bodies.last_mut().unwrap().1.append(&mut body),
+                FrameHeader::InBand { .. } => {
                     assert!(body == pattern(9, NEWS_BYTES));
                     self.news += 1;
                 }
-                Head::Credit { bytes, .. } => {
+                FrameHeader::Credit { bytes, .. } => {
                     self.credit += bytes;
                 }
-                Head::Acknowledged { .. } => {}
+                FrameHeader::Acknowledged { .. } => {}
             }
             if self.bodies.get(self.whole).is_some_and(|(bytes, body)| body.len() == *bytes) {
                 flows.credit(Tid(HOST.0 | 1), cost(self.bodies[self.whole].0));
@@ -472,13 +472,13 @@ mod tests {
             for (number, bytes) in sizes.into_iter().enumerate() {
                 flows.send(SRC, dst, [0; 5], bytes, bytes, Body::Bytes(pattern(number, bytes)));
                 if number == 5 {
-                    flows.along(dst, pattern(9, NEWS_BYTES));
+                    flows.send_in_band(dst, pattern(9, NEWS_BYTES));
                 }
             }
             let mut credit = 0;
             while reader.whole < sizes.len() {
                 outlet.writable = true;
-                assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(outlet.push(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 assert!(outlet.writable || !encrypted || near.wants_write(), "nobody would tell when to go on");
                 credit += 3;
                 (1..=2).for_each(|bytes| outlet.add_credit(&Credit { host: HOST, dst: SRC, bytes }));
@@ -490,7 +490,7 @@ mod tests {
             }
             while reader.credit < credit {
                 outlet.writable = true;
-                assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(outlet.push(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 reader.read(&mut far, &mut flows);
                 assert_eq!(outlet.acknowledged(reader.came), Ok(()));
             }
@@ -508,14 +508,14 @@ mod tests {
             for round in 0..1000 {
                 outlet.writable = true;
                 while outlet.writable {
-                    assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                    assert!(outlet.push(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 }
                 (0..1000).for_each(|at| outlet.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + at), bytes: 1 }));
                 assert!(outlet.kept() < *full.get_or_insert(outlet.kept()) + (1 << 20), "{round}");
             }
             while reader.credit < 1_000_000 {
                 outlet.writable = true;
-                assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(outlet.push(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 reader.read(&mut far, &mut flows);
                 assert_eq!(outlet.acknowledged(reader.came), Ok(()));
             }
@@ -529,9 +529,9 @@ mod tests {
     fn no_more_is_kept_for_a_host_than_the_limit() {
         let [mut near, mut far] = pipes(false);
         let (mut outlet, mut flows, mut reader) = (Outlet::default(), Flows::new(), Reader::default());
-        let (long, mut receipts) = (20 << 20, Receipts::new(1));
+        let (long, mut receipts) = (20 << 20, AckTracker::new(1));
         flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
-        let mut turn = |outlet: &mut Outlet, reader: &mut Reader, receipts: &mut Receipts| {
+        let mut turn = |outlet: &mut Outlet, reader: &mut Reader, receipts: &mut AckTracker| {
             outlet.writable = true;
             let result = outlet.push(&mut near, HOST, &mut flows, receipts);
             reader.read(&mut far, &mut Flows::new());
@@ -547,7 +547,7 @@ mod tests {
         let mut failed = false;
         for round in 0..2_000_000 {
             outlet.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });
-            receipts.took(1);
+            receipts.count_received(1);
             if round % 100 == 0 {
                 failed |= turn(&mut outlet, &mut reader, &mut receipts).is_err();
             }

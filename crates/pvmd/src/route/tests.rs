@@ -396,10 +396,11 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
         one.route.attach(other.tid, near);
         let mut bytes = vec![0xee; 100];
         if !rubbish {
-            let letter = Letter { src: Tid(0xc0001), dst: Tid(0x40001), others: Vec::new(), meta: [0; 5], bytes: 1 };
-            let piece = pvm_core::flows::Piece::Start { transfer: 1, letter, first: 1, body: std::rc::Rc::new(()) };
+            let header =
+                MessageHeader { src: Tid(0xc0001), dst: Tid(0x40001), others: Vec::new(), meta: [0; 5], bytes: 1 };
+            let piece = pvm_core::flows::DataFrame::Start { transfer: 1, header, first: 1, body: std::rc::Rc::new(()) };
             bytes.clear();
-            pvm_core::flows::frames::write_piece(&piece, &mut bytes);
+            pvm_core::flows::frames::write_header(&piece, &mut bytes);
             bytes.push(0);
         }
         far.write(&bytes).unwrap();

@@ -149,7 +149,7 @@ fn arrivals_are_kept_when_members_of_another_host_come_and_go() {
         let mut waiting = vec![fleet.arrive(tasks[0], 4), fleet.arrive(tasks[1], 4)];
         fleet.settle();
         let join = fleet.send(tasks[2], Request::JoinGroup(text("g")));
-        for _ in 0..fleet.dice.roll(9) {
+        for _ in 0..fleet.prng.below(9) {
             fleet.step();
         }
         fleet.join(tasks[3]).unwrap();
@@ -182,7 +182,7 @@ fn a_barrier_over_hosts_fails_when_members_or_hosts_die() {
         }
         let waiting = [fleet.arrive(tasks[0], 4), fleet.arrive(tasks[1], 4)];
         fleet.settle();
-        match fleet.dice.roll(3) {
+        match fleet.prng.below(3) {
             0 => fleet.leave(tasks[3]),
             1 => drop(fleet.send(tasks[3], Request::LeaveGroup(text("g")))),
             _ => fleet.kill(Fleet::host(3)),
@@ -268,15 +268,15 @@ fn without_memory_on_its_host_nobody_stays_a_member() {
 fn growing_group(seed: u64) {
     const NEED: u16 = 3;
     let mut fleet = Fleet::new(4, seed);
-    let hosts: Vec<u32> = (0..8).map(|_| 1 + fleet.dice.roll(4) as u32).collect();
+    let hosts: Vec<u32> = (0..8).map(|_| 1 + fleet.prng.below(4) as u32).collect();
     let tasks = tasks_on(&mut fleet, &hosts);
     let mut joining: BTreeMap<Tid, u32> = BTreeMap::new();
     let mut members: Vec<Tid> = Vec::new();
     let mut arrivals: BTreeMap<Tid, At> = BTreeMap::new();
     let (mut arrived, mut passed) = (0, 0);
     for _ in 0..400 {
-        let tid = tasks[fleet.dice.roll(tasks.len())];
-        match fleet.dice.roll(10) {
+        let tid = tasks[fleet.prng.below(tasks.len())];
+        match fleet.prng.below(10) {
             0 if !joining.contains_key(&tid) && !members.contains(&tid) => {
                 joining.insert(tid, fleet.send(tid, Request::JoinGroup(text("g"))));
             }
@@ -323,11 +323,11 @@ fn life_of_a_far_group(seed: u64) -> (usize, usize) {
         if tasks.is_empty() {
             tasks.push(fleet.task(MASTER));
         }
-        let tid = tasks[fleet.dice.roll(tasks.len())];
+        let tid = tasks[fleet.prng.below(tasks.len())];
         let boards = &fleet.nodes[&tid.host()].boards.boards;
         let is_member = boards.values().any(|board| board.members.values().any(|member| *member == tid));
         let size = boards.values().next().map_or(0, |board| board.members.len());
-        match (fleet.dice.roll(12), is_member) {
+        match (fleet.prng.below(12), is_member) {
             (0, _) if tasks.len() > 3 => {
                 fleet.leave(tid);
                 waiting.remove(&tid);
@@ -346,7 +346,7 @@ fn life_of_a_far_group(seed: u64) -> (usize, usize) {
             }
             _ => {}
         }
-        if fleet.dice.roll(3) == 0 {
+        if fleet.prng.below(3) == 0 {
             continue;
         }
         fleet.pass(super::BARRIER_PATIENCE + Duration::from_secs(1));

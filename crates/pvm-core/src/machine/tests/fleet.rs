@@ -3,20 +3,20 @@
 use super::group_members::Boards;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
-use crate::wire::{Checked, Started};
+use crate::wire::{ResolvedHost, Started};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
 
-/// A small pseudo-random number generator (xorshift).
-pub(in crate::machine) struct Dice(pub u64);
+/// A pseudo-random number generator (xorshift).
+pub(super) struct Prng(pub u64);
 
-impl Dice {
-    pub fn roll(&mut self, sides: usize) -> usize {
+impl Prng {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 % sides.max(1) as u64) as usize
+        (self.0 % limit.max(1) as u64) as usize
     }
 }
 
@@ -84,7 +84,7 @@ pub(in crate::machine) struct Fleet {
     pub descriptions: Vec<(Tid, Tid)>,
     /// The actions of daemons on data links, and when.
     pub data: Vec<(Time, Tid, Action)>,
-    pub dice: Dice,
+    pub prng: Prng,
 }
 
 fn pair(one: Tid, other: Tid) -> (Tid, Tid) {
@@ -113,7 +113,7 @@ impl Fleet {
             directs: Vec::new(),
             descriptions: Vec::new(),
             data: Vec::new(),
-            dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
         fleet.boot(MASTER, "h1", Rank::Master);
         if hosts > 1 {
@@ -332,7 +332,7 @@ impl Fleet {
             Action::Trace { to, introduce: true, .. } => self.descriptions.push((host, to)),
             Action::Stop => node.stopped = true,
             Action::ExpectDirect { ticket, task, .. } => {
-                let call = DirectCall { shown: [self.dice.roll(255) as u8; 32], back: [2; 32], secret: [3; 32] };
+                let call = DirectCall { shown: [self.prng.below(255) as u8; 32], back: [2; 32], secret: [3; 32] };
                 node.expected.push((ticket, call.clone(), task));
                 node.machine.handle_direct_expected(ticket, Some(call));
             }
@@ -398,7 +398,7 @@ impl Fleet {
         if choices.is_empty() {
             return false;
         }
-        match choices[self.dice.roll(choices.len())] {
+        match choices[self.prng.below(choices.len())] {
             Choice::Control(key) => self.take_control(key),
             Choice::Flow((from, to)) => {
                 let Some(bytes) = self.flows.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return true };
@@ -438,7 +438,7 @@ impl Fleet {
             Event::Checked { request, names } if self.nodes.contains_key(&MASTER) => {
                 let check = |name: &ByteBuf| match name.as_slice() {
                     b"nowhere" => Err(Code::NoHost),
-                    _ => Ok(Checked { aliases: vec![format!("{}.example", shown(name))], addresses: Vec::new() }),
+                    _ => Ok(ResolvedHost { aliases: vec![format!("{}.example", shown(name))], addresses: Vec::new() }),
                 };
                 self.machine(MASTER).handle_hosts_checked(request, names.iter().map(check).collect());
                 self.work(MASTER);

@@ -3,7 +3,7 @@ use super::fleet::{Fleet, MASTER};
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::proto::{Role, Spawn, TraceSettings};
-use crate::wire::{Entry, GroupChange, Servers, Shared, StartNews, StartOrder};
+use crate::wire::{GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
 
@@ -13,9 +13,9 @@ fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {
     fleet.work(to);
 }
 
-fn entry(tid: Tid) -> Entry {
+fn entry(tid: Tid) -> HostEntry {
     let (name, arch) = ("evil".to_owned(), "LINUX64".to_owned());
-    Entry { tid, name, aliases: Vec::new(), arch, speed: 1, dsig: 7, addresses: Vec::new(), key: [6; KEY_BYTES] }
+    HostEntry { tid, name, aliases: Vec::new(), arch, speed: 1, dsig: 7, addresses: Vec::new(), key: [6; KEY_BYTES] }
 }
 
 fn hosts_of(fleet: &mut Fleet, asker: Tid) -> usize {
@@ -45,7 +45,7 @@ fn message(src: Tid, dst: Tid) -> Message {
 /// Frames that only the master may send, and frames about a task that only its host may send.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
-    let shared = Shared { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
+    let shared = MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
     let name = ByteBuf::from(b"g".to_vec());
     vec![
         Frame::Welcome {

@@ -40,11 +40,11 @@ impl Story {
         let fleet = Fleet::new(hosts, seed);
         Story { fleet, wishes: BTreeMap::new(), seen: Vec::new(), last_tag: 0, next_host: hosts + 1, rough }
     }
-    fn roll(&mut self, sides: usize) -> usize {
-        self.fleet.dice.roll(sides)
+    fn below(&mut self, limit: usize) -> usize {
+        self.fleet.prng.below(limit)
     }
     fn pick<T: Copy>(&mut self, list: &[T]) -> Option<T> {
-        let at = self.roll(list.len());
+        let at = self.below(list.len());
         list.get(at).copied()
     }
     /// Returns a host that runs.
@@ -63,34 +63,34 @@ impl Story {
         let seen = std::mem::take(&mut self.seen);
         let tid = self.pick(&seen).unwrap_or(MASTER);
         self.seen = seen;
-        match self.roll(12) {
+        match self.below(12) {
             0 => tid.host(),
             1 => Tid(tid.0 + 0x1000),
             _ => tid,
         }
     }
     fn host_name(&mut self) -> ByteBuf {
-        let number = 1 + self.roll(self.next_host);
+        let number = 1 + self.below(self.next_host);
         text(&format!("h{number}"))
     }
     fn name(&mut self) -> ByteBuf {
-        text(["a", "b", "c"][self.roll(3)])
+        text(["a", "b", "c"][self.below(3)])
     }
 
     fn request(&mut self, from: Tid) -> Request {
-        match self.roll(29) {
+        match self.below(29) {
             0..=3 => {
-                let to_one = self.roll(3) == 0;
+                let to_one = self.below(3) == 0;
                 let flags = if to_one { TASK_HOST } else { 0 };
-                let collector = if self.roll(2) == 0 { self.any_tid() } else { Tid::NONE };
+                let collector = if self.below(2) == 0 { self.any_tid() } else { Tid::NONE };
                 let children =
                     TraceSettings { output_tid: collector.0 as i32, output_tag: OUTPUT_TAG, ..Default::default() };
-                let count = 1 + self.roll(5) as i32;
-                let file = ["prog", "prog", "missing"][self.roll(3)];
+                let count = 1 + self.below(5) as i32;
+                let file = ["prog", "prog", "missing"][self.below(3)];
                 Request::Spawn(Spawn { flags, place: self.host_name(), count, children, ..spawn_of(file, 1) })
             }
             4..=7 => self.notify(from),
-            8 => Request::Tasks([Tid::NONE, self.any_tid()][self.roll(2)]),
+            8 => Request::Tasks([Tid::NONE, self.any_tid()][self.below(2)]),
             9 => Request::TaskStatus(self.any_tid()),
             10 => Request::HostStatus(self.host_name()),
             11 => Request::HostSync(self.any_tid()),
@@ -99,18 +99,18 @@ impl Story {
             14 | 15 => {
                 let flags = [0, MBOX_PERSISTENT, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT | MBOX_MULTI_INSTANCE];
                 let message = Message { enc: 0, ..Message::new(from, Tid::NONE, 0, 0, ByteBuf::new()) };
-                Request::PutInfo { name: self.name(), flags: flags[self.roll(4)], message }
+                Request::PutInfo { name: self.name(), flags: flags[self.below(4)], message }
             }
             16 => {
-                let flags = [0, MBOX_WAIT_FOR_INFO, MBOX_FIRST_AVAIL, MBOX_READ_AND_DELETE][self.roll(4)];
+                let flags = [0, MBOX_WAIT_FOR_INFO, MBOX_FIRST_AVAIL, MBOX_READ_AND_DELETE][self.below(4)];
                 Request::RecvInfo { name: self.name(), index: 0, flags }
             }
             17 => Request::DeleteInfo { name: self.name(), index: 0, flags: 0 },
             18 => Request::MailboxInfo { pattern: text("") },
             19 => Request::NewContext,
-            20 => Request::Register { role: Role::Tasker, on: self.roll(2) == 0 },
-            21 if self.roll(4) == 0 => Request::DeleteHosts(vec![self.host_name()]),
-            22 if self.roll(3) == 0 => {
+            20 => Request::Register { role: Role::Tasker, on: self.below(2) == 0 },
+            21 if self.below(4) == 0 => Request::DeleteHosts(vec![self.host_name()]),
+            22 if self.below(3) == 0 => {
                 self.next_host += 1;
                 Request::AddHosts(vec![text(&format!("h{}", self.next_host - 1)), text("broken")])
             }
@@ -118,18 +118,18 @@ impl Story {
             24 | 25 => Request::JoinGroup(self.name()),
             26 => Request::LeaveGroup(self.name()),
             27 => Request::Group(self.name()),
-            28 if self.roll(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
+            28 if self.below(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
             _ => Request::Config,
         }
     }
 
     fn notify(&mut self, task: Tid) -> Request {
-        let what = [NOTIFY_TASK_EXIT, NOTIFY_HOST_DELETE, NOTIFY_HOST_ADD][self.roll(3)];
+        let what = [NOTIFY_TASK_EXIT, NOTIFY_HOST_DELETE, NOTIFY_HOST_ADD][self.below(3)];
         let mut about = self.any_tid();
         if what == NOTIFY_TASK_EXIT && !about.is_task() {
             about = task;
         }
-        let count = [-1, 1, 2][self.roll(3)];
+        let count = [-1, 1, 2][self.below(3)];
         self.last_tag += 1;
         // Not every host knows one that is still joining; a task that asks then is told that it does not exist.
         if self.fleet.machine(task.host()).has_host(about) {
@@ -139,7 +139,7 @@ impl Story {
     }
 
     fn step(&mut self) {
-        match self.roll(40) {
+        match self.below(40) {
             0..=2 => {
                 if let Some(host) = self.host() {
                     let task = self.fleet.task(host);
@@ -159,19 +159,19 @@ impl Story {
                     self.fleet.send(task, request);
                 }
             }
-            16 if self.rough && self.roll(6) == 0 => {
+            16 if self.rough && self.below(6) == 0 => {
                 if let Some(host) = self.host().filter(|host| *host != MASTER) {
                     self.fleet.kill(host);
                 }
             }
-            17 if self.rough && self.roll(6) == 0 => self.freeze(),
-            18 if self.rough && self.roll(6) == 0 => {
+            17 if self.rough && self.below(6) == 0 => self.freeze(),
+            18 if self.rough && self.below(6) == 0 => {
                 if let (Some(one), Some(other)) = (self.host(), self.host()) {
                     self.fleet.cut(one, other);
                 }
             }
-            19 if self.roll(3) == 0 => {
-                let seconds = [0, 1, 3][self.roll(3)];
+            19 if self.below(3) == 0 => {
+                let seconds = [0, 1, 3][self.below(3)];
                 self.fleet.pass(Duration::from_secs(seconds));
             }
             20 => {
@@ -205,7 +205,7 @@ impl Story {
     /// Suspends a host for a while, short or long.
     fn freeze(&mut self) {
         let Some(host) = self.host() else { return };
-        let seconds = if host == MASTER { 4 } else { [2, 30][self.roll(2)] };
+        let seconds = if host == MASTER { 4 } else { [2, 30][self.below(2)] };
         self.fleet.nodes.get_mut(&host).expect("runs").frozen = true;
         self.fleet.pass(Duration::from_secs(seconds));
         if let Some(node) = self.fleet.nodes.get_mut(&host) {

@@ -2,67 +2,67 @@
 use super::world::{World, spawn_of, text};
 use super::*;
 use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX};
-use crate::dice::Dice;
 use crate::encoding::Writer;
+use crate::prng::Prng;
 use crate::proto::{Role, Spawn, TraceSettings};
-use crate::wire::Checked;
+use crate::wire::ResolvedHost;
 
 /// Values that requests may carry.
-impl Dice {
+impl Prng {
     fn int(&mut self) -> i32 {
-        [0, 1, 2, -1, 5, 8, 16, 32, 256, 257, i32::MAX, i32::MIN][self.roll(12) as usize]
+        [0, 1, 2, -1, 5, 8, 16, 32, 256, 257, i32::MAX, i32::MIN][self.below(12) as usize]
     }
     fn tid(&mut self) -> Tid {
-        match self.roll(12) {
+        match self.below(12) {
             0 => Tid(self.int() as u32),
             1 => Tid(0x40000),
             2 => Tid(0x80001),
-            _ => Tid(0x40001 + self.roll(40) as u32),
+            _ => Tid(0x40001 + self.below(40) as u32),
         }
     }
     fn name(&mut self) -> ByteBuf {
-        text(["", "a", "b", "alfa", "missing", "prog", "broken", "*", "###_PVM_TASKER_###"][self.roll(9) as usize])
+        text(["", "a", "b", "alfa", "missing", "prog", "broken", "*", "###_PVM_TASKER_###"][self.below(9) as usize])
     }
     fn settings(&mut self) -> TraceSettings {
         let (output_tid, trace_tid) = (self.tid().0 as i32, self.tid().0 as i32);
         TraceSettings { output_tid, output_tag: self.int(), trace_tid, ..Default::default() }
     }
     fn role(&mut self) -> Role {
-        [Role::Hoster, Role::Tasker, Role::ResourceManager, Role::Tracer][self.roll(4) as usize]
+        [Role::Hoster, Role::Tasker, Role::ResourceManager, Role::Tracer][self.below(4) as usize]
     }
 
     fn request(&mut self) -> Request {
-        let spawn = |dice: &mut Dice| Spawn {
-            flags: dice.int(),
-            place: dice.name(),
-            children: dice.settings(),
-            count: dice.roll(4) as i32,
-            ..spawn_of(["prog", "missing", "broken"][dice.roll(3) as usize], 1)
+        let spawn = |prng: &mut Prng| Spawn {
+            flags: prng.int(),
+            place: prng.name(),
+            children: prng.settings(),
+            count: prng.below(4) as i32,
+            ..spawn_of(["prog", "missing", "broken"][prng.below(3) as usize], 1)
         };
         let message = Message { enc: 0, ..Message::new(self.tid(), self.tid(), self.int(), self.int(), self.name()) };
-        match self.roll(31) {
+        match self.below(31) {
             0 | 1 => Request::Connect(self.tid()),
             2..=4 => Request::Spawn(spawn(self)),
             5 => Request::Siblings,
             6 => Request::Config,
-            7 => Request::AddHosts((0..self.roll(3)).map(|_| self.name()).collect()),
-            8 => Request::DeleteHosts((0..self.roll(3)).map(|_| self.name()).collect()),
+            7 => Request::AddHosts((0..self.below(3)).map(|_| self.name()).collect()),
+            8 => Request::DeleteHosts((0..self.below(3)).map(|_| self.name()).collect()),
             9 => Request::HostStatus(self.name()),
             10 => Request::TaskStatus(self.tid()),
             11 => Request::Tasks(self.tid()),
             12 => Request::Signal { tid: self.tid(), signal: self.int() },
             13 | 14 => {
-                let tids = (0..self.roll(3)).map(|_| self.tid()).collect();
+                let tids = (0..self.below(3)).map(|_| self.tid()).collect();
                 Request::Notify { what: self.int(), ctx: 0, tag: self.int(), count: self.int(), tids }
             }
             15 => Request::NewContext,
-            16 => Request::FreeContext(0x40001 + self.roll(5) as i32),
+            16 => Request::FreeContext(0x40001 + self.below(5) as i32),
             17 => Request::PutInfo { name: self.name(), flags: self.int(), message },
             18 => Request::RecvInfo { name: self.name(), index: self.int(), flags: self.int() },
             19 => Request::DeleteInfo { name: self.name(), index: self.int(), flags: self.int() },
             20 => Request::MailboxInfo { pattern: self.name() },
             21 => Request::ResetInfo { name: Some(self.name()), index: Some(self.int()) },
-            22 => Request::Register { role: self.role(), on: self.roll(2) == 0 },
+            22 => Request::Register { role: self.role(), on: self.below(2) == 0 },
             23 => Request::SetOwn(self.settings()),
             24 => Request::ExitStatus(self.tid()),
             25 => Request::JoinGroup(self.name()),
@@ -70,15 +70,15 @@ impl Dice {
             27 => Request::Group(self.name()),
             29 => Request::SetTracer(self.settings()),
             28 => Request::FreezeGroup { name: self.name(), count: self.int() },
-            _ => Request::Tickle((0..self.roll(3)).map(|_| self.int()).collect()),
+            _ => Request::Tickle((0..self.below(3)).map(|_| self.int()).collect()),
         }
     }
 
     fn server_message(&mut self) -> (i32, Writer) {
-        let tag = [SM_EXEC, SM_TASKX, SM_STHOSTACK, SM_ADD, SM_HANDOFF, SM_SPAWN][self.roll(6) as usize];
+        let tag = [SM_EXEC, SM_TASKX, SM_STHOSTACK, SM_ADD, SM_HANDOFF, SM_SPAWN][self.below(6) as usize];
         let mut body = Writer::new();
-        for _ in 0..self.roll(16) {
-            body = match self.roll(3) {
+        for _ in 0..self.below(16) {
+            body = match self.below(3) {
                 0 => body.int(self.tid().0 as i32),
                 1 => body.int(self.int()),
                 _ => body.string(&self.name()),
@@ -92,15 +92,15 @@ const STEPS: u32 = 600;
 
 fn one_life(seed: u64) {
     let mut world = World::new();
-    let mut dice = Dice(seed);
-    let alive = |world: &World| world.machine.core.tasks.iter().map(|(tid, _)| tid).collect::<Vec<_>>();
+    let mut prng = Prng(seed);
+    let alive = |world: &World| world.machine.tasks.iter().map(|(tid, _)| tid).collect::<Vec<_>>();
     for _ in 0..STEPS {
         let tasks = alive(&world);
-        let who = tasks.get(dice.roll(tasks.len().max(1) as u64) as usize).copied().unwrap_or(dice.tid());
-        match dice.roll(12) {
+        let who = tasks.get(prng.below(tasks.len().max(1) as u64) as usize).copied().unwrap_or(prng.tid());
+        match prng.below(12) {
             0 => drop(world.hello(99, None)),
             1 if !world.starts.is_empty() => {
-                let start = world.starts[dice.roll(world.starts.len() as u64) as usize].clone();
+                let start = world.starts[prng.below(world.starts.len() as u64) as usize].clone();
                 world.hello(600, Some(start.cookie));
             }
             2 => world.disconnects(who),
@@ -108,15 +108,15 @@ fn one_life(seed: u64) {
             4 => world.machine.handle_frame(NOW, who, ToDaemon::Bye),
             5 => world.machine.handle_output(who, b"some\nlines"),
             6 => {
-                let (tag, body) = dice.server_message();
-                world.message(who, tag, dice.roll(3) as i32, body);
+                let (tag, body) = prng.server_message();
+                world.message(who, tag, prng.below(3) as i32, body);
             }
             7 => {
-                let checked = vec![Ok(Checked::default()), Err(Code::NoHost)];
-                world.machine.handle_hosts_checked(dice.roll(5) as u32, checked);
+                let checked = vec![Ok(ResolvedHost::default()), Err(Code::NoHost)];
+                world.machine.handle_hosts_checked(prng.below(5) as u32, checked);
             }
             _ => {
-                let request = dice.request();
+                let request = prng.request();
                 let may_wait = match request {
                     Request::RecvInfo { .. } | Request::ExitStatus(_) | Request::AddHosts(_) => true,
                     Request::FreezeGroup { .. } => true,
@@ -156,21 +156,21 @@ fn whatever_is_asked_the_machine_survives_and_forgets_the_dead() {
 /// date when it arrives. No member may wait in vain.
 fn life_of_a_group(seed: u64) -> (usize, usize) {
     let mut world = World::new();
-    let mut dice = Dice(seed);
+    let mut prng = Prng(seed);
     let mut now = NOW;
     let mut decided = std::collections::BTreeMap::new();
     let (mut failures, mut passed) = (0, 0);
     world.tasks(8);
     for _ in 0..400 {
-        let tasks: Vec<Tid> = world.machine.core.tasks.iter().map(|(tid, _)| tid).collect();
-        let who = tasks[dice.roll(tasks.len() as u64) as usize];
+        let tasks: Vec<Tid> = world.machine.tasks.iter().map(|(tid, _)| tid).collect();
+        let who = tasks[prng.below(tasks.len() as u64) as usize];
         let board = world.boards.boards.first_key_value();
         let group = board.map_or(0, |(id, _)| *id);
         let instance =
             board.and_then(|(_, board)| board.members.iter().find(|(_, tid)| **tid == who)).map(|one| *one.0);
         let size = board.map_or(0, |(_, board)| board.members.len());
         let waits = instance.is_some_and(|instance| world.boards.boards[&group].waits(instance));
-        match (dice.roll(20), instance) {
+        match (prng.below(20), instance) {
             (0, _) => {
                 world.disconnects(who);
                 decided.remove(&who);

@@ -182,7 +182,7 @@ fn ends_are_told_to_watchers_on_other_hosts_once_for_each_wish() {
             }
             fleet.send(watcher, notify(NOTIFY_TASK_EXIT | NOTIFY_CANCEL, 6, vec![victim]));
         }
-        if fleet.dice.roll(2) == 0 {
+        if fleet.prng.below(2) == 0 {
             fleet.settle();
         }
         fleet.leave(victim);
@@ -210,7 +210,7 @@ fn mailboxes_are_the_same_everywhere_and_the_dead_leave_them() {
         assert_eq!(fleet.ask(one, put(0, "a")), Some(Reply::Int(0)));
         assert_eq!(fleet.ask(one, put(MBOX_PERSISTENT, "b")), Some(Reply::Int(0)));
         assert!(matches!(fleet.answer(two, wait), Some(Reply::Info(got)) if got == message));
-        match fleet.dice.roll(2) {
+        match fleet.prng.below(2) {
             0 => fleet.leave(one),
             _ => {
                 fleet.kill(Fleet::host(2));
@@ -475,7 +475,7 @@ fn a_halt_does_not_wait_for_ever_for_other_hosts() {
 fn without_the_master_all_end_and_say_so_once() {
     many(3, |fleet| {
         let task = fleet.task(Fleet::host(2));
-        match fleet.dice.roll(2) {
+        match fleet.prng.below(2) {
             0 => fleet.kill(MASTER),
             _ => fleet.nodes.get_mut(&MASTER).unwrap().frozen = true,
         }
@@ -593,7 +593,7 @@ fn the_end_of_a_manager_to_which_the_office_was_handed_on_does_not_go_unnoticed(
             let body = Writer::new().int(heir.0 as i32).finish();
             let message = Message::new(manager, Tid::DAEMON, 0, SM_HANDOFF, body);
             fleet.frame(manager, ToDaemon::Message(message));
-            for _ in 0..fleet.dice.roll(20) {
+            for _ in 0..fleet.prng.below(20) {
                 fleet.step();
             }
             fleet.leave(heir);

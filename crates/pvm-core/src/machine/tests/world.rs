@@ -8,7 +8,7 @@ use crate::codes::{
 };
 use crate::encoding::{Reader, Writer};
 use crate::proto::{Spawn, TraceSettings, VERSION};
-use crate::wire::Checked;
+use crate::wire::ResolvedHost;
 
 pub(in crate::machine) const ONE: Tid = Tid(0x40001);
 pub(in crate::machine) const TWO: Tid = Tid(0x40002);
@@ -599,7 +599,7 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
         [Action::CheckHosts { request: 1, names: ["alfa", "nowhere", "10.0.0.2"].map(text).to_vec() }]
     );
     assert_eq!(world.ask(ONE, Request::AddHosts(names)), Some(Reply::Error(Code::Already)));
-    world.machine.handle_hosts_checked(1, vec![Err(Code::DupHost), Err(Code::NoHost), Ok(Checked::default())]);
+    world.machine.handle_hosts_checked(1, vec![Err(Code::DupHost), Err(Code::NoHost), Ok(ResolvedHost::default())]);
     world.run();
     let known = format!("{KNOWN_AS}alfa\ntry: $NAME for a second pvmd on the same host");
     let reasons = [known.as_str(), "", "", ""].map(str::to_owned).to_vec();

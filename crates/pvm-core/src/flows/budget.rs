@@ -1,4 +1,4 @@
-//! What the daemon holds for each local sender.
+//! The memory that the daemon holds for each local sender.
 use super::{HELD_BYTES_MAX, MESSAGE_BYTES};
 use crate::tid::Tid;
 use std::collections::HashMap;
@@ -6,21 +6,21 @@ use std::collections::HashMap;
 #[derive(Default)]
 struct Sender {
     bytes: u64,
-    /// Nothing more is taken until half of it has gone.
+    /// Whether the sender is over its budget. It stays so until half of the budget is free.
     full: bool,
 }
 
-/// Bytes by sender.
+/// The bytes held by sender.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct SenderBudgets {
     senders: HashMap<Tid, Sender>,
     freed: Vec<Tid>,
     total: u64,
 }
 
-impl Held {
-    /// A message is taken; gives what it counts.
-    pub fn take(&mut self, src: Tid, bytes: usize) -> u64 {
+impl SenderBudgets {
+    /// Charges a message to its sender. Returns the cost.
+    pub fn charge(&mut self, src: Tid, bytes: usize) -> u64 {
         let bytes = bytes as u64 + MESSAGE_BYTES;
         let sender = self.senders.entry(src).or_default();
         sender.bytes += bytes;
@@ -29,8 +29,8 @@ impl Held {
         bytes
     }
 
-    /// A message has gone.
-    pub fn give_back(&mut self, src: Tid, bytes: u64) {
+    /// Releases the cost of a message that was sent.
+    pub fn release(&mut self, src: Tid, bytes: u64) {
         self.total -= bytes;
         let Some(sender) = self.senders.get_mut(&src) else { return };
         sender.bytes -= bytes;
