@@ -5,7 +5,7 @@ use crate::hostfile::HostLine;
 use crate::proto::{ByteBuf, RunSettings, ToTask, Welcome};
 use crate::tid::Tid;
 use crate::trace::Record;
-use crate::wire::{DataCall, DirectCall, Frame, HostOptions, Key, Shared, StartNews, StartOrder};
+use crate::wire::{DataCall, DirectCall, Frame, HostOptions, Key, MachineSettings, StartNews, StartOrder};
 use std::net::{IpAddr, SocketAddr};
 
 /// Identifies a connection before a task enrols on it.
@@ -100,7 +100,7 @@ pub enum Action {
     /// answer.
     DropData { host: Tid },
     /// This daemon has become a host of a machine.
-    Joined { shared: Shared, options: HostOptions },
+    Joined { shared: MachineSettings, options: HostOptions },
     /// Everything has ended: exit.
     Stop,
 }

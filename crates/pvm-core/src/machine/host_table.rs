@@ -3,7 +3,7 @@ use super::settings::{HostSettings, Rank, Settings};
 use crate::codes::Code;
 use crate::proto::{Host, Reply};
 use crate::tid::{HOST_MASK, HOST_SHIFT, Tid};
-use crate::wire::Entry;
+use crate::wire::HostEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +19,7 @@ const FIRST: u32 = 1;
 
 /// A host of the machine, as the table records it.
 pub(super) struct HostRecord {
-    pub entry: Entry,
+    pub entry: HostEntry,
     /// Whether all hosts know it, so that it is usable.
     pub joined: bool,
     /// At the master, for a host added there: the addresses to which its name resolved.
@@ -39,7 +39,7 @@ pub(super) struct HostTable {
     names: Names,
     aliases: Names,
     /// At the master: hosts whose daemon runs and that are not in the table yet.
-    joining: BTreeMap<Tid, Entry>,
+    joining: BTreeMap<Tid, HostEntry>,
     /// The number of changes of the table so far.
     pub version: u64,
     /// The host number assigned last.
@@ -54,7 +54,7 @@ impl HostTable {
         };
         let HostSettings { name, arch, speed, dsig } = settings.host.clone();
         let (aliases, addresses, key) = (settings.aliases.clone(), settings.addresses.clone(), settings.key);
-        let entry = Entry { tid: own, name, aliases, arch, speed, dsig, addresses, key };
+        let entry = HostEntry { tid: own, name, aliases, arch, speed, dsig, addresses, key };
         let (names, aliases) = (Names::new(), Names::new());
         let mut hosts = HostTable {
             own,
@@ -111,7 +111,7 @@ impl HostTable {
         self.table.get(&tid.host()).map(Box::as_ref)
     }
     /// Returns the entry of a host that not all hosts know yet.
-    pub fn joining(&self, tid: Tid) -> Option<&Entry> {
+    pub fn joining(&self, tid: Tid) -> Option<&HostEntry> {
         self.joining.get(&tid)
     }
     /// Tells whether frames may be sent to the host: it belongs to the machine or is joining.
@@ -120,7 +120,7 @@ impl HostTable {
         host.is_host() && host != self.own && here()
     }
     /// Returns the entry of a host, even if it is still joining.
-    fn entry(&self, host: Tid) -> Option<&Entry> {
+    fn entry(&self, host: Tid) -> Option<&HostEntry> {
         self.record(host).map(|record| &record.entry).or_else(|| self.joining(host))
     }
     /// Returns the name of a host with its tid, for the log.
@@ -158,7 +158,7 @@ impl HostTable {
     // ----- changes
 
     /// Adds a host whose daemon runs and that is about to join.
-    pub fn add_joining(&mut self, entry: Entry) {
+    pub fn add_joining(&mut self, entry: HostEntry) {
         self.joining.insert(entry.tid, entry);
     }
     pub fn remove_joining(&mut self, tid: Tid) {
@@ -169,7 +169,7 @@ impl HostTable {
         self.joining.clear();
     }
     /// Adds a host or replaces its entry.
-    pub fn add(&mut self, entry: Entry, joined: bool) {
+    pub fn add(&mut self, entry: HostEntry, joined: bool) {
         self.remove(entry.tid);
         self.names.entry(entry.name.as_bytes().to_vec()).or_default().insert(entry.tid);
         for alias in &entry.aliases {
@@ -189,7 +189,7 @@ impl HostTable {
         self.table.get_mut(&tid).map(Box::as_mut)
     }
     /// Replaces the table by the master's.
-    pub fn replace(&mut self, entries: Vec<Entry>, joining: &[Tid]) {
+    pub fn replace(&mut self, entries: Vec<HostEntry>, joining: &[Tid]) {
         (self.names, self.aliases) = (Names::new(), Names::new());
         self.table.clear();
         let joining: BTreeSet<Tid> = joining.iter().copied().collect();
@@ -211,7 +211,7 @@ impl HostTable {
         let same = |record: &&HostRecord| record.resolved.iter().any(|address| addresses.contains(address));
         self.table.values().map(Box::as_ref).find(same).map(|record| record.entry.tid)
     }
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<HostEntry> {
         self.table.values().map(|record| record.entry.clone()).collect()
     }
 

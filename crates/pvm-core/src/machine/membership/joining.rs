@@ -16,7 +16,7 @@ use crate::machine::pending_acks::Ack;
 use crate::machine::settings::{Rank, Time};
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
-use crate::wire::{self, Checked, Entry, Frame, HostOptions, Shared, StartFailure, Started};
+use crate::wire::{self, ResolvedHost, HostEntry, Frame, HostOptions, MachineSettings, StartFailure, Started};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -57,7 +57,7 @@ struct JoiningHost {
     /// Other names that the resolver returned.
     aliases: Vec<String>,
     /// Known as soon as its daemon runs.
-    entry: Option<Entry>,
+    entry: Option<HostEntry>,
 }
 
 /// An add in progress.
@@ -114,7 +114,7 @@ impl JoiningHost {
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
         let speed = line.options.speed.unwrap_or(SPEED_DEFAULT);
         let (tid, name) = (self.tid, line.name().to_owned());
-        self.entry = Some(Entry { tid, name, aliases, arch, speed, dsig, addresses, key });
+        self.entry = Some(HostEntry { tid, name, aliases, arch, speed, dsig, addresses, key });
         self.state = JoinState::Started;
         Some((tid, key))
     }
@@ -175,7 +175,7 @@ impl Joining {
     }
 
     /// Handles the results of the resolution of names, in their order.
-    pub fn hosts_checked(&mut self, core: &mut Core, request: u32, checked: Vec<Result<Checked, Code>>) {
+    pub fn hosts_checked(&mut self, core: &mut Core, request: u32, checked: Vec<Result<ResolvedHost, Code>>) {
         if self.adding(request).is_none_or(|adding| !adding.by_tid.is_empty()) {
             return;
         }
@@ -188,7 +188,7 @@ impl Joining {
             }
             let result = checked.next().unwrap_or(Err(Code::CantStart));
             match assign_number(core, &adding, index, result) {
-                Ok((tid, Checked { aliases, addresses })) => {
+                Ok((tid, ResolvedHost { aliases, addresses })) => {
                     let host = &mut adding.hosts[index];
                     (host.tid, host.aliases, host.resolved) = (tid, aliases, addresses.clone());
                     adding.by_tid.insert(tid, index);
@@ -282,7 +282,7 @@ impl Joining {
             return;
         }
         let Some(mut adding) = self.adding.take() else { return };
-        let added: Vec<Entry> = adding.linked().filter_map(|host| host.entry.clone()).collect();
+        let added: Vec<HostEntry> = adding.linked().filter_map(|host| host.entry.clone()).collect();
         let new: Vec<Tid> = added.iter().map(|entry| entry.tid).collect();
         if !new.is_empty() {
             broadcast_table_change(core, &added, &[]);
@@ -405,7 +405,7 @@ impl Joining {
 
 /// Sends the table and the shared settings to a new host.
 fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
-    let shared = Shared {
+    let shared = MachineSettings {
         host_timeout_ms: core.settings.host_timeout.as_millis() as u64,
         trusted: core.settings.trusted,
         servers: core.roles.common(),
@@ -484,16 +484,16 @@ fn assign_number(
     core: &mut Core,
     adding: &PendingAdd,
     index: usize,
-    checked: Result<Checked, Code>,
-) -> Result<(Tid, Checked), StartFailure> {
+    checked: Result<ResolvedHost, Code>,
+) -> Result<(Tid, ResolvedHost), StartFailure> {
     let line = adding.hosts[index].line.as_ref().ok_or(Code::BadParam)?;
     let own_name = || core.hosts.plain_name_of(core.own_host());
     let checked = match checked {
         // It may even share the master's address.
-        Err(Code::DupHost) if line.overload => Checked::default(),
+        Err(Code::DupHost) if line.overload => ResolvedHost::default(),
         Err(Code::DupHost) => return Err(already_known(&own_name())),
         // A name in the table need not be resolvable.
-        Err(_) if !line.overload && core.hosts.find(line.name().as_bytes()).is_some() => Checked::default(),
+        Err(_) if !line.overload && core.hosts.find(line.name().as_bytes()).is_some() => ResolvedHost::default(),
         other => other?,
     };
     let taken = |host: &JoiningHost| host.tid != Tid::NONE && !matches!(host.state, JoinState::Failed(_));

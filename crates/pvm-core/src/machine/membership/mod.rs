@@ -24,7 +24,7 @@ use crate::codes::{Code, SM_HOSTX};
 use crate::encoding::Writer;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
-use crate::wire::{Entry, Frame, HostOptions, Shared};
+use crate::wire::{HostEntry, Frame, HostOptions, MachineSettings};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl SubMachine for Membership {
 }
 
 /// Sends a change of the host table to all other hosts; at the master.
-fn broadcast_table_change(core: &mut Core, added: &[Entry], removed: &[Tid]) {
+fn broadcast_table_change(core: &mut Core, added: &[HostEntry], removed: &[Tid]) {
     core.hosts.version += 1;
     let version = core.hosts.version;
     for host in core.hosts.others() {
@@ -304,7 +304,7 @@ impl Membership {
     // ----- frames from the master
 
     /// Applies a change of the host table.
-    pub fn table_changed(&mut self, core: &mut Core, version: u64, added: Vec<Entry>, removed: Vec<Tid>) {
+    pub fn table_changed(&mut self, core: &mut Core, version: u64, added: Vec<HostEntry>, removed: Vec<Tid>) {
         core.hosts.version = version;
         for entry in added {
             core.push(Action::KnowHost { host: entry.tid, key: entry.key });
@@ -319,9 +319,9 @@ impl Membership {
         &mut self,
         core: &mut Core,
         version: u64,
-        hosts: Vec<Entry>,
+        hosts: Vec<HostEntry>,
         joining: &[Tid],
-        shared: &Shared,
+        shared: &MachineSettings,
         options: HostOptions,
     ) {
         let (own, master) = (core.own_host(), core.hosts.master());

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
 
-/// A pseudo-random number generator (xorshift).
-pub(super) struct Prng(pub u64);
+/// A small pseudo-random number generator (xorshift).
+pub(in crate::machine) struct Prng(pub u64);
 
 impl Prng {
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 % limit.max(1) as u64) as usize
+        (self.0 % sides.max(1) as u64) as usize
     }
 }
 
@@ -36,7 +36,7 @@ enum Event {
     /// `from` tries to connect to `to`.
     Connect { from: Tid, to: Tid },
     /// Host names have been resolved.
-    Checked { request: u32, names: Vec<ByteBuf> },
+    ResolvedHost { request: u32, names: Vec<ByteBuf> },
 }
 
 pub(in crate::machine) struct Node {
@@ -308,7 +308,7 @@ impl Fleet {
                 node.machine.handle_time_told(to, wait, Reply::Clock { seconds: 5, microseconds: 0 });
             }
             Action::Log { tid, line } => self.log.push((host, tid, String::from_utf8_lossy(&line).into_owned())),
-            Action::CheckHosts { request, names } => self.events.push(Event::Checked { request, names }),
+            Action::CheckHosts { request, names } => self.events.push(Event::ResolvedHost { request, names }),
             Action::StartHosts { request, hosts, .. } => {
                 self.events.extend(hosts.into_iter().map(|start| Event::Started { request, start: Box::new(start) }));
             }
@@ -435,7 +435,7 @@ impl Fleet {
     fn happen(&mut self, event: Event) {
         let now = self.now;
         match event {
-            Event::Checked { request, names } if self.nodes.contains_key(&MASTER) => {
+            Event::ResolvedHost { request, names } if self.nodes.contains_key(&MASTER) => {
                 let check = |name: &ByteBuf| match name.as_slice() {
                     b"nowhere" => Err(Code::NoHost),
                     _ => Ok(ResolvedHost { aliases: vec![format!("{}.example", shown(name))], addresses: Vec::new() }),

@@ -40,8 +40,8 @@ impl Story {
         let fleet = Fleet::new(hosts, seed);
         Story { fleet, wishes: BTreeMap::new(), seen: Vec::new(), last_tag: 0, next_host: hosts + 1, rough }
     }
-    fn below(&mut self, limit: usize) -> usize {
-        self.fleet.prng.below(limit)
+    fn below(&mut self, sides: usize) -> usize {
+        self.fleet.prng.below(sides)
     }
     fn pick<T: Copy>(&mut self, list: &[T]) -> Option<T> {
         let at = self.below(list.len());

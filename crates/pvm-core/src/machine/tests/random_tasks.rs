@@ -2,8 +2,8 @@
 use super::world::{World, spawn_of, text};
 use super::*;
 use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX};
-use crate::encoding::Writer;
 use crate::prng::Prng;
+use crate::encoding::Writer;
 use crate::proto::{Role, Spawn, TraceSettings};
 use crate::wire::ResolvedHost;
 
@@ -93,7 +93,7 @@ const STEPS: u32 = 600;
 fn one_life(seed: u64) {
     let mut world = World::new();
     let mut prng = Prng(seed);
-    let alive = |world: &World| world.machine.tasks.iter().map(|(tid, _)| tid).collect::<Vec<_>>();
+    let alive = |world: &World| world.machine.core.tasks.iter().map(|(tid, _)| tid).collect::<Vec<_>>();
     for _ in 0..STEPS {
         let tasks = alive(&world);
         let who = tasks.get(prng.below(tasks.len().max(1) as u64) as usize).copied().unwrap_or(prng.tid());
@@ -162,7 +162,7 @@ fn life_of_a_group(seed: u64) -> (usize, usize) {
     let (mut failures, mut passed) = (0, 0);
     world.tasks(8);
     for _ in 0..400 {
-        let tasks: Vec<Tid> = world.machine.tasks.iter().map(|(tid, _)| tid).collect();
+        let tasks: Vec<Tid> = world.machine.core.tasks.iter().map(|(tid, _)| tid).collect();
         let who = tasks[prng.below(tasks.len() as u64) as usize];
         let board = world.boards.boards.first_key_value();
         let group = board.map_or(0, |(id, _)| *id);
