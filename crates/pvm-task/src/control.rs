@@ -399,7 +399,6 @@ fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Durat
 
 /// Waits until the socket is ready or the time is over.
 fn ready(link: &Link, events: PollFlags, time: Duration) {
-    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
     // The caller tries again after an interruption as after the end of the wait.
-    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
+    let _ = poll_one(link.as_fd(), events, time);
 }
