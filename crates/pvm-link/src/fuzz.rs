@@ -18,7 +18,7 @@ pub const TARGETS: &[Target] = &[
         name: "control-link",
         run: control_link,
         decoder: &[part(
-            "crates/pvm-link/src/link.rs",
+            "crates/pvm-link/src/link/mod.rs",
             &[
                 "receive",
                 "has_frame",
@@ -37,7 +37,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "rendezvous",
         run: rendezvous,
-        decoder: &[part("crates/pvm-link/src/rendezvous.rs", &["new", "plain", "text"])],
+        decoder: &[part("crates/pvm-link/src/rendezvous/mod.rs", &["new", "plain", "text"])],
     },
 ];
 

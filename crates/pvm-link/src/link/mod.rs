@@ -437,5 +437,4 @@ fn read_once(socket: &OwnedFd, data: &mut [u8], batches: &mut VecDeque<Batch>) -
 }
 
 #[cfg(test)]
-#[path = "link_tests.rs"]
 mod tests;

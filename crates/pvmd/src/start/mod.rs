@@ -577,9 +577,7 @@ fn reachable(mut started: Started, host: &HostStart) -> Started {
 }
 
 #[cfg(test)]
-#[path = "start/tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "start/tree_tests.rs"]
 mod tree_tests;

@@ -362,5 +362,4 @@ fn connect_by(file: &Path) -> Result<Link, FindError> {
 }
 
 #[cfg(test)]
-#[path = "rendezvous_tests.rs"]
 mod tests;

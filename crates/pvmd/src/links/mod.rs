@@ -437,5 +437,4 @@ impl AsFd for Links {
 }
 
 #[cfg(test)]
-#[path = "links_tests.rs"]
 mod tests;
