@@ -1,10 +1,10 @@
 //! Bytes from nowhere, for what the daemon reads beside frames (docs/testing.md).
 use crate::arguments::{self, Command};
-use crate::start::attempt::{Lines, Pipe};
 use crate::start::reason::read_answer;
-use crate::start::reason::{End, Failure, is_not_found};
-use crate::start::way;
-use crate::{resolve, route, settings, workplace};
+use crate::start::reason::{FailedStart, Outcome, is_not_found};
+use crate::start::remote_command::{Lines, OutputPipe};
+use crate::start::remote_shell;
+use crate::{program_search, resolve, route, settings};
 use pvm_core::dialogue::{self, Call, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;
 use pvm_core::tid::Tid;
@@ -29,8 +29,8 @@ pub const TARGETS: &[Target] = &[
         run: daemon_variables,
         decoder: &[
             part("crates/pvmd/src/settings.rs", &["tasks_max", "seconds", "log_bytes_max", "lossy"]),
-            part("crates/pvmd/src/workplace.rs", &["expand"]),
-            part("crates/pvmd/src/start/way.rs", &["words", "daemons"]),
+            part("crates/pvmd/src/program_search.rs", &["expand"]),
+            part("crates/pvmd/src/start/remote_shell.rs", &["words", "daemon_candidates"]),
         ],
     },
     Target { name: "data-inlet", run: route::fuzz::data_inlet, decoder: route::fuzz::DECODER },
@@ -43,7 +43,7 @@ pub const TARGETS: &[Target] = &[
         name: "start-output",
         run: start_output,
         decoder: &[
-            part("crates/pvmd/src/start/attempt.rs", &["read", "take", "end", "split", "ended"]),
+            part("crates/pvmd/src/start/remote_command.rs", &["read", "take", "end", "split", "ended"]),
             file("crates/pvmd/src/start/reason.rs"),
         ],
     },
@@ -86,15 +86,15 @@ fn daemon_variables(bytes: &[u8]) {
     settings::log_bytes_max(fifth());
     let text = lines.last().map(|line| line.to_string_lossy()).unwrap_or_default();
     let value = |name: &str| (name.len() < 3).then(|| "value".to_owned());
-    let expanded = workplace::expand(&text, &value);
+    let expanded = program_search::expand(&text, &value);
     assert!(text.contains('$') || expanded == text);
     if let Ok(line) = parse_host(&text) {
         // Whether there is `srun` here is not for the bytes to say.
-        for way in [way::Way::find(set, false), way::Way::Srun] {
-            assert_eq!(way.words(&line, "command").last(), Some(&"command".into()));
+        for shell in [remote_shell::RemoteShell::find(set, false), remote_shell::RemoteShell::Srun] {
+            assert_eq!(shell.words(&line, "command").last(), Some(&"command".into()));
         }
         for own in [None, Some(Path::new("/opt/hpvm/bin/pvmd"))] {
-            assert!(!way::daemons(&line, set, own).is_empty());
+            assert!(!remote_shell::daemon_candidates(&line, set, own).is_empty());
         }
     }
 }
@@ -120,7 +120,7 @@ fn start_output(bytes: &[u8]) {
 fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     let mut writer = std::fs::File::from(writer);
-    let (mut pipe, mut lines) = (Pipe::new(reader).expect("a pipe"), Lines::default());
+    let (mut pipe, mut lines) = (OutputPipe::new(reader).expect("a pipe"), Lines::default());
     let mut all = Vec::new();
     while !from.is_empty() {
         let long = from.arbitrary::<u8>()? % 16 == 0;
@@ -144,17 +144,17 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (last, first) = (all.last().map_or("", String::as_str), all.first().map_or(0, String::len));
     let status = ExitStatus::from_raw([0, 1 << 8, 127 << 8, 255 << 8, 9][first % 5]);
     let end = match first % 7 {
-        0 => End::NoAnswer(60),
-        1 => End::OtherProtocol,
-        2 => End::NoProgram(std::io::Error::from(std::io::ErrorKind::NotFound)),
-        3 if first / 7 % 3 == 2 => End::OtherVersion(77),
-        3 => End::Said([pvm_core::codes::Code::DupHost, pvm_core::codes::Code::CantStart][first / 7 % 2]),
-        _ => End::Exited(status),
+        0 => Outcome::NoAnswer(60),
+        1 => Outcome::OtherProtocol,
+        2 => Outcome::NoProgram(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        3 if first / 7 % 3 == 2 => Outcome::OtherVersion(77),
+        3 => Outcome::Refused([pvm_core::codes::Code::DupHost, pvm_core::codes::Code::CantStart][first / 7 % 2]),
+        _ => Outcome::Exited(status),
     };
     is_not_found(status, last);
     let words = ["ssh", "h2"].map(OsString::from);
     let failure =
-        Failure { host: "h2", words: &words, tried: &[], end, last_error: last, key_changed: false, older: None }
+        FailedStart { host: "h2", words: &words, tried: &[], end, last_error: last, key_changed: false, older: None }
             .explain();
     assert!(failure.reason.contains("\ntry: ") && failure.reason.contains("command: ssh h2"));
     Ok(())

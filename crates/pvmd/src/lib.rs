@@ -6,7 +6,6 @@
 
 mod addresses;
 mod arguments;
-mod children;
 mod clock;
 mod connections;
 mod core_dumps;
@@ -16,15 +15,16 @@ pub mod fuzz;
 mod groups;
 mod links;
 mod log;
-mod nest;
+mod process_spawner;
+mod program_search;
 mod resolve;
 mod route;
 mod settings;
 mod slave;
+mod socket_directory;
 mod source;
 mod start;
 mod turn;
-mod workplace;
 
 use arguments::{Command, Options};
 use settings::Settings;
@@ -99,7 +99,7 @@ fn serve(options: &Options) -> Result<()> {
     // What a starter left open is not for tasks.
     close_fds::set_fds_cloexec(3, &[]);
     let mut settings = Settings::of_master(options)?;
-    let nest = nest::Nest::build(&settings.places)?;
+    let socket_directory = socket_directory::SocketDirectory::create(&settings.places)?;
     settings.use_hostfile();
     let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
     if !settings.needs_terminal() {
@@ -107,9 +107,9 @@ fn serve(options: &Options) -> Result<()> {
         // the foreground; then it shall stay there.
         let _ = rustix::process::setsid();
     }
-    let _ = std::env::set_current_dir(&settings.workplace.directory);
+    let _ = std::env::set_current_dir(&settings.program_search.directory);
     let gate = settings.listen()?;
-    let mut daemon = daemon::Daemon::new(settings, nest, log, gate)?;
+    let mut daemon = daemon::Daemon::new(settings, socket_directory, log, gate)?;
     daemon.announce()?;
     daemon.run()
 }

@@ -1,8 +1,8 @@
 //! What the daemon takes from its environment, its host and the hostfile (contract 5.3, 5.4).
 use crate::arguments::{self, Options, Slave};
+use crate::program_search::ProgramSearch;
 use crate::resolve::HOSTS_FILE;
 use crate::start::starts_max;
-use crate::workplace::Workplace;
 use crate::{addresses, resolve};
 use pvm_core::hostfile::{HostLine, Hostfile};
 use pvm_core::machine::limits::{
@@ -67,7 +67,7 @@ pub struct Settings {
     /// `-d`, `PVMDDEBUG`.
     pub debug_mask: i32,
     /// Where programs are looked for, where tasks run.
-    pub workplace: Workplace,
+    pub program_search: ProgramSearch,
     /// The key of this daemon.
     pub keys: KeyPair,
     /// Hosts of the hostfile that are to be started now.
@@ -133,7 +133,7 @@ impl Settings {
             _ => variable(name),
         });
         let mut complaints = Vec::new();
-        let workplace = Workplace::new(&HostOptions::default(), &mut complaints);
+        let program_search = ProgramSearch::new(&HostOptions::default(), &mut complaints);
         let name = options.name.clone().unwrap_or_else(|| host.clone());
         let speed = codes::SPEED_DEFAULT;
         let own = HostSettings { name, arch: ARCHITECTURE.into(), speed, dsig: codes::native_dsig() };
@@ -155,7 +155,7 @@ impl Settings {
                 ..machine::Settings::new(own)
             },
             debug_mask: debug_mask.unwrap_or(0),
-            workplace,
+            program_search,
             keys,
             hosts: Vec::new(),
             master_key: None,
@@ -191,7 +191,7 @@ impl Settings {
     /// Takes over what the hostfile says of this host.
     pub fn work_at(&mut self, options: &HostOptions) {
         let mut complaints = Vec::new();
-        self.workplace = Workplace::new(options, &mut complaints);
+        self.program_search = ProgramSearch::new(options, &mut complaints);
         complaints.retain(|complaint| !self.complaints.contains(complaint));
         self.complaints.extend(complaints);
     }

@@ -6,8 +6,8 @@
 use crate::arguments::{Options, Slave};
 use crate::daemon::Daemon;
 use crate::log::Log;
-use crate::nest::{Nest, NestError};
 use crate::settings::{self, Settings};
+use crate::socket_directory::{SocketDirectory, SocketDirectoryError};
 use pvm_core::codes;
 use pvm_core::dialogue::{self, Greeting, TAKEN};
 use pvm_core::wire::Started;
@@ -71,12 +71,12 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     };
     let says_taken = greeting.says_taken;
     let mut settings = Settings::of_slave(options, slave, greeting.machine)?;
-    let nest = build_nest(&settings)?;
+    let socket_directory = create_socket_directory(&settings)?;
     let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
     let gate = settings.listen()?;
     settings.master_key = Some(master);
-    let _ = std::env::set_current_dir(&settings.workplace.directory);
-    let mut daemon = Daemon::new(settings, nest, log, gate)?;
+    let _ = std::env::set_current_dir(&settings.program_search.directory);
+    let mut daemon = Daemon::new(settings, socket_directory, log, gate)?;
     daemon.answer()?;
     let wait = if says_taken { TAKEN_WAIT } else { CLOSE_WAIT };
     if !slave.by_hand && !wait_for_close(std::io::stdin(), wait) && says_taken {
@@ -88,16 +88,18 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
 }
 
 /// A daemon that has just been taken out of the machine may be on its way out.
-fn build_nest(settings: &Settings) -> crate::Result<Nest> {
+fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory> {
     let begin = Instant::now();
     let end = begin + PREDECESSOR_WAIT;
     loop {
-        match Nest::build(&settings.places) {
-            Err(NestError::Running(_)) if Instant::now() < end => std::thread::sleep(PREDECESSOR_PAUSE),
-            Err(NestError::Older(_)) if end_older() && Instant::now() < end || begin.elapsed() < DYING_WAIT => {
+        match SocketDirectory::create(&settings.places) {
+            Err(SocketDirectoryError::Running(_)) if Instant::now() < end => std::thread::sleep(PREDECESSOR_PAUSE),
+            Err(SocketDirectoryError::Older(_))
+                if end_older() && Instant::now() < end || begin.elapsed() < DYING_WAIT =>
+            {
                 std::thread::sleep(PREDECESSOR_PAUSE);
             }
-            Err(error @ NestError::Running(_)) => {
+            Err(error @ SocketDirectoryError::Running(_)) => {
                 println!("PvmDupHost");
                 return Err(error.into());
             }

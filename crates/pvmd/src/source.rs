@@ -39,7 +39,7 @@ pub enum Source {
     /// Daemons that are being started on other hosts.
     Starts,
     /// Commands that this host runs for the master to start daemons elsewhere.
-    Errands,
+    RemoteStarts,
     /// Other daemons, and strangers, that are no links yet.
     Gate,
     /// The control link to a host.
@@ -74,7 +74,7 @@ impl Source {
             Source::Bell => (10, 0),
             Source::Data(host) => (11, u64::from(host.0)),
             Source::Direct(number) => (12, u64::from(number)),
-            Source::Errands => (13, 0),
+            Source::RemoteStarts => (13, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -97,7 +97,7 @@ impl Source {
             10 => Source::Bell,
             11 => Source::Data(Tid(number as u32)),
             12 => Source::Direct(number as u32),
-            13 => Source::Errands,
+            13 => Source::RemoteStarts,
             5 => Source::Check(number as u32),
             kind => unreachable!("the daemon watches nothing of kind {kind}"),
         }
@@ -122,7 +122,7 @@ mod tests {
             Source::Process(tid),
             Source::Check(u32::MAX),
             Source::Starts,
-            Source::Errands,
+            Source::RemoteStarts,
             Source::Gate,
             Source::Control(tid),
             Source::Bell,
@@ -135,7 +135,7 @@ mod tests {
             match source {
                 Source::Listener | Source::Signals | Source::Client(_) | Source::Peer(_) => {}
                 Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::Check(_) => {}
-                Source::Starts | Source::Errands | Source::Gate | Source::Control(_) => {}
+                Source::Starts | Source::RemoteStarts | Source::Gate | Source::Control(_) => {}
                 Source::Bell | Source::Data(_) | Source::Direct(_) => {}
             }
         }

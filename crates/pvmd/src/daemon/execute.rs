@@ -1,6 +1,6 @@
 //! Carries out what the machine decides. One match has an arm for each action: an action without one does not compile.
 use super::Daemon;
-use crate::{children, clock};
+use crate::{clock, process_spawner};
 use pvm_core::machine::{Action, Connection, SpawnId};
 use pvm_core::proto::{ByteBuf, Welcome};
 use pvm_core::tid::Tid;
@@ -93,7 +93,7 @@ impl Daemon {
 
     /// `places`: the directory of the spawn, and those after all others.
     fn find(&mut self, spawn: SpawnId, file: &ByteBuf, [directory, beside]: [Option<&ByteBuf>; 2], debug: bool) {
-        let found = children::find(&self.settings, file, (directory, beside), debug);
+        let found = process_spawner::find(&self.settings, file, (directory, beside), debug);
         self.machine.handle_found(spawn, found);
     }
 

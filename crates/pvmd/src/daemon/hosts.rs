@@ -114,7 +114,7 @@ impl Daemon {
 
     /// The master orders something of a command that starts a daemon elsewhere.
     pub(super) fn order_start(&mut self, number: u64, order: StartOrder) {
-        if let Some(news) = self.errands.order(number, order) {
+        if let Some(news) = self.remote_starts.order(number, order) {
             self.machine.report_start(number, news);
         }
     }
@@ -145,26 +145,26 @@ impl Daemon {
                     let now = self.now();
                     self.machine.handle_host_started(now, request, index, result);
                 }
-                Event::Order { deputy, number, order } => self.machine.order_start(deputy, number, order),
+                Event::Order { parent, number, order } => self.machine.order_start(parent, number, order),
             }
         }
     }
 
     /// A link to a host has come or gone, and with it one that can start others for the master.
-    pub(super) fn deputy(&mut self, host: Tid, is_there: bool) {
+    pub(super) fn parent(&mut self, host: Tid, is_there: bool) {
         if self.settings.machine.rank != Rank::Master {
             return;
         }
         match is_there {
-            true => self.starter.deputy_came(host),
-            false => self.starter.deputy_gone(host),
+            true => self.starter.add_parent(host),
+            false => self.starter.remove_parent(host),
         }
         self.step_starts();
     }
 
     /// Tells the master what has come of its commands.
-    pub(super) fn step_errands(&mut self) {
-        for (number, news) in self.errands.step() {
+    pub(super) fn step_remote_starts(&mut self) {
+        for (number, news) in self.remote_starts.step() {
             self.machine.report_start(number, news);
         }
     }
@@ -179,12 +179,12 @@ impl Daemon {
     /// This host has become one of the machine.
     fn joined(&mut self, options: &HostOptions) {
         self.settings.work_at(options);
-        let _ = std::env::set_current_dir(&self.settings.workplace.directory);
+        let _ = std::env::set_current_dir(&self.settings.program_search.directory);
         for complaint in std::mem::take(&mut self.settings.complaints) {
             self.log.line(&complaint);
         }
         // What has connected meanwhile has waited.
-        let _ = epoll::add(&self.epoll, &self.nest.listener, Source::Listener.data(), EventFlags::IN);
+        let _ = epoll::add(&self.epoll, &self.socket_directory.listener, Source::Listener.data(), EventFlags::IN);
         self.log.line("joined");
     }
 }

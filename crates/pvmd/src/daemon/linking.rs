@@ -33,7 +33,7 @@ pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crat
 impl Daemon {
     /// The host does not belong to the machine any more.
     pub(super) fn forget_host(&mut self, host: Tid) {
-        self.deputy(host, false);
+        self.parent(host, false);
         self.route.forget_host(host);
         self.directs.forget_host(host);
         self.links.forget(host);
@@ -77,7 +77,7 @@ impl Daemon {
                 Event::Up { host, data } => {
                     self.machine.handle_link_up(self.now(), host);
                     self.attach_data(host, data, Route::attach);
-                    self.deputy(host, true);
+                    self.parent(host, true);
                     // What came with the handshake shows on no socket.
                     self.unfinished_hosts.insert(host);
                 }
@@ -99,7 +99,7 @@ impl Daemon {
         self.route.detach(host);
         self.links.drop_link(host);
         self.machine.handle_link_down(self.now(), host);
-        self.deputy(host, false);
+        self.parent(host, false);
     }
 
     pub(super) fn control_ready(&mut self, host: Tid, flags: EventFlags) {

@@ -1,15 +1,15 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
-use crate::children::Nursery;
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
 use crate::links::Links;
 use crate::log::Log;
-use crate::nest::Nest;
+use crate::process_spawner::ProcessSpawner;
 use crate::route::{self, Route};
 use crate::settings::Settings;
+use crate::socket_directory::SocketDirectory;
 use crate::source::{Source, Stream};
 use crate::start::Starter;
-use crate::start::errands::Errands;
+use crate::start::remote_starts::RemoteStarts;
 use crate::turn::Turn;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Machine, Time};
@@ -86,13 +86,13 @@ struct Running {
 /// The daemon.
 pub struct Daemon {
     settings: Settings,
-    nest: Nest,
+    socket_directory: SocketDirectory,
     log: Log,
     machine: Machine,
     connections: Connections,
     route: Route,
     groups: Groups,
-    nursery: Nursery,
+    process_spawner: ProcessSpawner,
     running: HashMap<Tid, Running>,
     /// What tasks print. Can outlive the process, when that was a script that started the task.
     outputs: HashMap<(Tid, Stream), OwnedFd>,
@@ -104,7 +104,7 @@ pub struct Daemon {
     groups_led: HashMap<Tid, Pid>,
     checks: HashMap<u32, hosts::Check>,
     starter: Starter,
-    errands: Errands,
+    remote_starts: RemoteStarts,
     /// The starter's terminal is needed yet, to have a person start hosts.
     holds_terminal: bool,
     links: Links,
@@ -137,9 +137,14 @@ pub fn let_go_of_terminal() -> crate::Result<()> {
 
 impl Daemon {
     /// A daemon that has not begun to serve.
-    pub fn new(mut settings: Settings, nest: Nest, mut log: Log, gate: Gate) -> crate::Result<Daemon> {
-        let nursery = Nursery::new(nest.socket())?;
-        settings.limit_tasks(nursery.tasks_max(), nursery.descriptor_limit());
+    pub fn new(
+        mut settings: Settings,
+        socket_directory: SocketDirectory,
+        mut log: Log,
+        gate: Gate,
+    ) -> crate::Result<Daemon> {
+        let process_spawner = ProcessSpawner::new(socket_directory.socket())?;
+        settings.limit_tasks(process_spawner.tasks_max(), process_spawner.descriptor_limit());
         let mut machine = Machine::new(settings.machine.clone());
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
@@ -155,8 +160,8 @@ impl Daemon {
         signal_hook::flag::register(signal_hook::consts::SIGCHLD, Default::default())?;
         let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?, settings.starts_max)?;
         epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
-        let errands = Errands::new()?;
-        epoll::add(&epoll, errands.descriptor(), Source::Errands.data(), EventFlags::IN)?;
+        let remote_starts = RemoteStarts::new()?;
+        epoll::add(&epoll, remote_starts.descriptor(), Source::RemoteStarts.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
@@ -165,13 +170,13 @@ impl Daemon {
         epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
         let daemon = Daemon {
             settings,
-            nest,
+            socket_directory,
             log,
             machine,
             connections,
             route,
             groups: Groups::default(),
-            nursery,
+            process_spawner,
             running: HashMap::new(),
             outputs: HashMap::new(),
             held_back: Vec::new(),
@@ -179,7 +184,7 @@ impl Daemon {
             groups_led: HashMap::new(),
             checks: HashMap::new(),
             starter,
-            errands,
+            remote_starts,
             holds_terminal: false,
             links,
             directs: directs::Directs::new(epoll.clone()),
@@ -196,7 +201,7 @@ impl Daemon {
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
-            epoll::add(&daemon.epoll, &daemon.nest.listener, Source::Listener.data(), EventFlags::IN)?;
+            epoll::add(&daemon.epoll, &daemon.socket_directory.listener, Source::Listener.data(), EventFlags::IN)?;
         }
         Ok(daemon)
     }
@@ -212,14 +217,14 @@ impl Daemon {
         self.work();
         let mut output = std::io::stdout();
         // A starter that does not listen is no reason not to serve.
-        let _ = writeln!(output, "{}", self.nest.socket().display()).and_then(|()| output.flush());
+        let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
         let_go_of_terminal()?;
         self.log.line("ready");
         Ok(())
     }
 
     fn say_who_it_is(&mut self) {
-        let (host, socket) = (&self.settings.machine.host, self.nest.socket().display());
+        let (host, socket) = (&self.settings.machine.host, self.socket_directory.socket().display());
         let version = crate::arguments::version();
         let port = match self.links.port() {
             0 => String::new(),
@@ -314,9 +319,9 @@ impl Daemon {
             }
             if Instant::now() >= self.next_refresh {
                 self.next_refresh = Instant::now() + REFRESH_INTERVAL;
-                self.nest.refresh();
+                self.socket_directory.refresh();
             }
-            if !self.nest.stands() {
+            if !self.socket_directory.stands() {
                 self.log.line("socket or rendezvous file has vanished");
                 self.machine.halt(now);
                 self.work();
@@ -350,7 +355,7 @@ impl Daemon {
             Source::Gate => self.step_links(),
             Source::Control(host) => self.control_ready(host, flags),
             Source::Starts => self.step_starts(),
-            Source::Errands => self.step_errands(),
+            Source::RemoteStarts => self.step_remote_starts(),
         }
     }
 
@@ -367,7 +372,7 @@ impl Daemon {
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_IN_TURN_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = match rustix::net::accept_with(&self.nest.listener, flags) {
+            let socket = match rustix::net::accept_with(&self.socket_directory.listener, flags) {
                 Ok(socket) => socket,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     return std::thread::sleep(ACCEPT_PAUSE);
@@ -428,7 +433,7 @@ impl Daemon {
             return;
         }
         let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
-            self.log.line(&format!("a task was refused: {}", self.nursery.descriptor_limit()));
+            self.log.line(&format!("a task was refused: {}", self.process_spawner.descriptor_limit()));
             return self.refuse(connection, Code::OutOfRes);
         };
         if !pvm_fmp::doorbell::is_bell(bell.as_fd()) {

@@ -4,7 +4,7 @@ use super::{
     COLLECTOR_BACKLOG_BYTES_MAX, Daemon, LOG_BACKLOG_BYTES_MAX, LOGGED_BYTES, OUTPUT_BYTES, OUTPUT_IN_TURN_MAX,
     Running, Source,
 };
-use crate::children::{self, Process};
+use crate::process_spawner::{self, Process};
 use crate::source::Stream;
 use crate::turn::Turn;
 use pvm_core::codes::Code;
@@ -19,7 +19,7 @@ use std::process::ExitStatus;
 
 impl Daemon {
     pub(super) fn start(&mut self, start: &Start) {
-        let result = self.nursery.start(&self.settings, start).map_err(|failure| {
+        let result = self.process_spawner.start(&self.settings, start).map_err(|failure| {
             let (path, why) = (String::from_utf8_lossy(&start.path), failure.why);
             self.log.line(&format!("cannot start {path}: {why}"));
             failure.code
@@ -56,7 +56,7 @@ impl Daemon {
 
     pub(super) fn signal(&self, tid: Tid, process: i32, signal: i32) {
         let own = self.running.get(&tid).filter(|running| running.child.id() as i32 == process);
-        children::signal(process, signal, own.map(|running| running.pidfd.as_fd()));
+        process_spawner::signal(process, signal, own.map(|running| running.pidfd.as_fd()));
     }
 
     /// A group has its number as long as somebody is in it: its leader, of which the status has not been taken, or
@@ -65,7 +65,7 @@ impl Daemon {
         let group_of_task = Pid::from_raw(process).and_then(|process| rustix::process::getpgid(Some(process)).ok());
         let group = self.groups_led.get(&tid).copied();
         if let Some(group) = group.filter(|_| self.running.contains_key(&tid) || group_of_task == group) {
-            children::signal_group(group, signal);
+            process_spawner::signal_group(group, signal);
         }
         // It may have made itself a group of its own.
         if group_of_task.is_none() || group_of_task != group {
@@ -206,7 +206,7 @@ impl Daemon {
         let status = waitid(WaitId::PidFd(running.pidfd.as_fd()), options);
         let by_signal = status.is_ok_and(|status| status.is_some_and(|status| status.terminating_signal().is_some()));
         if by_signal && self.machine.process_of(tid).is_none_or(|process| process == running.child.id() as i32) {
-            children::signal_group(*group, Signal::KILL.as_raw());
+            process_spawner::signal_group(*group, Signal::KILL.as_raw());
         }
     }
 }

@@ -2,25 +2,25 @@
 //! able to hold the daemon's loop up. Where there are more than the master starts at a time, hosts that
 //! have a link to it start others (`docs/decisions/0021`).
 //!
-//! `way` knows by which program, `attempt` is a command under way, `reason` tells what went wrong,
-//! `manual` has a person type the command, `deputies` chooses who starts whom, `errands` are the commands
+//! `shell` knows by which program, `command` is a command under way, `reason` tells what went wrong,
+//! `manual` has a person type the command, `tree_spawn` chooses who starts whom, `remote_starts` are the commands
 //! that such a host runs for the master.
-pub(crate) mod attempt;
-mod deputies;
-pub mod errands;
 pub mod manual;
 pub(crate) mod reason;
-pub(crate) mod way;
+pub(crate) mod remote_command;
+pub(crate) mod remote_shell;
+pub mod remote_starts;
+mod tree_spawn;
 
-use attempt::{Attempt, Lines, ready, watch};
-use deputies::Deputies;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Call, Greeting, Line};
 use pvm_core::machine::{HostStart, WELCOME_WAIT};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Key, START_OUTPUT_BYTES_MAX, StartFailure, StartNews, StartOrder, Started};
-use reason::{End, Failure};
+use reason::{FailedStart, Outcome};
+use remote_command::{Lines, RemoteCommand, ready, watch};
+use remote_shell::RemoteShell;
 use rustix::event::epoll::{self, CreateFlags};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
-use way::Way;
+use tree_spawn::TreeSpawn;
 
 /// Hosts that the master itself starts at the same time, where it has processors enough
 /// ([`STARTS_A_PROCESSOR`]).
@@ -47,7 +47,7 @@ const STARTS_A_PROCESSOR: usize = 16;
 /// How long a host may take to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// How long it may take when another host starts it, before the master does.
-const DEPUTY_WAIT: Duration = Duration::from_secs(10);
+const PARENT_WAIT: Duration = Duration::from_secs(10);
 /// How long a person may take to do it.
 const MANUAL_WAIT: Duration = Duration::from_secs(600);
 /// How long a daemon may be about of which the master has not heard, where nobody tells it: until it has waited
@@ -81,14 +81,14 @@ pub enum Event {
     /// What became of a host.
     Done { request: u32, index: usize, result: Result<Started, StartFailure> },
     /// Another host is to be told that of the command of that number.
-    Order { deputy: Tid, number: u64, order: StartOrder },
+    Order { parent: Tid, number: u64, order: StartOrder },
 }
 
 /// A host whose daemon is to be started.
-struct Job {
+struct StartJob {
     request: u32,
     host: HostStart,
-    way: Way,
+    shell: RemoteShell,
     /// Daemons that were tried, and those that can be tried yet.
     tried: Vec<String>,
     untried: VecDeque<String>,
@@ -102,24 +102,24 @@ struct Job {
     /// Whether another host may start it: when one has failed, the master does it.
     may_go: bool,
     /// The host that starts it in the place of the master.
-    deputy: Option<Tid>,
+    parent: Option<Tid>,
     /// Until then a daemon may be there that another host has started and nobody has heard of.
     stray_until: Option<Instant>,
 }
 
 /// Who runs a command.
-enum Carrier {
-    Here(Attempt),
-    /// A deputy, which may tell so many bytes more.
-    There {
-        deputy: Tid,
+enum Runner {
+    Local(RemoteCommand),
+    /// A parent, which may tell so many bytes more.
+    Remote {
+        parent: Tid,
         bytes_left: usize,
     },
 }
 
-struct Running {
-    job: Job,
-    carrier: Carrier,
+struct RunningStart {
+    job: StartJob,
+    runner: Runner,
     output: Lines,
     errors: Lines,
     /// Nothing more is expected of it but its end.
@@ -132,15 +132,15 @@ struct Running {
 pub struct Starter {
     master: Master,
     starts_max: usize,
-    way: Way,
+    shell: RemoteShell,
     /// By which another host starts one: nobody can be asked for a password there.
-    way_of_deputies: Way,
+    parent_shell: RemoteShell,
     /// Whether the daemon has a terminal.
     terminal: bool,
     own_program: Option<std::path::PathBuf>,
-    deputies: Deputies,
-    waiting: VecDeque<Job>,
-    running: BTreeMap<u64, Running>,
+    tree_spawn: TreeSpawn,
+    waiting: VecDeque<StartJob>,
+    running: BTreeMap<u64, RunningStart>,
     last: u64,
     epoll: OwnedFd,
     events: Vec<Event>,
@@ -153,11 +153,11 @@ impl Starter {
         Ok(Starter {
             master,
             starts_max,
-            way: Way::find(variable, terminal),
-            way_of_deputies: Way::find(variable, false),
+            shell: RemoteShell::find(variable, terminal),
+            parent_shell: RemoteShell::find(variable, false),
             terminal,
             own_program: std::env::current_exe().ok(),
-            deputies: Deputies::default(),
+            tree_spawn: TreeSpawn::default(),
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
             last: 0,
@@ -188,29 +188,29 @@ impl Starter {
         self.fill();
     }
 
-    fn job(&self, request: u32, host: HostStart) -> Job {
-        let way = match host.line.start_option() {
-            Some("ms") => Way::Shell(vec!["/proc/self/exe".into(), "--start-by-hand".into()]),
-            _ if self.terminal && !self.can_ask() => self.way_of_deputies.clone(),
-            _ => self.way.clone(),
+    fn job(&self, request: u32, host: HostStart) -> StartJob {
+        let shell = match host.line.start_option() {
+            Some("ms") => RemoteShell::Program(vec!["/proc/self/exe".into(), "--start-by-hand".into()]),
+            _ if self.terminal && !self.can_ask() => self.parent_shell.clone(),
+            _ => self.shell.clone(),
         };
         // A name may mean another host elsewhere, and one for the own host always does.
         let elsewhere = |host: &HostStart| {
             !host.addresses.is_empty() && host.addresses.iter().all(|ip| !ip.is_loopback() && !ip.is_unspecified())
         };
-        let may_go = matches!(way, Way::Shell(_)) && host.line.start_option().is_none() && elsewhere(&host);
-        Job {
+        let may_go = matches!(shell, RemoteShell::Program(_)) && host.line.start_option().is_none() && elsewhere(&host);
+        StartJob {
             request,
-            way,
+            shell,
             tried: Vec::new(),
-            untried: way::daemons(&host.line, variable, self.own_program.as_deref()).into(),
+            untried: remote_shell::daemon_candidates(&host.line, variable, self.own_program.as_deref()).into(),
             deadline: Instant::now(),
             words: Vec::new(),
             last_error: String::new(),
             key_changed: false,
             older: None,
             may_go,
-            deputy: None,
+            parent: None,
             stray_until: None,
             host,
         }
@@ -218,7 +218,7 @@ impl Starter {
 
     /// The command by which a hoster is to start the daemon of that host.
     pub fn command_for_hoster(&self, host: &HostStart) -> String {
-        let daemons = way::daemons(&host.line, variable, self.own_program.as_deref());
+        let daemons = remote_shell::daemon_candidates(&host.line, variable, self.own_program.as_deref());
         self.call(host, Some(self.master.key), false).command(daemons.first().map_or("pvmd", String::as_str))
     }
 
@@ -237,7 +237,7 @@ impl Starter {
 
     /// Whether somebody can be asked for a password.
     fn can_ask(&self) -> bool {
-        self.terminal && way::at_terminal()
+        self.terminal && remote_shell::is_in_foreground()
     }
 
     /// Whether no start is under way.
@@ -247,69 +247,70 @@ impl Starter {
 
     /// Hosts that the master itself is starting.
     fn active(&self) -> usize {
-        self.running.values().filter(|running| !running.answered && running.job.deputy.is_none()).count()
+        self.running.values().filter(|running| !running.answered && running.job.parent.is_none()).count()
     }
 
-    /// Starts those that wait: as many as it may, by itself; the others have to wait for a deputy.
+    /// Starts those that wait: as many as it may, by itself; the others have to wait for a parent.
     fn fill(&mut self) {
         // One whose command cannot be run at all has its end at once.
         while self.active() < self.starts_max {
             let Some(mut job) = self.waiting.pop_front() else { return };
             job.deadline = Instant::now() + wait_for(&job);
-            self.attempt(job);
+            self.try_next(job);
         }
-        while let Some(deputy) = self.deputies.idlest() {
+        while let Some(parent) = self.tree_spawn.choose_parent() {
             let Some(place) = self.waiting.iter().position(|job| job.may_go) else { return };
             let Some(mut job) = self.waiting.remove(place) else { return };
-            job.deputy = Some(deputy);
+            job.parent = Some(parent);
             job.deadline = Instant::now() + wait_for(&job);
-            self.deputies.begins(deputy);
-            self.attempt(job);
+            self.tree_spawn.begin(parent);
+            self.try_next(job);
         }
     }
 
     /// Tries the next place in which the daemon may be.
-    fn attempt(&mut self, mut job: Job) {
+    fn try_next(&mut self, mut job: StartJob) {
         let daemon = job.untried.pop_front().unwrap_or_else(|| "pvmd".into());
         let by_hand = is_by_hand(&job);
         let mut call = self.call(&job.host, by_hand.then_some(self.master.key), by_hand);
-        call.in_foreground = job.way.holds_on();
-        let way = if job.deputy.is_some() { &self.way_of_deputies } else { &job.way };
-        job.words = way.words(&job.host.line, &call.command(&daemon));
+        call.in_foreground = job.shell.needs_foreground();
+        let shell = if job.parent.is_some() { &self.parent_shell } else { &job.shell };
+        job.words = shell.words(&job.host.line, &call.command(&daemon));
         job.tried.push(daemon);
         let machine = job.host.line.machine().map(str::to_owned).or_else(|| self.master.machine.clone());
         let greeting = Greeting { machine, key: Some(self.master.key), says_taken: !by_hand };
         let input = greeting.text().into_bytes();
-        if let Some(deputy) = job.deputy {
+        if let Some(parent) = job.parent {
             let words = job.words.iter().map(|word| ByteBuf::from(word.as_bytes().to_vec())).collect();
-            let number = self.run(job, Carrier::There { deputy, bytes_left: START_OUTPUT_BYTES_MAX });
-            return self.order(deputy, number, StartOrder::Run { words, input: input.into() });
+            let number = self.run(job, Runner::Remote { parent, bytes_left: START_OUTPUT_BYTES_MAX });
+            return self.order(parent, number, StartOrder::Run { words, input: input.into() });
         }
         // A person's terminal is for those in the foreground.
-        match Attempt::start(&job.words, &input, !by_hand && !self.can_ask()) {
-            Ok(attempt) => self.watch(job, attempt),
-            Err(error) => self.fail(&job, End::NoProgram(error)),
+        match RemoteCommand::start(&job.words, &input, !by_hand && !self.can_ask()) {
+            Ok(command) => self.watch(job, command),
+            Err(error) => self.fail(&job, Outcome::NoProgram(error)),
         }
     }
 
-    fn watch(&mut self, job: Job, mut attempt: Attempt) {
-        if watch(&self.epoll, self.last + 1, &attempt) {
-            self.run(job, Carrier::Here(attempt));
+    fn watch(&mut self, job: StartJob, mut command: RemoteCommand) {
+        if watch(&self.epoll, self.last + 1, &command) {
+            self.run(job, Runner::Local(command));
         } else {
-            attempt.kill();
+            command.kill();
             self.done(&job, Err(Code::OutOfRes.into()));
         }
     }
 
-    fn run(&mut self, job: Job, carrier: Carrier) -> u64 {
+    fn run(&mut self, job: StartJob, runner: Runner) -> u64 {
         self.last += 1;
         let (output, errors) = Default::default();
-        self.running.insert(self.last, Running { job, carrier, output, errors, answered: false, passed_over: false });
+        self.running
+            .insert(self.last, RunningStart { job, runner, output, errors, answered: false, passed_over: false });
         self.last
     }
 
-    fn order(&mut self, deputy: Tid, number: u64, order: StartOrder) {
-        self.events.push(Event::Order { deputy, number, order });
+    fn order(&mut self, parent: Tid, number: u64, order: StartOrder) {
+        self.events.push(Event::Order { parent, number, order });
     }
 
     /// Looks what has come and who has taken too long; tells what has happened.
@@ -327,53 +328,53 @@ impl Starter {
         for id in late {
             let Some(mut running) = self.running.remove(&id) else { continue };
             self.kill(id, &mut running);
-            self.fail(&running.job, End::NoAnswer(wait_for(&running.job).as_secs()));
+            self.fail(&running.job, Outcome::NoAnswer(wait_for(&running.job).as_secs()));
         }
         self.fill();
         std::mem::take(&mut self.events)
     }
 
-    fn kill(&mut self, id: u64, running: &mut Running) {
-        match &mut running.carrier {
-            Carrier::Here(attempt) => attempt.kill(),
-            Carrier::There { deputy, .. } => self.order(*deputy, id, StartOrder::Kill),
+    fn kill(&mut self, id: u64, running: &mut RunningStart) {
+        match &mut running.runner {
+            Runner::Local(command) => command.kill(),
+            Runner::Remote { parent, .. } => self.order(*parent, id, StartOrder::Kill),
         }
     }
 
     fn look_at(&mut self, id: u64) {
         let Some(mut running) = self.running.remove(&id) else { return };
-        let Carrier::Here(attempt) = &mut running.carrier else { unreachable!("it has descriptors") };
+        let Runner::Local(command) = &mut running.runner else { unreachable!("it has descriptors") };
         // First, so that what the process has printed before its end is read after it.
-        let status = attempt.status();
-        let errors = running.errors.read(&mut attempt.errors);
-        let output = running.output.read(&mut attempt.output);
+        let status = command.status();
+        let errors = running.errors.read(&mut command.errors);
+        let output = running.output.read(&mut command.output);
         self.take_errors(&mut running, errors);
         self.take_output(id, &mut running, output);
         self.settle(id, running, status);
     }
 
     /// Goes on with a command after what it has said, and how it has ended, if it has.
-    fn settle(&mut self, id: u64, running: Running, status: Option<ExitStatus>) {
+    fn settle(&mut self, id: u64, running: RunningStart, status: Option<ExitStatus>) {
         match status {
-            _ if running.passed_over => self.attempt(running.job),
-            // Its deputy lets it come to its end.
-            _ if running.answered && running.job.deputy.is_some() => {}
+            _ if running.passed_over => self.try_next(running.job),
+            // Its parent lets it come to its end.
+            _ if running.answered && running.job.parent.is_some() => {}
             None => drop(self.running.insert(id, running)),
             Some(_) if running.answered => {}
             // Something may have gone to the background there with the output in its hands.
             Some(status) if status.success() && !running.output.ended() => drop(self.running.insert(id, running)),
             Some(status) if Self::may_be_elsewhere(&running.job, status) => {
-                self.attempt(running.job);
+                self.try_next(running.job);
             }
-            Some(status) => self.fail(&running.job, End::Exited(status)),
+            Some(status) => self.fail(&running.job, Outcome::Exited(status)),
         }
     }
 
-    fn may_be_elsewhere(job: &Job, status: ExitStatus) -> bool {
+    fn may_be_elsewhere(job: &StartJob, status: ExitStatus) -> bool {
         reason::is_not_found(status, &job.last_error) && !job.untried.is_empty()
     }
 
-    fn take_errors(&mut self, running: &mut Running, lines: Vec<String>) {
+    fn take_errors(&mut self, running: &mut RunningStart, lines: Vec<String>) {
         for line in lines.iter().map(|line| dialogue::plain(line)).filter(|line| !line.trim().is_empty()) {
             running.job.key_changed |= reason::tells_of_changed_key(&line);
             self.events.push(Event::Remark(format!("stderr@{}: {line}", running.job.host.line.name())));
@@ -381,12 +382,12 @@ impl Starter {
         }
     }
 
-    fn take_output(&mut self, id: u64, running: &mut Running, lines: Vec<String>) {
+    fn take_output(&mut self, id: u64, running: &mut RunningStart, lines: Vec<String>) {
         lines.iter().for_each(|line| self.take_line(id, running, line));
     }
 
     /// A daemon of PVM 3.4.6 has answered: another place may have one of ours.
-    fn pass_over(&mut self, id: u64, running: &mut Running) {
+    fn pass_over(&mut self, id: u64, running: &mut RunningStart) {
         let job = &mut running.job;
         let (name, older) = (job.host.line.name(), job.tried.last().cloned().unwrap_or_default());
         let next = job.untried.front().map_or("", String::as_str);
@@ -396,7 +397,7 @@ impl Starter {
         self.kill(id, running);
     }
 
-    fn take_line(&mut self, id: u64, running: &mut Running, line: &str) {
+    fn take_line(&mut self, id: u64, running: &mut RunningStart, line: &str) {
         if running.answered || running.passed_over {
             return;
         }
@@ -407,49 +408,49 @@ impl Starter {
                 return self.events.push(Event::Remark(format!("stdout@{name}: {line}")));
             }
             Line::Started(started) => self.started(&running.job, started),
-            Line::Failed(code) => self.refused(&running.job, End::Said(code)),
+            Line::Failed(code) => self.refused(&running.job, Outcome::Refused(code)),
             Line::OtherProtocol if !running.job.untried.is_empty() => return self.pass_over(id, running),
-            Line::OtherProtocol => self.refused(&running.job, End::OtherProtocol),
-            Line::OtherVersion(version) => self.refused(&running.job, End::OtherVersion(version)),
+            Line::OtherProtocol => self.refused(&running.job, Outcome::OtherProtocol),
+            Line::OtherVersion(version) => self.refused(&running.job, Outcome::OtherVersion(version)),
         };
         running.answered = true;
-        match (&mut running.carrier, taken) {
-            (Carrier::Here(attempt), true) => attempt.close_input(),
-            (Carrier::Here(attempt), false) => attempt.drop_input(),
-            (Carrier::There { deputy, .. }, true) => self.order(*deputy, id, StartOrder::CloseInput),
-            (Carrier::There { deputy, .. }, false) => self.order(*deputy, id, StartOrder::Kill),
+        match (&mut running.runner, taken) {
+            (Runner::Local(command), true) => command.close_input(),
+            (Runner::Local(command), false) => command.drop_input(),
+            (Runner::Remote { parent, .. }, true) => self.order(*parent, id, StartOrder::CloseInput),
+            (Runner::Remote { parent, .. }, false) => self.order(*parent, id, StartOrder::Kill),
         }
     }
 
-    fn refused(&mut self, job: &Job, end: End) -> bool {
+    fn refused(&mut self, job: &StartJob, end: Outcome) -> bool {
         self.fail(job, end);
         false
     }
 
     /// A daemon has answered. Whether it is taken.
-    fn started(&mut self, job: &Job, started: Started) -> bool {
+    fn started(&mut self, job: &StartJob, started: Started) -> bool {
         let is_there = || started.addresses.iter().any(|address| job.host.addresses.contains(&address.ip()));
-        match job.deputy {
-            Some(deputy) if !is_there() => {
-                self.take_back(deputy, job, "the name led to another host from there", true);
+        match job.parent {
+            Some(parent) if !is_there() => {
+                self.take_back(parent, job, "the name led to another host from there", true);
                 return false;
             }
-            Some(deputy) => self.deputies.ends(deputy, true),
+            Some(parent) => self.tree_spawn.end(parent, true),
             None => {}
         }
         self.done(job, Ok(reachable(started, &job.host)));
         true
     }
 
-    fn fail(&mut self, job: &Job, end: End) {
+    fn fail(&mut self, job: &StartJob, end: Outcome) {
         let host = job.host.line.name();
-        let is_stray = matches!(end, End::NoAnswer(_));
-        let Job { words, tried, last_error, key_changed, older, .. } = job;
+        let is_stray = matches!(end, Outcome::NoAnswer(_));
+        let StartJob { words, tried, last_error, key_changed, older, .. } = job;
         let (older, key_changed) = (older.as_deref(), *key_changed);
-        let failure = Failure { host, words, tried, end, last_error, key_changed, older }.explain();
-        if let Some(deputy) = job.deputy {
+        let failure = FailedStart { host, words, tried, end, last_error, key_changed, older }.explain();
+        if let Some(parent) = job.parent {
             let why = failure.reason.lines().next().unwrap_or_default();
-            return self.take_back(deputy, job, why, is_stray);
+            return self.take_back(parent, job, why, is_stray);
         }
         if failure.code == Code::DupHost && job.stray_until.is_some_and(|until| Instant::now() < until) {
             return self.put_back(job, job.stray_until);
@@ -457,7 +458,7 @@ impl Starter {
         self.done(job, Err(failure));
     }
 
-    fn done(&mut self, job: &Job, result: Result<Started, StartFailure>) {
+    fn done(&mut self, job: &StartJob, result: Result<Started, StartFailure>) {
         if let Err(failure) = &result {
             let text = failure.reason.replace('\n', "; ");
             self.events.push(Event::Remark(format!("host {}: {}: {text}", job.host.line.name(), failure.code)));
@@ -468,14 +469,14 @@ impl Starter {
     // ----- starts by others
 
     /// There is a link to that host: it can start others.
-    pub fn deputy_came(&mut self, host: Tid) {
-        self.deputies.came(host);
+    pub fn add_parent(&mut self, host: Tid) {
+        self.tree_spawn.add_parent(host);
     }
 
     /// There is none any more. What it was asked the master does.
-    pub fn deputy_gone(&mut self, host: Tid) {
-        self.deputies.gone(host);
-        let its = |running: &Running| running.job.deputy == Some(host);
+    pub fn remove_parent(&mut self, host: Tid) {
+        self.tree_spawn.remove_parent(host);
+        let its = |running: &RunningStart| running.job.parent == Some(host);
         let ids: Vec<u64> = self.running.iter().filter(|(_, running)| its(running)).map(|(id, _)| *id).collect();
         for id in ids {
             let Some(running) = self.running.remove(&id) else { continue };
@@ -486,11 +487,11 @@ impl Starter {
     /// A host tells of a command that it runs.
     pub fn heard(&mut self, host: Tid, number: u64, news: StartNews) {
         // Of those that have been answered or ended nothing more is known here, and of others it has nothing to say.
-        if self.running.get(&number).is_none_or(|running| running.job.deputy != Some(host)) {
+        if self.running.get(&number).is_none_or(|running| running.job.parent != Some(host)) {
             return;
         }
         let Some(mut running) = self.running.remove(&number) else { return };
-        let Carrier::There { bytes_left, .. } = &mut running.carrier else { unreachable!("it has a deputy") };
+        let Runner::Remote { bytes_left, .. } = &mut running.runner else { unreachable!("it has a parent") };
         let mut status = None;
         match news {
             StartNews::Output(bytes) | StartNews::Errors(bytes) if bytes.len() > *bytes_left => {
@@ -514,7 +515,7 @@ impl Starter {
                 self.take_output(number, &mut running, output);
             }
             StartNews::NotRun(errno) => {
-                return self.fail(&running.job, End::NoProgram(std::io::Error::from_raw_os_error(errno)));
+                return self.fail(&running.job, Outcome::NoProgram(std::io::Error::from_raw_os_error(errno)));
             }
             StartNews::TooMuch => return self.take_back(host, &running.job, "it prints too much", true),
         }
@@ -522,16 +523,16 @@ impl Starter {
     }
 
     /// Another host could not start it, so the master does; only how that goes is told.
-    fn take_back(&mut self, deputy: Tid, job: &Job, why: &str, is_stray: bool) {
-        self.deputies.ends(deputy, false);
-        self.events.push(Event::Remark(format!("host {}: not by {deputy}: {why}", job.host.line.name())));
+    fn take_back(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
+        self.tree_spawn.end(parent, false);
+        self.events.push(Event::Remark(format!("host {}: not by {parent}: {why}", job.host.line.name())));
         self.put_back(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
     }
 
     /// The master is to start it from the beginning.
-    fn put_back(&mut self, job: &Job, stray_until: Option<Instant>) {
+    fn put_back(&mut self, job: &StartJob, stray_until: Option<Instant>) {
         let job = self.job(job.request, job.host.clone());
-        self.waiting.push_front(Job { may_go: false, stray_until, ..job });
+        self.waiting.push_front(StartJob { may_go: false, stray_until, ..job });
     }
 }
 
@@ -539,20 +540,20 @@ impl Drop for Starter {
     fn drop(&mut self) {
         // Those that have answered belong to a daemon that ends by itself, those of others end with the links.
         for running in self.running.values_mut().filter(|running| !running.answered) {
-            if let Carrier::Here(attempt) = &mut running.carrier {
-                attempt.kill();
+            if let Runner::Local(command) = &mut running.runner {
+                command.kill();
             }
         }
     }
 }
 
-fn is_by_hand(job: &Job) -> bool {
+fn is_by_hand(job: &StartJob) -> bool {
     job.host.line.start_option() == Some("ms")
 }
 
-fn wait_for(job: &Job) -> Duration {
-    match job.deputy {
-        Some(_) => DEPUTY_WAIT,
+fn wait_for(job: &StartJob) -> Duration {
+    match job.parent {
+        Some(_) => PARENT_WAIT,
         None if is_by_hand(job) => MANUAL_WAIT,
         None => START_WAIT,
     }

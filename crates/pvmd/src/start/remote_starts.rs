@@ -1,6 +1,6 @@
 //! Commands that this host runs for the master to start daemons elsewhere: it carries what goes in and
 //! what comes out, and understands none of it.
-use super::attempt::{Attempt, Pipe, ready, watch};
+use super::remote_command::{OutputPipe, RemoteCommand, ready, watch};
 use pvm_core::proto::ByteBuf;
 use pvm_core::wire::{START_OUTPUT_BYTES_MAX, StartNews, StartOrder};
 use rustix::event::epoll::{self, CreateFlags};
@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 /// * Setting: none, the master asks for fewer
 /// * Reached: the master is told that the command was not run, and starts the daemon itself
 /// * Test: `a_host_runs_so_many_commands_for_the_master_and_no_more`
-const ERRANDS_MAX: usize = 64;
+const REMOTE_STARTS_MAX: usize = 64;
 
 /// The longest input of a command: a pipe takes it at once, so that nobody waits.
 ///
@@ -27,8 +27,8 @@ const ERRANDS_MAX: usize = 64;
 /// * Test: `an_input_that_a_pipe_may_not_take_is_refused`
 const INPUT_BYTES_MAX: usize = 4096;
 
-struct Errand {
-    attempt: Attempt,
+struct RemoteStart {
+    command: RemoteCommand,
     /// The daemon that it has started has answered, and goes on without it.
     answered: bool,
     /// Bytes that it has printed.
@@ -36,18 +36,18 @@ struct Errand {
 }
 
 /// Runs commands for the master.
-pub struct Errands {
+pub struct RemoteStarts {
     epoll: OwnedFd,
-    running: BTreeMap<u64, Errand>,
+    running: BTreeMap<u64, RemoteStart>,
 }
 
-impl Errands {
+impl RemoteStarts {
     /// None yet.
-    pub fn new() -> std::io::Result<Errands> {
-        Ok(Errands { epoll: epoll::create(CreateFlags::CLOEXEC)?, running: BTreeMap::new() })
+    pub fn new() -> std::io::Result<RemoteStarts> {
+        Ok(RemoteStarts { epoll: epoll::create(CreateFlags::CLOEXEC)?, running: BTreeMap::new() })
     }
 
-    /// Readable when [`Errands::step`] has something to tell.
+    /// Readable when [`RemoteStarts::step`] has something to tell.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -66,14 +66,14 @@ impl Errands {
                 return self.run(number, &words, &input).err().map(StartNews::NotRun);
             }
             StartOrder::CloseInput => {
-                if let Some(errand) = self.running.get_mut(&number) {
-                    errand.attempt.close_input();
-                    errand.answered = true;
+                if let Some(remote_start) = self.running.get_mut(&number) {
+                    remote_start.command.close_input();
+                    remote_start.answered = true;
                 }
             }
             StartOrder::Kill => {
-                if let Some(mut errand) = self.running.remove(&number) {
-                    errand.attempt.kill();
+                if let Some(mut remote_start) = self.running.remove(&number) {
+                    remote_start.command.kill();
                 }
             }
         }
@@ -83,18 +83,18 @@ impl Errands {
     /// Runs a command; fails with an `errno`.
     fn run(&mut self, number: u64, words: &[OsString], input: &[u8]) -> Result<(), i32> {
         let code = |error: std::io::Error| error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
-        if self.running.len() >= ERRANDS_MAX || self.running.contains_key(&number) {
+        if self.running.len() >= REMOTE_STARTS_MAX || self.running.contains_key(&number) {
             return Err(Errno::AGAIN.raw_os_error());
         }
         if input.len() > INPUT_BYTES_MAX {
             return Err(Errno::TOOBIG.raw_os_error());
         }
-        let mut attempt = Attempt::start(words, input, true).map_err(code)?;
-        if !watch(&self.epoll, number, &attempt) {
-            attempt.kill();
+        let mut command = RemoteCommand::start(words, input, true).map_err(code)?;
+        if !watch(&self.epoll, number, &command) {
+            command.kill();
             return Err(Errno::MFILE.raw_os_error());
         }
-        self.running.insert(number, Errand { attempt, answered: false, printed: 0 });
+        self.running.insert(number, RemoteStart { command, answered: false, printed: 0 });
         Ok(())
     }
 
@@ -102,8 +102,8 @@ impl Errands {
     pub fn step(&mut self) -> Vec<(u64, StartNews)> {
         let mut all = Vec::new();
         for number in ready(&self.epoll) {
-            let Some(errand) = self.running.get_mut(&number) else { continue };
-            let mut news = errand.step();
+            let Some(remote_start) = self.running.get_mut(&number) else { continue };
+            let mut news = remote_start.step();
             if matches!(news.last(), Some(StartNews::Ended(_) | StartNews::TooMuch)) {
                 self.running.remove(&number);
             }
@@ -113,36 +113,39 @@ impl Errands {
     }
 }
 
-impl Errand {
+impl RemoteStart {
     fn step(&mut self) -> Vec<StartNews> {
         // First, so that what the process has printed before its end is read after it.
-        let status = self.attempt.status();
+        let status = self.command.status();
         let mut news = Vec::new();
-        let mut tell = |pipe: &mut Pipe, kind: fn(ByteBuf) -> StartNews| {
+        let mut tell = |pipe: &mut OutputPipe, kind: fn(ByteBuf) -> StartNews| {
             let bytes = pipe.read();
             self.printed += bytes.len();
             if !bytes.is_empty() && self.printed <= START_OUTPUT_BYTES_MAX {
                 news.push(kind(ByteBuf::from(bytes)));
             }
         };
-        tell(&mut self.attempt.errors, StartNews::Errors);
-        tell(&mut self.attempt.output, StartNews::Output);
+        tell(&mut self.command.errors, StartNews::Errors);
+        tell(&mut self.command.output, StartNews::Output);
         if self.printed > START_OUTPUT_BYTES_MAX {
-            self.attempt.kill();
+            self.command.kill();
             news.push(StartNews::TooMuch);
             return news;
         }
         // Something may have gone to the background there with the output in its hands.
-        let ended = status.filter(|status| !status.success() || self.attempt.output.ended());
+        let ended = status.filter(|status| !status.success() || self.command.output.ended());
         news.extend(ended.map(|status| StartNews::Ended(status.into_raw())));
         news
     }
 }
 
-impl Drop for Errands {
+impl Drop for RemoteStarts {
     fn drop(&mut self) {
         // With the master has gone who could use what they start. Those that have been answered end by themselves.
-        self.running.values_mut().filter(|errand| !errand.answered).for_each(|errand| errand.attempt.kill());
+        self.running
+            .values_mut()
+            .filter(|remote_start| !remote_start.answered)
+            .for_each(|remote_start| remote_start.command.kill());
     }
 }
 
@@ -157,10 +160,10 @@ mod tests {
     }
 
     /// What is told of the commands until so many have ended.
-    fn until_ended(errands: &mut Errands, mut count: usize) -> Vec<(u64, StartNews)> {
+    fn until_ended(remote_starts: &mut RemoteStarts, mut count: usize) -> Vec<(u64, StartNews)> {
         let (mut all, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
         while count > 0 && Instant::now() < end {
-            for (number, news) in errands.step() {
+            for (number, news) in remote_starts.step() {
                 count -= usize::from(matches!(news, StartNews::Ended(_) | StartNews::TooMuch));
                 all.push((number, news));
             }
@@ -179,62 +182,65 @@ mod tests {
 
     #[test]
     fn a_command_gets_its_input_and_all_that_it_prints_is_told_before_its_end() {
-        let mut errands = Errands::new().unwrap();
+        let mut remote_starts = RemoteStarts::new().unwrap();
         let script = "read line; echo \"$line\"; cat; echo bad >&2; echo end; exit 3";
-        assert_eq!(errands.order(7, run(script)), None);
+        assert_eq!(remote_starts.order(7, run(script)), None);
         std::thread::sleep(Duration::from_millis(50));
-        assert!(!errands.step().iter().any(|(_, news)| matches!(news, StartNews::Ended(_))));
-        assert_eq!(errands.order(7, StartOrder::CloseInput), None);
-        let all = until_ended(&mut errands, 1);
+        assert!(!remote_starts.step().iter().any(|(_, news)| matches!(news, StartNews::Ended(_))));
+        assert_eq!(remote_starts.order(7, StartOrder::CloseInput), None);
+        let all = until_ended(&mut remote_starts, 1);
         assert!(output(&all).ends_with("end\n") && all.contains(&(7, StartNews::Errors(b"bad\n".to_vec().into()))));
         assert_eq!(all.last(), Some(&(7, StartNews::Ended(3 << 8))));
-        assert!(errands.running.is_empty());
+        assert!(remote_starts.running.is_empty());
     }
 
     #[test]
     fn a_command_that_is_not_there_is_told_and_one_can_be_ended() {
-        let mut errands = Errands::new().unwrap();
+        let mut remote_starts = RemoteStarts::new().unwrap();
         let words = vec![ByteBuf::from(b"/nowhere/rsh".to_vec())];
         let order = StartOrder::Run { words, input: ByteBuf::new() };
-        assert_eq!(errands.order(1, order), Some(StartNews::NotRun(Errno::NOENT.raw_os_error())));
+        assert_eq!(remote_starts.order(1, order), Some(StartNews::NotRun(Errno::NOENT.raw_os_error())));
         let nothing = StartOrder::Run { words: Vec::new(), input: ByteBuf::new() };
-        assert!(matches!(errands.order(1, nothing), Some(StartNews::NotRun(_))));
-        assert_eq!(errands.order(2, run("sleep 1000")), None);
-        let process = errands.running[&2].attempt.process();
-        assert_eq!(errands.order(2, StartOrder::Kill), None);
-        assert!(errands.running.is_empty() && !std::path::Path::new(&format!("/proc/{process}")).exists());
+        assert!(matches!(remote_starts.order(1, nothing), Some(StartNews::NotRun(_))));
+        assert_eq!(remote_starts.order(2, run("sleep 1000")), None);
+        let process = remote_starts.running[&2].command.process();
+        assert_eq!(remote_starts.order(2, StartOrder::Kill), None);
+        assert!(remote_starts.running.is_empty() && !std::path::Path::new(&format!("/proc/{process}")).exists());
         // What the master has not asked for, or not any more.
-        assert_eq!((errands.order(2, StartOrder::Kill), errands.order(9, StartOrder::CloseInput)), (None, None));
+        assert_eq!(
+            (remote_starts.order(2, StartOrder::Kill), remote_starts.order(9, StartOrder::CloseInput)),
+            (None, None)
+        );
     }
 
     #[test]
     fn an_input_that_a_pipe_may_not_take_is_refused() {
-        let mut errands = Errands::new().unwrap();
+        let mut remote_starts = RemoteStarts::new().unwrap();
         let StartOrder::Run { words, .. } = run("cat") else { unreachable!() };
         let input = |length| ByteBuf::from(vec![b'x'; length]);
         let order = StartOrder::Run { words: words.clone(), input: input(INPUT_BYTES_MAX + 1) };
-        assert_eq!(errands.order(1, order), Some(StartNews::NotRun(Errno::TOOBIG.raw_os_error())));
-        assert_eq!(errands.order(1, StartOrder::Run { words, input: input(INPUT_BYTES_MAX) }), None);
+        assert_eq!(remote_starts.order(1, order), Some(StartNews::NotRun(Errno::TOOBIG.raw_os_error())));
+        assert_eq!(remote_starts.order(1, StartOrder::Run { words, input: input(INPUT_BYTES_MAX) }), None);
     }
 
     #[test]
     fn a_command_that_prints_too_much_is_ended() {
-        let mut errands = Errands::new().unwrap();
-        assert_eq!(errands.order(1, run("while echo x; do :; done")), None);
-        let all = until_ended(&mut errands, 1);
+        let mut remote_starts = RemoteStarts::new().unwrap();
+        assert_eq!(remote_starts.order(1, run("while echo x; do :; done")), None);
+        let all = until_ended(&mut remote_starts, 1);
         assert!(output(&all).len() <= START_OUTPUT_BYTES_MAX);
         assert_eq!(all.last(), Some(&(1, StartNews::TooMuch)));
-        assert!(errands.running.is_empty());
+        assert!(remote_starts.running.is_empty());
     }
 
     #[test]
     fn a_host_runs_so_many_commands_for_the_master_and_no_more() {
-        let mut errands = Errands::new().unwrap();
-        for number in 0..ERRANDS_MAX as u64 {
-            assert_eq!(errands.order(number, run("cat >/dev/null")), None);
+        let mut remote_starts = RemoteStarts::new().unwrap();
+        for number in 0..REMOTE_STARTS_MAX as u64 {
+            assert_eq!(remote_starts.order(number, run("cat >/dev/null")), None);
         }
         let refused = Some(StartNews::NotRun(Errno::AGAIN.raw_os_error()));
-        assert_eq!(errands.order(ERRANDS_MAX as u64, run("true")), refused);
-        assert_eq!(errands.order(0, run("true")), refused);
+        assert_eq!(remote_starts.order(REMOTE_STARTS_MAX as u64, run("true")), refused);
+        assert_eq!(remote_starts.order(0, run("true")), refused);
     }
 }

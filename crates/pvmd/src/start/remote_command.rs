@@ -20,12 +20,12 @@ const EVENTS_MAX: usize = 64;
 const STREAM_BITS: u32 = 2;
 
 /// The end of a pipe from which bytes are read without waiting for them.
-pub struct Pipe(Option<OwnedFd>);
+pub struct OutputPipe(Option<OwnedFd>);
 
-impl Pipe {
-    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Pipe> {
+impl OutputPipe {
+    pub(crate) fn new(pipe: OwnedFd) -> io::Result<OutputPipe> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Pipe(Some(pipe)))
+        Ok(OutputPipe(Some(pipe)))
     }
 
     /// Whether nothing more will come.
@@ -82,7 +82,7 @@ impl Lines {
     }
 
     /// The whole lines that have come through a pipe; at the end the unfinished one, too.
-    pub fn read(&mut self, pipe: &mut Pipe) -> Vec<String> {
+    pub fn read(&mut self, pipe: &mut OutputPipe) -> Vec<String> {
         let mut lines = self.take(&pipe.read());
         if pipe.ended() {
             lines.extend(self.end());
@@ -106,20 +106,20 @@ impl Lines {
 }
 
 /// The process of a command.
-pub struct Attempt {
+pub struct RemoteCommand {
     child: Child,
     /// Until it is known that the process has ended: it would stay readable for ever.
     pidfd: Option<OwnedFd>,
     /// Kept open until the daemon has answered.
     input: Option<ChildStdin>,
-    pub output: Pipe,
-    pub errors: Pipe,
+    pub output: OutputPipe,
+    pub errors: OutputPipe,
 }
 
-impl Attempt {
+impl RemoteCommand {
     /// Runs a command and hands it its input. `alone`: in a process group of its own, so that it can
     /// be ended with all that it has started.
-    pub fn start(words: &[OsString], input: &[u8], alone: bool) -> io::Result<Attempt> {
+    pub fn start(words: &[OsString], input: &[u8], alone: bool) -> io::Result<RemoteCommand> {
         let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -131,7 +131,9 @@ impl Attempt {
         // It fits into the pipe. Who has ended already shall say why on the standard error.
         let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
         match watched(&mut child) {
-            Ok((pidfd, output, errors)) => Ok(Attempt { child, pidfd: Some(pidfd), input: stdin, output, errors }),
+            Ok((pidfd, output, errors)) => {
+                Ok(RemoteCommand { child, pidfd: Some(pidfd), input: stdin, output, errors })
+            }
             Err(error) => {
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(error)
@@ -185,21 +187,21 @@ impl Attempt {
 }
 
 /// What there is to watch of a process: its end, its output, its errors.
-fn watched(child: &mut Child) -> io::Result<(OwnedFd, Pipe, Pipe)> {
+fn watched(child: &mut Child) -> io::Result<(OwnedFd, OutputPipe, OutputPipe)> {
     let process = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
     let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    Ok((pidfd, Pipe::new(output.into())?, Pipe::new(errors.into())?))
+    Ok((pidfd, OutputPipe::new(output.into())?, OutputPipe::new(errors.into())?))
 }
 
 /// Has `epoll` tell of what a command says and of its end.
-pub fn watch(epoll: &OwnedFd, number: u64, attempt: &Attempt) -> bool {
+pub fn watch(epoll: &OwnedFd, number: u64, command: &RemoteCommand) -> bool {
     let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
         let data = EventData::new_u64(number << STREAM_BITS | stream);
         descriptor.is_none_or(|descriptor| epoll::add(epoll, descriptor, data, EventFlags::IN).is_ok())
     };
-    (0..).zip(attempt.descriptors()).all(add)
+    (0..).zip(command.descriptors()).all(add)
 }
 
 /// The numbers of the commands of which there is something to be read.

@@ -14,7 +14,7 @@ const BACKLOG: i32 = 4096;
 const NAME_BYTES: usize = 6;
 
 /// The private directory with the listening socket. Dropping it removes all files.
-pub struct Nest {
+pub struct SocketDirectory {
     /// Accepts connections.
     pub listener: OwnedFd,
     directory: PathBuf,
@@ -23,9 +23,9 @@ pub struct Nest {
     published: Option<Published>,
 }
 
-/// Why there is no nest.
+/// Why the socket directory could not be made.
 #[derive(Debug)]
-pub enum NestError {
+pub enum SocketDirectoryError {
     /// A daemon of this user and machine has one; its rendezvous file.
     Running(PathBuf),
     /// A daemon of PVM 3.4.6 of this user has one.
@@ -34,40 +34,41 @@ pub enum NestError {
     Other(String),
 }
 
-impl std::fmt::Display for NestError {
+impl std::fmt::Display for SocketDirectoryError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            NestError::Running(file) => write!(f, "already running ({} names its socket)", file.display()),
-            NestError::Older(older) => write!(f, "{older}"),
-            NestError::Other(text) => f.write_str(text),
+            SocketDirectoryError::Running(file) => write!(f, "already running ({} names its socket)", file.display()),
+            SocketDirectoryError::Older(older) => write!(f, "{older}"),
+            SocketDirectoryError::Other(text) => f.write_str(text),
         }
     }
 }
-impl std::error::Error for NestError {}
+impl std::error::Error for SocketDirectoryError {}
 
-impl Nest {
+impl SocketDirectory {
     /// Makes the directory and the socket, and makes the socket known.
-    pub fn build(places: &Places) -> Result<Nest, NestError> {
-        let mut nest = Nest::in_directory(places).map_err(|error| NestError::Other(error.to_string()))?;
-        let published = places.publish(&nest.socket).map_err(|error| match error {
-            PublishError::Running(file, _) => NestError::Running(file),
-            PublishError::Older(older) => NestError::Older(older),
-            error => NestError::Other(error.to_string()),
+    pub fn create(places: &Places) -> Result<SocketDirectory, SocketDirectoryError> {
+        let mut socket_directory =
+            SocketDirectory::in_directory(places).map_err(|error| SocketDirectoryError::Other(error.to_string()))?;
+        let published = places.publish(&socket_directory.socket).map_err(|error| match error {
+            PublishError::Running(file, _) => SocketDirectoryError::Running(file),
+            PublishError::Older(older) => SocketDirectoryError::Older(older),
+            error => SocketDirectoryError::Other(error.to_string()),
         })?;
         if let Some(stale) = published.stale_socket() {
             remove_stale(stale);
         }
-        nest.published = Some(published);
-        Ok(nest)
+        socket_directory.published = Some(published);
+        Ok(socket_directory)
     }
 
-    fn in_directory(places: &Places) -> crate::Result<Nest> {
+    fn in_directory(places: &Places) -> crate::Result<SocketDirectory> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let bases = [Some(std::path::absolute(&places.temporary)?), runtime, Some("/tmp".into())];
         let mut problem = None;
         for base in bases.into_iter().flatten() {
-            match Nest::try_in(&base) {
-                Ok(nest) => return Ok(nest),
+            match SocketDirectory::try_in(&base) {
+                Ok(socket_directory) => return Ok(socket_directory),
                 Err(error) => {
                     problem.get_or_insert(format!("{}: {error}", base.display()));
                 }
@@ -76,7 +77,7 @@ impl Nest {
         Err(problem.unwrap_or_default().into())
     }
 
-    fn try_in(base: &Path) -> Result<Nest, Errno> {
+    fn try_in(base: &Path) -> Result<SocketDirectory, Errno> {
         let mut random = [0; NAME_BYTES];
         pvm_fmp::random_bytes(&mut random).map_err(|_| Errno::IO)?;
         let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -86,7 +87,7 @@ impl Nest {
         let address = SocketAddrUnix::new(&socket)?;
         rustix::fs::mkdir(&directory, Mode::RWXU)?;
         match listen(&address, &socket) {
-            Ok((listener, identity)) => Ok(Nest { listener, directory, socket, identity, published: None }),
+            Ok((listener, identity)) => Ok(SocketDirectory { listener, directory, socket, identity, published: None }),
             Err(errno) => {
                 let _ = std::fs::remove_dir_all(&directory);
                 Err(errno)
@@ -123,7 +124,7 @@ fn listen(address: &SocketAddrUnix, path: &Path) -> Result<(OwnedFd, (u64, u64))
     Ok((listener, (status.st_dev, status.st_ino)))
 }
 
-impl Drop for Nest {
+impl Drop for SocketDirectory {
     fn drop(&mut self) {
         // The name goes first, so that nobody finds a socket that is about to vanish.
         self.published = None;

@@ -9,7 +9,7 @@ const SEARCH: &str = "$HOME/pvm3/bin/$PVM_ARCH:$PVM_ROOT/bin/$PVM_ARCH";
 
 /// What tasks of this host need.
 #[derive(Debug, Clone)]
-pub struct Workplace {
+pub struct ProgramSearch {
     /// `PVM_ROOT`.
     pub root: PathBuf,
     /// `ep=`: where programs are looked for.
@@ -20,9 +20,9 @@ pub struct Workplace {
     pub debugger: PathBuf,
 }
 
-impl Workplace {
+impl ProgramSearch {
     /// As the hostfile says, else as the environment does. Variables are those of this host.
-    pub fn new(options: &HostOptions, complaints: &mut Vec<String>) -> Workplace {
+    pub fn new(options: &HostOptions, complaints: &mut Vec<String>) -> ProgramSearch {
         let root = variable("PVM_ROOT").map_or_else(default_root, PathBuf::from);
         let home = variable("HOME").unwrap_or_else(|| {
             complaints.push("HOME is not set, / is used".into());
@@ -40,7 +40,7 @@ impl Workplace {
         }
         let debugger = PathBuf::from(either(&options.debugger, "PVM_DEBUGGER", "$PVM_ROOT/lib/debugger"));
         let search = std::env::split_paths(&search).filter(|path| !path.as_os_str().is_empty()).collect();
-        Workplace { root, search, directory, debugger }
+        ProgramSearch { root, search, directory, debugger }
     }
 }
 

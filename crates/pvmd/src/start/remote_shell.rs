@@ -13,51 +13,51 @@ const USUAL_PLACES: [&str; 2] = ["/usr/lib/hpvm/bin/pvmd", "/usr/local/bin/pvmd"
 
 /// The program that starts things on other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum RemoteShell {
     /// Takes a host, perhaps `-l` and a login, and a command, as `rsh` does.
-    Shell(Vec<OsString>),
+    Program(Vec<OsString>),
     /// Slurm's: within an allocation no keys are needed.
     Srun,
 }
 
-impl Way {
+impl RemoteShell {
     /// `$PVM_RSH` with its arguments; else `srun` inside of a Slurm job; else `ssh`.
-    pub fn find(variable: impl Fn(&str) -> Option<OsString>, terminal: bool) -> Way {
+    pub fn find(variable: impl Fn(&str) -> Option<OsString>, terminal: bool) -> RemoteShell {
         if let Some(words) = variable("PVM_RSH") {
             let words = words.to_string_lossy().split_ascii_whitespace().map(OsString::from).collect::<Vec<_>>();
             if !words.is_empty() {
-                return Way::Shell(words);
+                return RemoteShell::Program(words);
             }
         }
         let path = variable("PATH").unwrap_or_default();
         if variable("SLURM_JOB_NODELIST").is_some() && in_path(&path, "srun").is_some() {
-            return Way::Srun;
+            return RemoteShell::Srun;
         }
         if in_path(&path, "ssh").is_none() && Path::new(DEBIAN_SHELL).exists() {
-            return Way::Shell(vec![DEBIAN_SHELL.into()]);
+            return RemoteShell::Program(vec![DEBIAN_SHELL.into()]);
         }
         let connect = format!("-oConnectTimeout={CONNECT_SECONDS}");
         let words = ["ssh", "-x", "-a", "-T", connect.as_str(), "-oBatchMode=yes"];
         // With a terminal, somebody can be asked for a password.
         let count = if terminal { words.len() - 1 } else { words.len() };
-        Way::Shell(words[..count].iter().map(OsString::from).collect())
+        RemoteShell::Program(words[..count].iter().map(OsString::from).collect())
     }
 
     /// Whether what is started must stay in the foreground, since all of it ends with the program.
-    pub fn holds_on(&self) -> bool {
-        *self == Way::Srun
+    pub fn needs_foreground(&self) -> bool {
+        *self == RemoteShell::Srun
     }
 
     /// The words that run `command` on the host of that line.
     pub fn words(&self, line: &HostLine, command: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = match self {
-            Way::Shell(program) => [program.as_slice(), &[line.address().into()]].concat(),
-            Way::Srun => {
+            RemoteShell::Program(program) => [program.as_slice(), &[line.address().into()]].concat(),
+            RemoteShell::Srun => {
                 let step = ["srun", "--nodes=1", "--ntasks=1", "-w", line.address(), "sh", "-c"];
                 step.iter().map(OsString::from).collect()
             }
         };
-        if let (Way::Shell(_), Some(login)) = (self, line.login()) {
+        if let (RemoteShell::Program(_), Some(login)) = (self, line.login()) {
             words.extend(["-l".into(), login.into()]);
         }
         words.push(command.into());
@@ -67,7 +67,7 @@ impl Way {
 
 /// Whether this process belongs to the process group in the foreground of its terminal. What asks for a password stops
 /// when it reads the terminal from any other.
-pub fn at_terminal() -> bool {
+pub fn is_in_foreground() -> bool {
     let in_front = |terminal| rustix::termios::tcgetpgrp(terminal) == Ok(rustix::process::getpgrp());
     std::fs::File::open("/dev/tty").is_ok_and(in_front)
 }
@@ -75,7 +75,11 @@ pub fn at_terminal() -> bool {
 /// The daemons to try on a host, best first: what the user says, else what the host calls `pvmd` and
 /// the places where it may lie. `own` is the program of this daemon; where `pvmd` means another one
 /// here, it does there.
-pub fn daemons(line: &HostLine, variable: impl Fn(&str) -> Option<OsString>, own: Option<&Path>) -> Vec<String> {
+pub fn daemon_candidates(
+    line: &HostLine,
+    variable: impl Fn(&str) -> Option<OsString>,
+    own: Option<&Path>,
+) -> Vec<String> {
     let text = |text: OsString| text.to_string_lossy().into_owned();
     if let Some(daemon) = line.daemon().map(str::to_owned).or_else(|| variable("PVM_DPATH").map(text)) {
         return vec![daemon];
@@ -106,31 +110,31 @@ mod tests {
 
     #[test]
     fn the_users_program_gets_its_arguments_then_those_of_pvm() {
-        let way = Way::find(|name| (name == "PVM_RSH").then(|| " /x/rsh  -v ".into()), false);
+        let shell = RemoteShell::find(|name| (name == "PVM_RSH").then(|| " /x/rsh  -v ".into()), false);
         let line = parse_host("h2 lo=joe ip=10.0.0.2").unwrap();
-        assert_eq!(text(&way.words(&line, "pvmd -s -n h2")), "/x/rsh|-v|10.0.0.2|-l|joe|pvmd -s -n h2");
-        assert_eq!(text(&way.words(&parse_host("h3").unwrap(), "pvmd")), "/x/rsh|-v|h3|pvmd");
+        assert_eq!(text(&shell.words(&line, "pvmd -s -n h2")), "/x/rsh|-v|10.0.0.2|-l|joe|pvmd -s -n h2");
+        assert_eq!(text(&shell.words(&parse_host("h3").unwrap(), "pvmd")), "/x/rsh|-v|h3|pvmd");
     }
 
     #[test]
     fn ssh_asks_no_questions_where_nobody_can_answer() {
         let line = parse_host("h2").unwrap();
-        let words = |terminal| text(&Way::find(|_| None, terminal).words(&line, "pvmd"));
+        let words = |terminal| text(&RemoteShell::find(|_| None, terminal).words(&line, "pvmd"));
         if !Path::new(DEBIAN_SHELL).exists() {
             assert!(words(false).contains("BatchMode=yes") && !words(true).contains("BatchMode"));
         }
-        let path = std::env::temp_dir().join(format!("pvmd-way-test-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("pvmd-shell-test-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         std::fs::write(path.join("ssh"), "").unwrap();
         let with_ssh = |name: &str| (name == "PATH").then(|| path.clone().into_os_string());
-        let words = |terminal| text(&Way::find(with_ssh, terminal).words(&line, "pvmd"));
+        let words = |terminal| text(&RemoteShell::find(with_ssh, terminal).words(&line, "pvmd"));
         assert_eq!(words(false), "ssh|-x|-a|-T|-oConnectTimeout=20|-oBatchMode=yes|h2|pvmd");
         assert_eq!(words(true), "ssh|-x|-a|-T|-oConnectTimeout=20|h2|pvmd");
         std::fs::write(path.join("srun"), "").unwrap();
         let in_job = |name: &str| if name == "SLURM_JOB_NODELIST" { Some("n[1-2]".into()) } else { with_ssh(name) };
-        let way = Way::find(in_job, false);
-        assert_eq!(text(&way.words(&line, "pvmd -s")), "srun|--nodes=1|--ntasks=1|-w|h2|sh|-c|pvmd -s");
-        assert!(way.holds_on());
+        let shell = RemoteShell::find(in_job, false);
+        assert_eq!(text(&shell.words(&line, "pvmd -s")), "srun|--nodes=1|--ntasks=1|-w|h2|sh|-c|pvmd -s");
+        assert!(shell.needs_foreground());
         std::fs::remove_dir_all(&path).unwrap();
     }
 
@@ -139,9 +143,9 @@ mod tests {
         let none = |_: &str| None;
         let line = parse_host("h2").unwrap();
         let own = Path::new("/opt/hpvm/bin/pvmd");
-        assert_eq!(daemons(&line, none, Some(own))[..2], ["/opt/hpvm/bin/pvmd", "pvmd"]);
-        assert_eq!(daemons(&line, none, None)[0], "pvmd");
-        assert_eq!(daemons(&parse_host("h2 dx=x/pvmd").unwrap(), none, Some(own)), ["x/pvmd"]);
-        assert_eq!(daemons(&line, |name| (name == "PVM_DPATH").then(|| "y".into()), Some(own)), ["y"]);
+        assert_eq!(daemon_candidates(&line, none, Some(own))[..2], ["/opt/hpvm/bin/pvmd", "pvmd"]);
+        assert_eq!(daemon_candidates(&line, none, None)[0], "pvmd");
+        assert_eq!(daemon_candidates(&parse_host("h2 dx=x/pvmd").unwrap(), none, Some(own)), ["x/pvmd"]);
+        assert_eq!(daemon_candidates(&line, |name| (name == "PVM_DPATH").then(|| "y".into()), Some(own)), ["y"]);
     }
 }

@@ -89,7 +89,7 @@ fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 const KEPT_FREE: usize = 8;
 
 /// Starts processes.
-pub struct Nursery {
+pub struct ProcessSpawner {
     /// The descriptor limit that tasks get; the daemon has a higher one.
     limit: Rlimit,
     own_limit: Rlimit,
@@ -100,24 +100,24 @@ pub struct Nursery {
 
 /// Why a process could not be started.
 #[derive(Debug)]
-pub struct Failure {
+pub struct SpawnError {
     /// For programs.
     pub code: Code,
     /// For people.
     pub why: String,
 }
 
-impl Nursery {
+impl ProcessSpawner {
     /// Raises the daemon's own descriptor limit (D12).
-    pub fn new(socket: &Path) -> io::Result<Nursery> {
+    pub fn new(socket: &Path) -> io::Result<ProcessSpawner> {
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // Where that is forbidden, fewer tasks fit.
         let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
         let own_limit = if raised { own_limit } else { limit };
-        let mut nursery = Nursery { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
-        nursery.occupy_low();
-        Ok(nursery)
+        let mut process_spawner = ProcessSpawner { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
+        process_spawner.occupy_low();
+        Ok(process_spawner)
     }
 
     /// Takes the lowest descriptors that are free, so that they are free again for the next process. Where the daemon
@@ -144,16 +144,17 @@ impl Nursery {
         )
     }
 
-    /// Starts a process. Failure to execute the program is noticed here.
-    pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<Process, Failure> {
+    /// Starts a process. SpawnError to execute the program is noticed here.
+    pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<Process, SpawnError> {
         let ends = Ends::for_output(start.run.terminal);
-        let output = ends.map_err(|errno| self.why(errno.into()))?;
+        let output = ends.map_err(|errno| self.spawn_error(errno.into()))?;
         let ends = (start.run.errors_tag != 0).then(|| Ends::for_output(false)).transpose();
-        let errors = ends.map_err(|errno| self.why(errno.into()))?;
+        let errors = ends.map_err(|errno| self.spawn_error(errno.into()))?;
         let ends = start.input.then(Ends::for_input).transpose();
-        let input = ends.map_err(|errno| self.why(errno.into()))?;
-        let mut child =
-            self.spawn(settings, start, &output, errors.as_ref(), input.as_ref()).map_err(|error| self.why(error))?;
+        let input = ends.map_err(|errno| self.spawn_error(errno.into()))?;
+        let mut child = self
+            .spawn(settings, start, &output, errors.as_ref(), input.as_ref())
+            .map_err(|error| self.spawn_error(error))?;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(pidfd) => Ok(Process {
                 child,
@@ -165,7 +166,7 @@ impl Nursery {
             }),
             Err(errno) => {
                 let _ = child.kill().and_then(|()| child.wait());
-                Err(self.why(errno.into()))
+                Err(self.spawn_error(errno.into()))
             }
         }
     }
@@ -198,7 +199,7 @@ impl Nursery {
     }
 
     /// What an error of the system means, and which limit has been met.
-    fn why(&self, error: io::Error) -> Failure {
+    fn spawn_error(&self, error: io::Error) -> SpawnError {
         let code = code_of(&error);
         let limit = match errno_of(&error) {
             Some(Errno::MFILE) => self.descriptor_limit(),
@@ -213,7 +214,7 @@ impl Nursery {
             _ => String::new(),
         };
         let separator = if limit.is_empty() { "" } else { ": " };
-        Failure { code, why: format!("{error}{separator}{limit}") }
+        SpawnError { code, why: format!("{error}{separator}{limit}") }
     }
 
     fn command(&self, settings: &Settings, start: &Start) -> io::Result<Command> {
@@ -227,7 +228,10 @@ impl Nursery {
         NOT_INHERITED.iter().for_each(|name| {
             command.env_remove(name);
         });
-        command.env("PVM_ARCH", ARCHITECTURE).env("PVM_ROOT", &settings.workplace.root).env("PVMSOCK", &self.socket);
+        command
+            .env("PVM_ARCH", ARCHITECTURE)
+            .env("PVM_ROOT", &settings.program_search.root)
+            .env("PVMSOCK", &self.socket);
         command.env("PVMEPID", start.cookie.to_string());
         if start.run.errors_tag != 0 && !start.run.terminal {
             // The library has the C library write line by line.
@@ -309,8 +313,8 @@ pub(crate) fn code_of(error: &io::Error) -> Code {
 /// Where a task runs.
 fn directory(settings: &Settings, wanted: Option<&ByteBuf>) -> PathBuf {
     match wanted {
-        Some(path) => settings.workplace.directory.join(OsStr::from_bytes(path)),
-        None => settings.workplace.directory.clone(),
+        Some(path) => settings.program_search.directory.join(OsStr::from_bytes(path)),
+        None => settings.program_search.directory.clone(),
     }
 }
 
@@ -330,7 +334,7 @@ pub fn find(
     let path = match file.contains(&b'/') {
         true => Some(name.to_owned()).filter(|path| executable(&directory.join(path))),
         false => settings
-            .workplace
+            .program_search
             .search
             .iter()
             .cloned()
@@ -339,11 +343,11 @@ pub fn find(
             .find(|path| executable(&directory.join(path))),
     };
     let path = path.ok_or(Code::NoFile)?;
-    if debug && !executable(&settings.workplace.debugger) {
+    if debug && !executable(&settings.program_search.debugger) {
         return Err(Code::NoFile);
     }
     let bytes = |path: &Path| ByteBuf::from(path.as_os_str().as_bytes().to_vec());
-    Ok(Found { path: bytes(&path), debugger: debug.then(|| bytes(&settings.workplace.debugger)) })
+    Ok(Found { path: bytes(&path), debugger: debug.then(|| bytes(&settings.program_search.debugger)) })
 }
 
 /// A regular file that its owner may execute.
