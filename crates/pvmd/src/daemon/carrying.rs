@@ -1,7 +1,7 @@
 //! The loop's part in carrying messages between hosts.
 use super::{Daemon, Source};
 use crate::connections::Connections;
-use crate::route::{Around, Event, Route};
+use crate::route::{Around, Route, RouteEvent};
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
@@ -55,20 +55,20 @@ impl Daemon {
         !stirred && self.route.lie_down(&around!(self))
     }
 
-    fn carried(&mut self, event: Event) {
+    fn carried(&mut self, event: RouteEvent) {
         let now = self.now();
         match event {
-            Event::Frame { from, frame } => self.machine.handle_host_frame(now, from, *frame),
-            Event::Wanted { host } => self.machine.want_link(now, host),
-            Event::Broken { host, why } => {
+            RouteEvent::Frame { from, frame } => self.machine.handle_host_frame(now, from, *frame),
+            RouteEvent::Wanted { host } => self.machine.want_link(now, host),
+            RouteEvent::Broken { host, why } => {
                 self.log.line(&format!("data link to {host}: {why}"));
                 self.link_down(host);
             }
-            Event::Cut { host, why } => {
+            RouteEvent::Cut { host, why } => {
                 self.log.line(&format!("data link to {host}: {why}; another one is made"));
                 self.machine.handle_data_down(now, host);
             }
-            Event::Lost { task, why } => self.log.line(&format!("cannot send to {task}: {why}")),
+            RouteEvent::Lost { task, why } => self.log.line(&format!("cannot send to {task}: {why}")),
         }
     }
 
@@ -77,7 +77,7 @@ impl Daemon {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, pipe.as_fd(), Source::Data(host).data(), flags) {
             Ok(()) => attach(&mut self.route, host, pipe),
-            Err(errno) => self.carried(Event::Cut { host, why: errno.to_string() }),
+            Err(errno) => self.carried(RouteEvent::Cut { host, why: errno.to_string() }),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Other hosts: looking their names up, having their daemons started, becoming one of them.
 use super::Daemon;
 use crate::source::Source;
-use crate::start::{self, Event, Master};
+use crate::start::{self, Master, StartEvent};
 use crate::{resolve, slave};
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::ByteBuf;
@@ -140,12 +140,12 @@ impl Daemon {
         }
         for event in self.starter.step() {
             match event {
-                Event::Remark(text) => self.log.line(&text),
-                Event::Done { request, index, result } => {
+                StartEvent::Remark(text) => self.log.line(&text),
+                StartEvent::Done { request, index, result } => {
                     let now = self.now();
                     self.machine.handle_host_started(now, request, index, result);
                 }
-                Event::Order { parent, number, order } => self.machine.order_start(parent, number, order),
+                StartEvent::Order { parent, number, order } => self.machine.order_start(parent, number, order),
             }
         }
     }

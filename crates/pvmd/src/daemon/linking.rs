@@ -1,6 +1,6 @@
 //! Links to other hosts: what the machine wants of them, what it is told of them.
 use super::Daemon;
-use crate::links::{Event, Links};
+use crate::links::{LinkEvent, Links};
 use crate::route::Route;
 use crate::settings::Settings;
 use crate::turn::Turn;
@@ -74,23 +74,23 @@ impl Daemon {
     pub(super) fn links_happened(&mut self) {
         while let Some(event) = self.links.poll_event() {
             match event {
-                Event::Up { host, data } => {
+                LinkEvent::Up { host, data } => {
                     self.machine.handle_link_up(self.now(), host);
                     self.attach_data(host, data, Route::attach);
                     self.parent(host, true);
                     // What came with the handshake shows on no socket.
                     self.unfinished_hosts.insert(host);
                 }
-                Event::Down { host } => self.link_down(host),
-                Event::DataUp { host, data } => {
+                LinkEvent::Down { host } => self.link_down(host),
+                LinkEvent::DataUp { host, data } => {
                     self.machine.handle_data_up(self.now(), host);
                     self.log.line(&format!("the data link to {host} stands again"));
                     self.attach_data(host, data, Route::resume);
                 }
-                Event::DataDown { host } => self.machine.handle_data_down(self.now(), host),
-                Event::Met { ticket, link } => self.direct_met(ticket, &link),
-                Event::NotMet { ticket, reason } => self.direct_not_met(ticket, &reason),
-                Event::Remark(text) => self.log.line(&text),
+                LinkEvent::DataDown { host } => self.machine.handle_data_down(self.now(), host),
+                LinkEvent::Met { ticket, link } => self.direct_met(ticket, &link),
+                LinkEvent::NotMet { ticket, reason } => self.direct_not_met(ticket, &reason),
+                LinkEvent::Remark(text) => self.log.line(&text),
             }
         }
     }

@@ -34,7 +34,7 @@ const STUCK_TIMEOUTS: u32 = 3;
 const STUCK_TIME_MAX: Duration = Duration::from_secs(1800);
 
 /// What has happened.
-pub enum Event {
+pub enum LinkEvent {
     /// Both links to a host stand.
     Up { host: Tid, data: Pipe },
     /// A link could not be made, or the control link is lost.
@@ -84,7 +84,7 @@ pub struct Links {
     hosts: BTreeMap<Tid, Host>,
     keys: HashMap<PublicKey, Tid>,
     farewells: BTreeMap<Tid, Farewell>,
-    events: VecDeque<Event>,
+    events: VecDeque<LinkEvent>,
 }
 
 impl Links {
@@ -139,12 +139,12 @@ impl Links {
     }
 
     /// The next thing that has happened.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }
 
     fn remark(&mut self, text: String) {
-        self.events.push_back(Event::Remark(text));
+        self.events.push_back(LinkEvent::Remark(text));
     }
 
     // ----- making links
@@ -161,7 +161,7 @@ impl Links {
     /// Calls a known host.
     pub fn call(&mut self, host: Tid, addresses: &[SocketAddr]) {
         let Some(known) = self.hosts.get(&host) else {
-            return self.events.push_back(Event::Down { host });
+            return self.events.push_back(LinkEvent::Down { host });
         };
         let (key, patience) = (known.key, self.timeout);
         self.gate.connect(u64::from(host.0), addresses, key, self.security, patience, Instant::now());
@@ -237,16 +237,17 @@ impl Links {
             },
             GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
             GateEvent::Met { ticket, link } if ticket > u64::from(u32::MAX) => {
-                self.events.push_back(Event::Met { ticket, link });
+                self.events.push_back(LinkEvent::Met { ticket, link });
             }
             GateEvent::Met { ticket, link } => self.data_met(Tid(ticket as u32), *link),
             GateEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
-                self.events.push_back(Event::NotMet { ticket, reason });
+                self.events.push_back(LinkEvent::NotMet { ticket, reason });
             }
             GateEvent::Failed { ticket, reason } => {
                 let host = Tid(ticket as u32);
                 self.remark(format!("no link to {host}: {reason}"));
-                let event = if self.has_control(host) { Event::DataDown { host } } else { Event::Down { host } };
+                let event =
+                    if self.has_control(host) { LinkEvent::DataDown { host } } else { LinkEvent::Down { host } };
                 self.events.push_back(event);
             }
             GateEvent::Refused { address, reason, count } => {
@@ -259,8 +260,8 @@ impl Links {
     fn data_met(&mut self, host: Tid, mut data: Link) {
         if self.has_control(host) {
             self.events.push_back(match data.limit_unread(self.stuck_time()) {
-                Ok(()) => Event::DataUp { host, data: data.into_pipe() },
-                Err(_) => Event::DataDown { host },
+                Ok(()) => LinkEvent::DataUp { host, data: data.into_pipe() },
+                Err(_) => LinkEvent::DataDown { host },
             });
         }
     }
@@ -283,18 +284,18 @@ impl Links {
         if known.control.take().is_some() {
             // The other side has lost the links that stood; frames may be lost with them.
             self.remark(format!("{host} has lost its links"));
-            return self.events.push_back(Event::Down { host });
+            return self.events.push_back(LinkEvent::Down { host });
         }
         control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
         control.set_queued_bytes_max(self.backlog_bytes_max);
         let watched = epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN);
         if watched.is_err() || data.limit_unread(stuck_time).is_err() {
-            return self.events.push_back(Event::Down { host });
+            return self.events.push_back(LinkEvent::Down { host });
         }
         let mut control = Control { link: control, watches_write: false };
         control.watch(&self.epoll, host);
         known.control = Some(control);
-        self.events.push_back(Event::Up { host, data: data.into_pipe() });
+        self.events.push_back(LinkEvent::Up { host, data: data.into_pipe() });
     }
 
     // ----- using control links
@@ -359,7 +360,7 @@ impl Links {
     fn lost(&mut self, host: Tid, error: &LinkError) {
         self.remark(format!("link to {host}: {error}"));
         self.drop_link(host);
-        self.events.push_back(Event::Down { host });
+        self.events.push_back(LinkEvent::Down { host });
     }
 
     /// Closes what there is to a host, which stays known.

@@ -7,7 +7,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct End {
     links: Links,
-    seen: Vec<Event>,
+    seen: Vec<LinkEvent>,
     frames: Vec<(Tid, Frame)>,
 }
 
@@ -44,7 +44,7 @@ impl End {
             }
         }
         while let Some(event) = self.links.poll_event() {
-            if let Event::Up { host, .. } = event {
+            if let LinkEvent::Up { host, .. } = event {
                 while let Some(frame) = self.links.receive(host) {
                     self.frames.push((host, frame));
                 }
@@ -54,11 +54,11 @@ impl End {
     }
 
     fn is_up(&self, host: Tid) -> bool {
-        self.seen.iter().any(|event| matches!(event, Event::Up { host: it, .. } if *it == host))
+        self.seen.iter().any(|event| matches!(event, LinkEvent::Up { host: it, .. } if *it == host))
     }
 
     fn is_down(&self, host: Tid) -> bool {
-        self.seen.iter().any(|event| matches!(event, Event::Down { host: it } if *it == host))
+        self.seen.iter().any(|event| matches!(event, LinkEvent::Down { host: it } if *it == host))
     }
 }
 
@@ -103,7 +103,7 @@ fn line(bytes: usize, number: u32) -> Frame {
 fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
     for trusted in [false, true] {
         let (mut one, mut two) = linked(trusted);
-        let Some(Event::Up { data, .. }) = one.seen.first() else { panic!("not up") };
+        let Some(LinkEvent::Up { data, .. }) = one.seen.first() else { panic!("not up") };
         assert_eq!(data.is_encrypted(), !trusted);
         let sizes = [0, 1, 100, 70_000, 3 << 20, 2, 16_384];
         for (number, bytes) in sizes.into_iter().enumerate() {
@@ -158,7 +158,7 @@ fn a_lost_link_is_told_once() {
     drive(&mut [&mut one], |ends| ends[0].is_down(tid(TWO)));
     one.links.send(tid(TWO), &Frame::Beat);
     one.turn();
-    assert_eq!(one.seen.iter().filter(|event| matches!(event, Event::Down { .. })).count(), 1);
+    assert_eq!(one.seen.iter().filter(|event| matches!(event, LinkEvent::Down { .. })).count(), 1);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_host_that_cannot_be_reached_is_down_and_the_log_says_why() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     one.links.call(tid(TWO), &[nobody]);
     drive(&mut [&mut one], |ends| ends[0].is_down(tid(TWO)));
-    assert!(matches!(&one.seen[0], Event::Remark(text) if text.contains("refused")));
+    assert!(matches!(&one.seen[0], LinkEvent::Remark(text) if text.contains("refused")));
     // One that is not known cannot be called.
     one.links.call(tid(3), &[nobody]);
     drive(&mut [&mut one], |ends| ends[0].is_down(tid(3)));
@@ -183,7 +183,7 @@ fn a_host_with_a_higher_number_does_not_call() {
     two.links.know(tid(ONE), first);
     two.links.call(tid(ONE), &[SocketAddr::from(([127, 0, 0, 1], port))]);
     drive(&mut [&mut one, &mut two], |ends| !ends[0].seen.is_empty());
-    assert!(matches!(&one.seen[0], Event::Remark(text) if text.contains("is to be called")));
+    assert!(matches!(&one.seen[0], LinkEvent::Remark(text) if text.contains("is to be called")));
 }
 
 #[test]
@@ -248,7 +248,8 @@ fn a_host_that_calls_out_of_turn_time_and_again_costs_one_line_in_the_log() {
     while start.elapsed() < Duration::from_millis(300) {
         [&mut one, &mut two].into_iter().for_each(|end| end.turn());
     }
-    let told = one.seen.iter().filter(|event| matches!(event, Event::Remark(text) if text.contains("to be called")));
+    let told =
+        one.seen.iter().filter(|event| matches!(event, LinkEvent::Remark(text) if text.contains("to be called")));
     assert_eq!(told.count(), 1);
     assert!(!one.is_down(tid(TWO)), "the link that stood is as it was");
 }
@@ -268,8 +269,7 @@ fn a_data_link_is_made_again_and_again_by_those_who_know_the_tokens_and_the_cont
             two.links.expect_data(tid(ONE), tokens(round));
             one.links.call_data(tid(TWO), &[there], tokens(round));
             let data_up = |end: &End| {
-                let is_new =
-                    |event: &&Event| matches!(event, Event::DataUp { data, .. } if data.is_encrypted() != trusted);
+                let is_new = |event: &&LinkEvent| matches!(event, LinkEvent::DataUp { data, .. } if data.is_encrypted() != trusted);
                 end.seen.iter().filter(is_new).count() == usize::from(round)
             };
             drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| data_up(end)));
@@ -280,7 +280,7 @@ fn a_data_link_is_made_again_and_again_by_those_who_know_the_tokens_and_the_cont
         for wrong in [3, 9] {
             two.links.expect_data(tid(ONE), tokens(4));
             one.links.call_data(tid(TWO), &[there], tokens(wrong));
-            let down = |end: &End| end.seen.iter().any(|event| matches!(event, Event::DataDown { .. }));
+            let down = |end: &End| end.seen.iter().any(|event| matches!(event, LinkEvent::DataDown { .. }));
             drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| down(end)));
             [&mut one, &mut two].into_iter().for_each(|end| end.seen.clear());
         }
@@ -302,5 +302,5 @@ fn a_data_link_that_stands_alone_is_nobodys() {
         [&mut one, &mut two].into_iter().for_each(|end| end.turn());
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(!two.seen.iter().any(|event| matches!(event, Event::DataUp { .. })));
+    assert!(!two.seen.iter().any(|event| matches!(event, LinkEvent::DataUp { .. })));
 }

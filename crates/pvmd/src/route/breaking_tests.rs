@@ -203,7 +203,7 @@ fn a_host_that_says_it_has_what_it_was_never_sent_is_found_out() {
         far.write(&bytes).unwrap();
         one.route.ready(other.tid, true, true, false);
         one.route.turn(&mut one.places);
-        assert!(matches!(one.route.poll_event(), Some(Event::Broken { host, .. }) if host == other.tid));
+        assert!(matches!(one.route.poll_event(), Some(RouteEvent::Broken { host, .. }) if host == other.tid));
         other.turn();
         assert!(a.taken.0.is_empty());
     }

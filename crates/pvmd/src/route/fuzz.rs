@@ -237,14 +237,14 @@ impl World {
         self.route.rise(true);
         while let Some(event) = self.route.poll_event() {
             match event {
-                Event::Frame { from, .. } => assert_eq!(from, HOSTILE),
-                Event::Broken { host, why } => {
+                RouteEvent::Frame { from, .. } => assert_eq!(from, HOSTILE),
+                RouteEvent::Broken { host, why } => {
                     assert!(host == HOSTILE && !why.is_empty());
                     self.broken = true;
                 }
-                Event::Cut { host, why } => assert!(host == HOSTILE && !why.is_empty()),
-                Event::Lost { task, .. } => assert_eq!(task.0, NAMES[3]),
-                Event::Wanted { host } => assert_eq!(host, HOSTILE),
+                RouteEvent::Cut { host, why } => assert!(host == HOSTILE && !why.is_empty()),
+                RouteEvent::Lost { task, .. } => assert_eq!(task.0, NAMES[3]),
+                RouteEvent::Wanted { host } => assert_eq!(host, HOSTILE),
             }
         }
     }

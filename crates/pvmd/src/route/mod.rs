@@ -50,7 +50,7 @@ pub trait Around {
 
 /// What the daemon has to deal with.
 #[derive(Debug, PartialEq)]
-pub enum Event {
+pub enum RouteEvent {
     /// A frame came out of a flow.
     Frame { from: Tid, frame: Box<Frame> },
     /// The link to the host is of no use any more, nor is the host.
@@ -93,7 +93,7 @@ pub struct Route {
     cables: BTreeMap<Tid, Cable>,
     /// Hosts to which links were asked for.
     wanted: BTreeSet<Tid>,
-    events: VecDeque<Event>,
+    events: VecDeque<RouteEvent>,
     has_peers: bool,
     /// Something has come since the last [`Route::tidy`].
     stirred: bool,
@@ -164,7 +164,7 @@ impl Route {
     }
 
     /// What has happened.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<RouteEvent> {
         self.events.pop_front()
     }
 
@@ -225,14 +225,14 @@ impl Route {
             let why = "it does not take what it has asked for".to_owned();
             self.departures.flows.host_gone(host);
             self.cables.remove(&host);
-            return self.events.push_back(Event::Broken { host, why });
+            return self.events.push_back(RouteEvent::Broken { host, why });
         }
         self.want(host);
     }
 
     fn want(&mut self, host: Tid) {
         if !self.cables.contains_key(&host) && self.wanted.insert(host) {
-            self.events.push_back(Event::Wanted { host });
+            self.events.push_back(RouteEvent::Wanted { host });
         }
     }
 
@@ -374,11 +374,11 @@ impl Route {
         match failure {
             Failure::Link(_) => {
                 self.unplug(host);
-                self.events.push_back(Event::Cut { host, why });
+                self.events.push_back(RouteEvent::Cut { host, why });
             }
             Failure::Strange => {
                 self.cables.remove(&host);
-                self.events.push_back(Event::Broken { host, why });
+                self.events.push_back(RouteEvent::Broken { host, why });
             }
         }
     }
@@ -387,7 +387,7 @@ impl Route {
 
     fn frame(&mut self, from: Tid, bytes: &[u8]) -> Result<(), Failure> {
         let frame = decode(bytes).ok_or(Failure::Strange)?;
-        self.events.push_back(Event::Frame { from, frame: Box::new(frame) });
+        self.events.push_back(RouteEvent::Frame { from, frame: Box::new(frame) });
         Ok(())
     }
 
@@ -415,7 +415,7 @@ impl Route {
         }
         self.has_peers = true;
         if let Err(error) = around.introduce(task, &mut self.endpoint) {
-            self.events.push_back(Event::Lost { task, why: error.to_string() });
+            self.events.push_back(RouteEvent::Lost { task, why: error.to_string() });
         }
         self.endpoint.is_connected(task.0)
     }

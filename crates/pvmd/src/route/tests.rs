@@ -125,9 +125,9 @@ impl Host {
         while let Some(event) = self.route.poll_event() {
             more = true;
             match event {
-                Event::Frame { frame, .. } => self.frames.push(*frame),
-                Event::Wanted { .. } => {}
-                Event::Cut { .. } => self.cuts += 1,
+                RouteEvent::Frame { frame, .. } => self.frames.push(*frame),
+                RouteEvent::Wanted { .. } => {}
+                RouteEvent::Cut { .. } => self.cuts += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -375,7 +375,7 @@ fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
     let (mut a, mut b) = (one.task(1), other.task(1));
     a.send(b.tid, 1, b"early");
     one.route.turn(&mut one.places);
-    assert_eq!(one.route.poll_event(), Some(Event::Wanted { host: other.tid }));
+    assert_eq!(one.route.poll_event(), Some(RouteEvent::Wanted { host: other.tid }));
     assert_eq!(one.route.poll_event(), None);
     join(&mut one, &mut other);
     settle([&mut one, &mut other], &mut [&mut b]);
@@ -406,7 +406,7 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
         std::thread::sleep(Duration::from_millis(20));
         one.route.ready(other.tid, true, false, false);
         one.route.turn(&mut one.places);
-        assert!(matches!(one.route.poll_event(), Some(Event::Broken { host, .. }) if host == other.tid));
+        assert!(matches!(one.route.poll_event(), Some(RouteEvent::Broken { host, .. }) if host == other.tid));
         assert!(one.route.cables.is_empty());
     }
 }

@@ -75,7 +75,7 @@ pub struct Master {
 
 /// What has happened.
 #[derive(Debug)]
-pub enum Event {
+pub enum StartEvent {
     /// For the log.
     Remark(String),
     /// What became of a host.
@@ -143,7 +143,7 @@ pub struct Starter {
     running: BTreeMap<u64, RunningStart>,
     last: u64,
     epoll: OwnedFd,
-    events: Vec<Event>,
+    events: Vec<StartEvent>,
 }
 
 impl Starter {
@@ -310,11 +310,11 @@ impl Starter {
     }
 
     fn order(&mut self, parent: Tid, number: u64, order: StartOrder) {
-        self.events.push(Event::Order { parent, number, order });
+        self.events.push(StartEvent::Order { parent, number, order });
     }
 
     /// Looks what has come and who has taken too long; tells what has happened.
-    pub fn step(&mut self) -> Vec<Event> {
+    pub fn step(&mut self) -> Vec<StartEvent> {
         for id in ready(&self.epoll) {
             self.look_at(id);
         }
@@ -377,7 +377,7 @@ impl Starter {
     fn take_errors(&mut self, running: &mut RunningStart, lines: Vec<String>) {
         for line in lines.iter().map(|line| dialogue::plain(line)).filter(|line| !line.trim().is_empty()) {
             running.job.key_changed |= reason::tells_of_changed_key(&line);
-            self.events.push(Event::Remark(format!("stderr@{}: {line}", running.job.host.line.name())));
+            self.events.push(StartEvent::Remark(format!("stderr@{}: {line}", running.job.host.line.name())));
             running.job.last_error = line;
         }
     }
@@ -391,7 +391,7 @@ impl Starter {
         let job = &mut running.job;
         let (name, older) = (job.host.line.name(), job.tried.last().cloned().unwrap_or_default());
         let next = job.untried.front().map_or("", String::as_str);
-        self.events.push(Event::Remark(format!("host {name}: {older} there is of PVM 3.4.6; trying {next}")));
+        self.events.push(StartEvent::Remark(format!("host {name}: {older} there is of PVM 3.4.6; trying {next}")));
         job.older = Some(older);
         running.passed_over = true;
         self.kill(id, running);
@@ -405,7 +405,7 @@ impl Starter {
             Line::Noise if line.trim().is_empty() => return,
             Line::Noise => {
                 let (name, line) = (running.job.host.line.name(), dialogue::plain(line));
-                return self.events.push(Event::Remark(format!("stdout@{name}: {line}")));
+                return self.events.push(StartEvent::Remark(format!("stdout@{name}: {line}")));
             }
             Line::Started(started) => self.started(&running.job, started),
             Line::Failed(code) => self.refused(&running.job, Outcome::Refused(code)),
@@ -461,9 +461,9 @@ impl Starter {
     fn done(&mut self, job: &StartJob, result: Result<Started, StartFailure>) {
         if let Err(failure) = &result {
             let text = failure.reason.replace('\n', "; ");
-            self.events.push(Event::Remark(format!("host {}: {}: {text}", job.host.line.name(), failure.code)));
+            self.events.push(StartEvent::Remark(format!("host {}: {}: {text}", job.host.line.name(), failure.code)));
         }
-        self.events.push(Event::Done { request: job.request, index: job.host.index, result });
+        self.events.push(StartEvent::Done { request: job.request, index: job.host.index, result });
     }
 
     // ----- starts by others
@@ -525,7 +525,7 @@ impl Starter {
     /// Another host could not start it, so the master does; only how that goes is told.
     fn take_back(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
         self.tree_spawn.end(parent, false);
-        self.events.push(Event::Remark(format!("host {}: not by {parent}: {why}", job.host.line.name())));
+        self.events.push(StartEvent::Remark(format!("host {}: not by {parent}: {why}", job.host.line.name())));
         self.put_back(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
     }
 

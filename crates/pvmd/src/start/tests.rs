@@ -63,9 +63,9 @@ fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure
     while results.len() < count && Instant::now() < end {
         for event in starter.step() {
             match event {
-                Event::Remark(text) => remarks.push(text),
-                Event::Order { .. } => panic!("there is nobody else"),
-                Event::Done { request, index, result } => {
+                StartEvent::Remark(text) => remarks.push(text),
+                StartEvent::Order { .. } => panic!("there is nobody else"),
+                StartEvent::Done { request, index, result } => {
                     assert_eq!(request, 5);
                     assert!(results.insert(index, result).is_none(), "{index} has ended twice");
                 }

@@ -35,15 +35,15 @@ impl Fleet {
     fn step(&mut self) {
         for event in self.starter.step() {
             match event {
-                Event::Remark(text) => self.remarks.push(text),
-                Event::Done { index, result, .. } => {
+                StartEvent::Remark(text) => self.remarks.push(text),
+                StartEvent::Done { index, result, .. } => {
                     let well = result.is_ok();
                     assert!(self.results.insert(index, result).is_none(), "{index} has ended twice");
                     if well && self.come {
                         self.come(Tid::host_number(index as u32 + 2));
                     }
                 }
-                Event::Order { parent, number, order } => {
+                StartEvent::Order { parent, number, order } => {
                     let refusal = self.remote_starts.get_mut(&parent).and_then(|one| one.order(number, order.clone()));
                     self.orders.push((parent, number, order));
                     refusal.into_iter().for_each(|news| self.starter.heard(parent, number, news));
@@ -331,9 +331,9 @@ fn whatever_parents_report_and_whenever_they_leave_each_host_has_one_result() {
         assert!(starter.is_idle() && ends == [1; HOSTS], "{seed}: {ends:?}");
     }
 
-    fn count(ends: &mut [usize], events: Vec<Event>) {
+    fn count(ends: &mut [usize], events: Vec<StartEvent>) {
         for event in events {
-            if let Event::Done { index, .. } = event {
+            if let StartEvent::Done { index, .. } = event {
                 ends[index] += 1;
             }
         }
