@@ -1,7 +1,7 @@
 //! The loop's part in carrying messages between hosts.
 use super::{Daemon, Source};
 use crate::connections::Connections;
-use crate::route::{Around, Route, RouteEvent};
+use crate::route::{Route, RouteContext, RouteEvent};
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
@@ -12,16 +12,16 @@ use std::io;
 use std::os::fd::AsFd;
 
 /// What the route sees of the daemon.
-struct Surroundings<'a> {
+struct DaemonContext<'a> {
     machine: &'a Machine,
     connections: &'a mut Connections,
 }
 
-impl Around for Surroundings<'_> {
-    fn takes(&self, task: Tid) -> bool {
+impl RouteContext for DaemonContext<'_> {
+    fn accepts_messages(&self, task: Tid) -> bool {
         self.machine.takes_messages(task)
     }
-    fn knows(&self, host: Tid) -> bool {
+    fn is_member(&self, host: Tid) -> bool {
         self.machine.knows_host(host)
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
@@ -33,9 +33,9 @@ impl Around for Surroundings<'_> {
 }
 
 /// The surroundings and the route itself, both borrowed from the daemon.
-macro_rules! around {
+macro_rules! context {
     ($daemon:expr) => {
-        Surroundings { machine: &$daemon.machine, connections: &mut $daemon.connections }
+        DaemonContext { machine: &$daemon.machine, connections: &mut $daemon.connections }
     };
 }
 
@@ -45,14 +45,14 @@ impl Daemon {
         if !self.route.is_needed() {
             return true;
         }
-        let more = self.route.turn(&mut around!(self));
-        let mut stirred = more;
+        let more = self.route.step(&mut context!(self));
+        let mut was_active = more;
         while let Some(event) = self.route.poll_event() {
             self.carried(event);
             self.work();
-            stirred = true;
+            was_active = true;
         }
-        !stirred && self.route.lie_down(&around!(self))
+        !was_active && self.route.prepare_sleep(&context!(self))
     }
 
     fn carried(&mut self, event: RouteEvent) {
@@ -81,17 +81,17 @@ impl Daemon {
         }
     }
 
-    /// The socket of a data link has stirred.
+    /// The socket of a data link has was_active.
     pub(super) fn data_ready(&mut self, host: Tid, flags: EventFlags) {
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        self.route.ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
+        self.route.on_socket_ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
     }
 
     /// Sends a frame along what is sent to a task of another host.
     pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
         // The host may have gone since that was decided.
         if self.machine.knows_host(to.host()) {
-            self.route.along(to, frame);
+            self.route.send_along(to, frame);
         }
     }
 
@@ -105,11 +105,11 @@ impl Daemon {
 
     /// Takes what a task has sent to other hosts before it said what the daemon hears now.
     pub(super) fn take_from(&mut self, task: Tid) {
-        self.route.take_from(task, &around!(self));
+        self.route.take_from(task, &context!(self));
     }
 
     /// Takes all that a task has sent to other hosts: it ends.
     pub(super) fn drain(&mut self, task: Tid) {
-        self.route.drain(task, &around!(self));
+        self.route.drain(task, &context!(self));
     }
 }

@@ -52,7 +52,7 @@ impl Daemon {
 
 /// Strangers of another kind.
 impl Daemon {
-    /// A program has found the library of PVM 3.4 instead of hpvm's: it and the log hear of it.
+    /// A program has found the library of PVM 3.4 instead of hpvm's: it and the log update_read_progress of it.
     pub(super) fn send_away_old_library(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         client.link.answer_old_library();

@@ -169,7 +169,7 @@ impl Daemon {
         }
     }
 
-    /// When the starts want to be looked at without anything having come.
+    /// When the starts request_link to be looked at without anything having come.
     pub(super) fn next_start_limit(&self) -> Option<Duration> {
         self.starter.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }

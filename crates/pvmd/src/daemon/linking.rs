@@ -45,7 +45,7 @@ impl Daemon {
     }
 
     pub(super) fn drop_data(&mut self, host: Tid) {
-        self.route.unplug(host);
+        self.route.disconnect(host);
         self.links.cancel_data(host);
     }
 
@@ -59,7 +59,7 @@ impl Daemon {
         self.machine.handle_data_expected(self.now(), host, call);
     }
 
-    /// When the links want to be looked at without anything having come.
+    /// When the links request_link to be looked at without anything having come.
     pub(super) fn next_link_limit(&self) -> Option<Duration> {
         self.links.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }

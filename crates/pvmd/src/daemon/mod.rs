@@ -252,7 +252,7 @@ impl Daemon {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            self.route.rise(events.iter().any(|event| Source::of(event.data) == Source::Bell));
+            self.route.wake(events.iter().any(|event| Source::of(event.data) == Source::Bell));
             for event in &events {
                 self.happened(Source::of(event.data), event.flags);
                 self.work();
@@ -313,7 +313,7 @@ impl Daemon {
             self.next_look = Instant::now() + LOOK_INTERVAL;
             self.release_outputs();
             self.route.acknowledge();
-            self.calm_looks = if self.route.tidy() { self.calm_looks.wrapping_add(1) } else { 0 };
+            self.calm_looks = if self.route.trim() { self.calm_looks.wrapping_add(1) } else { 0 };
             if self.calm_looks % CALM_LOOKS == 2 {
                 pvm_fmp::release_free();
             }

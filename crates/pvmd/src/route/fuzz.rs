@@ -11,22 +11,22 @@ use std::rc::Rc;
 
 /// What takes it in.
 pub const DECODER: &[Source] = &[
-    file("crates/pvmd/src/route/inlet.rs"),
-    file("crates/pvmd/src/route/cable.rs"),
-    part("crates/pvmd/src/route/outlet.rs", &["acknowledged", "resume"]),
+    file("crates/pvmd/src/route/receive.rs"),
+    file("crates/pvmd/src/route/data_link.rs"),
+    part("crates/pvmd/src/route/transmit.rs", &["acknowledged", "resume"]),
     part("crates/pvm-core/src/flows/record.rs", &["acknowledge", "resume"]),
     part(
         "crates/pvmd/src/route/mod.rs",
         &[
-            "frame",
+            "on_frame",
             "deliver",
             "is_introduced",
-            "hand_over",
-            "hear",
-            "hear_all",
-            "failed",
+            "queue_to_task",
+            "update_read_progress",
+            "update_all_read_progress",
+            "on_link_failure",
             "resume",
-            "ready",
+            "on_socket_ready",
             "forget_task",
             "forget_host",
             "fmt",
@@ -48,13 +48,13 @@ const BODY_BYTES_MAX: u32 = 3 << 20;
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// The tasks of this host.
-struct Places(HashMap<Tid, [OwnedFd; 2]>);
+struct Tasks(HashMap<Tid, [OwnedFd; 2]>);
 
-impl Around for Places {
-    fn takes(&self, task: Tid) -> bool {
+impl RouteContext for Tasks {
+    fn accepts_messages(&self, task: Tid) -> bool {
         self.0.contains_key(&task) || task.0 == NAMES[3]
     }
-    fn knows(&self, host: Tid) -> bool {
+    fn is_member(&self, host: Tid) -> bool {
         host == HOSTILE
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
@@ -92,7 +92,7 @@ impl Sink for Taken {
 /// A daemon with tasks, and the other end of its data link.
 struct World {
     route: Route,
-    places: Places,
+    context: Tasks,
     tasks: Vec<Task>,
     /// The hostile host's end; none when it has closed.
     far: Option<Pipe>,
@@ -104,7 +104,7 @@ struct World {
 }
 
 /// The bytes say what the host does, one thing after another.
-pub fn data_inlet(bytes: &[u8]) {
+pub fn data_receive(bytes: &[u8]) {
     let mut from = Unstructured::new(bytes);
     // Ends when there are no more bytes.
     let _ = deeds(&mut from);
@@ -125,20 +125,20 @@ impl World {
         ports.set(OWN.0);
         let descriptor = || ports.descriptor().try_clone_to_owned().expect("a descriptor");
         let mut route = Route::new(OWN, descriptor()).expect("memory");
-        let mut places = Places(HashMap::new());
+        let mut context = Tasks(HashMap::new());
         let task = |name: &u32| {
             ports.set(*name);
             let mut endpoint = Endpoint::new().expect("memory");
             endpoint.enrolled(*name, PortView::new(descriptor()).expect("a table"));
             let [segment, bell] = route.descriptors().expect("descriptors");
             endpoint.connect(OWN.0, segment, bell).expect("the daemon");
-            places.0.insert(Tid(*name), endpoint.descriptors().expect("descriptors"));
+            context.0.insert(Tid(*name), endpoint.descriptors().expect("descriptors"));
             Task { tid: Tid(*name), endpoint, taken: Taken::default() }
         };
         let tasks = NAMES[1..3].iter().map(task).collect();
         let (near, far) = pipes(encrypted);
         route.attach(HOSTILE, near);
-        World { route, places, tasks, far: Some(far), pending: Vec::new(), broken: false, encrypted, ports }
+        World { route, context, tasks, far: Some(far), pending: Vec::new(), broken: false, encrypted, ports }
     }
 
     fn deed(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
@@ -170,7 +170,7 @@ impl World {
     fn breaks(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         if self.far.take().is_none() {
             let (near, far) = pipes(self.encrypted);
-            self.route.unplug(HOSTILE);
+            self.route.disconnect(HOSTILE);
             self.route.resume(HOSTILE, near);
             (self.far, self.pending) = (Some(far), Vec::new());
             let position = from.arbitrary::<u8>()?.into();
@@ -209,8 +209,8 @@ impl World {
             0 => {
                 let tid = task.tid;
                 self.ports.clear(tid.0);
-                self.places.0.remove(&tid);
-                self.route.drain(tid, &self.places);
+                self.context.0.remove(&tid);
+                self.route.drain(tid, &self.context);
                 self.route.forget_task(tid);
                 self.tasks.swap_remove(which);
             }
@@ -231,10 +231,10 @@ impl World {
             self.pending.drain(..count);
         }
         self.pending.truncate(PENDING_BYTES_MAX);
-        self.route.ready(HOSTILE, true, true, self.far.is_none());
-        self.route.turn(&mut self.places);
-        self.route.lie_down(&self.places);
-        self.route.rise(true);
+        self.route.on_socket_ready(HOSTILE, true, true, self.far.is_none());
+        self.route.step(&mut self.context);
+        self.route.prepare_sleep(&self.context);
+        self.route.wake(true);
         while let Some(event) = self.route.poll_event() {
             match event {
                 RouteEvent::Frame { from, .. } => assert_eq!(from, HOSTILE),
@@ -256,7 +256,7 @@ impl World {
         self.turn();
         for task in &mut self.tasks {
             task.take();
-            self.route.hear(task.tid);
+            self.route.update_read_progress(task.tid);
         }
         assert!(self.route.lent.is_empty() && self.route.undelivered.is_empty());
         assert_eq!((self.route.intake.arriving(), self.route.intake.holders().count()), (0, 0));

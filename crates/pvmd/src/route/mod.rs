@@ -7,16 +7,17 @@
 //! by a window for each host (or one long message).
 #[cfg(test)]
 mod breaking_tests;
-mod cable;
+mod data_link;
+mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod inlet;
-mod outlet;
-mod taking;
+mod receive;
 #[cfg(test)]
 mod tests;
+mod transmit;
 
-use cable::Cable;
+use data_link::DataLink;
+use egress::{Egress, EgressFlows};
 use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, Letter, MESSAGE_BYTES, Strange};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
@@ -27,7 +28,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
-use taking::{Departures, Taking};
 
 /// How long a message that finds no memory waits for its next try.
 pub const PAUSE: Duration = Duration::from_millis(20);
@@ -36,12 +36,12 @@ pub const PAUSE: Duration = Duration::from_millis(20);
 /// daemon holds for a task.
 const TAKEN_MESSAGES_MAX: usize = (HELD_BYTES_MAX / MESSAGE_BYTES) as usize;
 
-/// What the route has to know of the daemon around it.
-pub trait Around {
+/// What the route has to know of the daemon context it.
+pub trait RouteContext {
     /// Whether messages reach that task of this host, now or when it comes.
-    fn takes(&self, task: Tid) -> bool;
+    fn accepts_messages(&self, task: Tid) -> bool;
     /// Whether the host belongs to the machine.
-    fn knows(&self, host: Tid) -> bool;
+    fn is_member(&self, host: Tid) -> bool;
     /// Introduces a task of this host and the daemon to each other.
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()>;
     /// Rings a task's doorbell.
@@ -65,9 +65,9 @@ pub enum RouteEvent {
 
 /// A body that has arrived.
 #[derive(Clone)]
-enum Cargo {
+enum Payload {
     Short(Vec<u8>),
-    Long(Block),
+    LongPiece(Block),
 }
 
 /// A message that found no room in the queue to its task.
@@ -76,52 +76,52 @@ struct Undelivered {
     dst: Tid,
     meta: Meta,
     bytes: usize,
-    cargo: Cargo,
+    payload: Payload,
 }
 
 /// The daemon's part of the default route.
 pub struct Route {
     own: Tid,
     endpoint: Endpoint,
-    departures: Departures,
+    egress_flows: EgressFlows,
     intake: Intake<Option<Block>>,
     /// What each task was given, in order: the block that its body lies in.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// Tasks that ring when they have read so far.
     noticed: HashMap<Tid, u64>,
     undelivered: VecDeque<Undelivered>,
-    cables: BTreeMap<Tid, Cable>,
+    data_links: BTreeMap<Tid, DataLink>,
     /// Hosts to which links were asked for.
     wanted: BTreeSet<Tid>,
     events: VecDeque<RouteEvent>,
     has_peers: bool,
-    /// Something has come since the last [`Route::tidy`].
-    stirred: bool,
+    /// Something has come since the last [`Route::trim`].
+    was_active: bool,
 }
 
 /// A link that cannot go on, and why.
-enum Failure {
+enum LinkFailure {
     Link(LinkError),
-    Strange,
+    ProtocolViolation,
 }
 
-impl From<LinkError> for Failure {
-    fn from(error: LinkError) -> Failure {
-        Failure::Link(error)
+impl From<LinkError> for LinkFailure {
+    fn from(error: LinkError) -> LinkFailure {
+        LinkFailure::Link(error)
     }
 }
 
-impl From<Strange> for Failure {
-    fn from(_: Strange) -> Failure {
-        Failure::Strange
+impl From<Strange> for LinkFailure {
+    fn from(_: Strange) -> LinkFailure {
+        LinkFailure::ProtocolViolation
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for LinkFailure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Link(error) => write!(formatter, "{error}"),
-            Failure::Strange => formatter.write_str("the data link makes no sense"),
+            LinkFailure::Link(error) => write!(formatter, "{error}"),
+            LinkFailure::ProtocolViolation => formatter.write_str("protocol violation on the data link"),
         }
     }
 }
@@ -134,16 +134,16 @@ impl Route {
         Ok(Route {
             own,
             endpoint,
-            departures: Departures { own, flows: Flows::new(), lists: HashMap::new() },
+            egress_flows: EgressFlows { own, flows: Flows::new(), lists: HashMap::new() },
             intake: Intake::new(),
             lent: HashMap::new(),
             noticed: HashMap::new(),
             undelivered: VecDeque::new(),
-            cables: BTreeMap::new(),
+            data_links: BTreeMap::new(),
             wanted: BTreeSet::new(),
             events: VecDeque::new(),
             has_peers: false,
-            stirred: false,
+            was_active: false,
         })
     }
 
@@ -170,7 +170,7 @@ impl Route {
 
     /// Whether there is anything to do at all.
     pub fn is_needed(&self) -> bool {
-        self.has_peers || !self.cables.is_empty() || !self.events.is_empty()
+        self.has_peers || !self.data_links.is_empty() || !self.events.is_empty()
     }
 
     // ----- hosts
@@ -178,60 +178,60 @@ impl Route {
     /// The link to a host is there.
     pub fn attach(&mut self, host: Tid, pipe: Pipe) {
         self.wanted.remove(&host);
-        self.cables.insert(host, Cable::new(Some(pipe)));
+        self.data_links.insert(host, DataLink::new(Some(pipe)));
     }
 
     /// There is another connection to a host: all goes on where the other side has got to.
     pub fn resume(&mut self, host: Tid, pipe: Pipe) {
         self.wanted.remove(&host);
-        self.cables.entry(host).or_insert_with(|| Cable::new(None)).plug(pipe);
+        self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(pipe);
     }
 
     /// The connection to a host is of no use any more; another one may come.
-    pub fn unplug(&mut self, host: Tid) {
-        if let Some(cable) = self.cables.get_mut(&host) {
-            cable.unplug();
+    pub fn disconnect(&mut self, host: Tid) {
+        if let Some(data_link) = self.data_links.get_mut(&host) {
+            data_link.disconnect();
         }
     }
 
     /// The link to a host is gone. What was for it waits.
     pub fn detach(&mut self, host: Tid) {
-        self.cables.remove(&host);
+        self.data_links.remove(&host);
     }
 
     /// The host is no more.
     pub fn forget_host(&mut self, host: Tid) {
-        self.cables.remove(&host);
+        self.data_links.remove(&host);
         self.wanted.remove(&host);
-        self.departures.flows.host_gone(host);
+        self.egress_flows.flows.host_gone(host);
         self.intake.host_gone(host);
     }
 
     /// The socket of the link to a host has become ready, as `epoll` tells once.
     /// `ended`: there will be no more.
-    pub fn ready(&mut self, host: Tid, readable: bool, writable: bool, ended: bool) {
-        if let Some(cable) = self.cables.get_mut(&host) {
-            cable.inlet.ended |= ended;
-            cable.inlet.readable |= readable | ended;
-            cable.outlet.writable |= writable;
+    pub fn on_socket_ready(&mut self, host: Tid, readable: bool, writable: bool, ended: bool) {
+        if let Some(data_link) = self.data_links.get_mut(&host) {
+            data_link.receive.ended |= ended;
+            data_link.receive.readable |= readable | ended;
+            data_link.transmit.writable |= writable;
         }
     }
 
     /// A frame of the daemon's own for a task of another host, behind what the task was sent before.
-    pub fn along(&mut self, to: Tid, frame: &Frame) {
+    pub fn send_along(&mut self, to: Tid, frame: &Frame) {
         let host = to.host();
-        self.departures.flows.along(to, encode(frame));
-        if self.departures.flows.is_overrun(host) {
+        self.egress_flows.flows.along(to, encode(frame));
+        if self.egress_flows.flows.is_overrun(host) {
             let why = "it does not take what it has asked for".to_owned();
-            self.departures.flows.host_gone(host);
-            self.cables.remove(&host);
+            self.egress_flows.flows.host_gone(host);
+            self.data_links.remove(&host);
             return self.events.push_back(RouteEvent::Broken { host, why });
         }
-        self.want(host);
+        self.request_link(host);
     }
 
-    fn want(&mut self, host: Tid) {
-        if !self.cables.contains_key(&host) && self.wanted.insert(host) {
+    fn request_link(&mut self, host: Tid) {
+        if !self.data_links.contains_key(&host) && self.wanted.insert(host) {
             self.events.push_back(RouteEvent::Wanted { host });
         }
     }
@@ -239,34 +239,34 @@ impl Route {
     // ----- tasks
 
     /// Takes what a task has sent until now, so that it comes before what follows from a frame of it.
-    pub fn take_from(&mut self, task: Tid, around: &dyn Around) {
+    pub fn take_from(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
-            let mut taking = Taking { departures: &mut self.departures, around };
+            let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
             let mut taken = 0;
             // Each look takes a batch; a task that writes on and on is not read for ever.
             while taken < TAKEN_MESSAGES_MAX {
-                match self.endpoint.poll_peer(task.0, &mut taking) {
+                match self.endpoint.poll_peer(task.0, &mut egress) {
                     0 => break,
                     count => taken += count,
                 }
             }
-            self.ask_for_links();
+            self.request_missing_links();
         }
     }
 
     /// The task ends: takes all that it has sent. Bodies stay mapped until they have gone out.
-    pub fn drain(&mut self, task: Tid, around: &dyn Around) {
+    pub fn drain(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
-            let mut taking = Taking { departures: &mut self.departures, around };
-            self.endpoint.poll_through(task.0, &mut taking);
-            self.ask_for_links();
+            let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
+            self.endpoint.poll_through(task.0, &mut egress);
+            self.request_missing_links();
         }
     }
 
     /// The task is no more (it was drained before).
     pub fn forget_task(&mut self, task: Tid) {
         self.endpoint.peer_gone(task.0);
-        self.departures.lists.remove(&task);
+        self.egress_flows.lists.remove(&task);
         self.lent.remove(&task);
         self.noticed.remove(&task);
         self.undelivered.retain(|message| message.dst != task);
@@ -274,25 +274,25 @@ impl Route {
     }
 
     /// What was sent to hosts without a link.
-    fn ask_for_links(&mut self) {
-        let flows = &self.departures.flows;
-        let lacks = |host: &Tid| !self.cables.contains_key(host) && !self.wanted.contains(host);
+    fn request_missing_links(&mut self) {
+        let flows = &self.egress_flows.flows;
+        let lacks = |host: &Tid| !self.data_links.contains_key(host) && !self.wanted.contains(host);
         let hosts: Vec<Tid> = flows.hosts().filter(|host| lacks(host) && flows.has_items(*host)).collect();
-        hosts.into_iter().for_each(|host| self.want(host));
+        hosts.into_iter().for_each(|host| self.request_link(host));
     }
 
     // ----- the loop
 
     /// Before the loop sleeps: from now on tasks ring. Says whether it may sleep; else it should take
     /// another turn.
-    pub fn lie_down(&mut self, around: &dyn Around) -> bool {
+    pub fn prepare_sleep(&mut self, context: &dyn RouteContext) -> bool {
         if !self.has_peers {
             return true;
         }
         self.endpoint.prepare_sleep();
-        let mut taking = Taking { departures: &mut self.departures, around };
+        let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
         // Who was told to ring may have read so far, and not rung, just before.
-        let stirs = self.endpoint.poll(&mut taking) > 0 || !self.heard().is_empty();
+        let stirs = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
         if stirs {
             self.endpoint.awake_unrung();
         }
@@ -300,7 +300,7 @@ impl Route {
     }
 
     /// After the loop has slept; `rung`: the doorbell can be read.
-    pub fn rise(&mut self, rung: bool) {
+    pub fn wake(&mut self, rung: bool) {
         if rung {
             self.endpoint.awake();
         } else {
@@ -308,25 +308,25 @@ impl Route {
         }
     }
 
-    /// Whether something waits for memory: then [`Route::turn`] again after [`PAUSE`].
+    /// Whether something waits for memory: then [`Route::step`] again after [`PAUSE`].
     pub fn waits_for_memory(&self) -> bool {
-        !self.undelivered.is_empty() || self.cables.values().any(|cable| cable.inlet.stalled)
+        !self.undelivered.is_empty() || self.data_links.values().any(|data_link| data_link.receive.stalled)
     }
 
-    /// A while has passed: other hosts hear of all that has come from them, so that they need not keep it.
+    /// A while has passed: other hosts update_read_progress of all that has come from them, so that they need not keep it.
     pub fn acknowledge(&mut self) {
-        self.cables.values_mut().for_each(|cable| cable.inlet.receipts.hurry());
+        self.data_links.values_mut().for_each(|data_link| data_link.receive.receipts.hurry());
     }
 
     /// Gives memory back if nothing has been carried since the last time; says whether that is so.
-    pub fn tidy(&mut self) -> bool {
-        if std::mem::take(&mut self.stirred) {
+    pub fn trim(&mut self) -> bool {
+        if std::mem::take(&mut self.was_active) {
             return false;
         }
-        for cable in self.cables.values_mut() {
-            if let Some((pipe, _, outlet)) = cable.connection() {
+        for data_link in self.data_links.values_mut() {
+            if let Some((pipe, _, transmit)) = data_link.connection() {
                 pipe.release();
-                outlet.release();
+                transmit.release();
             }
         }
         if self.endpoint.has_excess() {
@@ -336,48 +336,48 @@ impl Route {
     }
 
     /// Takes what there is and carries it as far as it goes, each in its turn. Says whether there may
-    /// be more at once, beside what [`Route::lie_down`] sees.
-    pub fn turn(&mut self, around: &mut dyn Around) -> bool {
-        let mut taking = Taking { departures: &mut self.departures, around: &*around };
-        self.stirred |= self.endpoint.poll(&mut taking) > 0;
+    /// be more at once, beside what [`Route::prepare_sleep`] sees.
+    pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
+        let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
+        self.was_active |= self.endpoint.poll(&mut egress) > 0;
         let mut more = false;
-        self.ask_for_links();
-        self.deliver_again(around);
-        self.hear_all();
-        let hosts: Vec<Tid> = self.cables.keys().copied().collect();
+        self.request_missing_links();
+        self.retry_undelivered(context);
+        self.update_all_read_progress();
+        let hosts: Vec<Tid> = self.data_links.keys().copied().collect();
         for host in &hosts {
-            let greeted = self.cables.get_mut(host).map_or(Ok(()), Cable::greet);
-            match greeted.and_then(|()| self.pull(*host, around)) {
+            let greeted = self.data_links.get_mut(host).map_or(Ok(()), DataLink::greet);
+            match greeted.and_then(|()| self.receive_from(*host, context)) {
                 Ok(again) => more |= again,
-                Err(failure) => self.failed(*host, &failure),
+                Err(failure) => self.on_link_failure(*host, &failure),
             }
         }
         while let Some(credit) = self.intake.poll_credit() {
-            if let Some(cable) = self.cables.get_mut(&credit.host) {
-                cable.outlet.add_credit(&credit);
+            if let Some(data_link) = self.data_links.get_mut(&credit.host) {
+                data_link.transmit.add_credit(&credit);
             }
         }
         for host in &hosts {
-            let connection = self.cables.get_mut(host).and_then(Cable::connection);
-            let Some((pipe, inlet, outlet)) = connection else { continue };
-            match outlet.push(pipe, *host, &mut self.departures.flows, &mut inlet.receipts) {
+            let connection = self.data_links.get_mut(host).and_then(DataLink::connection);
+            let Some((pipe, receive, transmit)) = connection else { continue };
+            match transmit.write(pipe, *host, &mut self.egress_flows.flows, &mut receive.receipts) {
                 Ok(again) => more |= again,
-                Err(failure) => self.failed(*host, &failure),
+                Err(failure) => self.on_link_failure(*host, &failure),
             }
         }
-        more | !self.departures.flows.take_freed().is_empty() | !self.events.is_empty()
+        more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
     }
 
     /// A connection that ends is not the end of the link; a host that makes no sense is.
-    fn failed(&mut self, host: Tid, failure: &Failure) {
+    fn on_link_failure(&mut self, host: Tid, failure: &LinkFailure) {
         let why = failure.to_string();
         match failure {
-            Failure::Link(_) => {
-                self.unplug(host);
+            LinkFailure::Link(_) => {
+                self.disconnect(host);
                 self.events.push_back(RouteEvent::Cut { host, why });
             }
-            Failure::Strange => {
-                self.cables.remove(&host);
+            LinkFailure::ProtocolViolation => {
+                self.data_links.remove(&host);
                 self.events.push_back(RouteEvent::Broken { host, why });
             }
         }
@@ -385,73 +385,73 @@ impl Route {
 
     // ----- what has arrived
 
-    fn frame(&mut self, from: Tid, bytes: &[u8]) -> Result<(), Failure> {
-        let frame = decode(bytes).ok_or(Failure::Strange)?;
+    fn on_frame(&mut self, from: Tid, bytes: &[u8]) -> Result<(), LinkFailure> {
+        let frame = decode(bytes).ok_or(LinkFailure::ProtocolViolation)?;
         self.events.push_back(RouteEvent::Frame { from, frame: Box::new(frame) });
         Ok(())
     }
 
     /// Gives a whole message to those for whom it is.
-    fn deliver(&mut self, from: Tid, letter: &Letter, cargo: &Cargo, around: &mut dyn Around) {
-        self.stirred = true;
+    fn deliver(&mut self, from: Tid, letter: &Letter, payload: &Payload, context: &mut dyn RouteContext) {
+        self.was_active = true;
         let [ctx, tag, wid, enc, format] = letter.meta;
         let meta = [ctx, tag, wid, enc, format, letter.src.0];
         for dst in letter.receivers() {
-            if !around.takes(dst) || !self.is_introduced(dst, around) {
+            if !context.accepts_messages(dst) || !self.is_introduced(dst, context) {
                 self.intake.dropped(dst, from, letter.bytes);
                 continue;
             }
-            let message = Undelivered { from, dst, meta, bytes: letter.bytes, cargo: cargo.clone() };
+            let message = Undelivered { from, dst, meta, bytes: letter.bytes, payload: payload.clone() };
             let waits = self.undelivered.iter().any(|other| other.dst == dst);
-            if waits || !self.hand_over(&message, around) {
+            if waits || !self.queue_to_task(&message, context) {
                 self.undelivered.push_back(message);
             }
         }
     }
 
-    fn is_introduced(&mut self, task: Tid, around: &mut dyn Around) -> bool {
+    fn is_introduced(&mut self, task: Tid, context: &mut dyn RouteContext) -> bool {
         if self.endpoint.is_connected(task.0) {
             return true;
         }
         self.has_peers = true;
-        if let Err(error) = around.introduce(task, &mut self.endpoint) {
+        if let Err(error) = context.introduce(task, &mut self.endpoint) {
             self.events.push_back(RouteEvent::Lost { task, why: error.to_string() });
         }
         self.endpoint.is_connected(task.0)
     }
 
     /// Queues a message to its task; `false` when there is no memory.
-    fn hand_over(&mut self, message: &Undelivered, around: &mut dyn Around) -> bool {
-        let Undelivered { from, dst, meta, bytes, ref cargo } = *message;
-        let sent = match cargo {
-            Cargo::Short(body) => self.endpoint.send_bytes(dst.0, meta, body),
-            Cargo::Long(block) => self.endpoint.send_lent(dst.0, meta, block, bytes),
+    fn queue_to_task(&mut self, message: &Undelivered, context: &mut dyn RouteContext) -> bool {
+        let Undelivered { from, dst, meta, bytes, ref payload } = *message;
+        let sent = match payload {
+            Payload::Short(body) => self.endpoint.send_bytes(dst.0, meta, body),
+            Payload::LongPiece(block) => self.endpoint.send_lent(dst.0, meta, block, bytes),
         };
         match sent {
             Err(SendError::NoMemory) => return false,
             Err(SendError::NotConnected) => self.intake.dropped(dst, from, bytes),
             Ok(sent) => {
                 if sent == Sent::RingByDaemon {
-                    around.ring(dst);
+                    context.ring(dst);
                 }
-                let block = match cargo {
-                    Cargo::Short(_) => None,
-                    Cargo::Long(block) => Some(block.clone()),
+                let block = match payload {
+                    Payload::Short(_) => None,
+                    Payload::LongPiece(block) => Some(block.clone()),
                 };
                 self.lent.entry(dst).or_default().push_back(block);
                 self.intake.handed(dst, from, bytes, self.endpoint.written(dst.0));
                 // A task that is to tell of something anyway is left alone until then.
                 if !self.noticed.contains_key(&dst) {
-                    self.hear(dst);
+                    self.update_read_progress(dst);
                 }
             }
         }
         true
     }
 
-    fn deliver_again(&mut self, around: &mut dyn Around) {
+    fn retry_undelivered(&mut self, context: &mut dyn RouteContext) {
         while let Some(message) = self.undelivered.pop_front() {
-            if !self.hand_over(&message, around) {
+            if !self.queue_to_task(&message, context) {
                 self.undelivered.push_front(message);
                 return;
             }
@@ -461,7 +461,7 @@ impl Route {
     // ----- what tasks have read
 
     /// Looks how far a task has read, and says of what it is to tell.
-    fn hear(&mut self, task: Tid) {
+    fn update_read_progress(&mut self, task: Tid) {
         loop {
             let count = self.intake.came_to(task, self.endpoint.read_by(task.0));
             if let Some(lent) = self.lent.get_mut(&task) {
@@ -481,12 +481,12 @@ impl Route {
         }
     }
 
-    fn hear_all(&mut self) {
-        self.heard().into_iter().for_each(|task| self.hear(task));
+    fn update_all_read_progress(&mut self) {
+        self.tasks_past_notice().into_iter().for_each(|task| self.update_read_progress(task));
     }
 
     /// Tasks that have read as far as they are to tell.
-    fn heard(&mut self) -> Vec<Tid> {
+    fn tasks_past_notice(&mut self) -> Vec<Tid> {
         let endpoint = &mut self.endpoint;
         let noticed = self.noticed.iter();
         noticed.filter(|(task, mark)| endpoint.read_by(task.0) >= **mark).map(|(task, _)| *task).collect()

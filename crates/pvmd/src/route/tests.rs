@@ -14,24 +14,24 @@ pub(super) struct Host {
     pub tid: Tid,
     ports: PortTable,
     pub route: Route,
-    pub places: Places,
+    pub context: Tasks,
     pub frames: Vec<Frame>,
     /// Connections of which it has found the end.
     pub cuts: usize,
 }
 
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct Tasks {
     tasks: HashMap<Tid, [OwnedFd; 2]>,
     introduced: Vec<Tid>,
     rung: usize,
 }
 
-impl Around for Places {
-    fn takes(&self, task: Tid) -> bool {
+impl RouteContext for Tasks {
+    fn accepts_messages(&self, task: Tid) -> bool {
         self.tasks.contains_key(&task)
     }
-    fn knows(&self, host: Tid) -> bool {
+    fn is_member(&self, host: Tid) -> bool {
         [Tid(0x40000), Tid(0x80000)].contains(&host)
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
@@ -101,7 +101,7 @@ impl Host {
         let (tid, ports) = (Tid(tid), PortTable::new(64).unwrap());
         ports.set(tid.0);
         let route = Route::new(tid, ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
-        Host { tid, ports, route, places: Places::default(), frames: Vec::new(), cuts: 0 }
+        Host { tid, ports, route, context: Tasks::default(), frames: Vec::new(), cuts: 0 }
     }
     pub fn task(&mut self, number: u32) -> Task {
         let tid = Tid(self.tid.0 + number);
@@ -111,17 +111,17 @@ impl Host {
         endpoint.enrolled(tid.0, view);
         let [segment, bell] = self.route.descriptors().unwrap();
         endpoint.connect(self.tid.0, segment, bell).unwrap();
-        self.places.tasks.insert(tid, endpoint.descriptors().unwrap());
-        self.places.introduce(tid, self.route.endpoint()).unwrap();
+        self.context.tasks.insert(tid, endpoint.descriptors().unwrap());
+        self.context.introduce(tid, self.route.endpoint()).unwrap();
         Task { tid, host: self.tid, endpoint, taken: Taken::default() }
     }
     /// What the daemon's loop does.
     pub fn turn(&mut self) -> bool {
         // The loop hears of a socket once; looking at it always costs the test nothing.
-        let hosts: Vec<Tid> = self.route.cables.keys().copied().collect();
-        hosts.iter().for_each(|host| self.route.ready(*host, true, true, false));
-        let mut more = self.route.turn(&mut self.places) || !self.route.lie_down(&self.places);
-        self.route.rise(true);
+        let hosts: Vec<Tid> = self.route.data_links.keys().copied().collect();
+        hosts.iter().for_each(|host| self.route.on_socket_ready(*host, true, true, false));
+        let mut more = self.route.step(&mut self.context) || !self.route.prepare_sleep(&self.context);
+        self.route.wake(true);
         while let Some(event) = self.route.poll_event() {
             more = true;
             match event {
@@ -134,9 +134,9 @@ impl Host {
         more
     }
     pub fn dies(&mut self, task: &Task) {
-        self.route.drain(task.tid, &self.places);
+        self.route.drain(task.tid, &self.context);
         self.ports.clear(task.tid.0);
-        self.places.tasks.remove(&task.tid);
+        self.context.tasks.remove(&task.tid);
         self.route.forget_task(task.tid);
     }
     pub fn heap_bytes(&mut self) -> usize {
@@ -224,12 +224,12 @@ fn a_receiver_that_takes_nothing_holds_nobody_else_up_and_costs_the_daemons_litt
     }
     settle([&mut one, &mut other], &mut [&mut flood, &mut fair, &mut keen]);
     assert_eq!(keen.numbers(fair.tid), (0..1000).collect::<Vec<_>>());
-    let held = one.route.departures.flows.held_bytes();
+    let held = one.route.egress_flows.flows.held_bytes();
     assert!((pvm_core::flows::HELD_BYTES_MAX..pvm_core::flows::HELD_BYTES_MAX + (1 << 17)).contains(&held), "{held}");
     assert!(other.heap_bytes() <= 1 << 20);
     settle([&mut one, &mut other], &mut [&mut flood, &mut fair, &mut keen, &mut lazy]);
     assert_eq!(lazy.numbers(flood.tid), (0..FLOOD).collect::<Vec<_>>());
-    assert_eq!((one.route.departures.flows.held_bytes(), other.heap_bytes()), (0, 0));
+    assert_eq!((one.route.egress_flows.flows.held_bytes(), other.heap_bytes()), (0, 0));
 }
 
 #[test]
@@ -256,10 +256,10 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
     settle([&mut one, &mut other], &mut [&mut a]);
     assert!(!other.route.noticed.is_empty());
     // It looks for the last time before it lies down; only then has the task read, and sees nobody asleep.
-    while other.route.turn(&mut other.places) {}
+    while other.route.step(&mut other.context) {}
     b.take();
-    assert!(!other.route.lie_down(&other.places));
-    other.route.rise(false);
+    assert!(!other.route.prepare_sleep(&other.context));
+    other.route.wake(false);
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [0, 1, 2, 3]);
 }
@@ -269,10 +269,10 @@ fn an_end_that_is_told_and_does_not_come_holds_nobody_up() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
     // It was that of a socket that this host had before.
-    other.route.ready(one.tid, true, true, true);
+    other.route.on_socket_ready(one.tid, true, true, true);
     settle([&mut one, &mut other], &mut []);
     a.send(b.tid, 1, &pattern(100_000, 1));
-    other.route.ready(one.tid, true, true, true);
+    other.route.on_socket_ready(one.tid, true, true, true);
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [1]);
 }
@@ -287,14 +287,14 @@ fn complete_messages_of_a_dead_sender_arrive_and_news_of_its_death_come_after_th
     one.dies(&a);
     drop(a.endpoint);
     let died = Frame::Died { tid: a.tid, watcher: b.tid };
-    one.route.along(b.tid, &died);
+    one.route.send_along(b.tid, &died);
     settle([&mut one, &mut other], &mut []);
     assert!(other.frames.is_empty(), "it waits behind the messages");
     settle([&mut one, &mut other], &mut [&mut b]);
     assert_eq!(b.numbers(a.tid), (0..200).collect::<Vec<_>>());
     assert!(b.taken.0.iter().all(|(_, meta, body)| *body == pattern(100_000, meta[0])));
     assert_eq!(other.frames, [died]);
-    assert_eq!(one.route.departures.flows.held_bytes(), 0);
+    assert_eq!(one.route.egress_flows.flows.held_bytes(), 0);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_dead_receiver_returns_its_window() {
     other.dies(&b);
     settle([&mut one, &mut other], &mut [&mut a, &mut c]);
     assert_eq!(c.numbers(a.tid).len(), 20);
-    assert!(!one.route.departures.flows.has_items(other.tid) && one.route.departures.flows.held_bytes() == 0);
+    assert!(!one.route.egress_flows.flows.has_items(other.tid) && one.route.egress_flows.flows.held_bytes() == 0);
     assert_eq!(other.heap_bytes(), 0);
     b.taken.0.clear();
 }
@@ -327,7 +327,7 @@ fn what_is_for_nobody_takes_no_memory_and_returns_its_window() {
     assert_eq!(b.numbers(a.tid), [3]);
     assert!(b.taken.0[0].2 == pattern(300_000, 3));
     assert!(!other.route.endpoint.has_excess(), "nothing of that size was ever taken");
-    assert!(one.route.departures.flows.is_idle(), "its window came back");
+    assert!(one.route.egress_flows.flows.is_idle(), "its window came back");
 }
 
 #[test]
@@ -355,10 +355,10 @@ fn a_task_that_was_never_introduced_gets_its_messages() {
     let tid = Tid(0x80005);
     other.ports.set(tid.0);
     let pvm_fmp::Blank { own: [segment, bell], shown } = pvm_fmp::Blank::new().unwrap();
-    other.places.tasks.insert(tid, shown);
+    other.context.tasks.insert(tid, shown);
     a.send(tid, 1, b"early");
     settle([&mut one, &mut other], &mut [&mut a]);
-    assert_eq!(other.places.introduced, [tid]);
+    assert_eq!(other.context.introduced, [tid]);
     let mut endpoint = Endpoint::adopt(segment, bell).unwrap();
     let view = PortView::new(other.ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
     endpoint.enrolled(tid.0, view);
@@ -374,7 +374,7 @@ fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
     let (mut one, mut other) = (Host::new(0x40000), Host::new(0x80000));
     let (mut a, mut b) = (one.task(1), other.task(1));
     a.send(b.tid, 1, b"early");
-    one.route.turn(&mut one.places);
+    one.route.step(&mut one.context);
     assert_eq!(one.route.poll_event(), Some(RouteEvent::Wanted { host: other.tid }));
     assert_eq!(one.route.poll_event(), None);
     join(&mut one, &mut other);
@@ -383,9 +383,9 @@ fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
     one.route.detach(other.tid);
     a.send(b.tid, 2, &pattern(100_000, 1));
     one.turn();
-    assert!(one.route.departures.flows.held_bytes() > 0);
+    assert!(one.route.egress_flows.flows.held_bytes() > 0);
     one.route.forget_host(other.tid);
-    assert!(one.route.departures.flows.is_idle());
+    assert!(one.route.egress_flows.flows.is_idle());
 }
 
 #[test]
@@ -404,10 +404,10 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
         }
         far.write(&bytes).unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        one.route.ready(other.tid, true, false, false);
-        one.route.turn(&mut one.places);
+        one.route.on_socket_ready(other.tid, true, false, false);
+        one.route.step(&mut one.context);
         assert!(matches!(one.route.poll_event(), Some(RouteEvent::Broken { host, .. }) if host == other.tid));
-        assert!(one.route.cables.is_empty());
+        assert!(one.route.data_links.is_empty());
     }
 }
 
@@ -417,8 +417,8 @@ fn all_that_a_task_has_queued_is_taken_before_what_it_says_is_heeded() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
     (0..COUNT).for_each(|number| a.send(b.tid, number, b"before"));
-    one.route.take_from(a.tid, &one.places);
-    assert!(one.route.departures.flows.held_bytes() >= u64::from(COUNT) * MESSAGE_BYTES);
+    one.route.take_from(a.tid, &one.context);
+    assert!(one.route.egress_flows.flows.held_bytes() >= u64::from(COUNT) * MESSAGE_BYTES);
     a.send(b.tid, COUNT, b"after");
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), (0..=COUNT).collect::<Vec<_>>());
@@ -428,11 +428,11 @@ fn all_that_a_task_has_queued_is_taken_before_what_it_says_is_heeded() {
 fn a_list_of_more_receivers_than_there_can_be_is_nobodys() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    a.multicast(&vec![b.tid; taking::LIST_BYTES_MAX / 4], 1, b"taken");
-    a.multicast(&vec![b.tid; taking::LIST_BYTES_MAX / 4 + 1], 2, b"for nobody");
+    a.multicast(&vec![b.tid; egress::LIST_BYTES_MAX / 4], 1, b"taken");
+    a.multicast(&vec![b.tid; egress::LIST_BYTES_MAX / 4 + 1], 2, b"for nobody");
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [1]);
-    assert!(one.route.departures.lists.is_empty());
+    assert!(one.route.egress_flows.lists.is_empty());
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What tasks send to other hosts.
-use super::Around;
+use super::RouteContext;
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
@@ -31,7 +31,7 @@ impl Body {
 }
 
 /// What goes to other hosts.
-pub(super) struct Departures {
+pub(super) struct EgressFlows {
     pub own: Tid,
     pub flows: Flows<Body>,
     /// For whom the next message of a task is.
@@ -39,20 +39,20 @@ pub(super) struct Departures {
 }
 
 /// Puts what tasks have queued into flows.
-pub(super) struct Taking<'a> {
-    pub departures: &'a mut Departures,
-    pub around: &'a dyn Around,
+pub(super) struct Egress<'a> {
+    pub egress_flows: &'a mut EgressFlows,
+    pub context: &'a dyn RouteContext,
 }
 
-impl Taking<'_> {
+impl Egress<'_> {
     /// Whether the tid can be a task of another host.
     fn is_far(&self, tid: Tid) -> bool {
-        tid.is_task() && tid.host() != self.departures.own && self.around.knows(tid.host())
+        tid.is_task() && tid.host() != self.egress_flows.own && self.context.is_member(tid.host())
     }
 
     fn keep_list(&mut self, from: Tid, body: &Body) {
         if body.len() > LIST_BYTES_MAX {
-            self.departures.lists.remove(&from);
+            self.egress_flows.lists.remove(&from);
             return;
         }
         let mut bytes = vec![0; body.len()];
@@ -64,11 +64,11 @@ impl Taking<'_> {
         let mut list: Vec<Tid> = words.filter(|tid| self.is_far(*tid)).collect();
         list.sort_unstable();
         list.dedup();
-        self.departures.lists.insert(from, list);
+        self.egress_flows.lists.insert(from, list);
     }
 }
 
-impl Sink for Taking<'_> {
+impl Sink for Egress<'_> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let (held, body) = match body {
             Arrival::Inline(inline) => {
@@ -86,16 +86,16 @@ impl Sink for Taking<'_> {
         match far {
             flows::LIST => self.keep_list(from, &body),
             flows::LISTED => {
-                let list = self.departures.lists.remove(&from).unwrap_or_default();
-                self.departures.flows.multicast(from, &list, meta, bytes, held, body);
+                let list = self.egress_flows.lists.remove(&from).unwrap_or_default();
+                self.egress_flows.flows.multicast(from, &list, meta, bytes, held, body);
             }
-            far if self.is_far(Tid(far)) => self.departures.flows.send(from, Tid(far), meta, bytes, held, body),
+            far if self.is_far(Tid(far)) => self.egress_flows.flows.send(from, Tid(far), meta, bytes, held, body),
             // To nobody: dropped, as PVM does.
             _ => {}
         }
     }
 
     fn wants(&self, from: u32) -> bool {
-        self.departures.flows.may_take(Tid(from))
+        self.egress_flows.flows.may_take(Tid(from))
     }
 }

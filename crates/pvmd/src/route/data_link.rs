@@ -1,68 +1,68 @@
 //! The data link to one host.
-use super::Failure;
-use super::inlet::Inlet;
-use super::outlet::Outlet;
+use super::LinkFailure;
+use super::receive::ReceiveState;
+use super::transmit::TransmitState;
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head, write_acknowledged};
 use pvm_net::{LinkError, Pipe};
 
 /// What is on its way in and out, and the connection for it. Connections break and come again; the rest stays.
-pub(super) struct Cable {
+pub(super) struct DataLink {
     pub pipe: Option<Pipe>,
-    pub inlet: Inlet,
-    pub outlet: Outlet,
+    pub receive: ReceiveState,
+    pub transmit: TransmitState,
     /// What each side says first on a connection that takes the place of another.
-    greeting: Option<Greeting>,
+    greeting: Option<ResumeHandshake>,
 }
 
 /// An acknowledgement each way: there both go on.
-struct Greeting {
+struct ResumeHandshake {
     unsent: Vec<u8>,
     came: Vec<u8>,
 }
 
-impl Cable {
+impl DataLink {
     /// The first one, or none yet.
-    pub fn new(pipe: Option<Pipe>) -> Cable {
-        Cable { pipe, inlet: Inlet::default(), outlet: Outlet::default(), greeting: None }
+    pub fn new(pipe: Option<Pipe>) -> DataLink {
+        DataLink { pipe, receive: ReceiveState::default(), transmit: TransmitState::default(), greeting: None }
     }
 
     /// The connection is of no use any more.
-    pub fn unplug(&mut self) {
+    pub fn disconnect(&mut self) {
         (self.pipe, self.greeting) = (None, None);
     }
 
     /// There is another one.
-    pub fn plug(&mut self, pipe: Pipe) {
-        let mut greeting = Greeting { unsent: Vec::new(), came: Vec::new() };
-        write_acknowledged(self.inlet.receipts.tell(), &mut greeting.unsent);
+    pub fn reconnect(&mut self, pipe: Pipe) {
+        let mut greeting = ResumeHandshake { unsent: Vec::new(), came: Vec::new() };
+        write_acknowledged(self.receive.receipts.tell(), &mut greeting.unsent);
         (self.pipe, self.greeting) = (Some(pipe), Some(greeting));
-        (self.inlet.readable, self.inlet.ended, self.outlet.writable) = (true, false, true);
+        (self.receive.readable, self.receive.ended, self.transmit.writable) = (true, false, true);
     }
 
     /// The connection, if it stands and both sides have greeted each other.
-    pub fn connection(&mut self) -> Option<(&mut Pipe, &mut Inlet, &mut Outlet)> {
+    pub fn connection(&mut self) -> Option<(&mut Pipe, &mut ReceiveState, &mut TransmitState)> {
         match (&mut self.pipe, &self.greeting) {
-            (Some(pipe), None) => Some((pipe, &mut self.inlet, &mut self.outlet)),
+            (Some(pipe), None) => Some((pipe, &mut self.receive, &mut self.transmit)),
             _ => None,
         }
     }
 
     /// Goes on with the greeting, if there is one.
-    pub fn greet(&mut self) -> Result<(), Failure> {
+    pub fn greet(&mut self) -> Result<(), LinkFailure> {
         let (Some(pipe), Some(greeting)) = (&mut self.pipe, &mut self.greeting) else { return Ok(()) };
         if !greeting.go_on(pipe)? {
             return Ok(());
         }
         let Ok(Some((Head::Acknowledged { position }, _))) = read_head(&greeting.came) else {
-            return Err(Failure::Strange);
+            return Err(LinkFailure::ProtocolViolation);
         };
         self.greeting = None;
-        self.outlet.resume(position)?;
+        self.transmit.resume(position)?;
         Ok(())
     }
 }
 
-impl Greeting {
+impl ResumeHandshake {
     /// Says whether all has been said.
     fn go_on(&mut self, pipe: &mut Pipe) -> Result<bool, LinkError> {
         pipe.flush()?;

@@ -1,5 +1,5 @@
 //! What comes in on a data link.
-use super::{Around, Cargo, Failure, Route, is_short};
+use super::{LinkFailure, Payload, Route, RouteContext, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
 use pvm_core::flows::{Letter, Receipts, Strange};
 use pvm_core::tid::Tid;
@@ -14,15 +14,15 @@ const READ_BYTES: usize = 64 << 10;
 /// Bytes read behind the end of a body: the head of the next frame, and hardly more of its body.
 const BEHIND_BYTES: usize = 256;
 /// Bytes taken from one link before others have their turn.
-const TURN_BYTES: usize = 1 << 20;
+const STEP_BYTES: usize = 1 << 20;
 /// The same in reads: encrypted bytes can be much work and few bytes.
-const TURN_READS: usize = 64;
+const STEP_READS: usize = 64;
 /// The other side, which keeps what it has sent, is told each time that so many bytes have come; earlier where
 /// something goes there anyway.
 const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 
 /// What is to be done with a body when it is there.
-enum Then {
+enum OnComplete {
     /// It is the whole message.
     Deliver(Letter),
     /// More of it will come.
@@ -37,11 +37,11 @@ struct Incoming {
     block: Option<Block>,
     at: usize,
     left: usize,
-    then: Then,
+    then: OnComplete,
 }
 
 /// What has been read and not dealt with.
-pub(super) struct Inlet {
+pub(super) struct ReceiveState {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -54,13 +54,13 @@ pub(super) struct Inlet {
     pub ended: bool,
     /// The next message finds no memory.
     pub stalled: bool,
-    /// Long bodies come: what follows one is not read before it is known where it belongs.
+    /// LongPiece bodies come: what follows one is not read before it is known where it belongs.
     long: bool,
 }
 
-impl Default for Inlet {
-    fn default() -> Inlet {
-        Inlet {
+impl Default for ReceiveState {
+    fn default() -> ReceiveState {
+        ReceiveState {
             buffer: Vec::new(),
             start: 0,
             end: 0,
@@ -82,12 +82,12 @@ enum Next {
     Again,
     /// A frame has come: the daemon deals with it first.
     Stop,
-    /// There is no memory for what comes: the host has none to spare, whatever is on its way to a single task
+    /// There is no memory for what comes: the host has none to recycle, whatever is on its way to a single task
     /// (`FLOW_WINDOW_BYTES`). The link waits for some, as the senders of this host do.
     Stall,
 }
 
-impl Inlet {
+impl ReceiveState {
     fn filled(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -123,7 +123,7 @@ impl Inlet {
     }
 
     fn read_some(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
-        if let Some(count) = self.read_straight(pipe)? {
+        if let Some(count) = self.read_to_block(pipe)? {
             return Ok(count);
         }
         if let Some(count) = self.read_decrypted(pipe)? {
@@ -152,7 +152,7 @@ impl Inlet {
     }
 
     /// Reads the rest of a body to where it belongs, if the link lets us.
-    fn read_straight(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
+    fn read_to_block(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
         let Some(Incoming { block: Some(block), at, left, .. }) = &mut self.incoming else { return Ok(None) };
         if pipe.plain_socket().is_none() {
             return Ok(None);
@@ -197,34 +197,34 @@ impl Inlet {
 
 impl Route {
     /// Takes what has come from a host; says whether there may be more at once.
-    pub(super) fn pull(&mut self, host: Tid, around: &mut dyn Around) -> Result<bool, Failure> {
+    pub(super) fn receive_from(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
         let (mut taken, mut reads) = (0, 0);
-        while taken < TURN_BYTES && reads < TURN_READS && self.undelivered.is_empty() {
-            let Some(cable) = self.cables.get_mut(&host) else { return Ok(false) };
-            let next = match cable.inlet.incoming.is_some() {
-                true if cable.inlet.fill_block() => {
-                    self.body_is_there(host, around)?;
+        while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {
+            let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
+            let next = match data_link.receive.incoming.is_some() {
+                true if data_link.receive.fill_block() => {
+                    self.on_body_complete(host, context)?;
                     Next::Again
                 }
                 true => Next::Read(1),
-                false => self.next_head(host, around)?,
+                false => self.next_head(host, context)?,
             };
-            let Some(cable) = self.cables.get_mut(&host) else { return Ok(false) };
-            cable.inlet.stalled = false;
+            let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
+            data_link.receive.stalled = false;
             match next {
                 Next::Again => {}
                 Next::Stop => return Ok(true),
                 Next::Stall => {
-                    cable.inlet.stalled = true;
+                    data_link.receive.stalled = true;
                     return Ok(false);
                 }
-                Next::Read(least) => match cable.connection().filter(|(_, inlet, _)| inlet.readable) {
-                    Some((pipe, inlet, _)) => {
-                        taken += inlet.read(pipe, least)?;
+                Next::Read(least) => match data_link.connection().filter(|(_, receive, _)| receive.readable) {
+                    Some((pipe, receive, _)) => {
+                        taken += receive.read(pipe, least)?;
                         reads += 1;
                     }
                     None => {
-                        cable.inlet.release();
+                        data_link.receive.release();
                         return Ok(false);
                     }
                 },
@@ -234,99 +234,101 @@ impl Route {
     }
 
     /// Deals with the next frame, or with the beginning of it.
-    fn next_head(&mut self, host: Tid, around: &mut dyn Around) -> Result<Next, Failure> {
-        let Some(cable) = self.cables.get_mut(&host) else { return Ok(Next::Again) };
-        let inlet = &mut cable.inlet;
-        let Some((head, head_bytes)) = read_head(inlet.filled())? else { return Ok(Next::Read(1)) };
-        let there = inlet.end - inlet.start - head_bytes;
+    fn next_head(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<Next, LinkFailure> {
+        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
+        let receive = &mut data_link.receive;
+        let Some((head, head_bytes)) = read_head(receive.filled())? else { return Ok(Next::Read(1)) };
+        let there = receive.end - receive.start - head_bytes;
         match head {
             Head::Credit { dst, bytes } => {
-                inlet.consume(head_bytes);
+                receive.consume(head_bytes);
                 if dst.host() != host {
-                    return Err(Failure::Strange);
+                    return Err(LinkFailure::ProtocolViolation);
                 }
-                self.departures.flows.credit(dst, bytes);
+                self.egress_flows.flows.credit(dst, bytes);
                 Ok(Next::Again)
             }
             Head::Acknowledged { position } => {
-                inlet.consume(head_bytes);
-                inlet.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
-                cable.outlet.acknowledged(position)?;
+                receive.consume(head_bytes);
+                receive.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
+                data_link.transmit.acknowledged(position)?;
                 Ok(Next::Again)
             }
             Head::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
             Head::Along { bytes, .. } => {
-                let frame = inlet.filled()[head_bytes..head_bytes + bytes].to_vec();
-                inlet.consume(head_bytes + bytes);
-                self.frame(host, &frame)?;
+                let frame = receive.filled()[head_bytes..head_bytes + bytes].to_vec();
+                receive.consume(head_bytes + bytes);
+                self.on_frame(host, &frame)?;
                 Ok(Next::Stop)
             }
-            Head::Start { letter, .. } if !is_proper(host, self.own, &letter) => Err(Failure::Strange),
+            Head::Start { letter, .. } if !has_valid_addresses(host, self.own, &letter) => {
+                Err(LinkFailure::ProtocolViolation)
+            }
             Head::Start { letter, .. } if is_short(letter.bytes) => {
                 if there < letter.bytes {
                     return Ok(Next::Read(letter.bytes - there));
                 }
-                inlet.long = false;
-                let body = inlet.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
-                inlet.consume(head_bytes + letter.bytes);
+                receive.long = false;
+                let body = receive.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
+                receive.consume(head_bytes + letter.bytes);
                 self.intake.expect(host, &letter)?;
-                self.deliver(host, &letter, &Cargo::Short(body), around);
+                self.deliver(host, &letter, &Payload::Short(body), context);
                 Ok(Next::Again)
             }
             Head::Start { transfer, letter, first } => {
                 // What is for nobody needs no memory, and must not wait for it.
-                let block = match letter.receivers().any(|dst| around.takes(dst)) {
+                let block = match letter.receivers().any(|dst| context.accepts_messages(dst)) {
                     false => None,
                     true => match self.endpoint.allocate(letter.bytes) {
                         Ok(block) => Some(block),
                         Err(_) => return Ok(Next::Stall),
                     },
                 };
-                inlet.consume(head_bytes);
+                receive.consume(head_bytes);
                 self.intake.expect(host, &letter)?;
                 let whole = first == letter.bytes;
-                let then = if whole { Then::Deliver(letter) } else { Then::Begin { transfer, letter } };
-                inlet.long = true;
-                inlet.incoming = Some(Incoming { block, at: 0, left: first, then });
+                let then = if whole { OnComplete::Deliver(letter) } else { OnComplete::Begin { transfer, letter } };
+                receive.long = true;
+                receive.incoming = Some(Incoming { block, at: 0, left: first, then });
                 Ok(Next::Again)
             }
             Head::Chunk { transfer, bytes } => {
                 let chunk = self.intake.place(host, transfer, bytes)?;
-                let then = Then::Add { transfer, bytes };
+                let then = OnComplete::Add { transfer, bytes };
                 let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
-                inlet.consume(head_bytes);
-                inlet.long = true;
-                inlet.incoming = Some(incoming);
+                receive.consume(head_bytes);
+                receive.long = true;
+                receive.incoming = Some(incoming);
                 Ok(Next::Again)
             }
         }
     }
 
-    fn body_is_there(&mut self, host: Tid, around: &mut dyn Around) -> Result<(), Strange> {
-        let Some(cable) = self.cables.get_mut(&host) else { return Ok(()) };
-        let Some(Incoming { block, at, then, .. }) = cable.inlet.incoming.take() else { return Ok(()) };
+    fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), Strange> {
+        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(()) };
+        let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(()) };
         match then {
-            Then::Deliver(letter) => self.deliver_long(host, &letter, block, around),
-            Then::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
-            Then::Add { transfer, bytes } => {
+            OnComplete::Deliver(letter) => self.deliver_long(host, &letter, block, context),
+            OnComplete::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
+            OnComplete::Add { transfer, bytes } => {
                 if let Some((letter, block)) = self.intake.placed(host, transfer, bytes) {
-                    self.deliver_long(host, &letter, block, around);
+                    self.deliver_long(host, &letter, block, context);
                 }
             }
         }
         Ok(())
     }
 
-    fn deliver_long(&mut self, host: Tid, letter: &Letter, block: Option<Block>, around: &mut dyn Around) {
+    fn deliver_long(&mut self, host: Tid, letter: &Letter, block: Option<Block>, context: &mut dyn RouteContext) {
         match block {
-            Some(block) => self.deliver(host, letter, &Cargo::Long(block), around),
+            Some(block) => self.deliver(host, letter, &Payload::LongPiece(block), context),
             None => letter.receivers().for_each(|dst| self.intake.dropped(dst, host, letter.bytes)),
         }
     }
 }
 
 /// Whether that host may send that to us: for its own tasks, to ours.
-fn is_proper(host: Tid, own: Tid, letter: &Letter) -> bool {
+fn has_valid_addresses(host: Tid, own: Tid, letter: &Letter) -> bool {
     let named_well = letter.src.host() == host && letter.src.is_task();
     named_well && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
 }
@@ -341,12 +343,12 @@ mod tests {
         let (host, own) = (Tid::host_number(2), Tid::host_number(3));
         let letter = |src, dst| Letter { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
         let (task, receiver) = (Tid(host.0 | 1), Tid(own.0 | 1));
-        assert!(is_proper(host, own, &letter(task, receiver)));
+        assert!(has_valid_addresses(host, own, &letter(task, receiver)));
         for src in [host, Tid::DAEMON, Tid(task.0 | DAEMON_BIT), Tid(task.0 | GROUP_BIT), receiver, Tid::NONE] {
-            assert!(!is_proper(host, own, &letter(src, receiver)), "{src}");
+            assert!(!has_valid_addresses(host, own, &letter(src, receiver)), "{src}");
         }
         for dst in [own, Tid(receiver.0 | DAEMON_BIT), task, Tid::NONE] {
-            assert!(!is_proper(host, own, &letter(task, dst)), "{dst}");
+            assert!(!has_valid_addresses(host, own, &letter(task, dst)), "{dst}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What goes out on a data link.
-use super::Failure;
-use super::taking::Body;
+use super::LinkFailure;
+use super::egress::Body;
 use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
 use pvm_core::flows::{Credit, Flows, Outgoing, Piece, Receipts, Strange};
 use pvm_core::tid::Tid;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// Heads and short bodies gathered for one write, in bytes.
 const GATHER_BYTES: usize = 32 << 10;
-/// Long pieces gathered for one write in clear, in bytes. Each write ends in a packet that is not full, which
+/// LongPiece pieces gathered for one write in clear, in bytes. Each write ends in a packet that is not full, which
 /// costs both hosts as much as a full one.
 const CLEAR_BYTES: usize = 512 << 10;
 /// The same for an encrypted link, which keeps what it has not written.
@@ -25,7 +25,7 @@ const ENCRYPTED_BYTES: usize = 256 << 10;
 const COPY_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes written to one link before others have their turn.
-const TURN_BYTES: usize = 1 << 20;
+const STEP_BYTES: usize = 1 << 20;
 
 /// What has been sent to one host and not been acknowledged, in bytes, beside what was gathered last: bodies stay in
 /// their senders' memory until then, the rest of it is copied.
@@ -39,10 +39,10 @@ const UNACKNOWLEDGED_BYTES_MAX: u64 = 8 << 20;
 const CREDIT_KEPT_BYTES_MAX: u64 = 2 * UNACKNOWLEDGED_BYTES_MAX;
 const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
 /// Gatherings that are no longer needed whose memory is used again.
-const SPARES_MAX: usize = 8;
+const SPARE_BUFFERS_MAX: usize = 8;
 
 /// A piece of a body that is written from where it lies.
-struct Long {
+struct LongPiece {
     /// The byte of the gathered ones in front of which it belongs.
     before: usize,
     body: Rc<Body>,
@@ -51,23 +51,23 @@ struct Long {
 
 /// What goes to the link as one.
 #[derive(Default)]
-struct Gathering {
+struct WriteBatch {
     /// Heads, short bodies, credit.
     bytes: Vec<u8>,
     /// The long pieces among them, in order.
-    long: Vec<Long>,
+    long: Vec<LongPiece>,
 }
 
-impl Gathering {
+impl WriteBatch {
     fn length(&self) -> u64 {
         let long: usize = self.long.iter().map(|long| long.range.len()).sum();
         (self.bytes.len() + long) as u64
     }
 }
 
-/// A place in a gathering.
+/// A place in a batch.
 #[derive(Default, Clone, Copy)]
-struct Place {
+struct Position {
     /// In the gathered bytes.
     at: usize,
     /// In the long pieces, and in that one.
@@ -75,10 +75,10 @@ struct Place {
     body_at: usize,
 }
 
-impl Place {
+impl Position {
     /// So many bytes further on.
-    fn step(&mut self, gathering: &Gathering, mut count: usize) {
-        while let Some(Long { before, range, .. }) = gathering.long.get(self.index) {
+    fn step(&mut self, batch: &WriteBatch, mut count: usize) {
+        while let Some(LongPiece { before, range, .. }) = batch.long.get(self.index) {
             let head = count.min(*before - self.at);
             self.at += head;
             count -= head;
@@ -94,46 +94,46 @@ impl Place {
     }
 }
 
-/// What is being written, never more than one gathering: the rest waits in the flows. And what has been written and
+/// What is being written, never more than one batch: the rest waits in the flows. And what has been written and
 /// not been acknowledged.
-pub(super) struct Outlet {
-    sent: Outgoing<Gathering>,
-    /// The longest gathering since all was acknowledged: one frame can be longer than the limit.
+pub(super) struct TransmitState {
+    sent: Outgoing<WriteBatch>,
+    /// The longest batch since all was acknowledged: one frame can be longer than the limit.
     longest: u64,
-    /// How far the current gathering is written.
-    place: Place,
-    /// Where the last credit among the bytes of the last gathering ends.
+    /// How far the current batch is written.
+    place: Position,
+    /// Where the last credit among the bytes of the last batch ends.
     credit_end: usize,
     /// Credit that is not among them yet, by task: what is owed to one that does not read takes no more than that.
     credit: BTreeMap<Tid, u64>,
-    spares: Vec<Vec<u8>>,
+    spare_buffers: Vec<Vec<u8>>,
     /// The socket may take more.
     pub writable: bool,
 }
 
-impl Default for Outlet {
-    fn default() -> Outlet {
-        Outlet {
+impl Default for TransmitState {
+    fn default() -> TransmitState {
+        TransmitState {
             sent: Outgoing::default(),
             longest: 0,
-            place: Place::default(),
+            place: Position::default(),
             credit_end: 0,
             credit: BTreeMap::new(),
-            spares: Vec::new(),
+            spare_buffers: Vec::new(),
             writable: true,
         }
     }
 }
 
 /// Keeps the memory of what was acknowledged for what comes; the bodies are their senders' again.
-fn spare(spares: &mut Vec<Vec<u8>>, Gathering { mut bytes, .. }: Gathering) {
-    if spares.len() < SPARES_MAX && bytes.capacity() <= 2 * GATHER_BYTES {
+fn recycle(spare_buffers: &mut Vec<Vec<u8>>, WriteBatch { mut bytes, .. }: WriteBatch) {
+    if spare_buffers.len() < SPARE_BUFFERS_MAX && bytes.capacity() <= 2 * GATHER_BYTES {
         bytes.clear();
-        spares.push(bytes);
+        spare_buffers.push(bytes);
     }
 }
 
-impl Outlet {
+impl TransmitState {
     /// There is credit for the host.
     pub fn add_credit(&mut self, credit: &Credit) {
         let bytes = self.credit.entry(credit.dst).or_default();
@@ -142,35 +142,35 @@ impl Outlet {
 
     /// The other side has come so far.
     pub fn acknowledged(&mut self, position: u64) -> Result<(), Strange> {
-        self.sent.acknowledge(position, |gathering| spare(&mut self.spares, gathering))?;
+        self.sent.acknowledge(position, |batch| recycle(&mut self.spare_buffers, batch))?;
         if self.sent.kept() == 0 {
             self.longest = 0;
         }
         Ok(())
     }
 
-    /// What is kept, beside a gathering that is longer than all others.
+    /// What is kept, beside a batch that is longer than all others.
     fn kept_beside_longest(&self) -> u64 {
         self.sent.kept().saturating_sub(self.longest)
     }
 
     /// There is another connection, and the other side has come so far.
     pub fn resume(&mut self, position: u64) -> Result<(), Strange> {
-        self.sent.resume(position, |gathering| spare(&mut self.spares, gathering))?;
-        self.place = Place::default();
-        if let Some((gathering, at)) = self.sent.current() {
-            self.place.step(gathering, at as usize);
+        self.sent.resume(position, |batch| recycle(&mut self.spare_buffers, batch))?;
+        self.place = Position::default();
+        if let Some((batch, at)) = self.sent.current() {
+            self.place.step(batch, at as usize);
         }
         Ok(())
     }
 
     /// Credit, and an acknowledgement that is due, go right behind the piece that is being written, and behind the
     /// credit before them; never in between what an earlier connection has carried.
-    fn gather_words(&mut self, receipts: &mut Receipts) {
+    fn gather_control(&mut self, receipts: &mut Receipts) {
         let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
             || !self.sent.is_new()
-            || (!self.is_through() && self.place.at < self.credit_end)
+            || (!self.is_written() && self.place.at < self.credit_end)
         {
             return;
         }
@@ -182,12 +182,12 @@ impl Outlet {
         if receipts.is_due() {
             write_acknowledged(receipts.tell(), &mut frames);
         }
-        if self.is_through() {
+        if self.is_written() {
             self.credit_end = frames.len();
-            return self.add(Gathering { bytes: frames, long: Vec::new() });
+            return self.add(WriteBatch { bytes: frames, long: Vec::new() });
         }
         let (index, credit_end) = (self.place.index, &mut self.credit_end);
-        self.sent.lengthen_last(|Gathering { bytes, long }| {
+        self.sent.lengthen_last(|WriteBatch { bytes, long }| {
             let at = long.get(index).map_or(bytes.len(), |long| long.before);
             long.iter_mut().skip(index + 1).for_each(|long| long.before += frames.len());
             *credit_end = at + frames.len();
@@ -197,11 +197,11 @@ impl Outlet {
         });
     }
 
-    fn add(&mut self, gathering: Gathering) {
-        self.place = Place::default();
-        let length = gathering.length();
+    fn add(&mut self, batch: WriteBatch) {
+        self.place = Position::default();
+        let length = batch.length();
         self.longest = self.longest.max(length);
-        self.sent.push(gathering, length);
+        self.sent.push(batch, length);
     }
 
     /// Bytes that are kept.
@@ -212,33 +212,33 @@ impl Outlet {
 
     /// Gives back what was needed for much to write.
     pub fn release(&mut self) {
-        self.spares = Vec::new();
+        self.spare_buffers = Vec::new();
     }
 
     /// Writes until the socket is full, nothing can go, or others should have their turn: then there
     /// may be more at once, and it says so.
-    pub fn push(
+    pub fn write(
         &mut self,
         pipe: &mut Pipe,
         host: Tid,
         flows: &mut Flows<Body>,
         receipts: &mut Receipts,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, LinkFailure> {
         if self.writable && pipe.wants_write() {
             pipe.flush()?;
             self.writable = !pipe.wants_write();
         }
         if self.kept_beside_longest() > KEPT_BYTES_MAX {
-            return Err(Failure::Strange);
+            return Err(LinkFailure::ProtocolViolation);
         }
         let mut total = 0;
-        while self.writable && total < TURN_BYTES {
-            if self.is_through() && self.sent.kept() < UNACKNOWLEDGED_BYTES_MAX {
+        while self.writable && total < STEP_BYTES {
+            if self.is_written() && self.sent.kept() < UNACKNOWLEDGED_BYTES_MAX {
                 let long_bytes_max = if pipe.is_encrypted() { ENCRYPTED_BYTES } else { CLEAR_BYTES };
                 self.gather(host, flows, receipts, long_bytes_max);
             }
-            self.gather_words(receipts);
-            if self.is_through() {
+            self.gather_control(receipts);
+            if self.is_written() {
                 return Ok(false);
             }
             let written = if pipe.is_encrypted() { self.write_encrypted(pipe)? } else { self.write_clear(pipe)? };
@@ -249,12 +249,12 @@ impl Outlet {
     }
 
     /// Whether all that was gathered is written.
-    fn is_through(&self) -> bool {
+    fn is_written(&self) -> bool {
         self.sent.is_through()
     }
 
     fn gather(&mut self, host: Tid, flows: &mut Flows<Body>, receipts: &mut Receipts, long_bytes_max: usize) {
-        let (mut bytes, mut long, mut long_bytes) = (self.spares.pop().unwrap_or_default(), Vec::new(), 0);
+        let (mut bytes, mut long, mut long_bytes) = (self.spare_buffers.pop().unwrap_or_default(), Vec::new(), 0);
         while bytes.len() < GATHER_BYTES && long_bytes < long_bytes_max {
             let Some(piece) = flows.next(host) else { break };
             write_piece(&piece, &mut bytes);
@@ -270,27 +270,27 @@ impl Outlet {
                 append(&mut bytes, &body, range);
             } else {
                 long_bytes += range.len();
-                long.push(Long { before: bytes.len(), body, range });
+                long.push(LongPiece { before: bytes.len(), body, range });
             }
         }
         if bytes.is_empty() {
-            return self.spares.push(bytes);
+            return self.spare_buffers.push(bytes);
         }
         if receipts.has_news() {
             write_acknowledged(receipts.tell(), &mut bytes);
         }
         self.credit_end = 0;
-        self.add(Gathering { bytes, long });
+        self.add(WriteBatch { bytes, long });
     }
 
     /// Writes once, on a link in clear; gives how many bytes were taken, and notes whether the socket may take
     /// more.
     fn write_clear(&mut self, pipe: &Pipe) -> Result<usize, LinkError> {
-        let Some((Gathering { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
-        let Place { at, index, mut body_at } = self.place;
+        let Some((WriteBatch { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
+        let Position { at, index, mut body_at } = self.place;
         let mut at = at..long.get(index).map_or(bytes.len(), |long| long.before);
         let mut parts = Parts::new(&bytes[at.clone()]);
-        for (index, Long { body, range, .. }) in long.iter().enumerate().skip(index) {
+        for (index, LongPiece { body, range, .. }) in long.iter().enumerate().skip(index) {
             let range = range.start + std::mem::take(&mut body_at)..range.end;
             match &**body {
                 Body::Bytes(bytes) => parts.add(&bytes[range]),
@@ -312,26 +312,26 @@ impl Outlet {
 
     /// The same on an encrypted link. What is encrypted is a copy: others may still write where pieces lie.
     fn write_encrypted(&mut self, pipe: &mut Pipe) -> Result<usize, LinkError> {
-        let Some((gathering, done)) = self.sent.current() else { return Ok(0) };
-        let (bytes, mut place) = ((gathering.length() - done) as usize, self.place);
-        let written = pipe.write_by(bytes, &mut |into| copy(gathering, &mut place, into))?;
+        let Some((batch, done)) = self.sent.current() else { return Ok(0) };
+        let (bytes, mut place) = ((batch.length() - done) as usize, self.place);
+        let written = pipe.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
         // A pipe may take less than all although it has room.
         self.writable = !pipe.wants_write();
         Ok(written)
     }
 
     fn written(&mut self, count: usize) {
-        if let Some((gathering, _)) = self.sent.current() {
-            self.place.step(gathering, count);
+        if let Some((batch, _)) = self.sent.current() {
+            self.place.step(batch, count);
         }
         if count > 0 && self.sent.advance(count as u64) {
-            self.place = Place::default();
+            self.place = Position::default();
         }
     }
 }
 
 /// Copies what comes next in what is to be written.
-fn copy(Gathering { bytes, long }: &Gathering, place: &mut Place, mut into: &mut [u8]) {
+fn copy(WriteBatch { bytes, long }: &WriteBatch, place: &mut Position, mut into: &mut [u8]) {
     while !into.is_empty() {
         let next = long.get(place.index);
         let head_end = next.map_or(bytes.len(), |long| long.before);
@@ -339,7 +339,7 @@ fn copy(Gathering { bytes, long }: &Gathering, place: &mut Place, mut into: &mut
         head.copy_from_slice(&bytes[place.at..][..head.len()]);
         place.at += head.len();
         into = rest;
-        let (Some(Long { body, range, .. }), false) = (next, into.is_empty()) else { continue };
+        let (Some(LongPiece { body, range, .. }), false) = (next, into.is_empty()) else { continue };
         let (piece, rest) = into.split_at_mut(into.len().min(range.len() - place.body_at));
         read(body, range.start + place.body_at, piece);
         place.body_at += piece.len();
@@ -466,7 +466,7 @@ mod tests {
     fn what_is_gathered_goes_out_whole_and_in_order_and_the_link_is_never_left_while_it_has_room() {
         for encrypted in [false, true] {
             let [mut near, mut far] = pipes(encrypted);
-            let (mut outlet, mut flows, mut reader) = (Outlet::default(), Flows::new(), Reader::default());
+            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
             let sizes = [10, 70_000, 4096, 4097, 0, 900_000, 65_536, 65_537, 3, 2_000_000, 1];
             let dst = Tid(HOST.0 | 1);
             for (number, bytes) in sizes.into_iter().enumerate() {
@@ -477,22 +477,22 @@ mod tests {
             }
             let mut credit = 0;
             while reader.whole < sizes.len() {
-                outlet.writable = true;
-                assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
-                assert!(outlet.writable || !encrypted || near.wants_write(), "nobody would tell when to go on");
+                transmit.writable = true;
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(transmit.writable || !encrypted || near.wants_write(), "nobody would tell when to go on");
                 credit += 3;
-                (1..=2).for_each(|bytes| outlet.add_credit(&Credit { host: HOST, dst: SRC, bytes }));
+                (1..=2).for_each(|bytes| transmit.add_credit(&Credit { host: HOST, dst: SRC, bytes }));
                 reader.read(&mut far, &mut flows);
-                assert_eq!(outlet.acknowledged(reader.came), Ok(()));
+                assert_eq!(transmit.acknowledged(reader.came), Ok(()));
             }
             for (number, bytes) in sizes.into_iter().enumerate() {
                 assert!(reader.bodies[number] == (bytes, pattern(number, bytes)), "{number}: {bytes} bytes");
             }
             while reader.credit < credit {
-                outlet.writable = true;
-                assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                transmit.writable = true;
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
                 reader.read(&mut far, &mut flows);
-                assert_eq!(outlet.acknowledged(reader.came), Ok(()));
+                assert_eq!(transmit.acknowledged(reader.came), Ok(()));
             }
             assert!(reader.news == 1 && reader.credit == credit);
         }
@@ -502,63 +502,63 @@ mod tests {
     fn credit_for_a_host_that_does_not_read_takes_little_memory_and_time() {
         for encrypted in [false, true] {
             let [mut near, mut far] = pipes(encrypted);
-            let (mut outlet, mut flows, mut reader) = (Outlet::default(), Flows::new(), Reader::default());
+            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
             let (long, mut full) = (30 << 20, None);
             flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
             for round in 0..1000 {
-                outlet.writable = true;
-                while outlet.writable {
-                    assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                transmit.writable = true;
+                while transmit.writable {
+                    assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
                 }
-                (0..1000).for_each(|at| outlet.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + at), bytes: 1 }));
-                assert!(outlet.kept() < *full.get_or_insert(outlet.kept()) + (1 << 20), "{round}");
+                (0..1000).for_each(|at| transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + at), bytes: 1 }));
+                assert!(transmit.kept() < *full.get_or_insert(transmit.kept()) + (1 << 20), "{round}");
             }
             while reader.credit < 1_000_000 {
-                outlet.writable = true;
-                assert!(outlet.push(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                transmit.writable = true;
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
                 reader.read(&mut far, &mut flows);
-                assert_eq!(outlet.acknowledged(reader.came), Ok(()));
+                assert_eq!(transmit.acknowledged(reader.came), Ok(()));
             }
             assert!(reader.credit == 1_000_000);
-            outlet.release();
-            assert!(outlet.spares.is_empty() && outlet.kept() == 0);
+            transmit.release();
+            assert!(transmit.spare_buffers.is_empty() && transmit.kept() == 0);
         }
     }
 
     #[test]
     fn no_more_is_kept_for_a_host_than_the_limit() {
         let [mut near, mut far] = pipes(false);
-        let (mut outlet, mut flows, mut reader) = (Outlet::default(), Flows::new(), Reader::default());
+        let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
         let (long, mut receipts) = (20 << 20, Receipts::new(1));
         flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
-        let mut turn = |outlet: &mut Outlet, reader: &mut Reader, receipts: &mut Receipts| {
-            outlet.writable = true;
-            let result = outlet.push(&mut near, HOST, &mut flows, receipts);
+        let mut turn = |transmit: &mut TransmitState, reader: &mut Reader, receipts: &mut Receipts| {
+            transmit.writable = true;
+            let result = transmit.write(&mut near, HOST, &mut flows, receipts);
             reader.read(&mut far, &mut Flows::new());
             result
         };
         // All is read, and nothing acknowledged.
         for _ in 0..200 {
-            assert!(turn(&mut outlet, &mut reader, &mut receipts).is_ok());
+            assert!(turn(&mut transmit, &mut reader, &mut receipts).is_ok());
         }
         let most = UNACKNOWLEDGED_BYTES_MAX + CLEAR_BYTES as u64 + (GATHER_BYTES + CHUNK_BYTES_MAX) as u64;
-        assert!((UNACKNOWLEDGED_BYTES_MAX..most).contains(&outlet.kept()), "{}", outlet.kept());
+        assert!((UNACKNOWLEDGED_BYTES_MAX..most).contains(&transmit.kept()), "{}", transmit.kept());
         // Credit and acknowledgements are not held up by that, but for a host that means harm.
         let mut failed = false;
         for round in 0..2_000_000 {
-            outlet.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });
+            transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });
             receipts.took(1);
             if round % 100 == 0 {
-                failed |= turn(&mut outlet, &mut reader, &mut receipts).is_err();
+                failed |= turn(&mut transmit, &mut reader, &mut receipts).is_err();
             }
             if round == 1000 {
-                assert!(reader.credit > 0 && outlet.kept() < CREDIT_KEPT_BYTES_MAX);
+                assert!(reader.credit > 0 && transmit.kept() < CREDIT_KEPT_BYTES_MAX);
             }
         }
-        assert!(!failed && outlet.kept() < CREDIT_KEPT_BYTES_MAX + (1 << 20), "{}", outlet.kept());
-        assert_eq!(outlet.acknowledged(reader.came), Ok(()));
-        assert!(outlet.kept() < 1 << 20);
-        outlet.sent.push(Gathering::default(), KEPT_BYTES_MAX + 1);
-        assert!(matches!(turn(&mut outlet, &mut reader, &mut receipts), Err(Failure::Strange)));
+        assert!(!failed && transmit.kept() < CREDIT_KEPT_BYTES_MAX + (1 << 20), "{}", transmit.kept());
+        assert_eq!(transmit.acknowledged(reader.came), Ok(()));
+        assert!(transmit.kept() < 1 << 20);
+        transmit.sent.push(WriteBatch::default(), KEPT_BYTES_MAX + 1);
+        assert!(matches!(turn(&mut transmit, &mut reader, &mut receipts), Err(LinkFailure::ProtocolViolation)));
     }
 }
