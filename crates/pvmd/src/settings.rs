@@ -82,7 +82,7 @@ pub struct Settings {
     pub starts_max: usize,
     /// Command lines of helpers: `PVM_TASKER` and so on.
     pub helpers: Vec<String>,
-    /// What to complain about in the log.
+    /// What the log has to tell of the settings.
     pub complaints: Vec<String>,
 }
 

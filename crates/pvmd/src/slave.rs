@@ -83,7 +83,7 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
         return Err("nobody has read the answer".into());
     }
     let _ = rustix::process::setsid();
-    crate::daemon::let_go_of_terminal()?;
+    crate::daemon::release_terminal()?;
     daemon.run()
 }
 

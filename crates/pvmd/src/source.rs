@@ -35,7 +35,7 @@ pub enum Source {
     /// The process of a task.
     Process(Tid),
     /// A look-up of host names.
-    Check(u32),
+    NameLookup(u32),
     /// Daemons that are being started on other hosts.
     Starts,
     /// Commands that this host runs for the master to start daemons elsewhere.
@@ -66,7 +66,7 @@ impl Source {
             Source::Output(tid, Stream::Errors) => (14, u64::from(tid.0)),
             Source::Input(tid) => (15, u64::from(tid.0)),
             Source::Process(tid) => (4, u64::from(tid.0)),
-            Source::Check(request) => (5, u64::from(request)),
+            Source::NameLookup(request) => (5, u64::from(request)),
             Source::Peer(connection) => (6, connection),
             Source::Starts => (7, 0),
             Source::Gate => (8, 0),
@@ -98,7 +98,7 @@ impl Source {
             11 => Source::Data(Tid(number as u32)),
             12 => Source::Direct(number as u32),
             13 => Source::RemoteStarts,
-            5 => Source::Check(number as u32),
+            5 => Source::NameLookup(number as u32),
             kind => unreachable!("the daemon watches nothing of kind {kind}"),
         }
     }
@@ -120,7 +120,7 @@ mod tests {
             Source::Output(tid, Stream::Errors),
             Source::Input(tid),
             Source::Process(tid),
-            Source::Check(u32::MAX),
+            Source::NameLookup(u32::MAX),
             Source::Starts,
             Source::RemoteStarts,
             Source::Gate,
@@ -134,7 +134,7 @@ mod tests {
             // A new source that is missing above does not compile here.
             match source {
                 Source::Listener | Source::Signals | Source::Client(_) | Source::Peer(_) => {}
-                Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::Check(_) => {}
+                Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}
                 Source::Starts | Source::RemoteStarts | Source::Gate | Source::Control(_) => {}
                 Source::Bell | Source::Data(_) | Source::Direct(_) => {}
             }

@@ -42,8 +42,8 @@ impl Daemon {
             Action::StartHosts { request, hosts, by_hoster: false } => self.start_hosts(request, hosts),
             Action::ReadAnswer { request, index, line } => self.read_answer(request, index, &line),
             Action::OrderStart { number, order } => self.order_start(number, order),
-            Action::StartNews { host, number, news } => self.hear_start_news(host, number, news),
-            Action::Joined { shared, options } => self.become_host(&shared, &options),
+            Action::StartNews { host, number, news } => self.on_start_news(host, number, news),
+            Action::Joined { shared, options } => self.on_joined(&shared, &options),
             // Links to hosts.
             Action::KnowHost { host, key } => self.links.know(host, key),
             Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
@@ -66,9 +66,9 @@ impl Daemon {
 
     fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
         // First, so that a welcomed task costs the daemon no descriptor later.
-        self.watch_peer(connection, tid);
+        self.watch_peer_process(connection, tid);
         self.connections.welcome(connection, tid, welcome);
-        self.remark(tid, "has enrolled");
+        self.log_task_event(tid, "has enrolled");
     }
 
     fn introduce(&mut self, one: Tid, other: Tid) {
@@ -84,8 +84,8 @@ impl Daemon {
     fn forget_task(&mut self, tid: Tid) {
         self.forget_process(tid);
         self.route.forget_task(tid);
-        self.directs.let_run_out(tid);
-        self.remark(tid, "is gone");
+        self.direct_links.end_links_of_task(tid);
+        self.log_task_event(tid, "is gone");
         if let Some(connection) = self.connections.forget(tid) {
             self.connections.close(connection);
         }

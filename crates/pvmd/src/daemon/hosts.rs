@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const DEBUG_START: i32 = 0x8;
 
 /// A look-up of host names under way.
-pub struct Check {
+pub struct NameLookup {
     child: Child,
     text: Vec<u8>,
     /// How many names.
@@ -39,8 +39,8 @@ pub fn introduction(settings: &crate::settings::Settings, own: Tid) -> crate::Re
 impl Daemon {
     /// Tells the master that this daemon is there.
     pub fn answer(&mut self) -> crate::Result<()> {
-        self.say_who_it_is();
-        self.complain();
+        self.log_identity();
+        self.log_complaints();
         let mut output = std::io::stdout();
         writeln!(output, "{}", slave::answer(&self.settings))?;
         output.flush()?;
@@ -67,22 +67,22 @@ impl Daemon {
             return self.machine.handle_hosts_checked(request, Vec::new());
         };
         let output = child.stdout.as_ref().expect("asked for").as_fd();
-        let watched = epoll::add(&self.epoll, output, Source::Check(request).data(), EventFlags::IN);
-        self.checks.insert(request, Check { child, text: Vec::new(), count: names.len() });
+        let watched = epoll::add(&self.epoll, output, Source::NameLookup(request).data(), EventFlags::IN);
+        self.name_lookups.insert(request, NameLookup { child, text: Vec::new(), count: names.len() });
         if watched.is_err() {
-            self.read_check(request);
+            self.read_name_lookup(request);
         }
     }
 
-    pub(super) fn read_check(&mut self, request: u32) {
-        let Some(check) = self.checks.get_mut(&request) else { return };
+    pub(super) fn read_name_lookup(&mut self, request: u32) {
+        let Some(lookup) = self.name_lookups.get_mut(&request) else { return };
         let mut data = [0; 4096];
-        let count = check.child.stdout.as_mut().map_or(0, |output| output.read(&mut data).unwrap_or(0));
-        check.text.extend_from_slice(&data[..count]);
+        let count = lookup.child.stdout.as_mut().map_or(0, |output| output.read(&mut data).unwrap_or(0));
+        lookup.text.extend_from_slice(&data[..count]);
         if count == 0 {
-            let mut check = self.checks.remove(&request).expect("looked up above");
-            let _ = check.child.wait();
-            self.machine.handle_hosts_checked(request, resolve::read_answers(&check.text, check.count));
+            let mut lookup = self.name_lookups.remove(&request).expect("looked up above");
+            let _ = lookup.child.wait();
+            self.machine.handle_hosts_checked(request, resolve::read_answers(&lookup.text, lookup.count));
         }
     }
 
@@ -120,13 +120,13 @@ impl Daemon {
     }
 
     /// A host has news of such a command.
-    pub(super) fn hear_start_news(&mut self, host: Tid, number: u64, news: StartNews) {
+    pub(super) fn on_start_news(&mut self, host: Tid, number: u64, news: StartNews) {
         self.starter.heard(host, number, news);
         self.step_starts();
     }
 
     /// This daemon has become a host of a machine.
-    pub(super) fn become_host(&mut self, shared: &Shared, options: &HostOptions) {
+    pub(super) fn on_joined(&mut self, shared: &Shared, options: &HostOptions) {
         self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
         self.joined(options);
     }
@@ -140,7 +140,7 @@ impl Daemon {
         }
         for event in self.starter.step() {
             match event {
-                StartEvent::Remark(text) => self.log.line(&text),
+                StartEvent::Log(text) => self.log.line(&text),
                 StartEvent::Done { request, index, result } => {
                     let now = self.now();
                     self.machine.handle_host_started(now, request, index, result);

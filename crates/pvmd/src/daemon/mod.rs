@@ -1,7 +1,7 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
 use crate::connections::{Connections, Descriptors};
 use crate::groups::Groups;
-use crate::links::Links;
+use crate::links::HostLinks;
 use crate::log::Log;
 use crate::process_spawner::ProcessSpawner;
 use crate::route::{self, Route};
@@ -30,14 +30,14 @@ use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-mod carrying;
-mod directs;
+mod direct_links;
 mod execute;
-mod heirs;
+mod host_links;
 mod hosts;
 mod inputs;
-mod linking;
 mod processes;
+mod routing;
+mod successors;
 
 /// How often the daemon looks whether its socket and its rendezvous file still stand.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -102,13 +102,13 @@ pub struct Daemon {
     inputs: HashMap<Tid, inputs::Input>,
     /// Process groups of tasks, until the task is gone.
     groups_led: HashMap<Tid, Pid>,
-    checks: HashMap<u32, hosts::Check>,
+    name_lookups: HashMap<u32, hosts::NameLookup>,
     starter: Starter,
     remote_starts: RemoteStarts,
     /// The starter's terminal is needed yet, to have a person start hosts.
     holds_terminal: bool,
-    links: Links,
-    directs: directs::Directs,
+    links: HostLinks,
+    direct_links: direct_links::DirectLinks,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
     started: Instant,
@@ -127,7 +127,7 @@ pub struct Daemon {
 }
 
 /// Leaves standard input and output to others.
-pub fn let_go_of_terminal() -> crate::Result<()> {
+pub fn release_terminal() -> crate::Result<()> {
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -149,7 +149,7 @@ impl Daemon {
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
         let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC)?);
-        let links = linking::links(&settings, gate, epoll.clone())?;
+        let links = host_links::links(&settings, gate, epoll.clone())?;
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
@@ -182,12 +182,12 @@ impl Daemon {
             held_back: Vec::new(),
             inputs: HashMap::new(),
             groups_led: HashMap::new(),
-            checks: HashMap::new(),
+            name_lookups: HashMap::new(),
             starter,
             remote_starts,
             holds_terminal: false,
             links,
-            directs: directs::Directs::new(epoll.clone()),
+            direct_links: direct_links::DirectLinks::new(epoll.clone()),
             epoll,
             signals,
             started: Instant::now(),
@@ -208,22 +208,22 @@ impl Daemon {
 
     /// Tells the starter where the socket is, then lets go of the terminal.
     pub fn announce(&mut self) -> crate::Result<()> {
-        self.say_who_it_is();
-        self.complain();
+        self.log_identity();
+        self.log_complaints();
         for helper in std::mem::take(&mut self.settings.helpers) {
             self.machine.start_helper(&helper.split_ascii_whitespace().collect::<Vec<_>>());
         }
         self.add_hosts_at_start();
-        self.work();
+        self.execute_actions();
         let mut output = std::io::stdout();
         // A starter that does not listen is no reason not to serve.
         let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
-        let_go_of_terminal()?;
+        release_terminal()?;
         self.log.line("ready");
         Ok(())
     }
 
-    fn say_who_it_is(&mut self) {
+    fn log_identity(&mut self) {
         let (host, socket) = (&self.settings.machine.host, self.socket_directory.socket().display());
         let version = crate::arguments::version();
         let port = match self.links.port() {
@@ -234,7 +234,7 @@ impl Daemon {
     }
 
     /// Tells starter and log what is wrong with the settings.
-    fn complain(&mut self) {
+    fn log_complaints(&mut self) {
         for complaint in std::mem::take(&mut self.settings.complaints) {
             // Nobody may be there to read it.
             let _ = writeln!(std::io::stderr(), "pvmd: {complaint}");
@@ -247,19 +247,19 @@ impl Daemon {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.stopped {
             events.clear();
-            let timeout = if self.carry() { self.timeout() } else { Timespec::default() };
+            let timeout = if self.step_route() { self.timeout() } else { Timespec::default() };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             self.route.wake(events.iter().any(|event| Source::of(event.data) == Source::Bell));
             for event in &events {
-                self.happened(Source::of(event.data), event.flags);
-                self.work();
+                self.dispatch(Source::of(event.data), event.flags);
+                self.execute_actions();
             }
             for connection in std::mem::take(&mut self.unfinished) {
                 self.receive(connection, Turn::begin());
-                self.work();
+                self.execute_actions();
             }
             for host in std::mem::take(&mut self.unfinished_hosts) {
                 self.receive_from_host(host);
@@ -294,20 +294,20 @@ impl Daemon {
         let now = self.now();
         if self.machine.next_wakeup().is_some_and(|when| when <= now) {
             self.machine.handle_time(now);
-            self.work();
+            self.execute_actions();
         }
         if self.next_start_limit() == Some(Duration::ZERO) {
             self.step_starts();
-            self.work();
+            self.execute_actions();
         }
         if self.next_link_limit() == Some(Duration::ZERO) {
             self.step_links();
-            self.work();
+            self.execute_actions();
         }
         if !self.crowded.is_empty() && Instant::now() >= self.next_try {
             self.next_try = Instant::now() + CROWDED_PAUSE;
             std::mem::take(&mut self.crowded).into_iter().for_each(|connection| self.flush(connection));
-            self.work();
+            self.execute_actions();
         }
         if Instant::now() >= self.next_look {
             self.next_look = Instant::now() + LOOK_INTERVAL;
@@ -324,15 +324,15 @@ impl Daemon {
             if !self.socket_directory.stands() {
                 self.log.line("socket or rendezvous file has vanished");
                 self.machine.halt(now);
-                self.work();
+                self.execute_actions();
             }
         }
     }
 
-    fn happened(&mut self, source: Source, flags: EventFlags) {
+    fn dispatch(&mut self, source: Source, flags: EventFlags) {
         match source {
             Source::Listener => self.accept(),
-            Source::Signals => self.signalled(),
+            Source::Signals => self.on_signal(),
             Source::Client(connection) => {
                 if flags.contains(EventFlags::OUT) {
                     self.flush(connection);
@@ -343,23 +343,23 @@ impl Daemon {
                     self.receive(connection, Turn::begin());
                 }
             }
-            Source::Peer(connection) => self.peer_ended(connection),
+            Source::Peer(connection) => self.on_peer_ended(connection),
             Source::Output(tid, stream) => self.take_output(tid, stream),
             Source::Input(tid) => self.write_input(tid),
-            Source::Process(tid) => self.process_ended(tid),
-            Source::Check(request) => self.read_check(request),
+            Source::Process(tid) => self.on_process_ended(tid),
+            Source::NameLookup(request) => self.read_name_lookup(request),
             // The loop looks anyway.
             Source::Bell => {}
-            Source::Data(host) => self.data_ready(host, flags),
-            Source::Direct(number) => self.directs.ready(number),
+            Source::Data(host) => self.on_data_ready(host, flags),
+            Source::Direct(number) => self.direct_links.ready(number),
             Source::Gate => self.step_links(),
-            Source::Control(host) => self.control_ready(host, flags),
+            Source::Control(host) => self.on_control_ready(host, flags),
             Source::Starts => self.step_starts(),
             Source::RemoteStarts => self.step_remote_starts(),
         }
     }
 
-    fn signalled(&mut self) {
+    fn on_signal(&mut self) {
         let mut bytes = [0; 64];
         if self.signals.read(&mut bytes).is_ok_and(|count| count > 0) {
             self.log.line("signalled to end");
@@ -396,14 +396,14 @@ impl Daemon {
             let Some(client) = self.connections.get_mut(connection) else { return };
             match client.link.receive_from_task() {
                 Ok(None) => return,
-                Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.greet(connection, &hello, descriptors),
-                Ok(Some((ToDaemon::Heir, descriptors))) => self.succeed(connection, descriptors),
+                Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
+                Ok(Some((ToDaemon::Heir, descriptors))) => self.on_successor(connection, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => {
                         match frame {
                             ToDaemon::Bye => {
                                 self.drain(tid);
-                                self.directs.let_run_out(tid);
+                                self.direct_links.end_links_of_task(tid);
                             }
                             _ => self.take_from(tid),
                         }
@@ -411,7 +411,7 @@ impl Daemon {
                     }
                     None => return self.close(connection),
                 },
-                Err(LinkError::OldLibrary) => return self.send_away_old_library(connection),
+                Err(LinkError::OldLibrary) => return self.refuse_old_library(connection),
                 Err(error) => {
                     if error != LinkError::Closed {
                         let who = client.tid.unwrap_or(Tid::NONE);
@@ -420,14 +420,14 @@ impl Daemon {
                     return self.close(connection);
                 }
             }
-            self.work();
+            self.execute_actions();
         }
         if self.connections.get_mut(connection).is_some_and(|client| client.link.has_frame()) {
             self.unfinished.insert(connection);
         }
     }
 
-    fn greet(&mut self, connection: Connection, hello: &Hello, descriptors: Vec<OwnedFd>) {
+    fn on_hello(&mut self, connection: Connection, hello: &Hello, descriptors: Vec<OwnedFd>) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         if client.tid.is_some() {
             return;
@@ -445,7 +445,7 @@ impl Daemon {
     }
 
     /// Logs the fate of a task if the debug mask says so.
-    fn remark(&mut self, tid: Tid, fate: &str) {
+    fn log_task_event(&mut self, tid: Tid, fate: &str) {
         if self.machine.debug_mask() & DEBUG_TASKS != 0 {
             self.log.line(&format!("{tid} {fate}"));
         }
@@ -467,7 +467,7 @@ impl Daemon {
             self.drain(tid);
             self.machine.handle_disconnect(tid);
             self.route.forget_task(tid);
-            self.directs.let_run_out(tid);
+            self.direct_links.end_links_of_task(tid);
         }
     }
 
@@ -477,7 +477,7 @@ impl Daemon {
             client.mute = true;
         }
         self.watch_write(connection);
-        self.collector_took(connection);
+        self.on_collector_progress(connection);
         self.release_outputs();
     }
 
@@ -501,12 +501,12 @@ impl Daemon {
 
     // ----- what the machine says
 
-    fn work(&mut self) {
+    fn execute_actions(&mut self) {
         loop {
             // Links can break when something is sent, and then there is more to do.
             while let Some(action) = self.machine.poll_action() {
                 self.execute(action);
-                self.links_happened();
+                self.dispatch_link_events();
             }
             let (overrun, touched) = (self.connections.take_overrun(), self.connections.take_touched());
             if overrun.is_empty() && touched.is_empty() {
@@ -519,7 +519,7 @@ impl Daemon {
             }
             for connection in touched {
                 self.watch_write(connection);
-                self.collector_took(connection);
+                self.on_collector_progress(connection);
             }
         }
     }

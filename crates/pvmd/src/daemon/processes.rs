@@ -116,7 +116,7 @@ impl Daemon {
 
     /// The socket of a connection has taken something: what other hosts have printed for that task may be
     /// taken, then.
-    pub(super) fn collector_took(&mut self, connection: Connection) {
+    pub(super) fn on_collector_progress(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         let Some(tid) = client.tid else { return };
         if !self.machine.is_given_output(tid) {
@@ -138,7 +138,7 @@ impl Daemon {
             if self.read_piece(tid, stream) == 0 {
                 return;
             }
-            self.work();
+            self.execute_actions();
         }
     }
 
@@ -177,7 +177,7 @@ impl Daemon {
     }
 
     /// A process has ended: first everything that it sent and printed, then its end.
-    pub(super) fn process_ended(&mut self, tid: Tid) {
+    pub(super) fn on_process_ended(&mut self, tid: Tid) {
         self.end_group(tid);
         let Some(running) = self.running.get_mut(&tid) else { return };
         let status = match running.child.try_wait() {
@@ -190,7 +190,7 @@ impl Daemon {
             self.receive(connection, Turn::unending());
         }
         self.drain(tid);
-        self.work();
+        self.execute_actions();
         self.read_outputs(tid);
         self.inputs.remove(&tid);
         // Closing takes it out of `epoll`.

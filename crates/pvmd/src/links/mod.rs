@@ -25,13 +25,13 @@ const CONTROL_FRAME: u8 = 1;
 /// * Test: `a_host_that_lets_too_much_wait_is_given_up`
 pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
 /// How long a host that leaves may take to read what was sent to it before.
-const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// While the control link stands a data link may get nothing through for so many times the time that hosts may be
 /// silent. Then the system ends it, and another one is made.
-const STUCK_TIMEOUTS: u32 = 3;
+const DATA_STALL_TIMEOUTS: u32 = 3;
 /// The longest time of that: systems count it in microseconds, in 31 bits.
-const STUCK_TIME_MAX: Duration = Duration::from_secs(1800);
+const DATA_STALL_TIME_MAX: Duration = Duration::from_secs(1800);
 
 /// What has happened.
 pub enum LinkEvent {
@@ -44,37 +44,37 @@ pub enum LinkEvent {
     /// No new data link could be made.
     DataDown { host: Tid },
     /// There is a connection for two tasks.
-    Met { ticket: u64, link: Box<Link> },
+    DirectReady { ticket: u64, link: Box<Link> },
     /// There will be none.
-    NotMet { ticket: u64, reason: String },
+    DirectFailed { ticket: u64, reason: String },
     /// For the log.
-    Remark(String),
+    Log(String),
 }
 
 /// A host that the machine knows.
 struct Host {
     key: PublicKey,
-    control: Option<Control>,
+    control: Option<ControlLink>,
     /// It has called though it is to be called, and the log has been told.
     has_called: bool,
 }
 
-struct Control {
+struct ControlLink {
     link: Link,
     /// Whether `epoll` tells when the socket can be written.
     watches_write: bool,
 }
 
 /// One that is to read what was sent, and then to be forgotten.
-struct Farewell {
-    control: Control,
+struct ClosingLink {
+    control: ControlLink,
     deadline: Instant,
     /// All is sent, and the socket says so.
     shut: bool,
 }
 
 /// The links of this daemon.
-pub struct Links {
+pub struct HostLinks {
     gate: Gate,
     epoll: Rc<OwnedFd>,
     own: Tid,
@@ -83,15 +83,15 @@ pub struct Links {
     backlog_bytes_max: usize,
     hosts: BTreeMap<Tid, Host>,
     keys: HashMap<PublicKey, Tid>,
-    farewells: BTreeMap<Tid, Farewell>,
+    closing_links: BTreeMap<Tid, ClosingLink>,
     events: VecDeque<LinkEvent>,
 }
 
-impl Links {
+impl HostLinks {
     /// No links yet.
-    pub fn new(gate: Gate, own: Tid, timeout: Duration, epoll: Rc<OwnedFd>) -> crate::Result<Links> {
+    pub fn new(gate: Gate, own: Tid, timeout: Duration, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
         epoll::add(&epoll, &gate, Source::Gate.data(), EventFlags::IN)?;
-        Ok(Links {
+        Ok(HostLinks {
             gate,
             epoll,
             own,
@@ -100,7 +100,7 @@ impl Links {
             backlog_bytes_max: HOST_BACKLOG_BYTES_MAX,
             hosts: BTreeMap::new(),
             keys: HashMap::new(),
-            farewells: BTreeMap::new(),
+            closing_links: BTreeMap::new(),
             events: VecDeque::new(),
         })
     }
@@ -122,10 +122,10 @@ impl Links {
         self.backlog_bytes_max = bytes;
     }
 
-    /// When [`Links::step`] wants to be called at the latest.
+    /// When [`HostLinks::step`] wants to be called at the latest.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let farewells = self.farewells.values().map(|farewell| farewell.deadline);
-        farewells.chain(self.gate.next_wakeup()).min()
+        let closing_links = self.closing_links.values().map(|closing_link| closing_link.deadline);
+        closing_links.chain(self.gate.next_wakeup()).min()
     }
 
     /// Takes callers, goes on with calls, ends what takes too long.
@@ -135,7 +135,7 @@ impl Links {
         while let Some(event) = self.gate.poll_event() {
             self.gate_event(event);
         }
-        self.farewells.retain(|_, farewell| farewell.deadline > now);
+        self.closing_links.retain(|_, closing_link| closing_link.deadline > now);
     }
 
     /// The next thing that has happened.
@@ -143,8 +143,8 @@ impl Links {
         self.events.pop_front()
     }
 
-    fn remark(&mut self, text: String) {
-        self.events.push_back(LinkEvent::Remark(text));
+    fn log(&mut self, text: String) {
+        self.events.push_back(LinkEvent::Log(text));
     }
 
     // ----- making links
@@ -174,9 +174,9 @@ impl Links {
         self.keys.remove(&key);
         self.gate.identity().known().remove(&key);
         if let Some(control) = control {
-            let deadline = Instant::now() + FAREWELL_TIME_MAX;
-            self.farewells.insert(host, Farewell { control, deadline, shut: false });
-            self.say_farewell(host);
+            let deadline = Instant::now() + CLOSE_TIME_MAX;
+            self.closing_links.insert(host, ClosingLink { control, deadline, shut: false });
+            self.continue_close(host);
         }
     }
 
@@ -232,67 +232,67 @@ impl Links {
             GateEvent::Arrived { peer, address, pair } => match self.keys.get(&peer) {
                 // The one with the lower number calls.
                 Some(host) if *host < self.own => self.linked(*host, *pair),
-                Some(host) => self.called_out_of_turn(*host, address),
+                Some(host) => self.on_unexpected_caller(*host, address),
                 None => {}
             },
             GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
             GateEvent::Met { ticket, link } if ticket > u64::from(u32::MAX) => {
-                self.events.push_back(LinkEvent::Met { ticket, link });
+                self.events.push_back(LinkEvent::DirectReady { ticket, link });
             }
             GateEvent::Met { ticket, link } => self.data_met(Tid(ticket as u32), *link),
             GateEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
-                self.events.push_back(LinkEvent::NotMet { ticket, reason });
+                self.events.push_back(LinkEvent::DirectFailed { ticket, reason });
             }
             GateEvent::Failed { ticket, reason } => {
                 let host = Tid(ticket as u32);
-                self.remark(format!("no link to {host}: {reason}"));
+                self.log(format!("no link to {host}: {reason}"));
                 let event =
                     if self.has_control(host) { LinkEvent::DataDown { host } } else { LinkEvent::Down { host } };
                 self.events.push_back(event);
             }
             GateEvent::Refused { address, reason, count } => {
                 let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
-                self.remark(format!("turned away {address}: {reason}{times}"));
+                self.log(format!("turned away {address}: {reason}{times}"));
             }
         }
     }
 
     fn data_met(&mut self, host: Tid, mut data: Link) {
         if self.has_control(host) {
-            self.events.push_back(match data.limit_unread(self.stuck_time()) {
+            self.events.push_back(match data.limit_unread(self.data_stall_time()) {
                 Ok(()) => LinkEvent::DataUp { host, data: data.into_pipe() },
                 Err(_) => LinkEvent::DataDown { host },
             });
         }
     }
 
-    fn stuck_time(&self) -> Duration {
-        (STUCK_TIMEOUTS * self.timeout).min(STUCK_TIME_MAX)
+    fn data_stall_time(&self) -> Duration {
+        (DATA_STALL_TIMEOUTS * self.timeout).min(DATA_STALL_TIME_MAX)
     }
 
     /// Could be done time and again: the log is told once.
-    fn called_out_of_turn(&mut self, host: Tid, address: SocketAddr) {
+    fn on_unexpected_caller(&mut self, host: Tid, address: SocketAddr) {
         let known = self.hosts.get_mut(&host);
         if known.is_some_and(|known| !std::mem::replace(&mut known.has_called, true)) {
-            self.remark(format!("{host} called from {address}, though it is to be called"));
+            self.log(format!("{host} called from {address}, though it is to be called"));
         }
     }
 
     fn linked(&mut self, host: Tid, Pair { mut control, mut data }: Pair) {
-        let stuck_time = self.stuck_time();
+        let data_stall_time = self.data_stall_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
         if known.control.take().is_some() {
             // The other side has lost the links that stood; frames may be lost with them.
-            self.remark(format!("{host} has lost its links"));
+            self.log(format!("{host} has lost its links"));
             return self.events.push_back(LinkEvent::Down { host });
         }
         control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
         control.set_queued_bytes_max(self.backlog_bytes_max);
         let watched = epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN);
-        if watched.is_err() || data.limit_unread(stuck_time).is_err() {
+        if watched.is_err() || data.limit_unread(data_stall_time).is_err() {
             return self.events.push_back(LinkEvent::Down { host });
         }
-        let mut control = Control { link: control, watches_write: false };
+        let mut control = ControlLink { link: control, watches_write: false };
         control.watch(&self.epoll, host);
         known.control = Some(control);
         self.events.push_back(LinkEvent::Up { host, data: data.into_pipe() });
@@ -313,7 +313,7 @@ impl Links {
     /// The next frame of a host, if one has come as a whole.
     pub fn receive(&mut self, host: Tid) -> Option<Frame> {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
-            self.say_farewell(host);
+            self.continue_close(host);
             return None;
         };
         let result = match control.link.receive_whole() {
@@ -348,7 +348,7 @@ impl Links {
     /// Writes what waits for a host.
     pub fn flush(&mut self, host: Tid) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
-            return self.say_farewell(host);
+            return self.continue_close(host);
         };
         let result = control.link.flush();
         control.watch(&self.epoll, host);
@@ -358,7 +358,7 @@ impl Links {
     }
 
     fn lost(&mut self, host: Tid, error: &LinkError) {
-        self.remark(format!("link to {host}: {error}"));
+        self.log(format!("link to {host}: {error}"));
         self.drop_link(host);
         self.events.push_back(LinkEvent::Down { host });
     }
@@ -375,9 +375,9 @@ impl Links {
 
     /// Writes what waits, says that this was all, and waits until the other side has closed: a close
     /// while something lies unread here could destroy what it has not read yet.
-    fn say_farewell(&mut self, host: Tid) {
-        if self.farewells.get_mut(&host).is_some_and(|farewell| farewell.go_on(&self.epoll, host)) {
-            self.farewells.remove(&host);
+    fn continue_close(&mut self, host: Tid) {
+        if self.closing_links.get_mut(&host).is_some_and(|closing_link| closing_link.go_on(&self.epoll, host)) {
+            self.closing_links.remove(&host);
         }
     }
 
@@ -385,16 +385,16 @@ impl Links {
     pub fn finish(&mut self) {
         let hosts: Vec<Tid> = self.hosts.keys().copied().collect();
         hosts.into_iter().for_each(|host| self.forget(host));
-        let end = Instant::now() + FAREWELL_TIME_MAX;
-        while !self.farewells.is_empty() && Instant::now() < end {
-            std::thread::sleep(FAREWELL_TIME_MAX / 100);
-            let hosts: Vec<Tid> = self.farewells.keys().copied().collect();
-            hosts.into_iter().for_each(|host| self.say_farewell(host));
+        let end = Instant::now() + CLOSE_TIME_MAX;
+        while !self.closing_links.is_empty() && Instant::now() < end {
+            std::thread::sleep(CLOSE_TIME_MAX / 100);
+            let hosts: Vec<Tid> = self.closing_links.keys().copied().collect();
+            hosts.into_iter().for_each(|host| self.continue_close(host));
         }
     }
 }
 
-impl Control {
+impl ControlLink {
     /// Has `epoll` tell when the socket can be written exactly while something waits for it.
     fn watch(&mut self, epoll: &OwnedFd, host: Tid) {
         let wanted = self.link.wants_write();
@@ -407,7 +407,7 @@ impl Control {
     }
 }
 
-impl Farewell {
+impl ClosingLink {
     /// Gives whether it is done.
     fn go_on(&mut self, epoll: &OwnedFd, host: Tid) -> bool {
         if self.control.link.flush().is_err() {
@@ -431,7 +431,7 @@ impl Farewell {
     }
 }
 
-impl AsFd for Links {
+impl AsFd for HostLinks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.gate.as_fd()
     }

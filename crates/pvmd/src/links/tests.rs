@@ -6,7 +6,7 @@ use rustix::event::epoll::CreateFlags;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct End {
-    links: Links,
+    links: HostLinks,
     seen: Vec<LinkEvent>,
     frames: Vec<(Tid, Frame)>,
 }
@@ -18,7 +18,7 @@ impl End {
         let public = key.public().0;
         let timeout = Duration::from_secs(10);
         let gate = Gate::new(Identity::new(key), timeout).unwrap();
-        let links = Links::new(gate, Tid::host_number(number), timeout, epoll).unwrap();
+        let links = HostLinks::new(gate, Tid::host_number(number), timeout, epoll).unwrap();
         (End { links, seen: Vec::new(), frames: Vec::new() }, public)
     }
 
@@ -120,7 +120,7 @@ fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
 #[test]
 fn what_was_sent_to_a_host_before_it_is_forgotten_still_arrives() {
     let (mut one, mut two) = linked(false);
-    // More than the sockets hold, and no more than a loaded machine encrypts in the time of a farewell.
+    // More than the sockets hold, and no more than a loaded machine encrypts in the time in which links are closed.
     one.links.send(tid(TWO), &line(12 << 20, 1));
     one.links.send(tid(TWO), &Frame::Leave);
     // It lies unread when this side would like to close.
@@ -130,8 +130,8 @@ fn what_was_sent_to_a_host_before_it_is_forgotten_still_arrives() {
     assert!(matches!(&two.frames[..], [_, (_, Frame::Leave)]), "{} frames", two.frames.len());
     two.links.drop_link(tid(ONE));
     let start = Instant::now();
-    drive(&mut [&mut one], |ends| ends[0].links.farewells.is_empty());
-    assert!(start.elapsed() < FAREWELL_TIME_MAX / 2, "the other side has closed");
+    drive(&mut [&mut one], |ends| ends[0].links.closing_links.is_empty());
+    assert!(start.elapsed() < CLOSE_TIME_MAX / 2, "the other side has closed");
     assert!(!one.is_down(tid(TWO)), "it has been forgotten");
 }
 
@@ -141,13 +141,13 @@ fn a_host_that_does_not_take_its_farewell_is_left_after_a_while() {
     one.links.send(tid(TWO), &line(30 << 20, 1));
     let start = Instant::now();
     one.links.finish();
-    assert!(start.elapsed() >= FAREWELL_TIME_MAX && start.elapsed() < 2 * FAREWELL_TIME_MAX);
+    assert!(start.elapsed() >= CLOSE_TIME_MAX && start.elapsed() < 2 * CLOSE_TIME_MAX);
     let (mut one, mut two) = linked(false);
     one.links.forget(tid(TWO));
     assert!(one.links.next_wakeup().is_some());
-    std::thread::sleep(FAREWELL_TIME_MAX);
+    std::thread::sleep(CLOSE_TIME_MAX);
     one.turn();
-    assert!(one.links.farewells.is_empty());
+    assert!(one.links.closing_links.is_empty());
     two.turn();
 }
 
@@ -169,7 +169,7 @@ fn a_host_that_cannot_be_reached_is_down_and_the_log_says_why() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     one.links.call(tid(TWO), &[nobody]);
     drive(&mut [&mut one], |ends| ends[0].is_down(tid(TWO)));
-    assert!(matches!(&one.seen[0], LinkEvent::Remark(text) if text.contains("refused")));
+    assert!(matches!(&one.seen[0], LinkEvent::Log(text) if text.contains("refused")));
     // One that is not known cannot be called.
     one.links.call(tid(3), &[nobody]);
     drive(&mut [&mut one], |ends| ends[0].is_down(tid(3)));
@@ -183,7 +183,7 @@ fn a_host_with_a_higher_number_does_not_call() {
     two.links.know(tid(ONE), first);
     two.links.call(tid(ONE), &[SocketAddr::from(([127, 0, 0, 1], port))]);
     drive(&mut [&mut one, &mut two], |ends| !ends[0].seen.is_empty());
-    assert!(matches!(&one.seen[0], LinkEvent::Remark(text) if text.contains("is to be called")));
+    assert!(matches!(&one.seen[0], LinkEvent::Log(text) if text.contains("is to be called")));
 }
 
 #[test]
@@ -248,8 +248,7 @@ fn a_host_that_calls_out_of_turn_time_and_again_costs_one_line_in_the_log() {
     while start.elapsed() < Duration::from_millis(300) {
         [&mut one, &mut two].into_iter().for_each(|end| end.turn());
     }
-    let told =
-        one.seen.iter().filter(|event| matches!(event, LinkEvent::Remark(text) if text.contains("to be called")));
+    let told = one.seen.iter().filter(|event| matches!(event, LinkEvent::Log(text) if text.contains("to be called")));
     assert_eq!(told.count(), 1);
     assert!(!one.is_down(tid(TWO)), "the link that stood is as it was");
 }

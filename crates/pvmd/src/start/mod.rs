@@ -77,7 +77,7 @@ pub struct Master {
 #[derive(Debug)]
 pub enum StartEvent {
     /// For the log.
-    Remark(String),
+    Log(String),
     /// What became of a host.
     Done { request: u32, index: usize, result: Result<Started, StartFailure> },
     /// Another host is to be told that of the command of that number.
@@ -377,7 +377,7 @@ impl Starter {
     fn take_errors(&mut self, running: &mut RunningStart, lines: Vec<String>) {
         for line in lines.iter().map(|line| dialogue::plain(line)).filter(|line| !line.trim().is_empty()) {
             running.job.key_changed |= reason::tells_of_changed_key(&line);
-            self.events.push(StartEvent::Remark(format!("stderr@{}: {line}", running.job.host.line.name())));
+            self.events.push(StartEvent::Log(format!("stderr@{}: {line}", running.job.host.line.name())));
             running.job.last_error = line;
         }
     }
@@ -391,7 +391,7 @@ impl Starter {
         let job = &mut running.job;
         let (name, older) = (job.host.line.name(), job.tried.last().cloned().unwrap_or_default());
         let next = job.untried.front().map_or("", String::as_str);
-        self.events.push(StartEvent::Remark(format!("host {name}: {older} there is of PVM 3.4.6; trying {next}")));
+        self.events.push(StartEvent::Log(format!("host {name}: {older} there is of PVM 3.4.6; trying {next}")));
         job.older = Some(older);
         running.passed_over = true;
         self.kill(id, running);
@@ -405,7 +405,7 @@ impl Starter {
             Line::Noise if line.trim().is_empty() => return,
             Line::Noise => {
                 let (name, line) = (running.job.host.line.name(), dialogue::plain(line));
-                return self.events.push(StartEvent::Remark(format!("stdout@{name}: {line}")));
+                return self.events.push(StartEvent::Log(format!("stdout@{name}: {line}")));
             }
             Line::Started(started) => self.started(&running.job, started),
             Line::Failed(code) => self.refused(&running.job, Outcome::Refused(code)),
@@ -461,7 +461,7 @@ impl Starter {
     fn done(&mut self, job: &StartJob, result: Result<Started, StartFailure>) {
         if let Err(failure) = &result {
             let text = failure.reason.replace('\n', "; ");
-            self.events.push(StartEvent::Remark(format!("host {}: {}: {text}", job.host.line.name(), failure.code)));
+            self.events.push(StartEvent::Log(format!("host {}: {}: {text}", job.host.line.name(), failure.code)));
         }
         self.events.push(StartEvent::Done { request: job.request, index: job.host.index, result });
     }
@@ -525,7 +525,7 @@ impl Starter {
     /// Another host could not start it, so the master does; only how that goes is told.
     fn take_back(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
         self.tree_spawn.end(parent, false);
-        self.events.push(StartEvent::Remark(format!("host {}: not by {parent}: {why}", job.host.line.name())));
+        self.events.push(StartEvent::Log(format!("host {}: not by {parent}: {why}", job.host.line.name())));
         self.put_back(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
     }
 

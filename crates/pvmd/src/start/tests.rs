@@ -63,7 +63,7 @@ fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure
     while results.len() < count && Instant::now() < end {
         for event in starter.step() {
             match event {
-                StartEvent::Remark(text) => remarks.push(text),
+                StartEvent::Log(text) => remarks.push(text),
                 StartEvent::Order { .. } => panic!("there is nobody else"),
                 StartEvent::Done { request, index, result } => {
                     assert_eq!(request, 5);

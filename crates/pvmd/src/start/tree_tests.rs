@@ -35,7 +35,7 @@ impl Fleet {
     fn step(&mut self) {
         for event in self.starter.step() {
             match event {
-                StartEvent::Remark(text) => self.remarks.push(text),
+                StartEvent::Log(text) => self.remarks.push(text),
                 StartEvent::Done { index, result, .. } => {
                     let well = result.is_ok();
                     assert!(self.results.insert(index, result).is_none(), "{index} has ended twice");

@@ -41,28 +41,28 @@ macro_rules! context {
 
 impl Daemon {
     /// Takes a turn. Says whether the loop may sleep now; if so, tasks ring from here on.
-    pub(super) fn carry(&mut self) -> bool {
+    pub(super) fn step_route(&mut self) -> bool {
         if !self.route.is_needed() {
             return true;
         }
         let more = self.route.step(&mut context!(self));
         let mut was_active = more;
         while let Some(event) = self.route.poll_event() {
-            self.carried(event);
-            self.work();
+            self.dispatch_route_event(event);
+            self.execute_actions();
             was_active = true;
         }
         !was_active && self.route.prepare_sleep(&context!(self))
     }
 
-    fn carried(&mut self, event: RouteEvent) {
+    fn dispatch_route_event(&mut self, event: RouteEvent) {
         let now = self.now();
         match event {
             RouteEvent::Frame { from, frame } => self.machine.handle_host_frame(now, from, *frame),
             RouteEvent::Wanted { host } => self.machine.want_link(now, host),
             RouteEvent::Broken { host, why } => {
                 self.log.line(&format!("data link to {host}: {why}"));
-                self.link_down(host);
+                self.on_link_down(host);
             }
             RouteEvent::Cut { host, why } => {
                 self.log.line(&format!("data link to {host}: {why}; another one is made"));
@@ -77,12 +77,12 @@ impl Daemon {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, pipe.as_fd(), Source::Data(host).data(), flags) {
             Ok(()) => attach(&mut self.route, host, pipe),
-            Err(errno) => self.carried(RouteEvent::Cut { host, why: errno.to_string() }),
+            Err(errno) => self.dispatch_route_event(RouteEvent::Cut { host, why: errno.to_string() }),
         }
     }
 
     /// The socket of a data link has was_active.
-    pub(super) fn data_ready(&mut self, host: Tid, flags: EventFlags) {
+    pub(super) fn on_data_ready(&mut self, host: Tid, flags: EventFlags) {
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         self.route.on_socket_ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 impl Daemon {
     /// Watches the process of a task that this daemon has not started.
-    pub(super) fn watch_peer(&mut self, connection: Connection, tid: Tid) {
+    pub(super) fn watch_peer_process(&mut self, connection: Connection, tid: Tid) {
         let started = self.running.get(&tid).map(|running| running.child.id() as i32);
         let Some(client) = self.connections.get_mut(connection) else { return };
         let process = client.link.peer_process();
@@ -29,7 +29,7 @@ impl Daemon {
 
     /// The process of a task has ended. The system has closed its socket before it says so: if that is open, a child
     /// has it, and is the task.
-    pub(super) fn peer_ended(&mut self, connection: Connection) {
+    pub(super) fn on_peer_ended(&mut self, connection: Connection) {
         self.receive(connection, Turn::unending());
         let Some(client) = self.connections.get_mut(connection) else { return };
         client.process = None;
@@ -40,20 +40,20 @@ impl Daemon {
     }
 
     /// The child of a task's process goes on as the task.
-    pub(super) fn succeed(&mut self, connection: Connection, descriptors: Vec<OwnedFd>) {
+    pub(super) fn on_successor(&mut self, connection: Connection, descriptors: Vec<OwnedFd>) {
         let Some(tid) = self.connections.get_mut(connection).and_then(|client| client.tid) else { return };
         let Ok([pidfd]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
         let Some(process) = process_of(&pidfd) else { return };
         self.machine.handle_process_changed(tid, process);
         self.watch_process(connection, pidfd);
-        self.remark(tid, "goes on in another process");
+        self.log_task_event(tid, "goes on in another process");
     }
 }
 
 /// Strangers of another kind.
 impl Daemon {
     /// A program has found the library of PVM 3.4 instead of hpvm's: it and the log update_read_progress of it.
-    pub(super) fn send_away_old_library(&mut self, connection: Connection) {
+    pub(super) fn refuse_old_library(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         client.link.answer_old_library();
         let process = client.link.peer_process();

@@ -35,7 +35,7 @@ const DEBUG_ROUTES: i32 = 0x4000;
 const DISCARD_BYTES: usize = 64 << 10;
 
 /// A link that is being made.
-struct Meeting {
+struct PendingLink {
     task: Tid,
     peer: Tid,
     ticket: DirectTicket,
@@ -44,27 +44,27 @@ struct Meeting {
 }
 
 /// A link that a task has, or has had.
-struct Held {
+struct HeldLink {
     task: Tid,
     peer: Tid,
     socket: OwnedFd,
     /// The task is gone.
-    runs_out: bool,
+    task_is_gone: bool,
 }
 
-impl Held {
+impl HeldLink {
     /// The task is gone: says so to the other side, behind what the task has written.
-    fn run_out(&mut self) -> Result<(), Errno> {
-        self.runs_out = true;
+    fn shut_down(&mut self) -> Result<(), Errno> {
+        self.task_is_gone = true;
         rustix::net::shutdown(&self.socket, Shutdown::Write)
     }
 }
 
 /// The direct links of this host.
-pub struct Directs {
+pub struct DirectLinks {
     epoll: Rc<OwnedFd>,
-    meetings: HashMap<u64, Meeting>,
-    held: HashMap<u32, Held>,
+    pending: HashMap<u64, PendingLink>,
+    held: HashMap<u32, HeldLink>,
     last: u32,
     links_max: usize,
 }
@@ -78,28 +78,30 @@ fn make_up_call() -> Result<DirectCall, NoRandomness> {
     Ok(DirectCall { shown: *shown.as_bytes(), back: *back.as_bytes(), secret: *KeyPair::generate()?.secret() })
 }
 
-impl Directs {
+impl DirectLinks {
     /// None yet.
-    pub fn new(epoll: Rc<OwnedFd>) -> Directs {
+    pub fn new(epoll: Rc<OwnedFd>) -> DirectLinks {
         let limit = rustix::process::getrlimit(Resource::Nofile).current;
         let share = limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_SHARE) as usize);
         let links_max = share.min(LINKS_MAX);
-        Directs { epoll, meetings: HashMap::new(), held: HashMap::new(), last: 0, links_max }
+        DirectLinks { epoll, pending: HashMap::new(), held: HashMap::new(), last: 0, links_max }
     }
 
     fn has_room(&self) -> bool {
-        self.meetings.len() + self.held.len() < self.links_max
+        self.pending.len() + self.held.len() < self.links_max
     }
 
     /// Whether the task has a link to that peer. It wants no second one.
     fn has_link(&self, task: Tid, peer: Tid) -> bool {
-        self.held.values().any(|held| (held.task, held.peer) == (task, peer) && !held.runs_out)
+        self.held.values().any(|held| (held.task, held.peer) == (task, peer) && !held.task_is_gone)
     }
 
     /// Whether this host calls for such a link. All links of two tasks are made by calls of the same host,
     /// so no second one comes to be while it heeds this.
     fn calls(&self, task: Tid, peer: Tid) -> bool {
-        self.meetings.values().any(|meeting| meeting.calls && (meeting.task, meeting.peer) == (task, peer))
+        self.pending
+            .values()
+            .any(|pending_link| pending_link.calls && (pending_link.task, pending_link.peer) == (task, peer))
     }
 
     /// Keeps a descriptor of a link that a task is given. Gives its number.
@@ -111,7 +113,7 @@ impl Directs {
             }
         }
         epoll::add(&self.epoll, &socket, Source::Direct(self.last).data(), EventFlags::RDHUP)?;
-        self.held.insert(self.last, Held { task, peer, socket, runs_out: false });
+        self.held.insert(self.last, HeldLink { task, peer, socket, task_is_gone: false });
         Ok(self.last)
     }
 
@@ -125,7 +127,7 @@ impl Directs {
     /// The other side has closed, or there is something for a task that is gone.
     pub fn ready(&mut self, number: u32) {
         let Some(held) = self.held.get(&number) else { return };
-        if !held.runs_out {
+        if !held.task_is_gone {
             // What that side sent stays for the task; what the task still sends nobody wants.
             return self.close(number);
         }
@@ -138,12 +140,12 @@ impl Directs {
 
     /// The task is gone. Were its links closed with something unread, the kernel would throw away
     /// what the other side has not got yet.
-    pub fn let_run_out(&mut self, task: Tid) {
+    pub fn end_links_of_task(&mut self, task: Tid) {
         let mut broken = Vec::new();
-        for (number, held) in self.held.iter_mut().filter(|(_, held)| held.task == task && !held.runs_out) {
+        for (number, held) in self.held.iter_mut().filter(|(_, held)| held.task == task && !held.task_is_gone) {
             let data = Source::Direct(*number).data();
             let watched = epoll::modify(&self.epoll, &held.socket, data, EventFlags::RDHUP | EventFlags::IN);
-            if held.run_out().and(watched).is_err() {
+            if held.shut_down().and(watched).is_err() {
                 broken.push(*number);
             }
         }
@@ -166,11 +168,11 @@ impl Directs {
 
 impl Daemon {
     pub(super) fn expect_direct(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) {
-        let refused = !self.directs.has_room() || self.directs.has_link(task, peer);
+        let refused = !self.direct_links.has_room() || self.direct_links.has_link(task, peer);
         let call = if refused { None } else { make_up_call().ok() };
         if let Some(DirectCall { shown, back, secret }) = call.clone() {
             let number = number_of(ticket);
-            self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: false });
+            self.direct_links.pending.insert(number, PendingLink { task, peer, ticket, secret, calls: false });
             let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
             self.links.expect(number, Tokens { shown, back });
         }
@@ -184,45 +186,47 @@ impl Daemon {
         addresses: &[SocketAddr],
         call: DirectCall,
     ) {
-        let doubled = self.directs.has_link(task, peer) || self.directs.calls(task, peer);
-        if doubled || !self.directs.has_room() {
+        let doubled = self.direct_links.has_link(task, peer) || self.direct_links.calls(task, peer);
+        if doubled || !self.direct_links.has_room() {
             return self.machine.handle_direct_ended(ticket, false);
         }
         let DirectCall { shown, back, secret } = call;
         let number = number_of(ticket);
-        self.directs.meetings.insert(number, Meeting { task, peer, ticket, secret, calls: true });
+        self.direct_links.pending.insert(number, PendingLink { task, peer, ticket, secret, calls: true });
         let (shown, back) = (Token::from_bytes(shown), Token::from_bytes(back));
         self.links.meet(number, addresses, Tokens { shown, back });
     }
 
     /// Nobody wants that link any more.
     pub(super) fn cancel_direct(&mut self, ticket: DirectTicket) {
-        self.directs.meetings.remove(&number_of(ticket));
+        self.direct_links.pending.remove(&number_of(ticket));
         self.links.cancel(number_of(ticket));
     }
 
     /// The connection for a link stands: it goes to the task.
-    pub(super) fn direct_met(&mut self, number: u64, link: &Link) {
-        let Some(Meeting { task, peer, ticket, secret, calls }) = self.directs.meetings.remove(&number) else { return };
+    pub(super) fn on_direct_ready(&mut self, number: u64, link: &Link) {
+        let Some(PendingLink { task, peer, ticket, secret, calls }) = self.direct_links.pending.remove(&number) else {
+            return;
+        };
         let secret = self.links.encrypts().then_some(secret);
-        let wanted = self.connections.of_task(task).is_some() && !self.directs.has_link(task, peer);
+        let wanted = self.connections.of_task(task).is_some() && !self.direct_links.has_link(task, peer);
         let socket = link.as_fd().try_clone_to_owned().ok().filter(|_| wanted);
-        let held = socket.and_then(|socket| self.directs.hold(task, peer, socket).ok());
+        let held = socket.and_then(|socket| self.direct_links.hold(task, peer, socket).ok());
         if held.is_some() {
             let frame = ToTask::Direct(Direct { peer, calls, secret });
             self.connections.send_with(task, &frame, &[link.as_fd()]);
-            self.remark_route(&format!("{task} and {peer} have a direct link"));
+            self.log_route(&format!("{task} and {peer} have a direct link"));
         }
         self.machine.handle_direct_ended(ticket, held.is_some());
     }
 
-    pub(super) fn direct_not_met(&mut self, number: u64, reason: &str) {
-        let Some(Meeting { task, peer, ticket, .. }) = self.directs.meetings.remove(&number) else { return };
-        self.remark_route(&format!("no direct link between {task} and {peer}: {reason}"));
+    pub(super) fn on_direct_failed(&mut self, number: u64, reason: &str) {
+        let Some(PendingLink { task, peer, ticket, .. }) = self.direct_links.pending.remove(&number) else { return };
+        self.log_route(&format!("no direct link between {task} and {peer}: {reason}"));
         self.machine.handle_direct_ended(ticket, false);
     }
 
-    fn remark_route(&mut self, text: &str) {
+    fn log_route(&mut self, text: &str) {
         if self.machine.debug_mask() & DEBUG_ROUTES != 0 {
             self.log.line(text);
         }
@@ -238,15 +242,15 @@ mod tests {
     const TASK: Tid = Tid(0x40001);
     const PEER: Tid = Tid(0x80001);
 
-    fn none_yet() -> Directs {
-        Directs::new(Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()))
+    fn none_yet() -> DirectLinks {
+        DirectLinks::new(Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()))
     }
 
     /// A link of the two; its number, and the other side's end.
-    fn linked(directs: &mut Directs) -> (u32, OwnedFd) {
+    fn linked(direct_links: &mut DirectLinks) -> (u32, OwnedFd) {
         let (near, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-        (directs.hold(TASK, PEER, near).unwrap(), far)
+        (direct_links.hold(TASK, PEER, near).unwrap(), far)
     }
 
     /// What has come on a link.
@@ -258,56 +262,56 @@ mod tests {
 
     #[test]
     fn there_are_so_many_direct_links_and_no_more() {
-        let mut directs = Directs { links_max: 2, ..none_yet() };
+        let mut direct_links = DirectLinks { links_max: 2, ..none_yet() };
         for _ in 0..2 {
-            assert!(directs.has_room());
-            linked(&mut directs);
+            assert!(direct_links.has_room());
+            linked(&mut direct_links);
         }
-        assert!(!directs.has_room());
-        directs.forget_host(PEER.host());
-        assert!(directs.has_room());
+        assert!(!direct_links.has_room());
+        direct_links.forget_host(PEER.host());
+        assert!(direct_links.has_room());
     }
 
     #[test]
     fn the_links_of_a_task_that_is_gone_end_behind_what_it_wrote() {
-        let mut directs = none_yet();
-        let (number, far) = linked(&mut directs);
-        let written = rustix::net::send(&directs.held[&number].socket, b"last", SendFlags::NOSIGNAL);
+        let mut direct_links = none_yet();
+        let (number, far) = linked(&mut direct_links);
+        let written = rustix::net::send(&direct_links.held[&number].socket, b"last", SendFlags::NOSIGNAL);
         assert_eq!(written, Ok(4));
-        directs.let_run_out(PEER);
+        direct_links.end_links_of_task(PEER);
         assert_eq!(came(&far), Ok(b"last".to_vec()));
         assert_eq!(came(&far), Err(Errno::AGAIN));
-        directs.let_run_out(TASK);
+        direct_links.end_links_of_task(TASK);
         assert_eq!(came(&far), Ok(Vec::new()));
         // What still comes for it is thrown away, until the other side closes too.
         assert_eq!(rustix::net::send(&far, b"late", SendFlags::NOSIGNAL), Ok(4));
-        directs.ready(number);
-        assert!(directs.held.contains_key(&number));
+        direct_links.ready(number);
+        assert!(direct_links.held.contains_key(&number));
         drop(far);
-        directs.ready(number);
-        assert!(!directs.held.contains_key(&number));
+        direct_links.ready(number);
+        assert!(!direct_links.held.contains_key(&number));
     }
 
     #[test]
     fn two_tasks_have_one_link_as_long_as_both_live() {
-        let mut directs = none_yet();
-        assert!(!directs.has_link(TASK, PEER));
-        let _far = linked(&mut directs);
-        assert!(directs.has_link(TASK, PEER));
-        assert!(!directs.has_link(TASK, Tid(0x80002)) && !directs.has_link(Tid(0x40002), PEER));
-        directs.let_run_out(TASK);
-        assert!(!directs.has_link(TASK, PEER));
+        let mut direct_links = none_yet();
+        assert!(!direct_links.has_link(TASK, PEER));
+        let _far = linked(&mut direct_links);
+        assert!(direct_links.has_link(TASK, PEER));
+        assert!(!direct_links.has_link(TASK, Tid(0x80002)) && !direct_links.has_link(Tid(0x40002), PEER));
+        direct_links.end_links_of_task(TASK);
+        assert!(!direct_links.has_link(TASK, PEER));
     }
 
     #[test]
     fn one_call_at_a_time_is_made_for_a_link_of_two_tasks() {
-        let mut directs = none_yet();
+        let mut direct_links = none_yet();
         for (number, calls) in [(1, false), (2, true)] {
-            assert!(!directs.calls(TASK, PEER));
+            assert!(!direct_links.calls(TASK, PEER));
             let ticket = DirectTicket { host: TASK.host(), number };
-            let meeting = Meeting { task: TASK, peer: PEER, ticket, secret: [0; 32], calls };
-            directs.meetings.insert(number_of(ticket), meeting);
+            let pending_link = PendingLink { task: TASK, peer: PEER, ticket, secret: [0; 32], calls };
+            direct_links.pending.insert(number_of(ticket), pending_link);
         }
-        assert!(directs.calls(TASK, PEER) && !directs.calls(PEER, TASK));
+        assert!(direct_links.calls(TASK, PEER) && !direct_links.calls(PEER, TASK));
     }
 }

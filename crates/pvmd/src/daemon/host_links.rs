@@ -1,6 +1,6 @@
 //! Links to other hosts: what the machine wants of them, what it is told of them.
 use super::Daemon;
-use crate::links::{LinkEvent, Links};
+use crate::links::{HostLinks, LinkEvent};
 use crate::route::Route;
 use crate::settings::Settings;
 use crate::turn::Turn;
@@ -15,13 +15,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The links of a daemon; the master may call if there is one.
-pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crate::Result<Links> {
+pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
     let machine = &settings.machine;
     let own = match machine.rank {
         Rank::Master => Tid::host_number(1),
         Rank::Slave { own, .. } => own,
     };
-    let mut links = Links::new(gate, own, machine.host_timeout, epoll)?;
+    let mut links = HostLinks::new(gate, own, machine.host_timeout, epoll)?;
     links.set_shared(machine.trusted, machine.host_timeout);
     links.limit_backlog(settings.backlog_bytes_max);
     if let (Rank::Slave { master, .. }, Some(key)) = (machine.rank, settings.master_key) {
@@ -35,7 +35,7 @@ impl Daemon {
     pub(super) fn forget_host(&mut self, host: Tid) {
         self.parent(host, false);
         self.route.forget_host(host);
-        self.directs.forget_host(host);
+        self.direct_links.forget_host(host);
         self.links.forget(host);
     }
 
@@ -67,11 +67,11 @@ impl Daemon {
     /// Something has happened with callers, or with those whom we call.
     pub(super) fn step_links(&mut self) {
         self.links.step();
-        self.links_happened();
+        self.dispatch_link_events();
     }
 
     /// Tells the machine what has become of links.
-    pub(super) fn links_happened(&mut self) {
+    pub(super) fn dispatch_link_events(&mut self) {
         while let Some(event) = self.links.poll_event() {
             match event {
                 LinkEvent::Up { host, data } => {
@@ -81,31 +81,31 @@ impl Daemon {
                     // What came with the handshake shows on no socket.
                     self.unfinished_hosts.insert(host);
                 }
-                LinkEvent::Down { host } => self.link_down(host),
+                LinkEvent::Down { host } => self.on_link_down(host),
                 LinkEvent::DataUp { host, data } => {
                     self.machine.handle_data_up(self.now(), host);
                     self.log.line(&format!("the data link to {host} stands again"));
                     self.attach_data(host, data, Route::resume);
                 }
                 LinkEvent::DataDown { host } => self.machine.handle_data_down(self.now(), host),
-                LinkEvent::Met { ticket, link } => self.direct_met(ticket, &link),
-                LinkEvent::NotMet { ticket, reason } => self.direct_not_met(ticket, &reason),
-                LinkEvent::Remark(text) => self.log.line(&text),
+                LinkEvent::DirectReady { ticket, link } => self.on_direct_ready(ticket, &link),
+                LinkEvent::DirectFailed { ticket, reason } => self.on_direct_failed(ticket, &reason),
+                LinkEvent::Log(text) => self.log.line(&text),
             }
         }
     }
 
-    pub(super) fn link_down(&mut self, host: Tid) {
+    pub(super) fn on_link_down(&mut self, host: Tid) {
         self.route.detach(host);
         self.links.drop_link(host);
         self.machine.handle_link_down(self.now(), host);
         self.parent(host, false);
     }
 
-    pub(super) fn control_ready(&mut self, host: Tid, flags: EventFlags) {
+    pub(super) fn on_control_ready(&mut self, host: Tid, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
             self.links.flush(host);
-            self.links_happened();
+            self.dispatch_link_events();
             // What goes to the log may have waited for that.
             self.release_outputs();
         }
@@ -129,11 +129,11 @@ impl Daemon {
             let Some(frame) = self.links.receive(host) else {
                 // A part of one is a sign of life too.
                 self.machine.handle_heard(self.now(), host);
-                self.links_happened();
-                return self.work();
+                self.dispatch_link_events();
+                return self.execute_actions();
             };
             self.machine.handle_host_frame(self.now(), host, frame);
-            self.work();
+            self.execute_actions();
         }
         if self.links.has_unread(host) {
             self.unfinished_hosts.insert(host);
