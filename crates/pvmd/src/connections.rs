@@ -33,20 +33,20 @@ pub struct Client {
     /// process holds it open.
     pub process: Option<OwnedFd>,
     /// Nothing can be sent any more; what the task has sent before is still to be read.
-    pub mute: bool,
-    /// Where what waited ended, see [`Client::has_taken_what_waited`].
-    mark: Option<u64>,
+    pub write_closed: bool,
+    /// Where what waited ended, see [`Client::has_sent_backlog`].
+    backlog_end: Option<u64>,
 }
 
 impl Client {
     /// Whether the socket has taken all that waited for it when this was first asked since it last had. So
     /// it comes true though more and more waits.
-    pub fn has_taken_what_waited(&mut self) -> bool {
+    pub fn has_sent_backlog(&mut self) -> bool {
         let taken = self.link.taken_bytes();
-        let mark = *self.mark.get_or_insert(taken + self.link.queued_bytes() as u64);
-        let has = taken >= mark;
+        let backlog_end = *self.backlog_end.get_or_insert(taken + self.link.queued_bytes() as u64);
+        let has = taken >= backlog_end;
         if has {
-            self.mark = None;
+            self.backlog_end = None;
         }
         has
     }
@@ -54,7 +54,7 @@ impl Client {
 
 /// A task as the daemon's edge sees it.
 #[derive(Default)]
-struct Place {
+struct TaskRecord {
     connection: Option<Connection>,
     descriptors: Option<Rc<Descriptors>>,
     /// What was made for a task which has not come yet: the writable segment, its own doorbell.
@@ -67,7 +67,7 @@ struct Place {
 /// All connections and tasks.
 pub struct Connections {
     clients: HashMap<Connection, Client>,
-    places: HashMap<Tid, Place>,
+    tasks: HashMap<Tid, TaskRecord>,
     ports: PortTable,
     last: Connection,
     /// Whose queue has changed since the last look.
@@ -89,7 +89,7 @@ impl Connections {
         ports.set(host.0);
         Ok(Connections {
             clients: HashMap::new(),
-            places: HashMap::new(),
+            tasks: HashMap::new(),
             ports,
             last: 0,
             touched: Vec::new(),
@@ -108,9 +108,9 @@ impl Connections {
 
     /// Bytes that wait for a task.
     pub fn backlog_of(&self, tid: Tid) -> usize {
-        let Some(place) = self.places.get(&tid) else { return 0 };
-        let client = place.connection.and_then(|connection| self.clients.get(&connection));
-        client.map_or(place.waiting_bytes, |client| client.link.queued_bytes())
+        let Some(task) = self.tasks.get(&tid) else { return 0 };
+        let client = task.connection.and_then(|connection| self.clients.get(&connection));
+        client.map_or(task.waiting_bytes, |client| client.link.queued_bytes())
     }
 
     /// Connections for which too much waits: to be closed.
@@ -131,8 +131,15 @@ impl Connections {
     /// A new connection.
     pub fn add(&mut self, link: Link) -> Connection {
         self.last += 1;
-        let client =
-            Client { link, tid: None, offered: None, watches_write: false, process: None, mute: false, mark: None };
+        let client = Client {
+            link,
+            tid: None,
+            offered: None,
+            watches_write: false,
+            process: None,
+            write_closed: false,
+            backlog_end: None,
+        };
         self.clients.insert(self.last, client);
         self.last
     }
@@ -144,14 +151,14 @@ impl Connections {
 
     /// The connection of a task.
     pub fn of_task(&self, tid: Tid) -> Option<Connection> {
-        self.places.get(&tid)?.connection
+        self.tasks.get(&tid)?.connection
     }
 
     /// Closes a connection; gives the task that it was.
     pub fn close(&mut self, connection: Connection) -> Option<Tid> {
         let tid = self.clients.remove(&connection)?.tid?;
-        if let Some(place) = self.places.get_mut(&tid).filter(|place| place.connection == Some(connection)) {
-            (place.connection, place.descriptors) = (None, None);
+        if let Some(task) = self.tasks.get_mut(&tid).filter(|task| task.connection == Some(connection)) {
+            (task.connection, task.descriptors) = (None, None);
         }
         self.count(-1);
         Some(tid)
@@ -171,35 +178,35 @@ impl Connections {
 
     /// The task's number is in use.
     pub fn born(&mut self, tid: Tid) {
-        self.places.insert(tid, Place::default());
+        self.tasks.insert(tid, TaskRecord::default());
         self.ports.set(tid.0);
     }
 
     /// The task is gone. Gives the connection that is to be closed.
     pub fn forget(&mut self, tid: Tid) -> Option<Connection> {
         self.ports.clear(tid.0);
-        self.places.remove(&tid)?.connection
+        self.tasks.remove(&tid)?.connection
     }
 
     /// Lets a task in and gives it what has waited for it.
     pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
-        let (Some(client), Some(place)) = (self.clients.get_mut(&connection), self.places.get_mut(&tid)) else {
+        let (Some(client), Some(task)) = (self.clients.get_mut(&connection), self.tasks.get_mut(&tid)) else {
             return;
         };
         client.tid = Some(tid);
-        place.connection = Some(connection);
+        task.connection = Some(connection);
         let offered = client.offered.take();
         let table = self.ports.descriptor();
         let frame = ToTask::Welcome(welcome);
-        let result = match place.blank.take() {
+        let result = match task.blank.take() {
             Some([segment, bell]) => client.link.send_to_task(&frame, &[table, segment.as_fd(), bell.as_fd()]),
             None => {
-                place.descriptors = offered.map(Rc::new);
+                task.descriptors = offered.map(Rc::new);
                 client.link.send_to_task(&frame, &[table])
             }
         };
-        let waiting = std::mem::take(&mut place.waiting);
-        place.waiting_bytes = 0;
+        let waiting = std::mem::take(&mut task.waiting);
+        task.waiting_bytes = 0;
         self.sent(connection, tid, result);
         self.count(1);
         for (frame, descriptors) in waiting {
@@ -233,29 +240,29 @@ impl Connections {
 
     /// The descriptors of a task; for one that has not come yet they are made.
     fn descriptors(&mut self, tid: Tid) -> io::Result<Option<Rc<Descriptors>>> {
-        let Some(place) = self.places.get_mut(&tid) else { return Ok(None) };
-        if place.descriptors.is_none() && place.connection.is_none() {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(None) };
+        if task.descriptors.is_none() && task.connection.is_none() {
             let Blank { own, shown: [segment, bell] } = Blank::new()?;
-            place.blank = Some(own);
-            place.descriptors = Some(Rc::new(Descriptors { segment, bell }));
+            task.blank = Some(own);
+            task.descriptors = Some(Rc::new(Descriptors { segment, bell }));
         }
-        Ok(place.descriptors.clone())
+        Ok(task.descriptors.clone())
     }
 
     fn deliver(&mut self, tid: Tid, frame: ToTask, descriptors: Option<Rc<Descriptors>>) {
-        let Some(place) = self.places.get_mut(&tid) else { return };
-        let Some(connection) = place.connection else {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(connection) = task.connection else {
             if let ToTask::Message(message) = &frame {
-                if place.waiting_bytes > self.backlog_bytes_max {
+                if task.waiting_bytes > self.backlog_bytes_max {
                     return;
                 }
-                place.waiting_bytes += message.body.len() + size_of_val(message);
+                task.waiting_bytes += message.body.len() + size_of_val(message);
             }
-            return place.waiting.push((frame, descriptors));
+            return task.waiting.push((frame, descriptors));
         };
-        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
+        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
         if client.link.lets_wait_more_than(self.backlog_bytes_max) {
-            client.mute = true;
+            client.write_closed = true;
             return self.overrun.push(connection);
         }
         let carried: Vec<BorrowedFd<'_>> = match &descriptors {
@@ -269,14 +276,14 @@ impl Connections {
     /// Sends a frame with descriptors to a task that has come.
     pub fn send_with(&mut self, tid: Tid, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         let Some(connection) = self.of_task(tid) else { return };
-        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
+        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
         let result = client.link.send_to_task(frame, descriptors);
         self.sent(connection, tid, result);
     }
 
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), LinkError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
-            client.mute = true;
+            client.write_closed = true;
             // It would wait for ever for what it is not told.
             if error != LinkError::Closed {
                 self.overrun.push(connection);
@@ -288,7 +295,7 @@ impl Connections {
 
     /// Rings a task's doorbell.
     pub fn ring(&self, tid: Tid) {
-        if let Some(own) = self.places.get(&tid).and_then(|place| place.descriptors.as_ref()) {
+        if let Some(own) = self.tasks.get(&tid).and_then(|task| task.descriptors.as_ref()) {
             pvm_fmp::doorbell::pull(own.bell.as_fd());
         }
     }
@@ -300,24 +307,24 @@ mod tests {
     use pvm_core::proto::{ByteBuf, Message};
 
     #[test]
-    fn what_waited_is_taken_though_more_and_more_waits() {
+    fn a_backlog_counts_as_sent_although_more_is_added() {
         let (mut reader, link) = Link::pair().unwrap();
         let mut connections = Connections::new(Tid(0x40000)).unwrap();
         let number = connections.add(link);
         let client = connections.get_mut(number).unwrap();
-        assert!(client.has_taken_what_waited(), "nothing waits");
+        assert!(client.has_sent_backlog(), "nothing waits");
         let message = |tag| Message::new(Tid::DAEMON, Tid(0x40001), 0, tag, vec![0; 100_000]);
         for tag in 0..40 {
             client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
         }
-        assert!(!client.has_taken_what_waited());
+        assert!(!client.has_sent_backlog());
         for tag in 40..100 {
             client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
             while reader.receive_from_daemon().unwrap().is_none() {
                 client.link.flush().unwrap();
             }
             client.link.flush().unwrap();
-            if client.has_taken_what_waited() {
+            if client.has_sent_backlog() {
                 assert!(tag < 80 && client.link.queued_bytes() > 1_000_000, "{tag}");
                 return;
             }
@@ -337,6 +344,6 @@ mod tests {
             connections.send(tid, ToTask::Message(message));
         }
         assert!((100_000..110_000).contains(&connections.backlog_of(tid)), "{}", connections.backlog_of(tid));
-        assert!(connections.places[&tid].waiting.len() < 100);
+        assert!(connections.tasks[&tid].waiting.len() < 100);
     }
 }

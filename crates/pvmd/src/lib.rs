@@ -10,10 +10,11 @@ mod clock;
 mod connections;
 mod core_dumps;
 mod daemon;
+mod frame_budget;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod groups;
-mod links;
+mod host_links;
 mod log;
 mod process_spawner;
 mod program_search;
@@ -24,7 +25,6 @@ mod slave;
 mod socket_directory;
 mod source;
 mod start;
-mod turn;
 
 use arguments::{Command, Options};
 use settings::Settings;

@@ -1,9 +1,9 @@
 //! Links to other hosts: what the machine wants of them, what it is told of them.
 use super::Daemon;
-use crate::links::{HostLinks, LinkEvent};
+use crate::frame_budget::FrameBudget;
+use crate::host_links::{HostLinks, LinkEvent};
 use crate::route::Route;
 use crate::settings::Settings;
-use crate::turn::Turn;
 use pvm_core::machine::Rank;
 use pvm_core::tid::Tid;
 use pvm_core::wire::DataCall;
@@ -124,8 +124,8 @@ impl Daemon {
     }
 
     fn take_frames_of_host(&mut self, host: Tid) {
-        let mut turn = Turn::begin();
-        while turn.goes_on() {
+        let mut budget = FrameBudget::new();
+        while budget.take() {
             let Some(frame) = self.links.receive(host) else {
                 // A part of one is a sign of life too.
                 self.machine.handle_heard(self.now(), host);

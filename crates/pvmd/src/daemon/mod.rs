@@ -1,7 +1,8 @@
 //! The loop: waits for what happens, tells the machine, does what the machine says.
 use crate::connections::{Connections, Descriptors};
+use crate::frame_budget::FrameBudget;
 use crate::groups::Groups;
-use crate::links::HostLinks;
+use crate::host_links::HostLinks;
 use crate::log::Log;
 use crate::process_spawner::ProcessSpawner;
 use crate::route::{self, Route};
@@ -10,7 +11,6 @@ use crate::socket_directory::SocketDirectory;
 use crate::source::{Source, Stream};
 use crate::start::Starter;
 use crate::start::remote_starts::RemoteStarts;
-use crate::turn::Turn;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Machine, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
@@ -258,7 +258,7 @@ impl Daemon {
                 self.execute_actions();
             }
             for connection in std::mem::take(&mut self.unfinished) {
-                self.receive(connection, Turn::begin());
+                self.receive(connection, FrameBudget::new());
                 self.execute_actions();
             }
             for host in std::mem::take(&mut self.unfinished_hosts) {
@@ -340,7 +340,7 @@ impl Daemon {
                 let came = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
                 // One turn for each.
                 if came && !self.unfinished.contains(&connection) {
-                    self.receive(connection, Turn::begin());
+                    self.receive(connection, FrameBudget::new());
                 }
             }
             Source::Peer(connection) => self.on_peer_ended(connection),
@@ -391,8 +391,8 @@ impl Daemon {
     }
 
     /// Takes frames of a connection.
-    fn receive(&mut self, connection: Connection, mut turn: Turn) {
-        while turn.goes_on() {
+    fn receive(&mut self, connection: Connection, mut budget: FrameBudget) {
+        while budget.take() {
             let Some(client) = self.connections.get_mut(connection) else { return };
             match client.link.receive_from_task() {
                 Ok(None) => return,
@@ -474,7 +474,7 @@ impl Daemon {
     fn flush(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         if client.link.flush().is_err() {
-            client.mute = true;
+            client.write_closed = true;
         }
         self.watch_write(connection);
         self.on_collector_progress(connection);
@@ -484,8 +484,8 @@ impl Daemon {
     /// Has `epoll` tell when the socket can be written exactly while something waits for it.
     fn watch_write(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
-        let crowded = client.link.is_crowded() && !client.mute;
-        let wanted = client.link.wants_write() && !client.mute && !crowded;
+        let crowded = client.link.is_crowded() && !client.write_closed;
+        let wanted = client.link.wants_write() && !client.write_closed && !crowded;
         if crowded {
             self.crowded.insert(connection);
         }

@@ -4,9 +4,9 @@ use super::{
     COLLECTOR_BACKLOG_BYTES_MAX, Daemon, LOG_BACKLOG_BYTES_MAX, LOGGED_BYTES, OUTPUT_BYTES, OUTPUT_IN_TURN_MAX,
     Running, Source,
 };
+use crate::frame_budget::FrameBudget;
 use crate::process_spawner::{self, Process};
 use crate::source::Stream;
-use crate::turn::Turn;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Start};
 use pvm_core::tid::Tid;
@@ -123,15 +123,15 @@ impl Daemon {
             return;
         }
         // What has come since then counts as taken too: it is no more than may be under way.
-        if client.mute || client.has_taken_what_waited() {
+        if client.write_closed || client.has_sent_backlog() {
             self.machine.handle_output_taken(tid);
         }
     }
 
     /// Takes what a task has printed, as far as its collector keeps up.
     pub(super) fn take_output(&mut self, tid: Tid, stream: Stream) {
-        let mut turn = Turn::begin();
-        while turn.goes_on() {
+        let mut budget = FrameBudget::new();
+        while budget.take() {
             if self.is_behind(tid, 1) {
                 return self.hold_back(tid, stream);
             }
@@ -187,7 +187,7 @@ impl Daemon {
             Err(_) => ExitStatus::default(),
         };
         if let Some(connection) = self.connections.of_task(tid) {
-            self.receive(connection, Turn::unending());
+            self.receive(connection, FrameBudget::unlimited());
         }
         self.drain(tid);
         self.execute_actions();

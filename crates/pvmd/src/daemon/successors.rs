@@ -1,6 +1,6 @@
 //! Processes of tasks that this daemon has not started, and their children that go on as the task.
 use super::{Daemon, Source};
-use crate::turn::Turn;
+use crate::frame_budget::FrameBudget;
 use pvm_core::machine::Connection;
 use pvm_core::tid::Tid;
 use rustix::event::epoll::{self, EventFlags};
@@ -30,10 +30,10 @@ impl Daemon {
     /// The process of a task has ended. The system has closed its socket before it says so: if that is open, a child
     /// has it, and is the task.
     pub(super) fn on_peer_ended(&mut self, connection: Connection) {
-        self.receive(connection, Turn::unending());
+        self.receive(connection, FrameBudget::unlimited());
         let Some(client) = self.connections.get_mut(connection) else { return };
         client.process = None;
-        match client.tid.filter(|_| !client.mute) {
+        match client.tid.filter(|_| !client.write_closed) {
             Some(tid) => self.machine.handle_process_changed(tid, 0),
             None => self.close(connection),
         }

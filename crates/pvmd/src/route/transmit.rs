@@ -531,7 +531,7 @@ mod tests {
         let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
         let (long, mut receipts) = (20 << 20, Receipts::new(1));
         flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
-        let mut turn = |transmit: &mut TransmitState, reader: &mut Reader, receipts: &mut Receipts| {
+        let mut step = |transmit: &mut TransmitState, reader: &mut Reader, receipts: &mut Receipts| {
             transmit.writable = true;
             let result = transmit.write(&mut near, HOST, &mut flows, receipts);
             reader.read(&mut far, &mut Flows::new());
@@ -539,7 +539,7 @@ mod tests {
         };
         // All is read, and nothing acknowledged.
         for _ in 0..200 {
-            assert!(turn(&mut transmit, &mut reader, &mut receipts).is_ok());
+            assert!(step(&mut transmit, &mut reader, &mut receipts).is_ok());
         }
         let most = UNACKNOWLEDGED_BYTES_MAX + CLEAR_BYTES as u64 + (GATHER_BYTES + CHUNK_BYTES_MAX) as u64;
         assert!((UNACKNOWLEDGED_BYTES_MAX..most).contains(&transmit.kept()), "{}", transmit.kept());
@@ -549,7 +549,7 @@ mod tests {
             transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });
             receipts.took(1);
             if round % 100 == 0 {
-                failed |= turn(&mut transmit, &mut reader, &mut receipts).is_err();
+                failed |= step(&mut transmit, &mut reader, &mut receipts).is_err();
             }
             if round == 1000 {
                 assert!(reader.credit > 0 && transmit.kept() < CREDIT_KEPT_BYTES_MAX);
@@ -559,6 +559,6 @@ mod tests {
         assert_eq!(transmit.acknowledged(reader.came), Ok(()));
         assert!(transmit.kept() < 1 << 20);
         transmit.sent.push(WriteBatch::default(), KEPT_BYTES_MAX + 1);
-        assert!(matches!(turn(&mut transmit, &mut reader, &mut receipts), Err(LinkFailure::ProtocolViolation)));
+        assert!(matches!(step(&mut transmit, &mut reader, &mut receipts), Err(LinkFailure::ProtocolViolation)));
     }
 }
