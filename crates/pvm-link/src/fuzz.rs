@@ -1,7 +1,7 @@
 //! Bytes from nowhere, for what comes to a control connection, and for what tells where a daemon is
 //! (docs/testing.md).
 use crate::rendezvous::{self, Places};
-use crate::{DESCRIPTORS_MAX, Link};
+use crate::{ControlSocket, DESCRIPTORS_MAX};
 use pvm_fuzz::{Target, Unstructured, part};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
@@ -18,7 +18,7 @@ pub const TARGETS: &[Target] = &[
         name: "control-link",
         run: control_link,
         decoder: &[part(
-            "crates/pvm-link/src/link/mod.rs",
+            "crates/pvm-link/src/control_socket/mod.rs",
             &[
                 "receive",
                 "has_frame",
@@ -50,7 +50,7 @@ fn control_link(bytes: &[u8]) {
 fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
-    let (mut link, mut far) = (Link::new(near).expect("a link"), Some(far));
+    let (mut socket, mut far) = (ControlSocket::new(near).expect("a socket"), Some(far));
     let as_task: bool = from.arbitrary()?;
     while !from.is_empty() {
         let choice: u8 = from.arbitrary()?;
@@ -73,15 +73,15 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             6 => {
                 // What it leaves unread makes the system tell of its end in another way.
                 if choice > 127 {
-                    let _ = link.send(b"unread", &[]);
+                    let _ = socket.send(b"unread", &[]);
                 }
                 far = None;
             }
             _ => {
-                let there = link.has_frame();
+                let there = socket.has_frame();
                 let error = match as_task {
-                    true => link.receive_from_daemon().map(|frame| frame.is_some()),
-                    false => link.receive_from_task().map(|frame| frame.is_some()),
+                    true => socket.receive_from_daemon().map(|frame| frame.is_some()),
+                    false => socket.receive_from_task().map(|frame| frame.is_some()),
                 };
                 match error {
                     Ok(came) => assert!(came || !there),
@@ -93,7 +93,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
     }
-    while let Ok(Some((frame, descriptors))) = link.receive() {
+    while let Ok(Some((frame, descriptors))) = socket.receive() {
         assert!(descriptors.len() <= DESCRIPTORS_MAX && frame.len() <= pvm_core::proto::FRAME_BYTES_MAX);
     }
     Ok(())

@@ -3,7 +3,7 @@
 //!
 //! `direct serve PORT` on one host, `direct call ADDRESS:PORT` on another (or on the same).
 #![forbid(unsafe_code)]
-use pvm_net::{Event, Gate, Identity, KeyPair, Link, Token, Tokens, direct};
+use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Link, Token, Tokens, direct};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -112,19 +112,19 @@ fn tokens() -> Tokens {
 
 fn meet(address: Option<SocketAddr>, port: u16, way: Way) -> Result<End> {
     let server = address.is_none();
-    let mut gate = Gate::new(identity(server), PATIENCE)?;
+    let mut connector = Connector::new(identity(server), PATIENCE)?;
     let peer = (way == Way::Encrypted).then(|| identity(!server).public());
     match address {
-        Some(address) => gate.meet(1, &[address], peer, tokens(), PATIENCE, Instant::now()),
+        Some(address) => connector.connect_link(1, &[address], peer, tokens(), PATIENCE, Instant::now()),
         None => {
-            gate.listen(port)?;
-            gate.expect(1, peer, tokens(), PATIENCE, Instant::now());
+            connector.listen(port)?;
+            connector.expect(1, peer, tokens(), PATIENCE, Instant::now());
         }
     }
     loop {
-        gate.step(Instant::now());
-        match gate.poll_event() {
-            Some(Event::Met { mut link, .. }) => {
+        connector.step(Instant::now());
+        match connector.poll_event() {
+            Some(ConnectEvent::LinkReady { mut link, .. }) => {
                 link.set_frame_bytes_max(FRAME_BYTES_MAX);
                 return Ok(End::Link(link));
             }

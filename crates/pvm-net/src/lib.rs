@@ -3,8 +3,8 @@
 //! * [`KeyPair`], [`PublicKey`], [`Token`]: who is who;
 //! * [`Link`]: one connection that carries frames, encrypted (TLS 1.3, both sides known by raw
 //!   Ed25519 keys) or in clear; never blocks;
-//! * [`Pipe`]: the same without frames;
-//! * [`Gate`]: where links between daemons come to be, and where strangers are turned away;
+//! * [`ByteStream`]: the same without frames;
+//! * [`Connector`]: where links between daemons come to be, and where strangers are turned away;
 //! * [`direct`]: waiting for a link between two tasks.
 //!
 //! No threads and no waiting: everything is driven by a loop of the caller's around `poll`. What a
@@ -13,20 +13,22 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+mod byte_stream;
+mod connector;
 pub mod direct;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod gate;
 mod keys;
 mod link;
-mod pipe;
 mod raw;
 mod socket;
 mod tls;
 
-pub use gate::{Event, Gate, HALVES_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener};
+pub use byte_stream::ByteStream;
+pub use connector::{
+    ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
+};
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
-pub use pipe::Pipe;
 pub use raw::Carried;
 pub use tls::{Identity, Known};

@@ -43,7 +43,7 @@ const UNPACED: [&str; 2] = ["cubic", "reno"];
 /// has the processor sleep between the packets of a burst, measures that too, and slows down further.
 /// A connection that has begun with a clock keeps it; so this comes first, and [`tune`] takes it back
 /// where it is far to the peer.
-pub(crate) fn send_at_once(socket: BorrowedFd<'_>) {
+pub(crate) fn avoid_pacing(socket: BorrowedFd<'_>) {
     if sockopt::tcp_congestion(socket).is_ok_and(|name| name.starts_with(PACED)) {
         // Where the system allows none of them all stays as it is.
         let _ = UNPACED.iter().any(|name| sockopt::set_tcp_congestion(socket, name).is_ok());
@@ -51,7 +51,7 @@ pub(crate) fn send_at_once(socket: BorrowedFd<'_>) {
 }
 
 /// Over a long way the system's own choice is the right one.
-fn send_as_usual(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+fn restore_pacing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let fresh = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
     let usual = sockopt::tcp_congestion(&fresh)?;
     if usual.starts_with(PACED) { sockopt::set_tcp_congestion(socket, &usual) } else { Ok(()) }
@@ -68,7 +68,7 @@ pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let socket = socket.as_fd();
     if raw::round_trip(socket).is_ok_and(|time| time > NEAR) {
         // Slower at worst.
-        let _ = send_as_usual(socket);
+        let _ = restore_pacing(socket);
     }
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -95,12 +95,12 @@ mod tests {
         let usual = sockopt::tcp_congestion(&stream).unwrap();
         // Where the system has one that does.
         let paced = sockopt::set_tcp_congestion(&stream, PACED).is_ok();
-        send_at_once(stream.as_fd());
+        avoid_pacing(stream.as_fd());
         let near = sockopt::tcp_congestion(&stream).unwrap();
         assert!(if paced { UNPACED.contains(&near.as_str()) } else { near == usual }, "{near}");
         assert!(raw::round_trip(stream.as_fd()).unwrap() < Duration::from_secs(1));
         assert_eq!(raw::carried(stream.as_fd()).unwrap().sent_again, 0);
-        send_as_usual(stream.as_fd()).unwrap();
+        restore_pacing(stream.as_fd()).unwrap();
         let far = sockopt::tcp_congestion(&stream).unwrap();
         assert_eq!(far, if usual.starts_with(PACED) { usual } else { near });
     }

@@ -99,7 +99,7 @@ impl EnrollError {
     }
     /// Whether it is worth trying again (5 times, 1 s apart).
     pub fn is_transient(&self) -> bool {
-        matches!(self, EnrollError::Unreachable(FindError::Link(_)) | EnrollError::Broken)
+        matches!(self, EnrollError::Unreachable(FindError::Socket(_)) | EnrollError::Broken)
     }
 }
 

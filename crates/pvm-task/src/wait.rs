@@ -394,10 +394,10 @@ impl Task {
         };
         member.bed.sleeper = Some(gettid());
         member.bed.naps = member.bed.naps.wrapping_add(1);
-        let crowded = member.link.as_ref().is_some_and(|link| link.is_crowded());
+        let crowded = member.link.as_ref().is_some_and(|link| link.is_descriptor_limited());
         let writing = member.link.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
         let deaf = member.direct.waits_for.is_some();
-        let longest = if crowded { pvm_link::CROWDED_PAUSE } else { SLEEP_MAX };
+        let longest = if crowded { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
         Sleep { descriptors: Some(descriptors), writing, deaf, timeout }
     }

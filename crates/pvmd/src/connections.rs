@@ -5,7 +5,7 @@ use pvm_core::proto::{ToTask, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Blank, Endpoint};
-use pvm_link::{Link, LinkError};
+use pvm_link::{ControlError, ControlSocket};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +22,7 @@ pub struct Descriptors {
 /// A connection; a task once it has been welcomed.
 pub struct Client {
     /// The socket with its queue.
-    pub link: Link,
+    pub socket: ControlSocket,
     /// The task.
     pub tid: Option<Tid>,
     /// What came with the greeting.
@@ -42,8 +42,8 @@ impl Client {
     /// Whether the socket has taken all that waited for it when this was first asked since it last had. So
     /// it comes true though more and more waits.
     pub fn has_sent_backlog(&mut self) -> bool {
-        let taken = self.link.taken_bytes();
-        let backlog_end = *self.backlog_end.get_or_insert(taken + self.link.queued_bytes() as u64);
+        let taken = self.socket.written_bytes();
+        let backlog_end = *self.backlog_end.get_or_insert(taken + self.socket.queued_bytes() as u64);
         let has = taken >= backlog_end;
         if has {
             self.backlog_end = None;
@@ -110,7 +110,7 @@ impl Connections {
     pub fn backlog_of(&self, tid: Tid) -> usize {
         let Some(task) = self.tasks.get(&tid) else { return 0 };
         let client = task.connection.and_then(|connection| self.clients.get(&connection));
-        client.map_or(task.waiting_bytes, |client| client.link.queued_bytes())
+        client.map_or(task.waiting_bytes, |client| client.socket.queued_bytes())
     }
 
     /// Connections for which too much waits: to be closed.
@@ -129,10 +129,10 @@ impl Connections {
     }
 
     /// A new connection.
-    pub fn add(&mut self, link: Link) -> Connection {
+    pub fn add(&mut self, socket: ControlSocket) -> Connection {
         self.last += 1;
         let client = Client {
-            link,
+            socket,
             tid: None,
             offered: None,
             watches_write: false,
@@ -199,10 +199,10 @@ impl Connections {
         let table = self.ports.descriptor();
         let frame = ToTask::Welcome(welcome);
         let result = match task.blank.take() {
-            Some([segment, bell]) => client.link.send_to_task(&frame, &[table, segment.as_fd(), bell.as_fd()]),
+            Some([segment, bell]) => client.socket.send_to_task(&frame, &[table, segment.as_fd(), bell.as_fd()]),
             None => {
                 task.descriptors = offered.map(Rc::new);
-                client.link.send_to_task(&frame, &[table])
+                client.socket.send_to_task(&frame, &[table])
             }
         };
         let waiting = std::mem::take(&mut task.waiting);
@@ -261,7 +261,7 @@ impl Connections {
             return task.waiting.push((frame, descriptors));
         };
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
-        if client.link.lets_wait_more_than(self.backlog_bytes_max) {
+        if client.socket.has_backlog_over(self.backlog_bytes_max) {
             client.write_closed = true;
             return self.overrun.push(connection);
         }
@@ -269,7 +269,7 @@ impl Connections {
             Some(own) => vec![own.segment.as_fd(), own.bell.as_fd()],
             None => Vec::new(),
         };
-        let result = client.link.send_to_task(&frame, &carried);
+        let result = client.socket.send_to_task(&frame, &carried);
         self.sent(connection, tid, result);
     }
 
@@ -277,15 +277,15 @@ impl Connections {
     pub fn send_with(&mut self, tid: Tid, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         let Some(connection) = self.of_task(tid) else { return };
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
-        let result = client.link.send_to_task(frame, descriptors);
+        let result = client.socket.send_to_task(frame, descriptors);
         self.sent(connection, tid, result);
     }
 
-    fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), LinkError>) {
+    fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.write_closed = true;
             // It would wait for ever for what it is not told.
-            if error != LinkError::Closed {
+            if error != ControlError::Closed {
                 self.overrun.push(connection);
             }
         }
@@ -308,24 +308,24 @@ mod tests {
 
     #[test]
     fn a_backlog_counts_as_sent_although_more_is_added() {
-        let (mut reader, link) = Link::pair().unwrap();
+        let (mut reader, link) = ControlSocket::pair().unwrap();
         let mut connections = Connections::new(Tid(0x40000)).unwrap();
         let number = connections.add(link);
         let client = connections.get_mut(number).unwrap();
         assert!(client.has_sent_backlog(), "nothing waits");
         let message = |tag| Message::new(Tid::DAEMON, Tid(0x40001), 0, tag, vec![0; 100_000]);
         for tag in 0..40 {
-            client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
+            client.socket.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
         }
         assert!(!client.has_sent_backlog());
         for tag in 40..100 {
-            client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
+            client.socket.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
             while reader.receive_from_daemon().unwrap().is_none() {
-                client.link.flush().unwrap();
+                client.socket.flush().unwrap();
             }
-            client.link.flush().unwrap();
+            client.socket.flush().unwrap();
             if client.has_sent_backlog() {
-                assert!(tag < 80 && client.link.queued_bytes() > 1_000_000, "{tag}");
+                assert!(tag < 80 && client.socket.queued_bytes() > 1_000_000, "{tag}");
                 return;
             }
         }

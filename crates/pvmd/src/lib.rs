@@ -108,8 +108,8 @@ fn serve(options: &Options) -> Result<()> {
         let _ = rustix::process::setsid();
     }
     let _ = std::env::set_current_dir(&settings.program_search.directory);
-    let gate = settings.listen()?;
-    let mut daemon = daemon::Daemon::new(settings, socket_directory, log, gate)?;
+    let connector = settings.listen()?;
+    let mut daemon = daemon::Daemon::new(settings, socket_directory, log, connector)?;
     daemon.announce()?;
     daemon.run()
 }

@@ -13,7 +13,7 @@ use pvm_core::machine::{HostSettings, Rank};
 use pvm_core::wire::{HostOptions, Key};
 use pvm_core::{codes, machine};
 use pvm_link::rendezvous::Places;
-use pvm_net::{Gate, Identity, KeyPair};
+use pvm_net::{Connector, Identity, KeyPair};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -170,15 +170,15 @@ impl Settings {
 
     /// Opens the port at which other daemons call, and notes where that is. The master calls everybody
     /// and has no need to be called.
-    pub fn listen(&mut self) -> crate::Result<Gate> {
+    pub fn listen(&mut self) -> crate::Result<Connector> {
         let wanted = variable("PVMNETSOCKPORT").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(0);
         let identity = Identity::new(KeyPair::from_secret(self.keys.secret()));
-        let mut gate = Gate::new(identity, self.machine.host_timeout)?;
+        let mut connector = Connector::new(identity, self.machine.host_timeout)?;
         if self.machine.rank != Rank::Master {
-            gate.listen(wanted).map_err(|error| format!("cannot listen for other hosts: {error}"))?;
+            connector.listen(wanted).map_err(|error| format!("cannot listen for other hosts: {error}"))?;
         }
-        self.machine.addresses = addresses::with_port(&addresses::own(), gate.port());
-        Ok(gate)
+        self.machine.addresses = addresses::with_port(&addresses::own(), connector.port());
+        Ok(connector)
     }
 
     /// No more tasks than fit, for the reason that is named.

@@ -73,10 +73,10 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     let mut settings = Settings::of_slave(options, slave, greeting.machine)?;
     let socket_directory = create_socket_directory(&settings)?;
     let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
-    let gate = settings.listen()?;
+    let connector = settings.listen()?;
     settings.master_key = Some(master);
     let _ = std::env::set_current_dir(&settings.program_search.directory);
-    let mut daemon = Daemon::new(settings, socket_directory, log, gate)?;
+    let mut daemon = Daemon::new(settings, socket_directory, log, connector)?;
     daemon.answer()?;
     let wait = if says_taken { TAKEN_WAIT } else { CLOSE_WAIT };
     if !slave.by_hand && !wait_for_close(std::io::stdin(), wait) && says_taken {

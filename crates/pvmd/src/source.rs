@@ -41,7 +41,7 @@ pub enum Source {
     /// Commands that this host runs for the master to start daemons elsewhere.
     RemoteStarts,
     /// Other daemons, and strangers, that are no links yet.
-    Gate,
+    Connector,
     /// The control link to a host.
     Control(Tid),
     /// The daemon's own doorbell.
@@ -69,7 +69,7 @@ impl Source {
             Source::NameLookup(request) => (5, u64::from(request)),
             Source::Peer(connection) => (6, connection),
             Source::Starts => (7, 0),
-            Source::Gate => (8, 0),
+            Source::Connector => (8, 0),
             Source::Control(host) => (9, u64::from(host.0)),
             Source::Bell => (10, 0),
             Source::Data(host) => (11, u64::from(host.0)),
@@ -92,7 +92,7 @@ impl Source {
             4 => Source::Process(Tid(number as u32)),
             6 => Source::Peer(number),
             7 => Source::Starts,
-            8 => Source::Gate,
+            8 => Source::Connector,
             9 => Source::Control(Tid(number as u32)),
             10 => Source::Bell,
             11 => Source::Data(Tid(number as u32)),
@@ -123,7 +123,7 @@ mod tests {
             Source::NameLookup(u32::MAX),
             Source::Starts,
             Source::RemoteStarts,
-            Source::Gate,
+            Source::Connector,
             Source::Control(tid),
             Source::Bell,
             Source::Data(tid),
@@ -135,7 +135,7 @@ mod tests {
             match source {
                 Source::Listener | Source::Signals | Source::Client(_) | Source::Peer(_) => {}
                 Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}
-                Source::Starts | Source::RemoteStarts | Source::Gate | Source::Control(_) => {}
+                Source::Starts | Source::RemoteStarts | Source::Connector | Source::Control(_) => {}
                 Source::Bell | Source::Data(_) | Source::Direct(_) => {}
             }
         }

@@ -6,7 +6,7 @@ use common::{Client, Daemon, Directory, PATIENCE, text};
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::wire::Started;
-use pvm_link::Link;
+use pvm_link::ControlSocket;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ struct Background(Pid);
 impl Background {
     fn of(directory: &Directory) -> Background {
         let socket = PathBuf::from(std::fs::read_to_string(directory.rendezvous()).unwrap());
-        let link = Link::connect(&socket).unwrap();
+        let link = ControlSocket::connect(&socket).unwrap();
         Background(Pid::from_raw(link.peer_process()).unwrap())
     }
 }
@@ -102,7 +102,7 @@ fn the_machine_of_the_master_is_that_of_the_daemon() {
     started(&output(&mut front).0);
     let file = PathBuf::from(format!("{}.vm7", directory.rendezvous().display()));
     let socket = PathBuf::from(std::fs::read_to_string(file).unwrap());
-    drop(Background(Pid::from_raw(Link::connect(&socket).unwrap().peer_process()).unwrap()));
+    drop(Background(Pid::from_raw(ControlSocket::connect(&socket).unwrap().peer_process()).unwrap()));
 }
 
 #[test]

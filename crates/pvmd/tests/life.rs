@@ -5,7 +5,7 @@ mod common;
 use common::{Client, Daemon, Directory, PATIENCE, bear_termination, eventually, spawn_of, text, wait_for};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
-use pvm_link::{Link, LinkError};
+use pvm_link::{ControlError, ControlSocket};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -78,7 +78,7 @@ fn after_a_kill_the_next_start_cleans_up() {
     daemon.signal(Signal::KILL);
     daemon.end();
     assert!(directory.rendezvous().exists());
-    assert_eq!(wait_for(&mut task.link).unwrap_err(), LinkError::Closed);
+    assert_eq!(wait_for(&mut task.link).unwrap_err(), ControlError::Closed);
     let mut next = Daemon::start(&directory);
     assert_eq!(Client::enroll(&next.socket).tid().0, 0x40001);
     assert_eq!(directory.leftovers().len(), 2, "{:?}", directory.leftovers());
@@ -103,7 +103,7 @@ fn a_halt_ends_tasks_that_will_not_end() {
     assert_eq!(daemon.end().code(), Some(0));
     assert!(flag.load(std::sync::atomic::Ordering::Relaxed));
     assert!(!processes.iter().any(|process| lives(*process)));
-    assert_eq!(wait_for(&mut task.link).unwrap_err(), LinkError::Closed);
+    assert_eq!(wait_for(&mut task.link).unwrap_err(), ControlError::Closed);
     assert_eq!(directory.leftovers(), [""; 0]);
 }
 
@@ -134,10 +134,10 @@ fn garbage_ends_a_connection_and_nothing_else() {
         assert!(rest.is_empty());
     }
     // A request before the greeting, and a greeting without descriptors.
-    let mut link = Link::connect(&daemon.socket).unwrap();
+    let mut link = ControlSocket::connect(&daemon.socket).unwrap();
     link.send_to_daemon(&ToDaemon::Bye, &[]).unwrap();
-    assert_eq!(wait_for(&mut link).unwrap_err(), LinkError::Closed);
-    let mut link = Link::connect(&daemon.socket).unwrap();
+    assert_eq!(wait_for(&mut link).unwrap_err(), ControlError::Closed);
+    let mut link = ControlSocket::connect(&daemon.socket).unwrap();
     let hello = pvm_core::proto::Hello { version: 1, pid: 1, cookie: None, name: text("") };
     link.send_to_daemon(&ToDaemon::Hello(hello), &[]).unwrap();
     assert_eq!(wait_for(&mut link).unwrap().0, ToTask::Refused(Code::OutOfRes));
@@ -244,7 +244,7 @@ fn another_user_gets_nowhere() {
     let directory = Directory::new();
     let daemon = Daemon::run(&mut daemon_of_a_stranger(&directory));
     // Root may open everything, so only the daemon's own check is left; and ours.
-    assert_eq!(Link::connect(&daemon.socket).err(), Some(LinkError::Stranger));
+    assert_eq!(ControlSocket::connect(&daemon.socket).err(), Some(ControlError::Stranger));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut byte = [0];

@@ -6,7 +6,7 @@ use common::{Client, Daemon, Directory, PATIENCE, spawn_of, wait_for};
 use pvm_core::codes::native_dsig;
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, ToDaemon, TraceSettings};
 use pvm_core::tid::Tid;
-use pvm_link::LinkError;
+use pvm_link::ControlError;
 use std::time::{Duration, Instant};
 
 /// The tag of collected output.
@@ -34,7 +34,7 @@ fn a_task_that_takes_nothing_of_the_daemon_is_disconnected() {
     let taken = (0..100).find(|_| wait_for(&mut victim.link).is_err());
     // What the socket held is still there.
     assert!(taken.is_some_and(|taken| taken < 60), "{taken:?}");
-    assert_eq!(wait_for(&mut victim.link).unwrap_err(), LinkError::Closed);
+    assert_eq!(wait_for(&mut victim.link).unwrap_err(), ControlError::Closed);
     assert!(directory.log().contains("takes nothing of what it is sent, disconnected"), "{}", directory.log());
 }
 

@@ -8,7 +8,7 @@ use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Entry, Frame, Shared, Started};
-use pvm_net::{Event, Gate, Identity, KeyPair, Pair, PublicKey, Security};
+use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Pair, PublicKey, Security};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -64,8 +64,8 @@ impl Joining {
     }
 
     /// Calls as the one with that key would.
-    fn call(&self, caller: &mut Gate, security: Security, patience: Duration) -> Event {
-        caller.connect(1, &[self.address], self.key, security, patience, Instant::now());
+    fn call(&self, caller: &mut Connector, security: Security, patience: Duration) -> ConnectEvent {
+        caller.connect_pair(1, &[self.address], self.key, security, patience, Instant::now());
         loop {
             caller.step(Instant::now());
             match caller.poll_event() {
@@ -83,8 +83,8 @@ impl Drop for Joining {
     }
 }
 
-fn caller(key: KeyPair) -> Gate {
-    Gate::new(Identity::new(key), Duration::from_secs(10)).unwrap()
+fn caller(key: KeyPair) -> Connector {
+    Connector::new(Identity::new(key), Duration::from_secs(10)).unwrap()
 }
 
 /// Waits until the daemon gives a sign of life.
@@ -127,7 +127,7 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
     for security in [Security::Encrypted, Security::Trusted] {
         let mut stranger = caller(KeyPair::generate().unwrap());
         let before = daemon.turned_away().len();
-        stranger.connect(1, &[daemon.address], daemon.key, security, PATIENCE, Instant::now());
+        stranger.connect_pair(1, &[daemon.address], daemon.key, security, PATIENCE, Instant::now());
         let end = Instant::now() + PATIENCE;
         while daemon.turned_away().len() == before && Instant::now() < end {
             stranger.step(Instant::now());
@@ -138,7 +138,7 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
     }
     // The master comes through all the same.
     let event = daemon.call(&mut master, Security::Trusted, PATIENCE);
-    let Event::Connected { mut pair, .. } = event else { panic!("{event:?}\n{}", daemon.directory.log()) };
+    let ConnectEvent::PairConnected { mut pair, .. } = event else { panic!("{event:?}\n{}", daemon.directory.log()) };
     await_beat(&mut pair);
     // When it has gone the daemon ends.
     drop(pair);
@@ -166,7 +166,7 @@ fn a_crowd_at_once_costs_few_lines_and_little_memory() {
         crowd.push(socket);
         if number == size / 2 {
             match daemon.call(&mut master, Security::Encrypted, PATIENCE) {
-                Event::Connected { pair: it, .. } => pair = Some(it),
+                ConnectEvent::PairConnected { pair: it, .. } => pair = Some(it),
                 event => panic!("{event:?}\n{}", daemon.directory.log()),
             }
         }
@@ -191,7 +191,7 @@ fn noise_on_the_socket_of_tasks_harms_nobody() {
     }
     let mut master = caller(key);
     let event = daemon.call(&mut master, Security::Encrypted, PATIENCE);
-    let Event::Connected { mut pair, .. } = event else { panic!("{event:?}") };
+    let ConnectEvent::PairConnected { mut pair, .. } = event else { panic!("{event:?}") };
     await_beat(&mut pair);
 }
 
@@ -201,7 +201,9 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
     let key = KeyPair::generate().unwrap();
     let host = Joining::new(key.public());
     let mut master = caller(key);
-    let Event::Connected { mut pair, .. } = host.call(&mut master, Security::Encrypted, PATIENCE) else { panic!() };
+    let ConnectEvent::PairConnected { mut pair, .. } = host.call(&mut master, Security::Encrypted, PATIENCE) else {
+        panic!()
+    };
     pair.control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
     let entry = |number, name: &str| Entry {
         tid: Tid::host_number(number),

@@ -4,7 +4,7 @@
 //! that file as long as it lives. So a file whose lock is free is stale, and of two daemons that
 //! start at the same time one wins. A name that a stranger has taken is passed over; daemon and
 //! tasks try the same further places in the same order.
-use crate::{Link, LinkError};
+use crate::{ControlError, ControlSocket};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -36,7 +36,7 @@ pub enum FindError {
     /// One had, but it is dead.
     Dead,
     /// One is there, but does not talk to us.
-    Link(LinkError),
+    Socket(ControlError),
     /// One of PVM 3.4.6 is there.
     Older(Older),
 }
@@ -46,7 +46,7 @@ impl std::fmt::Display for FindError {
         match self {
             FindError::Absent => f.write_str("no pvmd is running"),
             FindError::Dead => f.write_str("pvmd has died"),
-            FindError::Link(error) => write!(f, "pvmd does not answer: {error}"),
+            FindError::Socket(error) => write!(f, "pvmd does not answer: {error}"),
             FindError::Older(older) => write!(f, "{older}"),
         }
     }
@@ -126,13 +126,13 @@ impl Places {
     }
 
     /// Connects to the daemon: at `PVMSOCK`, else where the first trustworthy file says.
-    pub fn connect(&self) -> Result<Link, FindError> {
+    pub fn connect(&self) -> Result<ControlSocket, FindError> {
         // Who was started by PVM 3.4.6 has its socket in the environment.
         if let Some(older) = self.socket.as_deref().and_then(|path| older(path.as_os_str().as_bytes())) {
             return Err(FindError::Older(older));
         }
-        if let Some(link) = self.socket.as_deref().and_then(|path| Link::connect(path).ok()) {
-            return Ok(link);
+        if let Some(socket) = self.socket.as_deref().and_then(|path| ControlSocket::connect(path).ok()) {
+            return Ok(socket);
         }
         for file in &self.files {
             match connect_by(file) {
@@ -272,7 +272,7 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
 /// Whether a daemon that is not to be replaced listens on the socket. One of a stranger counts
 /// too: better no start than a theft.
 fn alive(socket: &Path) -> bool {
-    matches!(Link::connect(socket), Ok(_) | Err(LinkError::Stranger))
+    matches!(ControlSocket::connect(socket), Ok(_) | Err(ControlError::Stranger))
 }
 
 fn create(file: &Path) -> Result<File, Errno> {
@@ -327,8 +327,8 @@ fn older(address: &[u8]) -> Option<Older> {
     let path = Path::new(OsStr::from_bytes(address));
     if path.is_absolute() {
         let is_old = path.file_name().is_some_and(|name| name.as_bytes().starts_with(OLD_SOCKET));
-        let link = is_old.then(|| Link::connect(path).ok())?;
-        return link.map(|link| Older(Some(link.peer_process()).filter(|process| *process > 0)));
+        let socket = is_old.then(|| ControlSocket::connect(path).ok())?;
+        return socket.map(|socket| Older(Some(socket.peer_process()).filter(|process| *process > 0)));
     }
     let (ip, port) = std::str::from_utf8(address).ok()?.split_once(':')?;
     let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).ok().filter(|_| ip.len() == 8)?);
@@ -337,7 +337,7 @@ fn older(address: &[u8]) -> Option<Older> {
 }
 
 /// Connects to the daemon that the file names; waits a little for one that is just starting.
-fn connect_by(file: &Path) -> Result<Link, FindError> {
+fn connect_by(file: &Path) -> Result<ControlSocket, FindError> {
     let deadline = Instant::now() + STARTING_WAIT_MAX;
     loop {
         let Ok(mut handle) = open_own(file) else { return Err(FindError::Absent) };
@@ -345,13 +345,13 @@ fn connect_by(file: &Path) -> Result<Link, FindError> {
             return Err(FindError::Older(older));
         }
         let result = match text(&mut handle) {
-            Some(path) => Link::connect(&path),
-            None => Err(LinkError::Closed),
+            Some(path) => ControlSocket::connect(&path),
+            None => Err(ControlError::Closed),
         };
         match result {
-            Ok(link) => return Ok(link),
-            Err(LinkError::Closed | LinkError::System(Errno::CONNREFUSED | Errno::NOENT)) => {}
-            Err(error) => return Err(FindError::Link(error)),
+            Ok(socket) => return Ok(socket),
+            Err(ControlError::Closed | ControlError::System(Errno::CONNREFUSED | Errno::NOENT)) => {}
+            Err(error) => return Err(FindError::Socket(error)),
         }
         let starting = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN);
         if !starting || Instant::now() > deadline {

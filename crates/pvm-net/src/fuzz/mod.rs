@@ -1,10 +1,10 @@
 //! Bytes from nowhere, for what comes over the network (docs/testing.md). TLS is rustls's affair; what
 //! comes out of it, and what comes without it, is ours.
-mod dialling;
+mod dialer;
 
-use crate::gate::Gate;
+use crate::connector::Connector;
 use crate::link::{HEADER_BYTES_MAX, Link, LinkError};
-use crate::{Event, Identity, KeyPair, Token, Tokens};
+use crate::{ConnectEvent, Identity, KeyPair, Token, Tokens};
 use pvm_fuzz::{Target, Unstructured, part};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io::IoSlice;
@@ -39,36 +39,36 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "gate",
-        run: gate,
+        run: acceptor,
         decoder: &[
             part(
-                "crates/pvm-net/src/gate/arrivals.rs",
+                "crates/pvm-net/src/connector/acceptor.rs",
                 &[
-                    "greet",
+                    "add_connection",
                     "make_room",
-                    "arrival_expired",
-                    "arrival_goes_on",
-                    "listen_to",
-                    "shake",
-                    "opened",
-                    "half_open",
-                    "make_room_for_half",
-                    "halves_of",
-                    "complete",
-                    "expected_by",
-                    "half_of",
+                    "expire",
+                    "progress",
+                    "continue_connection",
+                    "begin_handshake",
+                    "handshake",
+                    "handle_open",
+                    "begin_pair",
+                    "make_room_for_half_pair",
+                    "half_pairs_of",
+                    "handle_token",
+                    "ticket_of",
+                    "take_half_pair",
                     "expect",
-                    "forget_expected",
-                    "expectations_end",
+                    "take_expected",
+                    "expire_expected",
+                    "refuse",
                 ],
             ),
-            part(
-                "crates/pvm-net/src/gate/mod.rs",
-                &["words", "of", "progress", "expire", "pair", "finished", "refuse"],
-            ),
+            part("crates/pvm-net/src/connector/common.rs", &["of", "finish_pair", "finish_link"]),
+            part("crates/pvm-net/src/connector/mod.rs", &["explain", "of"]),
         ],
     },
-    Target { name: "dialling", run: dialling::dialling, decoder: dialling::DECODER },
+    Target { name: "dialling", run: dialer::dialer, decoder: dialer::DECODER },
     Target { name: "keys", run: keys, decoder: &[part("crates/pvm-net/src/keys.rs", &["from_str", "from_info"])] },
 ];
 
@@ -117,7 +117,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
     }
-    let mut pipe = link.into_pipe();
+    let mut pipe = link.into_byte_stream();
     let _ = pipe.read(&mut [0; 100]);
     let _ = pipe.read_by(100, &mut |bytes| assert!(bytes.len() <= 100));
     Ok(())
@@ -189,8 +189,8 @@ fn tcp_pair(listener: &TcpListener) -> (OwnedFd, OwnedFd) {
     (near.into(), far.into())
 }
 
-/// Callers at a gate: strangers with any bytes, and hosts of the machine that say anything.
-fn gate(bytes: &[u8]) {
+/// Callers at a connector: strangers with any bytes, and hosts of the machine that say anything.
+fn acceptor(bytes: &[u8]) {
     let _ = calls(&mut Unstructured::new(bytes));
 }
 
@@ -215,7 +215,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         caller.known().add(own.public());
     });
     let (key, mut now) = (own.public(), Instant::now());
-    let mut gate = Gate::new(own, Duration::from_secs(10)).expect("a gate");
+    let mut connector = Connector::new(own, Duration::from_secs(10)).expect("a connector");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let (mut callers, mut crowd, mut own_calls): (Vec<Link>, Vec<OwnedFd>, usize) = (Vec::new(), Vec::new(), 0);
@@ -224,7 +224,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         match deed % 8 {
             0 | 1 if callers.len() < CALLERS_MAX => {
                 let (near, far) = tcp_pair(&listener);
-                gate.greet(near, address, now);
+                connector.add_connection(near, address, now);
                 callers.extend(match from.arbitrary::<u8>()? % 8 {
                     0 => Ok(Link::clear(far)),
                     4 => Link::secure_to(far, &stranger, key),
@@ -238,20 +238,20 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                     let (near, far) = tcp_pair(&listener);
                     // One byte of a frame, or nothing.
                     let _ = (count % 2 == 1).then(|| rustix::io::write(&far, &[32]));
-                    gate.greet(near, address, now);
+                    connector.add_connection(near, address, now);
                     crowd.push(far);
                 }
-                assert!(gate.pending() <= crate::UNKNOWN_MAX + callers.len() + own_calls);
+                assert!(connector.pending() <= crate::UNKNOWN_MAX + callers.len() + own_calls);
             }
             2 => {
                 let (ticket, number) = (from.arbitrary::<u8>()?, from.arbitrary()?);
                 let tokens = Tokens { shown: token(number), back: token(number ^ 1) };
                 let who = if from.arbitrary()? { Some(peer.public()) } else { None };
                 if ticket < 128 {
-                    gate.expect(ticket.into(), who, tokens, Duration::from_secs(1), now);
+                    connector.expect(ticket.into(), who, tokens, Duration::from_secs(1), now);
                 } else {
                     // Meanwhile it calls somebody who is not there.
-                    gate.meet(ticket.into(), &[address], who, tokens, Duration::from_secs(1), now);
+                    connector.connect_link(ticket.into(), &[address], who, tokens, Duration::from_secs(1), now);
                     own_calls += 1;
                 }
             }
@@ -261,9 +261,9 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         for caller in &mut callers {
             let _ = caller.handshake();
         }
-        gate.step(now);
-        while let Some(event) = gate.poll_event() {
-            if let Event::Refused { reason, count, .. } = event {
+        connector.step(now);
+        while let Some(event) = connector.poll_event() {
+            if let ConnectEvent::Refused { reason, count, .. } = event {
                 assert!(!reason.is_empty() && count > 0);
             }
         }

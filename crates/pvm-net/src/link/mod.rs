@@ -3,7 +3,7 @@
 //! A frame is six bytes of head (length of all that follows the head, `u32` in little-endian order;
 //! its kind; the length of its header) and then header and body. The header is short and is handed
 //! out whole; the body can be long and is copied to where the reader wants it.
-mod pieces;
+mod partial;
 mod receiving;
 mod sending;
 

@@ -1,6 +1,6 @@
 //! What a link receives.
 use super::{HEAD_BYTES, HEADER_BYTES_MAX, Head, Link, LinkError};
-use crate::pipe::Pipe;
+use crate::byte_stream::ByteStream;
 use crate::tls::Clear;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
@@ -120,8 +120,8 @@ impl Link {
     }
 
     /// From now on without frames.
-    pub fn into_pipe(self) -> Pipe {
-        Pipe::new(self)
+    pub fn into_byte_stream(self) -> ByteStream {
+        ByteStream::new(self)
     }
 
     /// Copies bytes, whatever frame they belong to.

@@ -1,7 +1,7 @@
 //! Two ends of a link in one thread.
 use super::*;
+use crate::byte_stream::ByteStream;
 use crate::keys::KeyPair;
-use crate::pipe::Pipe;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
@@ -250,7 +250,7 @@ fn one_that_has_broken_the_encryption_is_sent_nothing_more() {
 #[test]
 fn a_pipe_carries_bytes_and_says_when_it_is_full() {
     for (one, other) in each() {
-        let (mut one, mut other) = (one.into_pipe(), other.into_pipe());
+        let (mut one, mut other) = (one.into_byte_stream(), other.into_byte_stream());
         let data = pattern(20 << 20, 3);
         let (mut sent, mut full) = (0, false);
         while !full {
@@ -281,7 +281,7 @@ fn a_pipe_carries_bytes_and_says_when_it_is_full() {
 #[test]
 fn an_encrypted_pipe_copies_from_the_front_what_it_takes_and_reads_more_at_once_when_much_comes() {
     let [_, (one, other)] = each();
-    let (mut one, mut other) = (one.into_pipe(), other.into_pipe());
+    let (mut one, mut other) = (one.into_byte_stream(), other.into_byte_stream());
     let data = pattern(8 << 20, 6);
     // Whole records, records and a piece, less than one, and more than a pipe takes in one go.
     let counts = [32 << 10, 40_000, 1, 0, 100, 3 << 20];
@@ -307,7 +307,7 @@ fn an_encrypted_pipe_copies_from_the_front_what_it_takes_and_reads_more_at_once_
     }
     assert!(received == data);
     assert!(most > 128 << 10, "{most}");
-    [one, other].iter_mut().for_each(Pipe::release);
+    [one, other].iter_mut().for_each(ByteStream::release);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn writing_to_one_that_is_gone_is_an_error_and_no_signal() {
         };
         while !failed(&mut one) {}
         assert!(failed(&mut one));
-        let mut pipe = one.into_pipe();
+        let mut pipe = one.into_byte_stream();
         let _ = pipe.write(&body);
     }
     assert_eq!(signals.load(std::sync::atomic::Ordering::SeqCst), 0);

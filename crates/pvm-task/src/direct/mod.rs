@@ -574,8 +574,8 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     /// A task that has set `PvmRouteDirect`, and its daemon's side.
-    fn member() -> (Task, pvm_link::Link) {
-        let (link, mut daemon) = pvm_link::Link::pair().unwrap();
+    fn member() -> (Task, pvm_link::ControlSocket) {
+        let (link, mut daemon) = pvm_link::ControlSocket::pair().unwrap();
         let (own, tid) = (TraceSettings::default(), Tid(0x40001));
         let welcome = Welcome { tid, parent: 0, dsig: 1, own, resource_manager: Tid::NONE };
         let ports = PortTable::new(16).unwrap();
@@ -589,7 +589,7 @@ mod tests {
     }
 
     /// For which links a daemon has been asked.
-    fn asked(daemon: &mut pvm_link::Link) -> Vec<Tid> {
+    fn asked(daemon: &mut pvm_link::ControlSocket) -> Vec<Tid> {
         let mut all = Vec::new();
         while let Some((frame, _)) = daemon.receive_from_task().unwrap() {
             if let ToDaemon::Request { request: Request::Direct(peer), .. } = frame {

@@ -7,7 +7,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Blank, Endpoint, GroupMemory};
 use pvm_fuzz::{Source, Unstructured, part};
-use pvm_link::Link;
+use pvm_link::ControlSocket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What takes it in.
@@ -27,7 +27,7 @@ const NAMES: [u32; 5] = [0x40002, 0x80001, 0x40000, OWN.0, 0x40005];
 
 /// The side of the daemon.
 struct Daemon {
-    link: Link,
+    link: ControlSocket,
     ports: PortTable,
     group: GroupMemory,
     /// Segment and doorbell of a task of the host.
@@ -43,7 +43,7 @@ pub fn task_control(bytes: &[u8]) {
 }
 
 fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-    let (link, far) = Link::pair().expect("sockets");
+    let (link, far) = ControlSocket::pair().expect("sockets");
     let mut daemon = Daemon::new(far);
     daemon.let_in(from)?;
     let environment = Environment::from_lookup(|_| None);
@@ -77,7 +77,7 @@ fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 impl Daemon {
-    fn new(link: Link) -> Daemon {
+    fn new(link: ControlSocket) -> Daemon {
         let ports = PortTable::new(16).expect("memory");
         let shown = Endpoint::new().and_then(|peer| peer.descriptors()).expect("memory");
         Daemon { link, ports, group: GroupMemory::new().expect("memory"), shown, far: Vec::new() }

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use pvm_core::machine::Rank;
 use pvm_core::tid::Tid;
 use pvm_core::wire::DataCall;
-use pvm_net::{Gate, Token, Tokens};
+use pvm_net::{Connector, Token, Tokens};
 use rustix::event::epoll::EventFlags;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -15,13 +15,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The links of a daemon; the master may call if there is one.
-pub(super) fn links(settings: &Settings, gate: Gate, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
+pub(super) fn links(settings: &Settings, connector: Connector, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
     let machine = &settings.machine;
     let own = match machine.rank {
         Rank::Master => Tid::host_number(1),
         Rank::Slave { own, .. } => own,
     };
-    let mut links = HostLinks::new(gate, own, machine.host_timeout, epoll)?;
+    let mut links = HostLinks::new(connector, own, machine.host_timeout, epoll)?;
     links.set_shared(machine.trusted, machine.host_timeout);
     links.limit_backlog(settings.backlog_bytes_max);
     if let (Rank::Slave { master, .. }, Some(key)) = (machine.rank, settings.master_key) {

@@ -15,8 +15,8 @@ use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Machine, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_link::{CROWDED_PAUSE, Link, LinkError};
-use pvm_net::Gate;
+use pvm_link::{ControlError, ControlSocket, DESCRIPTOR_PAUSE};
+use pvm_net::Connector;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -121,8 +121,8 @@ pub struct Daemon {
     /// The same for hosts.
     unfinished_hosts: BTreeSet<Tid>,
     /// Connections that take no descriptors now, and when to try again.
-    crowded: BTreeSet<Connection>,
-    next_try: Instant,
+    descriptor_limited: BTreeSet<Connection>,
+    next_descriptor_try: Instant,
     stopped: bool,
 }
 
@@ -141,7 +141,7 @@ impl Daemon {
         mut settings: Settings,
         socket_directory: SocketDirectory,
         mut log: Log,
-        gate: Gate,
+        connector: Connector,
     ) -> crate::Result<Daemon> {
         let process_spawner = ProcessSpawner::new(socket_directory.socket())?;
         settings.limit_tasks(process_spawner.tasks_max(), process_spawner.descriptor_limit());
@@ -149,7 +149,7 @@ impl Daemon {
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
         let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC)?);
-        let links = host_links::links(&settings, gate, epoll.clone())?;
+        let links = host_links::links(&settings, connector, epoll.clone())?;
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
@@ -196,8 +196,8 @@ impl Daemon {
             next_refresh: Instant::now() + REFRESH_INTERVAL,
             unfinished: BTreeSet::new(),
             unfinished_hosts: BTreeSet::new(),
-            crowded: BTreeSet::new(),
-            next_try: Instant::now(),
+            descriptor_limited: BTreeSet::new(),
+            next_descriptor_try: Instant::now(),
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
@@ -283,7 +283,7 @@ impl Daemon {
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
         let limits = self.next_start_limit().into_iter().chain(self.next_link_limit());
         let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE));
-        let limits = limits.chain((!self.crowded.is_empty()).then_some(CROWDED_PAUSE));
+        let limits = limits.chain((!self.descriptor_limited.is_empty()).then_some(DESCRIPTOR_PAUSE));
         let wait = wakeup.into_iter().chain(limits).fold(look, Duration::min);
         // A little late is better than a little early, and once more.
         let wait = wait + Duration::from_millis(1);
@@ -304,9 +304,9 @@ impl Daemon {
             self.step_links();
             self.execute_actions();
         }
-        if !self.crowded.is_empty() && Instant::now() >= self.next_try {
-            self.next_try = Instant::now() + CROWDED_PAUSE;
-            std::mem::take(&mut self.crowded).into_iter().for_each(|connection| self.flush(connection));
+        if !self.descriptor_limited.is_empty() && Instant::now() >= self.next_descriptor_try {
+            self.next_descriptor_try = Instant::now() + DESCRIPTOR_PAUSE;
+            std::mem::take(&mut self.descriptor_limited).into_iter().for_each(|connection| self.flush(connection));
             self.execute_actions();
         }
         if Instant::now() >= self.next_look {
@@ -352,7 +352,7 @@ impl Daemon {
             Source::Bell => {}
             Source::Data(host) => self.on_data_ready(host, flags),
             Source::Direct(number) => self.direct_links.ready(number),
-            Source::Gate => self.step_links(),
+            Source::Connector => self.step_links(),
             Source::Control(host) => self.on_control_ready(host, flags),
             Source::Starts => self.step_starts(),
             Source::RemoteStarts => self.step_remote_starts(),
@@ -380,10 +380,11 @@ impl Daemon {
                 Err(_) => return,
             };
             // Strangers are sent away here.
-            let Ok(link) = Link::new(socket) else { continue };
+            let Ok(link) = ControlSocket::new(socket) else { continue };
             let connection = self.connections.add(link);
             let client = self.connections.get_mut(connection).expect("added just now");
-            if epoll::add(&self.epoll, client.link.as_fd(), Source::Client(connection).data(), EventFlags::IN).is_err()
+            if epoll::add(&self.epoll, client.socket.as_fd(), Source::Client(connection).data(), EventFlags::IN)
+                .is_err()
             {
                 self.connections.close(connection);
             }
@@ -394,7 +395,7 @@ impl Daemon {
     fn receive(&mut self, connection: Connection, mut budget: FrameBudget) {
         while budget.take() {
             let Some(client) = self.connections.get_mut(connection) else { return };
-            match client.link.receive_from_task() {
+            match client.socket.receive_from_task() {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
                 Ok(Some((ToDaemon::Heir, descriptors))) => self.on_successor(connection, descriptors),
@@ -411,9 +412,9 @@ impl Daemon {
                     }
                     None => return self.close(connection),
                 },
-                Err(LinkError::OldLibrary) => return self.refuse_old_library(connection),
+                Err(ControlError::LegacyLibrary) => return self.refuse_legacy_library(connection),
                 Err(error) => {
-                    if error != LinkError::Closed {
+                    if error != ControlError::Closed {
                         let who = client.tid.unwrap_or(Tid::NONE);
                         self.log.line(&format!("{who}: {error}, disconnected"));
                     }
@@ -422,7 +423,7 @@ impl Daemon {
             }
             self.execute_actions();
         }
-        if self.connections.get_mut(connection).is_some_and(|client| client.link.has_frame()) {
+        if self.connections.get_mut(connection).is_some_and(|client| client.socket.has_frame()) {
             self.unfinished.insert(connection);
         }
     }
@@ -440,7 +441,7 @@ impl Daemon {
             return self.refuse(connection, Code::BadParam);
         }
         client.offered = Some(Descriptors { segment, bell });
-        let process = client.link.peer_process();
+        let process = client.socket.peer_process();
         self.machine.handle_hello(connection, process, hello);
     }
 
@@ -454,7 +455,7 @@ impl Daemon {
     fn refuse(&mut self, connection: Connection, code: Code) {
         if let Some(client) = self.connections.get_mut(connection) {
             // A peer that is gone needs no refusal.
-            let _ = client.link.send_to_task(&ToTask::Refused(code), &[]);
+            let _ = client.socket.send_to_task(&ToTask::Refused(code), &[]);
         }
         self.close(connection);
     }
@@ -473,7 +474,7 @@ impl Daemon {
 
     fn flush(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
-        if client.link.flush().is_err() {
+        if client.socket.flush().is_err() {
             client.write_closed = true;
         }
         self.watch_write(connection);
@@ -484,16 +485,16 @@ impl Daemon {
     /// Has `epoll` tell when the socket can be written exactly while something waits for it.
     fn watch_write(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
-        let crowded = client.link.is_crowded() && !client.write_closed;
-        let wanted = client.link.wants_write() && !client.write_closed && !crowded;
-        if crowded {
-            self.crowded.insert(connection);
+        let descriptor_limited = client.socket.is_descriptor_limited() && !client.write_closed;
+        let wanted = client.socket.wants_write() && !client.write_closed && !descriptor_limited;
+        if descriptor_limited {
+            self.descriptor_limited.insert(connection);
         }
         if wanted != client.watches_write {
             client.watches_write = wanted;
             let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
             let data = Source::Client(connection).data();
-            if epoll::modify(&self.epoll, client.link.as_fd(), data, flags).is_err() {
+            if epoll::modify(&self.epoll, client.socket.as_fd(), data, flags).is_err() {
                 self.close(connection);
             }
         }

@@ -6,7 +6,7 @@ use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
 use pvm_fmp::Endpoint;
-use pvm_net::Pipe;
+use pvm_net::ByteStream;
 use rustix::event::epoll::{self, EventFlags};
 use std::io;
 use std::os::fd::AsFd;
@@ -73,7 +73,7 @@ impl Daemon {
     }
 
     /// A data link to a host stands, the first or another one.
-    pub(super) fn attach_data(&mut self, host: Tid, pipe: Pipe, attach: fn(&mut Route, Tid, Pipe)) {
+    pub(super) fn attach_data(&mut self, host: Tid, pipe: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, pipe.as_fd(), Source::Data(host).data(), flags) {
             Ok(()) => attach(&mut self.route, host, pipe),

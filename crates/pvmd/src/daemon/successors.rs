@@ -12,7 +12,7 @@ impl Daemon {
     pub(super) fn watch_peer_process(&mut self, connection: Connection, tid: Tid) {
         let started = self.running.get(&tid).map(|running| running.child.id() as i32);
         let Some(client) = self.connections.get_mut(connection) else { return };
-        let process = client.link.peer_process();
+        let process = client.socket.peer_process();
         let Some(number) = Pid::from_raw(process).filter(|_| started != Some(process)) else { return };
         // Without it the end of the socket still tells.
         let Ok(pidfd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return };
@@ -53,10 +53,10 @@ impl Daemon {
 /// Strangers of another kind.
 impl Daemon {
     /// A program has found the library of PVM 3.4 instead of hpvm's: it and the log update_read_progress of it.
-    pub(super) fn refuse_old_library(&mut self, connection: Connection) {
+    pub(super) fn refuse_legacy_library(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
-        client.link.answer_old_library();
-        let process = client.link.peer_process();
+        client.socket.answer_legacy_library();
+        let process = client.socket.peer_process();
         let program = std::fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
         self.log.line(&format!(
             "{program:?} (process {process}) has the library of PVM 3.4 and cannot join hpvm: it must find hpvm's \

@@ -6,7 +6,7 @@
 use crate::source::Source;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, Key};
-use pvm_net::{Event as GateEvent, Gate, Link, LinkError, Pair, Pipe, PublicKey, Security, Tokens};
+use pvm_net::{ByteStream, ConnectEvent, Connector, Link, LinkError, Pair, PublicKey, Security, Tokens};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::net::Shutdown;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -36,11 +36,11 @@ const DATA_STALL_TIME_MAX: Duration = Duration::from_secs(1800);
 /// What has happened.
 pub enum LinkEvent {
     /// Both links to a host stand.
-    Up { host: Tid, data: Pipe },
+    Up { host: Tid, data: ByteStream },
     /// A link could not be made, or the control link is lost.
     Down { host: Tid },
     /// There is a new data link to a host.
-    DataUp { host: Tid, data: Pipe },
+    DataUp { host: Tid, data: ByteStream },
     /// No new data link could be made.
     DataDown { host: Tid },
     /// There is a connection for two tasks.
@@ -75,7 +75,7 @@ struct ClosingLink {
 
 /// The links of this daemon.
 pub struct HostLinks {
-    gate: Gate,
+    connector: Connector,
     epoll: Rc<OwnedFd>,
     own: Tid,
     security: Security,
@@ -89,10 +89,10 @@ pub struct HostLinks {
 
 impl HostLinks {
     /// No links yet.
-    pub fn new(gate: Gate, own: Tid, timeout: Duration, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
-        epoll::add(&epoll, &gate, Source::Gate.data(), EventFlags::IN)?;
+    pub fn new(connector: Connector, own: Tid, timeout: Duration, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
+        epoll::add(&epoll, &connector, Source::Connector.data(), EventFlags::IN)?;
         Ok(HostLinks {
-            gate,
+            connector,
             epoll,
             own,
             security: Security::Encrypted,
@@ -107,14 +107,14 @@ impl HostLinks {
 
     /// Where others call; zero if they cannot.
     pub fn port(&self) -> u16 {
-        self.gate.port()
+        self.connector.port()
     }
 
     /// What the whole machine has agreed upon.
     pub fn set_shared(&mut self, trusted: bool, timeout: Duration) {
         self.security = if trusted { Security::Trusted } else { Security::Encrypted };
         self.timeout = timeout;
-        self.gate.set_timeout(timeout);
+        self.connector.set_timeout(timeout);
     }
 
     /// So many bytes may wait for a host on its control link.
@@ -125,15 +125,15 @@ impl HostLinks {
     /// When [`HostLinks::step`] wants to be called at the latest.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let closing_links = self.closing_links.values().map(|closing_link| closing_link.deadline);
-        closing_links.chain(self.gate.next_wakeup()).min()
+        closing_links.chain(self.connector.next_wakeup()).min()
     }
 
     /// Takes callers, goes on with calls, ends what takes too long.
     pub fn step(&mut self) {
         let now = Instant::now();
-        self.gate.step(now);
-        while let Some(event) = self.gate.poll_event() {
-            self.gate_event(event);
+        self.connector.step(now);
+        while let Some(event) = self.connector.poll_event() {
+            self.on_connect_event(event);
         }
         self.closing_links.retain(|_, closing_link| closing_link.deadline > now);
     }
@@ -155,7 +155,7 @@ impl HostLinks {
         let key = PublicKey(key);
         self.hosts.insert(host, Host { key, control: None, has_called: false });
         self.keys.insert(key, host);
-        self.gate.identity().known().add(key);
+        self.connector.identity().known().add(key);
     }
 
     /// Calls a known host.
@@ -164,15 +164,15 @@ impl HostLinks {
             return self.events.push_back(LinkEvent::Down { host });
         };
         let (key, patience) = (known.key, self.timeout);
-        self.gate.connect(u64::from(host.0), addresses, key, self.security, patience, Instant::now());
+        self.connector.connect_pair(u64::from(host.0), addresses, key, self.security, patience, Instant::now());
     }
 
     /// The host does not belong to the machine any more. What it was sent is still written.
     pub fn forget(&mut self, host: Tid) {
-        self.gate.cancel(u64::from(host.0));
+        self.connector.cancel(u64::from(host.0));
         let Some(Host { key, control, .. }) = self.hosts.remove(&host) else { return };
         self.keys.remove(&key);
-        self.gate.identity().known().remove(&key);
+        self.connector.identity().known().remove(&key);
         if let Some(control) = control {
             let deadline = Instant::now() + CLOSE_TIME_MAX;
             self.closing_links.insert(host, ClosingLink { control, deadline, shut: false });
@@ -183,29 +183,29 @@ impl HostLinks {
     /// Somebody will call for a link of two tasks. The tickets of such links are beyond 32 bits, those
     /// of hosts are not.
     pub fn expect(&mut self, ticket: u64, tokens: Tokens) {
-        self.gate.expect(ticket, None, tokens, self.timeout, Instant::now());
+        self.connector.expect(ticket, None, tokens, self.timeout, Instant::now());
     }
 
     /// Calls for a link of two tasks.
     pub fn meet(&mut self, ticket: u64, addresses: &[SocketAddr], tokens: Tokens) {
-        self.gate.meet(ticket, addresses, None, tokens, self.timeout, Instant::now());
+        self.connector.connect_link(ticket, addresses, None, tokens, self.timeout, Instant::now());
     }
 
     /// A host will call for a new data link.
     pub fn expect_data(&mut self, host: Tid, tokens: Tokens) {
         let peer = self.data_key(host);
-        self.gate.expect(u64::from(host.0), peer, tokens, self.timeout, Instant::now());
+        self.connector.expect(u64::from(host.0), peer, tokens, self.timeout, Instant::now());
     }
 
     /// Calls a host for a new data link.
     pub fn call_data(&mut self, host: Tid, addresses: &[SocketAddr], tokens: Tokens) {
         let peer = self.data_key(host);
-        self.gate.meet(u64::from(host.0), addresses, peer, tokens, self.timeout, Instant::now());
+        self.connector.connect_link(u64::from(host.0), addresses, peer, tokens, self.timeout, Instant::now());
     }
 
     /// The data link to that host is not to be made now.
     pub fn cancel_data(&mut self, host: Tid) {
-        self.gate.cancel(u64::from(host.0));
+        self.connector.cancel(u64::from(host.0));
     }
 
     /// The key that a host shows on its data link; in clear its token is all.
@@ -219,7 +219,7 @@ impl HostLinks {
 
     /// Nobody wants that link of two tasks any more.
     pub fn cancel(&mut self, ticket: u64) {
-        self.gate.cancel(ticket);
+        self.connector.cancel(ticket);
     }
 
     /// Whether what tasks send is encrypted.
@@ -227,30 +227,30 @@ impl HostLinks {
         self.security == Security::Encrypted
     }
 
-    fn gate_event(&mut self, event: GateEvent) {
+    fn on_connect_event(&mut self, event: ConnectEvent) {
         match event {
-            GateEvent::Arrived { peer, address, pair } => match self.keys.get(&peer) {
+            ConnectEvent::PairAccepted { peer, address, pair } => match self.keys.get(&peer) {
                 // The one with the lower number calls.
                 Some(host) if *host < self.own => self.linked(*host, *pair),
                 Some(host) => self.on_unexpected_caller(*host, address),
                 None => {}
             },
-            GateEvent::Connected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
-            GateEvent::Met { ticket, link } if ticket > u64::from(u32::MAX) => {
+            ConnectEvent::PairConnected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
+            ConnectEvent::LinkReady { ticket, link } if ticket > u64::from(u32::MAX) => {
                 self.events.push_back(LinkEvent::DirectReady { ticket, link });
             }
-            GateEvent::Met { ticket, link } => self.data_met(Tid(ticket as u32), *link),
-            GateEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
+            ConnectEvent::LinkReady { ticket, link } => self.data_met(Tid(ticket as u32), *link),
+            ConnectEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
                 self.events.push_back(LinkEvent::DirectFailed { ticket, reason });
             }
-            GateEvent::Failed { ticket, reason } => {
+            ConnectEvent::Failed { ticket, reason } => {
                 let host = Tid(ticket as u32);
                 self.log(format!("no link to {host}: {reason}"));
                 let event =
                     if self.has_control(host) { LinkEvent::DataDown { host } } else { LinkEvent::Down { host } };
                 self.events.push_back(event);
             }
-            GateEvent::Refused { address, reason, count } => {
+            ConnectEvent::Refused { address, reason, count } => {
                 let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
                 self.log(format!("turned away {address}: {reason}{times}"));
             }
@@ -260,7 +260,7 @@ impl HostLinks {
     fn data_met(&mut self, host: Tid, mut data: Link) {
         if self.has_control(host) {
             self.events.push_back(match data.limit_unread(self.data_stall_time()) {
-                Ok(()) => LinkEvent::DataUp { host, data: data.into_pipe() },
+                Ok(()) => LinkEvent::DataUp { host, data: data.into_byte_stream() },
                 Err(_) => LinkEvent::DataDown { host },
             });
         }
@@ -295,7 +295,7 @@ impl HostLinks {
         let mut control = ControlLink { link: control, watches_write: false };
         control.watch(&self.epoll, host);
         known.control = Some(control);
-        self.events.push_back(LinkEvent::Up { host, data: data.into_pipe() });
+        self.events.push_back(LinkEvent::Up { host, data: data.into_byte_stream() });
     }
 
     // ----- using control links
@@ -365,7 +365,7 @@ impl HostLinks {
 
     /// Closes what there is to a host, which stays known.
     pub fn drop_link(&mut self, host: Tid) {
-        self.gate.cancel(u64::from(host.0));
+        self.connector.cancel(u64::from(host.0));
         if let Some(host) = self.hosts.get_mut(&host) {
             host.control = None;
         }
@@ -433,7 +433,7 @@ impl ClosingLink {
 
 impl AsFd for HostLinks {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.gate.as_fd()
+        self.connector.as_fd()
     }
 }
 

@@ -17,14 +17,14 @@ impl End {
         let key = KeyPair::generate().unwrap();
         let public = key.public().0;
         let timeout = Duration::from_secs(10);
-        let gate = Gate::new(Identity::new(key), timeout).unwrap();
-        let links = HostLinks::new(gate, Tid::host_number(number), timeout, epoll).unwrap();
+        let connector = Connector::new(Identity::new(key), timeout).unwrap();
+        let links = HostLinks::new(connector, Tid::host_number(number), timeout, epoll).unwrap();
         (End { links, seen: Vec::new(), frames: Vec::new() }, public)
     }
 
     fn listen(&mut self) -> u16 {
-        self.links.gate.listen(0).unwrap();
-        self.links.gate.port()
+        self.links.connector.listen(0).unwrap();
+        self.links.connector.port()
     }
 
     /// What the daemon's loop does.
@@ -237,11 +237,11 @@ fn a_frame_longer_than_any_task_can_send_ends_the_link() {
 #[test]
 fn a_host_that_calls_out_of_turn_time_and_again_costs_one_line_in_the_log() {
     let (mut one, mut two) = linked(false);
-    let (port, key) = (one.listen(), one.links.gate.identity().public());
+    let (port, key) = (one.listen(), one.links.connector.identity().public());
     for ticket in 0..5 {
         let now = Instant::now();
         let there = SocketAddr::from(([127, 0, 0, 1], port));
-        two.links.gate.connect(ticket, &[there], key, Security::Encrypted, PATIENCE, now);
+        two.links.connector.connect_pair(ticket, &[there], key, Security::Encrypted, PATIENCE, now);
     }
     drive(&mut [&mut one, &mut two], |ends| ends[0].links.hosts[&tid(TWO)].has_called);
     let start = Instant::now();

@@ -3,11 +3,11 @@ use super::LinkFailure;
 use super::receive::ReceiveState;
 use super::transmit::TransmitState;
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head, write_acknowledged};
-use pvm_net::{LinkError, Pipe};
+use pvm_net::{ByteStream, LinkError};
 
 /// What is on its way in and out, and the connection for it. Connections break and come again; the rest stays.
 pub(super) struct DataLink {
-    pub pipe: Option<Pipe>,
+    pub pipe: Option<ByteStream>,
     pub receive: ReceiveState,
     pub transmit: TransmitState,
     /// What each side says first on a connection that takes the place of another.
@@ -22,7 +22,7 @@ struct ResumeHandshake {
 
 impl DataLink {
     /// The first one, or none yet.
-    pub fn new(pipe: Option<Pipe>) -> DataLink {
+    pub fn new(pipe: Option<ByteStream>) -> DataLink {
         DataLink { pipe, receive: ReceiveState::default(), transmit: TransmitState::default(), greeting: None }
     }
 
@@ -32,7 +32,7 @@ impl DataLink {
     }
 
     /// There is another one.
-    pub fn reconnect(&mut self, pipe: Pipe) {
+    pub fn reconnect(&mut self, pipe: ByteStream) {
         let mut greeting = ResumeHandshake { unsent: Vec::new(), came: Vec::new() };
         write_acknowledged(self.receive.receipts.tell(), &mut greeting.unsent);
         (self.pipe, self.greeting) = (Some(pipe), Some(greeting));
@@ -40,7 +40,7 @@ impl DataLink {
     }
 
     /// The connection, if it stands and both sides have greeted each other.
-    pub fn connection(&mut self) -> Option<(&mut Pipe, &mut ReceiveState, &mut TransmitState)> {
+    pub fn connection(&mut self) -> Option<(&mut ByteStream, &mut ReceiveState, &mut TransmitState)> {
         match (&mut self.pipe, &self.greeting) {
             (Some(pipe), None) => Some((pipe, &mut self.receive, &mut self.transmit)),
             _ => None,
@@ -64,7 +64,7 @@ impl DataLink {
 
 impl ResumeHandshake {
     /// Says whether all has been said.
-    fn go_on(&mut self, pipe: &mut Pipe) -> Result<bool, LinkError> {
+    fn go_on(&mut self, pipe: &mut ByteStream) -> Result<bool, LinkError> {
         pipe.flush()?;
         let sent = pipe.write(&self.unsent)?;
         self.unsent.drain(..sent);

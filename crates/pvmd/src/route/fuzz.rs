@@ -95,7 +95,7 @@ struct World {
     context: Tasks,
     tasks: Vec<Task>,
     /// The hostile host's end; none when it has closed.
-    far: Option<Pipe>,
+    far: Option<ByteStream>,
     /// What it has said and the socket has not taken.
     pending: Vec<u8>,
     broken: bool,
@@ -281,7 +281,7 @@ fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
 }
 
 /// Two ends of a data link that stands.
-pub(super) fn pipes(encrypted: bool) -> (Pipe, Pipe) {
+pub(super) fn pipes(encrypted: bool) -> (ByteStream, ByteStream) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
     let (mut near, mut far) = match encrypted {
@@ -296,5 +296,5 @@ pub(super) fn pipes(encrypted: bool) -> (Pipe, Pipe) {
     };
     while !near.handshake().expect("both know the key") | !far.handshake().expect("both know the key") {}
     [&mut near, &mut far].into_iter().for_each(Link::trust_as_it_is);
-    (near.into_pipe(), far.into_pipe())
+    (near.into_byte_stream(), far.into_byte_stream())
 }

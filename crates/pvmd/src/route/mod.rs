@@ -23,7 +23,7 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
 use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
-use pvm_net::{LinkError, Pipe};
+use pvm_net::{ByteStream, LinkError};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -176,13 +176,13 @@ impl Route {
     // ----- hosts
 
     /// The link to a host is there.
-    pub fn attach(&mut self, host: Tid, pipe: Pipe) {
+    pub fn attach(&mut self, host: Tid, pipe: ByteStream) {
         self.wanted.remove(&host);
         self.data_links.insert(host, DataLink::new(Some(pipe)));
     }
 
     /// There is another connection to a host: all goes on where the other side has got to.
-    pub fn resume(&mut self, host: Tid, pipe: Pipe) {
+    pub fn resume(&mut self, host: Tid, pipe: ByteStream) {
         self.wanted.remove(&host);
         self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(pipe);
     }

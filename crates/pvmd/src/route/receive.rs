@@ -4,7 +4,7 @@ use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
 use pvm_core::flows::{Letter, Receipts, Strange};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
-use pvm_net::{LinkError, Pipe};
+use pvm_net::{ByteStream, LinkError};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
@@ -116,13 +116,13 @@ impl ReceiveState {
     }
 
     /// Reads once; gives how many bytes came, and notes whether the socket may have more.
-    fn read(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
+    fn read(&mut self, pipe: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
         let count = self.read_some(pipe, least)?;
         self.receipts.took(count as u64);
         Ok(count)
     }
 
-    fn read_some(&mut self, pipe: &mut Pipe, least: usize) -> Result<usize, LinkError> {
+    fn read_some(&mut self, pipe: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
         if let Some(count) = self.read_to_block(pipe)? {
             return Ok(count);
         }
@@ -152,7 +152,7 @@ impl ReceiveState {
     }
 
     /// Reads the rest of a body to where it belongs, if the link lets us.
-    fn read_to_block(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
+    fn read_to_block(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
         let Some(Incoming { block: Some(block), at, left, .. }) = &mut self.incoming else { return Ok(None) };
         if pipe.plain_socket().is_none() {
             return Ok(None);
@@ -175,7 +175,7 @@ impl ReceiveState {
     }
 
     /// The same on an encrypted link: from where it was decrypted.
-    fn read_decrypted(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, LinkError> {
+    fn read_decrypted(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
         let incoming = self.incoming.as_mut().filter(|_| pipe.is_encrypted());
         let Some(Incoming { block: Some(block), at, left, .. }) = incoming else { return Ok(None) };
         let count = pipe.read_by(*left, &mut |bytes| {

@@ -144,7 +144,7 @@ impl Host {
     }
 }
 
-fn pipes() -> (Pipe, Pipe) {
+fn pipes() -> (ByteStream, ByteStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
@@ -152,7 +152,7 @@ fn pipes() -> (Pipe, Pipe) {
         socket.set_nonblocking(true).unwrap();
         let mut link = Link::clear(socket.into());
         link.trust(Duration::from_secs(10)).unwrap();
-        link.into_pipe()
+        link.into_byte_stream()
     };
     (pipe(near), pipe(far))
 }

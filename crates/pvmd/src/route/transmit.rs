@@ -5,7 +5,7 @@ use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
 use pvm_core::flows::{Credit, Flows, Outgoing, Piece, Receipts, Strange};
 use pvm_core::tid::Tid;
 use pvm_fmp::Parts;
-use pvm_net::{LinkError, Pipe};
+use pvm_net::{ByteStream, LinkError};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
@@ -219,7 +219,7 @@ impl TransmitState {
     /// may be more at once, and it says so.
     pub fn write(
         &mut self,
-        pipe: &mut Pipe,
+        pipe: &mut ByteStream,
         host: Tid,
         flows: &mut Flows<Body>,
         receipts: &mut Receipts,
@@ -285,7 +285,7 @@ impl TransmitState {
 
     /// Writes once, on a link in clear; gives how many bytes were taken, and notes whether the socket may take
     /// more.
-    fn write_clear(&mut self, pipe: &Pipe) -> Result<usize, LinkError> {
+    fn write_clear(&mut self, pipe: &ByteStream) -> Result<usize, LinkError> {
         let Some((WriteBatch { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
         let Position { at, index, mut body_at } = self.place;
         let mut at = at..long.get(index).map_or(bytes.len(), |long| long.before);
@@ -311,7 +311,7 @@ impl TransmitState {
     }
 
     /// The same on an encrypted link. What is encrypted is a copy: others may still write where pieces lie.
-    fn write_encrypted(&mut self, pipe: &mut Pipe) -> Result<usize, LinkError> {
+    fn write_encrypted(&mut self, pipe: &mut ByteStream) -> Result<usize, LinkError> {
         let Some((batch, done)) = self.sent.current() else { return Ok(0) };
         let (bytes, mut place) = ((batch.length() - done) as usize, self.place);
         let written = pipe.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
@@ -377,7 +377,7 @@ mod tests {
     /// Longer than what a pipe takes in one go.
     const NEWS_BYTES: usize = 1 << 20;
 
-    fn pipes(encrypted: bool) -> [Pipe; 2] {
+    fn pipes(encrypted: bool) -> [ByteStream; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
@@ -397,7 +397,7 @@ mod tests {
         }
         links.map(|mut link| {
             link.trust(Duration::from_secs(10)).unwrap();
-            link.into_pipe()
+            link.into_byte_stream()
         })
     }
 
@@ -417,7 +417,7 @@ mod tests {
     }
 
     impl Reader {
-        fn read(&mut self, pipe: &mut Pipe, flows: &mut Flows<Body>) {
+        fn read(&mut self, pipe: &mut ByteStream, flows: &mut Flows<Body>) {
             let mut buffer = vec![0; 1 << 20];
             loop {
                 let before = self.bytes.len() as u64;

@@ -7,7 +7,7 @@ use pvm_core::proto::{
     ByteBuf, Hello, Message, Reply, Request, Spawn, ToDaemon, ToTask, TraceSettings, VERSION, Welcome,
 };
 use pvm_core::tid::Tid;
-use pvm_link::{Link, LinkError};
+use pvm_link::{ControlError, ControlSocket};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::MemfdFlags;
 use std::io::{BufRead, BufReader};
@@ -137,7 +137,7 @@ impl Drop for Daemon {
 
 /// A task without the shared memory.
 pub struct Client {
-    pub link: Link,
+    pub link: ControlSocket,
     pub welcome: Welcome,
     pub bell: OwnedFd,
     /// Descriptors that came with the welcome.
@@ -153,7 +153,7 @@ impl Client {
     }
 
     pub fn claim(socket: &Path, cookie: Option<u32>) -> Result<Client, Code> {
-        let mut link = Link::connect(socket).unwrap();
+        let mut link = ControlSocket::connect(socket).unwrap();
         let segment = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
         let bell = pvm_fmp::doorbell::new().unwrap();
         let hello = Hello { version: VERSION, pid: std::process::id(), cookie, name: ByteBuf::new() };
@@ -256,7 +256,7 @@ pub fn text(text: &str) -> ByteBuf {
 }
 
 /// The next frame, or why there is none.
-pub fn wait_for(link: &mut Link) -> Result<(ToTask, Vec<OwnedFd>), LinkError> {
+pub fn wait_for(link: &mut ControlSocket) -> Result<(ToTask, Vec<OwnedFd>), ControlError> {
     let end = Instant::now() + PATIENCE;
     loop {
         link.flush()?;

@@ -2,9 +2,9 @@ use super::*;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-fn raw_and_link() -> (UnixStream, Link) {
+fn raw_and_link() -> (UnixStream, ControlSocket) {
     let (raw, other) = UnixStream::pair().unwrap();
-    (raw, Link::new(other.into()).unwrap())
+    (raw, ControlSocket::new(other.into()).unwrap())
 }
 
 fn pipe() -> (std::fs::File, OwnedFd) {
@@ -14,7 +14,7 @@ fn pipe() -> (std::fs::File, OwnedFd) {
 
 #[test]
 fn frames_arrive_whole_and_in_order() {
-    let (mut here, mut there) = Link::pair().unwrap();
+    let (mut here, mut there) = ControlSocket::pair().unwrap();
     here.send(b"one", &[]).unwrap();
     here.send(b"", &[]).unwrap();
     here.send(b"three", &[]).unwrap();
@@ -27,7 +27,7 @@ fn frames_arrive_whole_and_in_order() {
 
 #[test]
 fn each_frame_keeps_its_own_descriptors() {
-    let (mut here, mut there) = Link::pair().unwrap();
+    let (mut here, mut there) = ControlSocket::pair().unwrap();
     let (mut first_end, first) = pipe();
     let (mut second_end, second) = pipe();
     here.send(b"plain", &[]).unwrap();
@@ -49,7 +49,7 @@ fn each_frame_keeps_its_own_descriptors() {
 
 #[test]
 fn what_the_socket_does_not_take_is_sent_later() {
-    let (mut here, mut there) = Link::pair().unwrap();
+    let (mut here, mut there) = ControlSocket::pair().unwrap();
     let (_end, descriptor) = pipe();
     let long: Vec<u8> = (0..3_000_000_u32).map(|number| number as u8).collect();
     here.send(&long, &[]).unwrap();
@@ -67,66 +67,66 @@ fn what_the_socket_does_not_take_is_sent_later() {
 
 #[test]
 fn a_frame_may_come_byte_by_byte() {
-    let (mut raw, mut link) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_link();
     for byte in [3, 0, 0, 0, 0, 0, 0, 0, b'a', b'b'] {
         raw.write_all(&[byte]).unwrap();
-        assert!(link.receive().unwrap().is_none());
+        assert!(socket.receive().unwrap().is_none());
     }
     raw.write_all(b"c").unwrap();
-    assert_eq!(link.receive().unwrap().unwrap().0, b"abc");
+    assert_eq!(socket.receive().unwrap().unwrap().0, b"abc");
 }
 
 #[test]
 fn a_length_over_the_limit_is_an_error_and_allocates_nothing() {
-    let (mut raw, mut link) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_link();
     raw.write_all(&[0xff; 8]).unwrap();
-    assert_eq!(link.receive().unwrap_err(), LinkError::TooLong);
-    let (mut raw, mut link) = raw_and_link();
+    assert_eq!(socket.receive().unwrap_err(), ControlError::TooLong);
+    let (mut raw, mut socket) = raw_and_link();
     raw.write_all(&head(FRAME_BYTES_MAX, 0)).unwrap();
-    assert!(link.receive().unwrap().is_none());
-    assert!(link.incoming.capacity() <= GROW_BYTES + 2 * READ_BYTES);
+    assert!(socket.receive().unwrap().is_none());
+    assert!(socket.incoming.capacity() <= GROW_BYTES + 2 * READ_BYTES);
 }
 
 #[test]
 fn too_many_descriptors_are_refused_on_both_sides() {
-    let (mut here, _there) = Link::pair().unwrap();
+    let (mut here, _there) = ControlSocket::pair().unwrap();
     let (_end, descriptor) = pipe();
     let many = [descriptor.as_fd(); DESCRIPTORS_MAX + 1];
-    assert_eq!(here.send(b"x", &many), Err(LinkError::TooManyDescriptors));
-    let (mut raw, mut link) = raw_and_link();
+    assert_eq!(here.send(b"x", &many), Err(ControlError::TooManyDescriptors));
+    let (mut raw, mut socket) = raw_and_link();
     raw.write_all(&head(0, DESCRIPTORS_MAX + 1)).unwrap();
-    assert_eq!(link.receive().unwrap_err(), LinkError::TooManyDescriptors);
+    assert_eq!(socket.receive().unwrap_err(), ControlError::TooManyDescriptors);
 }
 
 #[test]
 fn descriptors_that_belong_to_no_frame_are_an_error() {
-    let (raw, mut link) = raw_and_link();
+    let (raw, mut socket) = raw_and_link();
     let (_end, descriptor) = pipe();
     let raw = OwnedFd::from(raw);
     for byte in head(5, 0) {
         write(&raw, &[IoSlice::new(&[byte])], &[descriptor.as_fd()]).unwrap();
     }
-    assert_eq!(link.receive().unwrap_err(), LinkError::Malformed);
-    let (mut raw, mut link) = raw_and_link();
+    assert_eq!(socket.receive().unwrap_err(), ControlError::Malformed);
+    let (mut raw, mut socket) = raw_and_link();
     raw.write_all(&head(0, 1)).unwrap();
-    assert_eq!(link.receive().unwrap_err(), LinkError::Malformed);
+    assert_eq!(socket.receive().unwrap_err(), ControlError::Malformed);
 }
 
 #[test]
 fn garbage_is_an_error_for_the_typed_side() {
-    let (mut here, mut there) = Link::pair().unwrap();
+    let (mut here, mut there) = ControlSocket::pair().unwrap();
     here.send(&[0xff; 20], &[]).unwrap();
-    assert_eq!(there.receive_from_task().unwrap_err(), LinkError::Malformed);
+    assert_eq!(there.receive_from_task().unwrap_err(), ControlError::Malformed);
 }
 
 #[test]
 fn the_end_of_the_other_side_is_told_after_its_last_frame() {
-    let (mut here, mut there) = Link::pair().unwrap();
+    let (mut here, mut there) = ControlSocket::pair().unwrap();
     here.send_to_daemon(&ToDaemon::Bye, &[]).unwrap();
     drop(here);
     assert_eq!(there.receive_from_task().unwrap().unwrap().0, ToDaemon::Bye);
-    assert_eq!(there.receive().unwrap_err(), LinkError::Closed);
-    assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(LinkError::Closed));
+    assert_eq!(there.receive().unwrap_err(), ControlError::Closed);
+    assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(ControlError::Closed));
 }
 
 /// The variable by which the test below, run once more, knows that the system's limit counts for it.
@@ -135,18 +135,18 @@ const WITHOUT_PRIVILEGES: &str = "HPVM_TEST_WITHOUT_PRIVILEGES";
 const OPEN_MAX: u64 = 200;
 
 /// Sends descriptors that nobody reads until as many are under way as the limit allows.
-fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(Link, Link)> {
+fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(ControlSocket, ControlSocket)> {
     let mut links = Vec::new();
     for _ in 0..limit {
-        let (mut here, there) = Link::pair().unwrap();
+        let (mut here, there) = ControlSocket::pair().unwrap();
         for _ in 0..20 {
-            if !here.is_crowded() {
+            if !here.is_descriptor_limited() {
                 here.send(b"x", &[descriptor; DESCRIPTORS_MAX]).unwrap();
             }
         }
-        let crowded = here.is_crowded();
+        let descriptor_limited = here.is_descriptor_limited();
         links.push((here, there));
-        if crowded {
+        if descriptor_limited {
             return links;
         }
     }
@@ -156,7 +156,7 @@ fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(Link, Link)> {
 #[test]
 fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     if std::env::var_os(WITHOUT_PRIVILEGES).is_none() {
-        let name = "link::tests::descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins";
+        let name = "control_socket::tests::descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins";
         let mut command = std::process::Command::new("setpriv");
         if rustix::process::geteuid().is_root() {
             command.args(["--inh-caps", "-all", "--bounding-set", "-sys_admin,-sys_resource"]);
@@ -173,17 +173,17 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     assert!(links.len() as u64 * 20 * DESCRIPTORS_MAX as u64 > OPEN_MAX);
     assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: Some(OPEN_MAX), maximum: Some(high) });
     let (mut here, _there) = links.pop().unwrap();
-    assert!(here.wants_write() && here.is_crowded());
+    assert!(here.wants_write() && here.is_descriptor_limited());
     here.flush().unwrap();
-    assert!(here.is_crowded());
+    assert!(here.is_descriptor_limited());
     // What carries none goes out.
-    let (mut other, mut end) = Link::pair().unwrap();
+    let (mut other, mut end) = ControlSocket::pair().unwrap();
     other.send(b"y", &[]).unwrap();
     assert!(!other.wants_write() && end.receive().unwrap().is_some());
     // As soon as others have read.
     drop(links);
     here.flush().unwrap();
-    assert!(!here.wants_write() && !here.is_crowded());
+    assert!(!here.wants_write() && !here.is_descriptor_limited());
 }
 
 /// The variable by which the test below, run once more, knows that it may take its memory away.
@@ -192,14 +192,14 @@ const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
 #[test]
 fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
     if std::env::var_os(WITHOUT_MEMORY).is_none() {
-        let name = "link::tests::a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else";
+        let name = "control_socket::tests::a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         let output =
             command.args(["--exact", name]).env(WITHOUT_MEMORY, "1").env("RUST_BACKTRACE", "0").output().unwrap();
         return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
-    let (mut here, mut there) = Link::pair().unwrap();
-    let (mut raw, mut link) = raw_and_link();
+    let (mut here, mut there) = ControlSocket::pair().unwrap();
+    let (mut raw, mut socket) = raw_and_link();
     let frame = vec![7; 16 << 20];
     raw.write_all(&head(frame.len(), 0)).unwrap();
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -214,20 +214,20 @@ fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
     let mut ballast: Vec<Vec<u8>> = std::iter::from_fn(piece).collect();
     ballast.pop();
     // To keep it for later is too much.
-    assert_eq!(here.send(&frame, &[]), Err(LinkError::System(Errno::NOMEM)));
+    assert_eq!(here.send(&frame, &[]), Err(ControlError::System(Errno::NOMEM)));
     // To take it, too, though nobody takes memory for what has not come.
     let result = (0..16).find_map(|_| {
         for chunk in frame[..1 << 20].chunks(64 << 10) {
             raw.write_all(chunk).unwrap();
-            if let Err(error) = link.receive() {
+            if let Err(error) = socket.receive() {
                 return Some(error);
             }
         }
         None
     });
-    assert_eq!(result, Some(LinkError::System(Errno::NOMEM)));
+    assert_eq!(result, Some(ControlError::System(Errno::NOMEM)));
     // Others have what they need.
-    let (mut here, mut end) = Link::pair().unwrap();
+    let (mut here, mut end) = ControlSocket::pair().unwrap();
     here.send(b"y", &[]).unwrap();
     assert_eq!(end.receive().unwrap().unwrap().0, b"y");
     drop((there.receive(), ballast));

@@ -1,5 +1,5 @@
 //! One end of a control connection.
-use crate::old;
+use crate::legacy;
 use pvm_core::proto::{self, FRAME_BYTES_MAX, ToDaemon, ToTask};
 use pvm_fmp::descriptor::above_standard;
 use rustix::io::Errno;
@@ -24,16 +24,16 @@ use std::time::Duration;
 pub const DESCRIPTORS_MAX: usize = 8;
 /// Bytes of a frame's head: length of the body, number of descriptors.
 const HEAD_BYTES: usize = 8;
-/// After how long a link that [`Link::is_crowded`] is to be flushed again.
-pub const CROWDED_PAUSE: Duration = Duration::from_millis(20);
+/// After how long a socket that [`ControlSocket::is_descriptor_limited`] is to be flushed again.
+pub const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes read in one go while no long frame is under way: they pass the stack, of which threads may have little.
 const READ_BYTES: usize = 3 << 10;
 /// Bytes by which the memory for a long frame grows while it arrives.
 const GROW_BYTES: usize = 1 << 20;
 
-/// Why a link is of no use any more.
+/// Why a socket is of no use any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkError {
+pub enum ControlError {
     /// The other side has closed it.
     Closed,
     /// A frame is longer than the protocol allows.
@@ -45,31 +45,31 @@ pub enum LinkError {
     /// The other side belongs to another user.
     Stranger,
     /// The other side is a program with the library of PVM 3.4.
-    OldLibrary,
+    LegacyLibrary,
     /// The system refused.
     System(Errno),
 }
 
-impl std::fmt::Display for LinkError {
+impl std::fmt::Display for ControlError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LinkError::Closed => f.write_str("connection closed"),
-            LinkError::TooLong => f.write_str("frame too long"),
-            LinkError::TooManyDescriptors => f.write_str("too many descriptors"),
-            LinkError::Malformed => f.write_str("malformed frame"),
-            LinkError::Stranger => f.write_str("the other side belongs to another user"),
-            LinkError::OldLibrary => f.write_str("a program with the library of PVM 3.4, not with that of hpvm"),
-            LinkError::System(errno) => write!(f, "{errno}"),
+            ControlError::Closed => f.write_str("connection closed"),
+            ControlError::TooLong => f.write_str("frame too long"),
+            ControlError::TooManyDescriptors => f.write_str("too many descriptors"),
+            ControlError::Malformed => f.write_str("malformed frame"),
+            ControlError::Stranger => f.write_str("the other side belongs to another user"),
+            ControlError::LegacyLibrary => f.write_str("a program with the library of PVM 3.4, not with that of hpvm"),
+            ControlError::System(errno) => write!(f, "{errno}"),
         }
     }
 }
-impl std::error::Error for LinkError {}
+impl std::error::Error for ControlError {}
 
-impl From<Errno> for LinkError {
-    fn from(errno: Errno) -> LinkError {
+impl From<Errno> for ControlError {
+    fn from(errno: Errno) -> ControlError {
         match errno {
-            Errno::PIPE | Errno::CONNRESET => LinkError::Closed,
-            other => LinkError::System(other),
+            Errno::PIPE | Errno::CONNRESET => ControlError::Closed,
+            other => ControlError::System(other),
         }
     }
 }
@@ -86,49 +86,49 @@ struct Outgoing {
 }
 
 /// One end of a control connection. Neither sending nor receiving ever blocks.
-pub struct Link {
+pub struct ControlSocket {
     socket: OwnedFd,
     peer_process: i32,
     outgoing: VecDeque<Outgoing>,
     outgoing_bytes: usize,
-    taken_bytes: u64,
+    written_bytes: u64,
     /// The system has refused descriptors.
-    crowded: bool,
+    descriptor_limited: bool,
     /// Bytes of the longest frame that waits, or has waited before it in the same queue.
     longest: usize,
     incoming: Vec<u8>,
     /// The descriptors of frames that are not complete yet, one entry for each frame.
-    batches: VecDeque<Batch>,
+    batches: VecDeque<DescriptorBatch>,
 }
 
-struct Batch {
+struct DescriptorBatch {
     descriptors: Vec<OwnedFd>,
     truncated: bool,
 }
 
-impl Link {
+impl ControlSocket {
     /// Connects to the daemon's socket and checks that the daemon belongs to this user.
-    pub fn connect(path: &Path) -> Result<Link, LinkError> {
+    pub fn connect(path: &Path) -> Result<ControlSocket, ControlError> {
         let address = SocketAddrUnix::new(path)?;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address))?;
-        Link::new(above_standard(socket).map_err(failure)?)
+        ControlSocket::new(above_standard(socket).map_err(failure)?)
     }
 
     /// Takes a connected socket, after a check that its other side belongs to this user.
-    pub fn new(socket: OwnedFd) -> Result<Link, LinkError> {
+    pub fn new(socket: OwnedFd) -> Result<ControlSocket, ControlError> {
         let peer = pvm_fmp::descriptor::peer_of(socket.as_fd()).map_err(failure)?;
         if peer.user != rustix::process::geteuid().as_raw() {
-            return Err(LinkError::Stranger);
+            return Err(ControlError::Stranger);
         }
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Link {
+        Ok(ControlSocket {
             socket,
             peer_process: peer.process,
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
-            taken_bytes: 0,
-            crowded: false,
+            written_bytes: 0,
+            descriptor_limited: false,
             longest: 0,
             incoming: Vec::new(),
             batches: VecDeque::new(),
@@ -136,10 +136,10 @@ impl Link {
     }
 
     /// Two connected ends.
-    pub fn pair() -> Result<(Link, Link), LinkError> {
+    pub fn pair() -> Result<(ControlSocket, ControlSocket), ControlError> {
         let (one, other) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        Ok((Link::new(one)?, Link::new(other)?))
+        Ok((ControlSocket::new(one)?, ControlSocket::new(other)?))
     }
 
     /// The process id of the other side when it connected (or listened); 0 where that cannot be seen from here.
@@ -147,8 +147,8 @@ impl Link {
         self.peer_process
     }
 
-    /// The socket, to wait on: readable for [`Link::receive`], writable for [`Link::flush`] while
-    /// [`Link::wants_write`].
+    /// The socket, to wait on: readable for [`ControlSocket::receive`], writable for [`ControlSocket::flush`] while
+    /// [`ControlSocket::wants_write`].
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -159,10 +159,10 @@ impl Link {
     }
 
     /// Whether the first of them waits since too many descriptors of this user are under way. Nothing tells when that has
-    /// passed, least of all the socket, which can be written: [`Link::flush`] is to be tried again after
-    /// [`CROWDED_PAUSE`].
-    pub fn is_crowded(&self) -> bool {
-        self.crowded
+    /// passed, least of all the socket, which can be written: [`ControlSocket::flush`] is to be tried again after
+    /// [`DESCRIPTOR_PAUSE`].
+    pub fn is_descriptor_limited(&self) -> bool {
+        self.descriptor_limited
     }
 
     /// Bytes that wait for the socket to take them.
@@ -171,31 +171,31 @@ impl Link {
     }
 
     /// Bytes that the socket has taken since the beginning.
-    pub fn taken_bytes(&self) -> u64 {
-        self.taken_bytes
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// Whether more waits than that, apart from the longest frame that is longer by itself: one who reads
     /// that takes its time.
-    pub fn lets_wait_more_than(&self, bytes_max: usize) -> bool {
+    pub fn has_backlog_over(&self, bytes_max: usize) -> bool {
         let outsize = if self.longest > bytes_max { self.longest } else { 0 };
         self.outgoing_bytes > bytes_max + outsize
     }
 
-    /// Sends a frame, or keeps for [`Link::flush`] what the socket does not take now.
-    pub fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+    /// Sends a frame, or keeps for [`ControlSocket::flush`] what the socket does not take now.
+    pub fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         if frame.len() > FRAME_BYTES_MAX {
-            return Err(LinkError::TooLong);
+            return Err(ControlError::TooLong);
         }
         if descriptors.len() > DESCRIPTORS_MAX {
-            return Err(LinkError::TooManyDescriptors);
+            return Err(ControlError::TooManyDescriptors);
         }
         let head = head(frame.len(), descriptors.len());
         let sent = match self.outgoing.is_empty() {
             true => self.write(&[IoSlice::new(&head), IoSlice::new(frame)], descriptors)?,
             false => 0,
         };
-        self.taken_bytes += sent as u64;
+        self.written_bytes += sent as u64;
         if sent < HEAD_BYTES + frame.len() {
             self.keep(&head, frame, sent, descriptors)?;
         }
@@ -203,7 +203,7 @@ impl Link {
     }
 
     /// Keeps the rest of a frame of which `sent` bytes are gone.
-    fn keep(&mut self, head: &[u8], frame: &[u8], sent: usize, fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+    fn keep(&mut self, head: &[u8], frame: &[u8], sent: usize, fds: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         let mut descriptors = Vec::new();
         if sent == 0 {
             for descriptor in fds {
@@ -221,17 +221,19 @@ impl Link {
     }
 
     /// Writes once; 0 when the socket takes nothing now.
-    fn write(&mut self, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, LinkError> {
+    fn write(&mut self, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, ControlError> {
         let written = match write(&self.socket, data, descriptors) {
-            Err(LinkError::System(Errno::TOOMANYREFS)) => with_highest_limit(|| write(&self.socket, data, descriptors)),
+            Err(ControlError::System(Errno::TOOMANYREFS)) => {
+                with_highest_limit(|| write(&self.socket, data, descriptors))
+            }
             other => other,
         };
-        self.crowded = written == Err(LinkError::System(Errno::TOOMANYREFS));
-        if self.crowded { Ok(0) } else { written }
+        self.descriptor_limited = written == Err(ControlError::System(Errno::TOOMANYREFS));
+        if self.descriptor_limited { Ok(0) } else { written }
     }
 
     /// Sends what waits, as far as the socket takes it.
-    pub fn flush(&mut self) -> Result<(), LinkError> {
+    pub fn flush(&mut self) -> Result<(), ControlError> {
         while let Some(mut first) = self.outgoing.pop_front() {
             let descriptors: Vec<_> = first.descriptors.iter().map(AsFd::as_fd).collect();
             let written = self.write(&[IoSlice::new(&first.bytes[first.sent..])], &descriptors);
@@ -243,7 +245,7 @@ impl Link {
             first.descriptors.clear();
             first.sent += count;
             self.outgoing_bytes -= count;
-            self.taken_bytes += count as u64;
+            self.written_bytes += count as u64;
             if first.sent < first.bytes.len() {
                 self.outgoing.push_front(first);
             }
@@ -252,13 +254,13 @@ impl Link {
     }
 
     /// The next complete frame, or `None` when there is none yet.
-    pub fn receive(&mut self) -> Result<Option<Received<Vec<u8>>>, LinkError> {
+    pub fn receive(&mut self) -> Result<Option<Received<Vec<u8>>>, ControlError> {
         loop {
             if let Some(frame) = self.take_frame()? {
                 return Ok(Some(frame));
             }
             if self.batches.len() > 1 {
-                return Err(LinkError::Malformed);
+                return Err(ControlError::Malformed);
             }
             if !self.read()? {
                 return Ok(None);
@@ -266,14 +268,14 @@ impl Link {
         }
     }
 
-    /// Whether a complete frame has been read that [`Link::receive`] has not given yet. The socket
+    /// Whether a complete frame has been read that [`ControlSocket::receive`] has not given yet. The socket
     /// then need not be readable.
     pub fn has_frame(&self) -> bool {
         matches!(self.head(), Ok(Some((length, _))) if self.incoming.len() >= HEAD_BYTES + length)
     }
 
     /// Takes the first frame out of what has arrived, if it is complete.
-    fn take_frame(&mut self) -> Result<Option<Received<Vec<u8>>>, LinkError> {
+    fn take_frame(&mut self) -> Result<Option<Received<Vec<u8>>>, ControlError> {
         let Some((length, count)) = self.head()? else { return Ok(None) };
         let end = HEAD_BYTES + length;
         if self.incoming.len() < end {
@@ -286,43 +288,43 @@ impl Link {
     }
 
     /// The head of the first frame, checked.
-    fn head(&self) -> Result<Option<(usize, usize)>, LinkError> {
+    fn head(&self) -> Result<Option<(usize, usize)>, ControlError> {
         let Some(head) = self.incoming.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
-        if old::begins(head) {
-            return Err(LinkError::OldLibrary);
+        if legacy::begins(head) {
+            return Err(ControlError::LegacyLibrary);
         }
         let [l0, l1, l2, l3, c0, c1, c2, c3] = *head;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         let count = u32::from_le_bytes([c0, c1, c2, c3]) as usize;
         if length > FRAME_BYTES_MAX {
-            return Err(LinkError::TooLong);
+            return Err(ControlError::TooLong);
         }
         if count > DESCRIPTORS_MAX {
-            return Err(LinkError::TooManyDescriptors);
+            return Err(ControlError::TooManyDescriptors);
         }
         Ok(Some((length, count)))
     }
 
-    /// Tells a library of PVM 3.4 ([`LinkError::OldLibrary`]) that this is another daemon, as far as it understands.
-    pub fn answer_old_library(&mut self) {
-        if let Some(answer) = old::answer(&self.incoming) {
+    /// Tells a library of PVM 3.4 ([`ControlError::LegacyLibrary`]) that this is another daemon, as far as it understands.
+    pub fn answer_legacy_library(&mut self) {
+        if let Some(answer) = legacy::answer(&self.incoming) {
             // One that does not listen needs no answer.
             let _ = rustix::net::send(&self.socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
 
-    fn take_batch(&mut self, count: usize) -> Result<Vec<OwnedFd>, LinkError> {
+    fn take_batch(&mut self, count: usize) -> Result<Vec<OwnedFd>, ControlError> {
         if count == 0 {
             return Ok(Vec::new());
         }
         match self.batches.pop_front() {
             Some(batch) if batch.descriptors.len() == count || batch.truncated => Ok(batch.descriptors),
-            _ => Err(LinkError::Malformed),
+            _ => Err(ControlError::Malformed),
         }
     }
 
     /// Reads once; `false` when nothing is there.
-    fn read(&mut self) -> Result<bool, LinkError> {
+    fn read(&mut self) -> Result<bool, ControlError> {
         let missing = match self.head()? {
             Some((length, _)) => HEAD_BYTES + length - self.incoming.len(),
             None => 0,
@@ -342,32 +344,32 @@ impl Link {
         Ok(count?.is_some())
     }
 
-    /// [`Link::send`] for a task.
-    pub fn send_to_daemon(&mut self, frame: &ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+    /// [`ControlSocket::send`] for a task.
+    pub fn send_to_daemon(&mut self, frame: &ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         self.send(&proto::encode(frame), descriptors)
     }
 
-    /// [`Link::receive`] for a task.
-    pub fn receive_from_daemon(&mut self) -> Result<Option<Received<ToTask>>, LinkError> {
+    /// [`ControlSocket::receive`] for a task.
+    pub fn receive_from_daemon(&mut self) -> Result<Option<Received<ToTask>>, ControlError> {
         let Some((bytes, descriptors)) = self.receive()? else { return Ok(None) };
-        let frame = proto::decode(&bytes).ok_or(LinkError::Malformed)?;
+        let frame = proto::decode(&bytes).ok_or(ControlError::Malformed)?;
         Ok(Some((frame, descriptors)))
     }
 
-    /// [`Link::send`] for a daemon.
-    pub fn send_to_task(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+    /// [`ControlSocket::send`] for a daemon.
+    pub fn send_to_task(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         self.send(&proto::encode(frame), descriptors)
     }
 
-    /// [`Link::receive`] for a daemon.
-    pub fn receive_from_task(&mut self) -> Result<Option<Received<ToDaemon>>, LinkError> {
+    /// [`ControlSocket::receive`] for a daemon.
+    pub fn receive_from_task(&mut self) -> Result<Option<Received<ToDaemon>>, ControlError> {
         let Some((bytes, descriptors)) = self.receive()? else { return Ok(None) };
-        let frame = proto::decode(&bytes).ok_or(LinkError::Malformed)?;
+        let frame = proto::decode(&bytes).ok_or(ControlError::Malformed)?;
         Ok(Some((frame, descriptors)))
     }
 }
 
-fn failure(error: io::Error) -> LinkError {
+fn failure(error: io::Error) -> ControlError {
     Errno::from_io_error(&error).unwrap_or(Errno::IO).into()
 }
 
@@ -379,11 +381,11 @@ fn head(length: usize, descriptors: usize) -> [u8; HEAD_BYTES] {
 }
 
 /// Writes once; 0 when the socket takes nothing now.
-fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, LinkError> {
+fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, ControlError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(LinkError::TooManyDescriptors);
+        return Err(ControlError::TooManyDescriptors);
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     match rustix::io::retry_on_intr(|| sendmsg(socket, data, &mut control, flags)) {
@@ -407,7 +409,11 @@ fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
 }
 
 /// Reads once; `None` when nothing is there.
-fn read_once(socket: &OwnedFd, data: &mut [u8], batches: &mut VecDeque<Batch>) -> Result<Option<usize>, LinkError> {
+fn read_once(
+    socket: &OwnedFd,
+    data: &mut [u8],
+    batches: &mut VecDeque<DescriptorBatch>,
+) -> Result<Option<usize>, ControlError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -428,10 +434,10 @@ fn read_once(socket: &OwnedFd, data: &mut [u8], batches: &mut VecDeque<Batch>) -
     }
     if truncated || !descriptors.is_empty() {
         // The kernel ends a read behind the bytes that came with descriptors: one batch a frame.
-        batches.push_back(Batch { descriptors, truncated });
+        batches.push_back(DescriptorBatch { descriptors, truncated });
     }
     match message.bytes {
-        0 => Err(LinkError::Closed),
+        0 => Err(ControlError::Closed),
         count => Ok(Some(count)),
     }
 }

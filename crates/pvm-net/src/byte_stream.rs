@@ -11,11 +11,11 @@ const WRITE_BYTES_MAX: usize = 512 << 10;
 
 /// A connection without frames. Whoever holds it watches its socket.
 #[derive(Debug)]
-pub struct Pipe(Link);
+pub struct ByteStream(Link);
 
-impl Pipe {
-    pub(crate) fn new(link: Link) -> Pipe {
-        Pipe(link)
+impl ByteStream {
+    pub(crate) fn new(link: Link) -> ByteStream {
+        ByteStream(link)
     }
 
     /// Sends bytes. Gives how many were taken, from the front; fewer than all when the socket is
@@ -96,7 +96,7 @@ impl Pipe {
     }
 }
 
-impl AsFd for Pipe {
+impl AsFd for ByteStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

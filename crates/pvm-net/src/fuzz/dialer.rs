@@ -1,6 +1,6 @@
 //! Bytes from nowhere for one who calls: what is said by whoever answers.
 use super::{identity, token};
-use crate::gate::{Event, Gate, Security};
+use crate::connector::{ConnectEvent, Connector, Security};
 use crate::link::Link;
 use crate::{Identity, Tokens};
 use pvm_fuzz::{Source, Unstructured, file, part};
@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 /// What takes it in.
 pub const DECODER: &[Source] = &[
-    file("crates/pvm-net/src/gate/dialling.rs"),
-    part("crates/pvm-net/src/gate/mod.rs", &["two_tokens", "words", "pair", "finished"]),
+    file("crates/pvm-net/src/connector/dialer.rs"),
+    part("crates/pvm-net/src/connector/mod.rs", &["two_tokens", "explain"]),
+    part("crates/pvm-net/src/connector/common.rs", &["finish_pair", "finish_link"]),
 ];
 
 /// Connections that are answered at a time.
@@ -21,7 +22,7 @@ const ANSWERED_MAX: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Calls of all kinds, and one who answers as the bytes say.
-pub fn dialling(bytes: &[u8]) {
+pub fn dialer(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = calls(&mut Unstructured::new(bytes));
 }
@@ -42,7 +43,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         called.known().add(own.public());
     });
     let (key, mut now) = (peer.public(), Instant::now());
-    let mut gate = Gate::new(own, Duration::from_secs(10)).expect("a gate");
+    let mut connector = Connector::new(own, Duration::from_secs(10)).expect("a connector");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("an address");
@@ -56,39 +57,39 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let tokens = Tokens { shown: token(choice), back: token(choice / 4) };
                 let ticket = u64::from(ticket);
                 match choice / 4 % 4 {
-                    0 => gate.connect(ticket, addresses, key, Security::Trusted, PATIENCE, now),
-                    1 => gate.connect(ticket, addresses, key, Security::Encrypted, PATIENCE, now),
-                    2 => gate.meet(ticket, addresses, Some(key), tokens, PATIENCE, now),
-                    _ => gate.meet(ticket, addresses, None, tokens, PATIENCE, now),
+                    0 => connector.connect_pair(ticket, addresses, key, Security::Trusted, PATIENCE, now),
+                    1 => connector.connect_pair(ticket, addresses, key, Security::Encrypted, PATIENCE, now),
+                    2 => connector.connect_link(ticket, addresses, Some(key), tokens, PATIENCE, now),
+                    _ => connector.connect_link(ticket, addresses, None, tokens, PATIENCE, now),
                 }
             }
-            1 => gate.cancel((from.arbitrary::<u8>()? % 4).into()),
+            1 => connector.cancel((from.arbitrary::<u8>()? % 4).into()),
             2 => now += Duration::from_millis(from.arbitrary::<u16>()?.into()),
             3 | 4 => called.answer(from.arbitrary()?),
             _ => called.say(from)?,
         }
         for _ in 0..3 {
-            gate.step(now);
+            connector.step(now);
             called.answered.iter_mut().for_each(|link| drop(link.handshake()));
         }
-        look(&mut gate);
+        look(&mut connector);
     }
     Ok(())
 }
 
 /// A call that has come to something came to whom it was for.
-fn look(gate: &mut Gate) {
-    while let Some(event) = gate.poll_event() {
+fn look(connector: &mut Connector) {
+    while let Some(event) = connector.poll_event() {
         match event {
-            Event::Connected { ticket, pair, .. } => {
+            ConnectEvent::PairConnected { ticket, pair, .. } => {
                 assert!(ticket < 4 && pair.control.peer() == Some(identity(2).public()));
                 assert!(pair.data.peer().is_none_or(|peer| Some(peer) == pair.control.peer()));
             }
-            Event::Met { ticket, link } => {
+            ConnectEvent::LinkReady { ticket, link } => {
                 assert!(ticket < 4 && link.peer().is_none_or(|peer| peer == identity(2).public()));
             }
-            Event::Failed { ticket, reason } => assert!(ticket < 4 && !reason.is_empty()),
-            Event::Arrived { .. } | Event::Refused { .. } => panic!("nobody can call: {event:?}"),
+            ConnectEvent::Failed { ticket, reason } => assert!(ticket < 4 && !reason.is_empty()),
+            ConnectEvent::PairAccepted { .. } | ConnectEvent::Refused { .. } => panic!("nobody can call: {event:?}"),
         }
     }
 }
